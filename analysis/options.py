@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from store.config import StoreConfig, read_broker_conf
 from store.errors import StoreConfigError, os_errors
 from store.log.commit_log import CommitLog
-from store.service.finding.lay_out import lay_out
+from store.service.layout.resolve_layout import resolve_layout
 from store.service.message_store import MessageStore
 
 _SEVERAL = "paths"  # what Spark makes of load([one, another])
@@ -76,7 +76,7 @@ class SourceOptions(BaseModel):
         Raises:
             RefusedStoreError: there is none.
         """
-        lay_out(self.path, self._settings(), self.commitlog, read_only=True)
+        resolve_layout(self.path, self._settings(), self.commitlog, read_only=True)
 
     def open_store(self) -> MessageStore:
         """Open the store read-only: no lock, no byte changed.
@@ -96,7 +96,9 @@ class SourceOptions(BaseModel):
             StoreError: as ``MessageStore.open``.
         """
         with os_errors("open the commit log", self.path):
-            layout, config = lay_out(self.path, self._settings(), self.commitlog, read_only=True)
+            layout, config = resolve_layout(
+                self.path, self._settings(), self.commitlog, read_only=True
+            )
             log = CommitLog(layout.log_folders, config, read_only=True)
             log.load()
         return log

@@ -16,10 +16,10 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.sample_messages import put_messages
-from migration.copying.run import run_plan
 from migration.planning.planner import make_plan
 from migration.preflight import preflight
-from migration.switching.switch import switch
+from migration.run.run import run_plan
+from migration.switch.switch import switch
 from migration.tasks import ready
 from migration.verify import verify_migration
 from migration.workspace import Workspace

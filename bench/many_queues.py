@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.queues import measured
-from store.service.dispatching.replay import MOST_REPLAY_UNITS
+from store.service.dispatching.replay import MAX_REPLAY_UNITS
 
 QUEUES = (1, 1_000, 100_000, 1_000_000)
 BACKENDS = (("rocksdb", "native"), ("rocksdb", "rocksdict"), ("file", "auto"))
@@ -33,7 +33,7 @@ def main(words: list[str]) -> None:
             here, raw = found.pop("units/s"), found.pop("raw units/s")
             label = f"dispatch {name} {engine}, units/s"
             table.add_row(label, f"{queues:,}", *_compared(here, raw), _rest(found))
-    found = measured("dispatch", "rocksdb", "native", 100_000, 4_000_000, MOST_REPLAY_UNITS)
+    found = measured("dispatch", "rocksdb", "native", 100_000, 4_000_000, MAX_REPLAY_UNITS)
     here, raw = found.pop("units/s"), found.pop("raw units/s")
     label = "the same in a rebuild's batches"
     table.add_row(label, "100,000", *_compared(here, raw), _rest(found))

@@ -22,13 +22,13 @@ from rich.table import Table
 
 from bench.raw_tables import PARTS, raw_part
 from bench.sample_store import make_store
-from migration.copying.run import run_plan
+from migration.from_log.rebuild_plan import make_log_plan
 from migration.planning.planner import make_plan
-from migration.rebuild.rebuild_plan import make_log_plan
-from migration.switching.switch import switch
+from migration.rollback.rollback import finish
+from migration.run.run import run_plan
+from migration.switch.switch import switch
 from migration.tasks import NO_SPARK, ready, run_tasks
 from migration.verify import verify_migration
-from migration.way_back.way_back import finish
 from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.queue.bulk import key_order

@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.sample_store import make_store, topic_and_queue
-from migration.copying.run import run_plan
 from migration.planning.planner import make_plan
+from migration.run.run import run_plan
 from migration.tasks import NO_SPARK
 from migration.verify import verify_migration
 from store.config import StoreConfig

@@ -116,8 +116,8 @@ cdef class FileAppends:
         ``held_back`` are queues that are the twin's. Where all are left nothing has changed.
         """
         cdef list keys = batch.queues
-        cdef Held queue = Held(batch.queue_index), offset = Held(batch.queue_offset)
-        cdef Held units = Held(batch.units)
+        cdef BufferRef queue = BufferRef(batch.queue_index), offset = BufferRef(batch.queue_offset)
+        cdef BufferRef units = BufferRef(batch.units)
         cdef Py_ssize_t count = units.buffer.len // UNIT_BYTES
         cdef _Runs runs = _Runs(len(keys), count)
         cdef bytearray left = bytearray(b"\1") * len(keys)

@@ -16,10 +16,10 @@ from posix.unistd cimport pread, pwrite
 
 from store.core._bytes cimport load32, load64
 from store.core._layout cimport AT_SIZE_OF_UNIT, UNIT_BYTES, UNIT_OF_FILES
-from store.core._reads cimport FileMap, Held, PlainLog, StoreTimes
+from store.core._reads cimport FileMap, BufferRef, PlainLog, StoreTimes
 from store.core._slots cimport Py_False, in_slot, set_slot, slot_of_class, whole_number
 
-cdef int64_t MOST_TIME = <int64_t> 1 << 62  # ms; for a later one Python searches
+cdef int64_t MAX_TIME = <int64_t> 1 << 62  # ms; for a later one Python searches
 
 include "_appends.pxi"
 include "_units.pxi"

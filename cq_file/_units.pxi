@@ -207,7 +207,7 @@ cdef class FileUnits:
         cdef StoreTimes times
         cdef bint is_plain = True
         files = self._find(table, topic, queue_id)
-        if files is None or not whole_number(<PyObject *> timestamp, 0, MOST_TIME, &wanted):
+        if files is None or not whole_number(<PyObject *> timestamp, 0, MAX_TIME, &wanted):
             return None
         generation = self._number(files, self.at_generation)
         least = self.log.least()

@@ -18,7 +18,7 @@ class FileBackend(QueueBackend):
 
     name = "file"
     store_types: ClassVar[tuple[str, ...]] = ("default", "file")
-    heeds_double_write = True
+    honours_double_write = True
     begins_with_blanks = True
     lmq_needs_multi_dispatch = True
     counts_in_checkpoint = True

@@ -21,7 +21,7 @@ from store.queue.units import CqUnit
 
 _UNIT = BATCH_UNIT.size
 _BLOCK_UNITS = 512
-_MOST_MESSAGES = (1 << 63) - 1
+_MAX_MESSAGES = (1 << 63) - 1
 
 
 class BatchConsumeQueue(QueueFiles):
@@ -73,7 +73,7 @@ class BatchConsumeQueue(QueueFiles):
             good = (phy > np.concatenate(([previous], phy[:-1]))) & (rows["size"] > 0)
             base = rows["msg_base_offset"].astype(np.int64)
             messages = rows["batch_size"].astype(np.int64)
-            good &= (base >= 0) & (messages > 0) & (base <= _MOST_MESSAGES - messages)
+            good &= (base >= 0) & (messages > 0) & (base <= _MAX_MESSAGES - messages)
             count = len(rows) if good.all() else int(np.argmin(good))
             index += count
             if count < _BLOCK_UNITS:
@@ -97,11 +97,11 @@ class BatchConsumeQueue(QueueFiles):
     def ends(self, min_phy_offset: int) -> tuple[int, int]:
         """Return the first message of the first record in a log that starts there, and the end."""
 
-        def look() -> tuple[int, int]:
+        def probe() -> tuple[int, int]:
             high = self.max_offset
             return min(self._min_offset(min_phy_offset), high), high
 
-        return self.stable(look)
+        return self.stable(probe)
 
     def _min_offset(self, min_phy_offset: int) -> int:
         index = self._bisect("phy_offset", min_phy_offset, self._first, self._end)
@@ -130,11 +130,11 @@ class BatchConsumeQueue(QueueFiles):
     def unit_timestamp(self, queue_offset: int) -> int:
         """Return the store time of the unit that holds ``queue_offset``, ms; -1 without one."""
 
-        def look() -> int:
+        def probe() -> int:
             index, end = self._index_of(queue_offset)
             return self._unit(index).store_timestamp if index < end else -1
 
-        return self.stable(look)
+        return self.stable(probe)
 
     def _index_of(self, queue_offset: int) -> tuple[int, int]:
         """Return which unit holds ``queue_offset``, and the end; the end twice if none does."""
@@ -162,7 +162,7 @@ class BatchConsumeQueue(QueueFiles):
         that time. Never below the minimum; without such a file, the minimum.
         """
 
-        def look() -> int:
+        def probe() -> int:
             low, high = self._file_by_time(timestamp)
             least = self._min_offset(min_phy_offset)
             if low >= high:
@@ -177,7 +177,7 @@ class BatchConsumeQueue(QueueFiles):
             found = min(self._unit(index).msg_base_offset, self.max_offset)  # if out of order
             return max(found, least)
 
-        return self.stable(look)
+        return self.stable(probe)
 
     def _file_by_time(self, timestamp: int) -> tuple[int, int]:
         size = self.access.mapped_file_size

@@ -26,7 +26,7 @@ from store.errors import TruncatedRecordError
 from store.paths import StorePaths
 from store.queue.facts import QueueFinding
 from store.queue.units import EXT_ADDRESS_MAX, QueueKey
-from store.service.upkeep.database_copy import is_database, is_database_file
+from store.service.offline.database_copy import is_database, is_database_file
 
 if TYPE_CHECKING:
     from os import DirEntry

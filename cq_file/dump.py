@@ -15,7 +15,7 @@ from store.files import read_file, reading
 from store.record.record_layout import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 
 Row = dict[str, object]
-_MOST_BYTES = (1 << 31) - 1
+_MAX_BYTES = (1 << 31) - 1
 """Of a queue file: its size is a Java ``int``."""
 
 
@@ -32,7 +32,7 @@ def rows_of_file(path: Path) -> Iterator[Row] | None:
                 if not _is_unit(file.read(FILE_UNIT.size)) or path.stat().st_size % FILE_UNIT.size:
                     return None
             kind = "consumequeue"
-        data = read_file(path, _MOST_BYTES)
+        data = read_file(path, _MAX_BYTES)
     return _KINDS[kind](data, start)
 
 

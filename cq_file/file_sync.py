@@ -21,7 +21,7 @@ from store.thread import StoreThread
 
 _SYNCFS_FROM = 64
 """Files from which one ``syncfs`` is cheaper than a journal commit for each of them."""
-_MOST_THREADS = 8
+_MAX_THREADS = 8
 """Threads that remove files and folders, one more for every so many:"""
 _ITEMS_A_THREAD = 16
 T = TypeVar("T")
@@ -174,7 +174,7 @@ def for_each(work: Callable[[T], object], items: Collection[T]) -> None:
                 except BaseException as exc:  # noqa: BLE001 - raised below
                     faults.append(exc)
 
-    others = min(len(items) // _ITEMS_A_THREAD, _MOST_THREADS - 1)
+    others = min(len(items) // _ITEMS_A_THREAD, _MAX_THREADS - 1)
     threads = [StoreThread("cqstore-remove", run) for _ in range(others)]
     try:
         for thread in threads:

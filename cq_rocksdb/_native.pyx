@@ -146,7 +146,7 @@ cdef class Database:
     cdef void _give_back(self, P units, int64_t changes):
         """Keep an iterator for the next scan, if nothing was written since it was taken."""
         self.idle_uses += 1
-        if self.idle_uses >= MOST_USES:
+        if self.idle_uses >= MAX_USES:
             self.idle_uses = 0
             self.let_go()
         if changes == self.changes and self.idle_count < IDLE_ITERATORS:

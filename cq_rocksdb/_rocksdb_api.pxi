@@ -16,7 +16,7 @@ cdef extern from *:
 
     enum { UNIT_BYTES = 28, PLACE_BYTES = 8, MAX_PREFIX = 512, CTRL = 1, MAX_MORE = 3 };
     static const char MAX_MIDDLE[] = "\\x01max\\x01";  /* in the key of a `max` entry */
-    enum { IDLE_ITERATORS = 4, MOST_USES = 256 };
+    enum { IDLE_ITERATORS = 4, MAX_USES = 256 };
 
     static inline int64_t load_be64(const void *from) {
         const unsigned char *byte = from;
@@ -74,7 +74,7 @@ cdef extern from *:
     void store_be32(void *to, int32_t number) nogil
     void store_le32(void *to, uint32_t value) nogil
     const int IDLE_ITERATORS
-    const int MOST_USES  # of idle iterators, until what they keep from being deleted is let go
+    const int MAX_USES  # of idle iterators, until what they keep from being deleted is let go
     int64_t load_be64(const void *) nogil
     void store_be64(void *, int64_t) nogil
     ctypedef struct FilterState:

@@ -24,7 +24,7 @@ from cq_rocksdb.offset_table import OffsetTable
 from cq_rocksdb.orphans import Orphan, Orphans
 from cq_rocksdb.unit_table import FoundUnit, UnitTable
 from store.errors import CorruptionError
-from store.progress import Progress, untold
+from store.progress import Progress, noop
 from store.queue.context import LogView
 from store.queue.facts import QueueFinding
 from store.queue.units import QUEUE_UNIT, QueueKey, QueueUnit
@@ -44,7 +44,7 @@ class Audit:
         log: LogView,
         folder: Path,
         orphans: Orphans | None = None,
-        progress: Progress = untold,
+        progress: Progress = noop,
     ) -> None:
         """``orphans`` are collected on the way, ``progress`` is told the units."""
         self._entries = _Entries(offsets, units, log, str(folder), orphans)

@@ -19,7 +19,7 @@ from pathlib import Path
 from store.errors import StoreError
 from store.files import read_file, replacing
 
-_MOST_BYTES = 512
+_MAX_BYTES = 512
 SETTLED_NS = 2_000_000_000
 """Since the last change: a second is the coarsest step that a file system in use has."""
 
@@ -32,7 +32,7 @@ def is_checked(path: Path) -> bool:
     """
     stamp = _stamp(path.stat())
     with suppress(OSError, StoreError):  # no note, or something else in its place
-        return read_file(_note(path), _MOST_BYTES) == stamp
+        return read_file(_note(path), _MAX_BYTES) == stamp
     return False
 
 

@@ -17,7 +17,7 @@ _COUNTER = re.compile(rb"^ ?(rocksdb\.[a-z.]+) COUNT : (\d+)$", re.MULTILINE)
 _BEHIND_COUNTERS = re.compile(rb"^rocksdb\.\S+ P50 : ", re.MULTILINE)
 """The first histogram: RocksDB hands its log on in pieces, so a dump may still lack its end."""
 
-_MOST_LOG = 64 << 20
+_MAX_LOG = 64 << 20
 """Bytes of a log's end that are read: more than RocksDB writes of one, with our settings."""
 
 
@@ -42,8 +42,8 @@ def logged_counters(log_folder: Path) -> LoggedCounters | None:
         logs = sorted(log_folder.glob("*LOG*"), key=lambda path: path.stat().st_mtime_ns)
         for path in reversed(logs):
             with reading(path) as file:
-                file.seek(max(os.fstat(file.fileno()).st_size - _MOST_LOG, 0))
-                data = file.read(_MOST_LOG)
+                file.seek(max(os.fstat(file.fileno()).st_size - _MAX_LOG, 0))
+                data = file.read(_MAX_LOG)
             for heading in reversed(list(_HEADING.finditer(data))):
                 end = _BEHIND_COUNTERS.search(data, heading.end())
                 if end is not None:

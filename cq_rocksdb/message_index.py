@@ -13,7 +13,7 @@ from struct import Struct
 from cq_rocksdb.raw_builder import DEFAULT_FAMILY
 from cq_rocksdb.raw_database import RawDatabase
 from store.errors import CorruptionError
-from store.service.upkeep.database_copy import is_database
+from store.service.offline.database_copy import is_database
 
 FOLDER = "rocksdbstore"
 _HOUR_MS = 3_600_000

@@ -30,11 +30,11 @@ from cq_rocksdb.keys import (
 )
 from cq_rocksdb.native_library import NativeLibrary, find_library
 from cq_rocksdb.native_options import database_objects
-from cq_rocksdb.open_databases import Claim, Held, opening
+from cq_rocksdb.open_databases import Claim, HeldResources, opening
 from cq_rocksdb.options import DatabaseOptions
 from cq_rocksdb.private_folder import PrivateFolder
 from store.checked_lock import CheckedLock, process_lock
-from store.core import LONG_WAY
+from store.core import SLOW_PATH_ONLY
 from store.errors import (
     CorruptionError,
     NestedCallError,
@@ -45,13 +45,13 @@ from store.errors import (
     os_errors,
 )
 from store.files import make_folder, reading
-from store.queue.units import MOST_UNITS, QUEUE_UNIT, BlockStop, QueueKey, UnitBatch
+from store.queue.units import MAX_UNITS, QUEUE_UNIT, BlockStop, QueueKey, UnitBatch
 from store.record.message import CHECKPOINT_TOPIC
 
 _STOPS = (BlockStop.LIMIT, BlockStop.END, BlockStop.HOLE)
 _TOO_SHORT = 3
-_MOST_TIME = 1 << 63
-_MOST_UNITS = 1 << 20
+_MAX_TIME = 1 << 63
+_MAX_UNITS = 1 << 20
 """Units that one scan makes room for; a caller may ask for as many as a queue could have."""
 _FIRST_UNITS = 1 << 12
 _LOG_HEAD = 4096
@@ -133,7 +133,7 @@ class NativeEngine:
         self._gate = CallGate(folder, lambda exc: isinstance(exc, _native.Error))
         # A library that flushes single families lets no write in between.
         self.write_lock = CheckedLock("a write to the RocksDB queues")
-        self._held = Held()
+        self._held = HeldResources()
         self._builds_batches = False
         try:
             self._open(options, log_folder, is_empty=is_empty)
@@ -162,7 +162,7 @@ class NativeEngine:
                 str(opened).encode(), [name.encode() for name in families],
                 list(families.values()), really_read_only,
             )  # fmt: skip
-        if not self._read_only and not LONG_WAY and Family.OFFSET in families:
+        if not self._read_only and not SLOW_PATH_ONLY and Family.OFFSET in families:
             self._builds_batches = _builds_batches(self._database, self._number[Family.OFFSET])
 
     # ---- writing
@@ -265,7 +265,7 @@ class NativeEngine:
         *, upper: bool,
     ) -> int | None:  # fmt: skip
         """Search by time, see ``RocksEngine``."""
-        if not -_MOST_TIME <= timestamp < _MOST_TIME:
+        if not -_MAX_TIME <= timestamp < _MAX_TIME:
             return None
         found: int = self._database.search(prefix, *ends, timestamp, upper, *log)
         return found
@@ -289,7 +289,7 @@ class NativeEngine:
             at += len(data) // QUEUE_UNIT.size
             if stop or at >= queue_offset + count:
                 return b"".join(parts), stop, following
-            size = min(2 * size, _MOST_UNITS)
+            size = min(2 * size, _MAX_UNITS)
 
     @gated
     def scan_into(
@@ -435,7 +435,7 @@ def append_job(batch: UnitBatch) -> "_native.AppendJob":
     """Return the job of a batch, which may not be plain."""
     return _native.AppendJob(
         batch.queues, batch.queue_index, batch.queue_offset, batch.units,
-        max_offset=MOST_UNITS, max_topic=MAX_TOPIC_BYTES, reserved=_RESERVED,
+        max_offset=MAX_UNITS, max_topic=MAX_TOPIC_BYTES, reserved=_RESERVED,
     )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ from cq_rocksdb.keys import (
 from cq_rocksdb.state_cache import FIELDS, UNKNOWN, StateCache
 from store.checked_lock import CheckedLock
 from store.errors import CorruptionError, StoreClosedError
-from store.queue.units import MOST_UNITS, QueueKey
+from store.queue.units import MAX_UNITS, QueueKey
 
 NO_UNIT = OffsetEntry(-1, -1)
 """``max`` of a queue that never had a unit."""
@@ -135,9 +135,9 @@ class OffsetTable:
         if value is None or len(value) != OFFSET_ENTRY.size:
             return NO_UNIT
         last = OFFSET_ENTRY.unpack_from(value)
-        if last.queue_offset >= MOST_UNITS:
+        if last.queue_offset >= MAX_UNITS:
             raise CorruptionError(
-                "a max entry is impossible", expected=f"an offset below {MOST_UNITS}",
+                "a max entry is impossible", expected=f"an offset below {MAX_UNITS}",
                 got=last.queue_offset,
             )  # fmt: skip
         # Without a unit, whatever position the entry names is made up.

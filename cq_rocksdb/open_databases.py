@@ -86,7 +86,7 @@ class Releasable(Protocol):
         """Let it go. A second call does nothing."""
 
 
-class Held:
+class HeldResources:
     """What an open database holds.
 
     Attributes, each set by the line that makes its value: a method would have a frame, which an

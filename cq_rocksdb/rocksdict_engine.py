@@ -45,7 +45,7 @@ from cq_rocksdb.engine import (
 )
 from cq_rocksdb.errors import is_rocksdicts
 from cq_rocksdb.keys import UNIT_PLACE, unit_key
-from cq_rocksdb.open_databases import Claim, Held, opening
+from cq_rocksdb.open_databases import Claim, HeldResources, opening
 from cq_rocksdb.options import DatabaseOptions
 from cq_rocksdb.private_folder import PrivateFolder
 from cq_rocksdb.rocksdict_options import family_options
@@ -95,7 +95,7 @@ class RocksdictEngine:
         self.write_lock = CheckedLock(
             "a write to the RocksDB queues"
         )  # no write between the flushes of two families
-        self._held = Held()
+        self._held = HeldResources()
         self._families: dict[str, Rdict] = {}
         self._handles: dict[str, ColumnFamily | None] = {}
         self._write_options = WriteOptions()

@@ -61,7 +61,7 @@ from store.errors import (
 )
 from store.logger import StoreLogger
 from store.paths import StorePaths
-from store.progress import Progress, untold
+from store.progress import Progress, noop
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
 from store.queue.facts import QueueFinding, QueueRestart, QueueSpan, QueueStat, QueueType
@@ -423,7 +423,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         """Yield impossible keys and values, entries that do not fit their units, and holes."""
         yield from self.audit().findings()
 
-    def audit(self, orphans: Orphans | None = None, progress: Progress = untold) -> Audit:
+    def audit(self, orphans: Orphans | None = None, progress: Progress = noop) -> Audit:
         """Return a check of the database, to be run; it counts, and tells units, while it runs."""
         engine = self._open_engine()
         return Audit(

@@ -80,7 +80,7 @@ def _universal(text: str) -> bool:
     return text == "universal"
 
 
-_MOST_BYTES = 1 << 40
+_MAX_BYTES = 1 << 40
 _OF_UNITS: dict[str, tuple[str, Callable[[str], object]]] = {
     "block_size": ("block_bytes", _number(1 << 10, 16 << 20)),
     "bloom_bits_per_key": ("bloom_bits_per_key", _number(1, 64)),
@@ -88,15 +88,15 @@ _OF_UNITS: dict[str, tuple[str, Callable[[str], object]]] = {
     "compaction_style": ("universal_compaction", _universal),
     "compression": ("compression", _compression),
     "hash_index": ("hash_index", _flag),
-    "max_bytes_for_level_base": ("max_bytes_for_level_base", _number(1 << 20, _MOST_BYTES)),
+    "max_bytes_for_level_base": ("max_bytes_for_level_base", _number(1 << 20, _MAX_BYTES)),
     "max_write_buffer_number": ("write_buffers", _number(2, 64)),
     "optimize_filters_for_hits": ("optimize_filters_for_hits", _flag),
-    "target_file_size_base": ("target_file_bytes", _number(1 << 20, _MOST_BYTES)),
+    "target_file_size_base": ("target_file_bytes", _number(1 << 20, _MAX_BYTES)),
     "write_buffer_size": ("write_buffer_bytes", _number(64 << 10, 1 << 32)),
 }
 """RocksDB's name → field of ``FamilyOptions``, and how its value is read."""
 _OF_DATABASE: dict[str, tuple[str, Callable[[str], object]]] = {
-    "block_cache_size": ("block_cache_bytes", _number(1 << 20, _MOST_BYTES)),
+    "block_cache_size": ("block_cache_bytes", _number(1 << 20, _MAX_BYTES)),
     "max_background_jobs": ("max_background_jobs", _number(1, 64)),
     "rate_limit_bytes_per_second": ("rate_limit_bytes_per_second", _number(1 << 20, 1 << 40)),
 }

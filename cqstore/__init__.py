@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from store.record.decoder import StoredMessage
     from store.record.message import Host, Message
     from store.replica_config import BrokerRole
-    from store.service.figures.metrics import MetricsSnapshot
     from store.service.message_store import MessageStore
+    from store.service.metrics.metrics import MetricsSnapshot
     from store.service.reading.puller import TagFilter
     from store.service.reading.topic_reader import TopicDamage, TopicMessage, read_topic
     from store.service.results import (
@@ -57,7 +57,7 @@ _MODULES = {
     "IllegalMessageError": "store.errors",
     "Message": "store.record.message",
     "MessageStore": "store.service.message_store",
-    "MetricsSnapshot": "store.service.figures.metrics",
+    "MetricsSnapshot": "store.service.metrics.metrics",
     "NoSuchMessageError": "store.errors",
     "NoSuchQueueError": "store.errors",
     "PutMessageResult": "store.service.results",

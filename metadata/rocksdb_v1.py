@@ -14,7 +14,7 @@ from metadata.model import BrokerMetadata, Form, Table
 from metadata.places import SINGLE_FOLDER, V1_FOLDERS
 from metadata.values import bits_of, json_object, object_of, offsets_of, version_of
 from store.errors import CorruptionError, StoreError
-from store.service.upkeep.database_copy import is_database
+from store.service.offline.database_copy import is_database
 
 VERSION_KEY = b"kvDataVersionKey"
 

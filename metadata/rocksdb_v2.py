@@ -15,7 +15,7 @@ from metadata.model import SEPARATOR, BrokerMetadata, DataVersion, Form, Json, T
 from metadata.places import V2_FOLDER
 from metadata.values import json_object
 from store.errors import CorruptionError, StoreError
-from store.service.upkeep.database_copy import is_database
+from store.service.offline.database_copy import is_database
 
 HEAD = Struct(">BHB")
 """A table's prefix (1), its number, and what kind of row this is."""

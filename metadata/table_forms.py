@@ -28,7 +28,7 @@ from metadata.rocksdb_v1 import read_single, read_v1
 from metadata.rocksdb_v2 import read_v2
 from store.errors import StoreError, os_errors
 from store.paths import StorePaths
-from store.service.upkeep.database_copy import CURRENT, is_database
+from store.service.offline.database_copy import CURRENT, is_database
 
 _READERS = {Form.V1: read_v1, Form.SINGLE: read_single, Form.V2: read_v2}
 

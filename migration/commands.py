@@ -31,7 +31,7 @@ add_verb(
     "Put the verified queues into the store, catch them up from the log, and serve them.",
 )  # fmt: skip
 add_verb(
-    app, "follow", "migration.following.command:follow_command",
+    app, "follow", "migration.follow.command:follow_command",
     "Follow the running broker of the store DIR into NEW; once it has stopped, NEW is what it was.",
     progress_told=False,
 )  # fmt: skip

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
-MOST_PLAN_BYTES = 1 << 28
+MAX_PLAN_BYTES = 1 << 28
 """Of a plan or a report: some hundred bytes a segment or finding."""
-_MOST_MARKER = 1 << 24
-_MOST_PROGRESS = 20
+_MAX_MARKER = 1 << 24
+_MAX_PROGRESS = 20
 
 
 def make_marker(
@@ -58,7 +58,7 @@ def read_marker(marker: Path) -> Any:
     Raises:
         OSError, CorruptionError, ValueError: there is none, or it is damaged.
     """
-    return json.loads(read_file(marker, _MOST_MARKER))
+    return json.loads(read_file(marker, _MAX_MARKER))
 
 
 def read_progress(path: Path) -> int:
@@ -67,7 +67,7 @@ def read_progress(path: Path) -> int:
     Raises:
         OSError, CorruptionError, ValueError: there is none, or it is being written.
     """
-    return int(read_file(path, _MOST_PROGRESS))
+    return int(read_file(path, _MAX_PROGRESS))
 
 
 def read_versioned(path: Path, kind: type[M], version: int, name: str) -> M:
@@ -79,7 +79,7 @@ def read_versioned(path: Path, kind: type[M], version: int, name: str) -> M:
         StoreIOError: it cannot be read.
     """
     with os_errors(f"read the {name}", path):
-        text = read_file(path, MOST_PLAN_BYTES)
+        text = read_file(path, MAX_PLAN_BYTES)
     try:
         found = json.loads(text)
         said = found.get("format") if isinstance(found, dict) else None

@@ -3,9 +3,9 @@
 from enum import StrEnum
 from pathlib import Path
 
-from migration.copying.segment import read_done, units_done
 from migration.planning.plan import Plan, read_plan
-from migration.switching.tables import last_conversion
+from migration.run.segment import read_done, units_done
+from migration.switch.tables import last_conversion
 from migration.workspace import Workspace
 
 

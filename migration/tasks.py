@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from on_spark.session import spark_session
 from store.errors import StoreError
 from store.processes import POLL_SECONDS, Outcome, in_processes
-from store.progress import untold
+from store.progress import noop
 from store.worker import Task, guarded, unwrap
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def ready(master: str) -> Iterator[None]:
 
 
 def run_tasks(
-    task: Task, items: Sequence[str], master: str, tick: Callable[[int], object] = untold
+    task: Task, items: Sequence[str], master: str, tick: Callable[[int], object] = noop
 ) -> list[str]:
     """Run ``task`` on each item and return the results in the order of the items.
 

@@ -7,21 +7,21 @@ from typing import Annotated
 import typer
 from pydantic.alias_generators import to_camel
 
-from migration.copying.run import RunReport, run_plan
+from migration.from_log.block_source import LOG
+from migration.from_log.rebuild_plan import make_log_plan
 from migration.metadata.conversion import NextBroker, plan_conversion
 from migration.metadata.option import AcceptOlderTables, WithoutOption
 from migration.planning.planner import make_plan
 from migration.planning.segment_writer import SEGMENT_UNITS
-from migration.rebuild.block_source import LOG
-from migration.rebuild.rebuild_plan import make_log_plan
+from migration.rollback.deleted_topic_policy import DeletedTopicPolicy
+from migration.rollback.rollback import finish as finish_switch
+from migration.rollback.rollback import rollback as roll_back
+from migration.run.run import RunReport, run_plan
 from migration.status import status as status_of
-from migration.switching.switch import SwitchReport
-from migration.switching.switch import switch as switch_to
-from migration.switching.tables import TablesReport, prepare_for
+from migration.switch.switch import SwitchReport
+from migration.switch.switch import switch as switch_to
+from migration.switch.tables import TablesReport, prepare_for
 from migration.tasks import MASTER, NO_SPARK
-from migration.way_back.returning import Returning
-from migration.way_back.way_back import finish as finish_switch
-from migration.way_back.way_back import rollback as roll_back
 from migration.workspace import Workspace
 from store.cli.options import ConfigFile, Dir, Format, check_is_there, note, read_config, state
 from store.cli.output import OutputFormat, output
@@ -29,8 +29,8 @@ from store.cli.progress import progress
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreError
 from store.paths import StorePaths
-from store.service.finding.lay_out import lay_out
-from store.service.upkeep.mode import StoreMode
+from store.service.layout.resolve_layout import resolve_layout
+from store.service.offline.mode import StoreMode
 
 Space = Annotated[
     Path | None,
@@ -178,7 +178,7 @@ def rollback(
     root: Dir,
     *,
     returning: Annotated[
-        Returning | None,
+        DeletedTopicPolicy | None,
         typer.Option("--returning", help="Topics that only the old queues have still."),
     ] = None,
     dry_run: Annotated[
@@ -254,7 +254,7 @@ def status(root: Dir, workspace: Space = None, kind: Format = OutputFormat.TABLE
     """Show how far the migration is. Changes nothing."""
     space = _space(root, workspace)
     if not space.plan.exists():
-        lay_out(root, StoreConfig(), None, read_only=True)  # refuses where no store is
+        resolve_layout(root, StoreConfig(), None, read_only=True)  # refuses where no store is
     output(kind).record(status_of(root, space))
 
 

@@ -29,7 +29,7 @@ PACKAGES = (
     "ab",
     "operating",
 )
-LEAST_KILLED = 0.9
+MIN_KILLED = 0.9
 NOTICED = {Fate.KILLED, Fate.TIMED_OUT}
 
 
@@ -85,7 +85,7 @@ def report(outcomes: list[TriedMutation]) -> int:
     enough = bool(outcomes)
     for package, counted in fates.items():
         share = sum(counted[fate] for fate in NOTICED) / counted.total()
-        enough &= share >= LEAST_KILLED
+        enough &= share >= MIN_KILLED
         parts = ", ".join(f"{counted[fate]} {fate}" for fate in Fate if counted[fate])
         print(f"{package}: {share:.0%} of {counted.total()} noticed ({parts})")
     for outcome in outcomes:

@@ -27,7 +27,7 @@ from mutants.contexts import DATA, OUTCOMES
 from mutants.mutations import Mutation, functions, runs_at_import
 from mutants.trial import Trees
 
-MOST_TESTS = 40
+MAX_TESTS = 40
 """Of one file of tests, kept for one line."""
 BATCH = 8
 """Files of tests that one process runs: to start one below coverage takes seconds."""
@@ -247,7 +247,7 @@ def _of_file(name: str, seconds: dict[str, float], lines: Lines) -> dict[str, An
     for source, by_function in lines.items():
         for function, by_text in by_function.items():
             for text, tests in by_text.items():
-                if chosen := in_turn(tests & mine.keys(), mine)[:MOST_TESTS]:
+                if chosen := in_turn(tests & mine.keys(), mine)[:MAX_TESTS]:
                     of_function = kept.setdefault(source, {}).setdefault(function, {})
                     of_function[text] = [places[test] for test in chosen]
     return {"seconds": {test: round(spent, 4) for test, spent in mine.items()}, "lines": kept}

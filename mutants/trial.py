@@ -18,8 +18,8 @@ from mutants.mutations import Mutation
 
 BUDGET_SECONDS = 60.0
 """Of tests, as they took unmutated, for one mutation."""
-MOST_TESTS = 500
-MOST_BYTES = 6 << 30
+MAX_TESTS = 500
+MAX_BYTES = 6 << 30
 """A mutation may make a loop that fills the memory."""
 READERS = tuple(
     f"tests/meta/test_errors.py::test_what_is_done_comes_first_and_then_to_what[{case}]"
@@ -121,7 +121,7 @@ class Tree:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True,
         ) as process:  # fmt: skip
-            resource.prlimit(process.pid, resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
+            resource.prlimit(process.pid, resource.RLIMIT_DATA, (MAX_BYTES, MAX_BYTES))
             try:
                 output, _ = process.communicate(timeout=limit)
             except subprocess.TimeoutExpired:
@@ -158,7 +158,7 @@ def _within_budget(tests: list[str], seconds: dict[str, float]) -> list[str]:
     """Return the first tests that fit; one at least."""
     chosen: list[str] = []
     spent = 0.0
-    for test in tests[:MOST_TESTS]:
+    for test in tests[:MAX_TESTS]:
         spent += seconds[test]
         if chosen and spent > BUDGET_SECONDS:
             break

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from operating.pending_parts import PendingMessage, PendingPart, Source, Step
-from store.progress import untold
+from store.progress import noop
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.units import EXT_ADDRESS_MAX, BlockStop
 from store.record.message import SCHEDULE_TOPIC, MessageProperty
@@ -26,7 +26,7 @@ def delayed_units(store: MessageStore, positions: Mapping[int, int]) -> int:
 
 
 def delay_levels(
-    store: MessageStore, positions: Mapping[int, int], now: int, step: Step = untold
+    store: MessageStore, positions: Mapping[int, int], now: int, step: Step = noop
 ) -> Iterator[PendingPart]:
     """Yield each level that has a queue, by number.
 
@@ -54,7 +54,7 @@ def delay_levels(
 
 
 def delayed_messages(
-    store: MessageStore, positions: Mapping[int, int], step: Step = untold
+    store: MessageStore, positions: Mapping[int, int], step: Step = noop
 ) -> Iterator[PendingMessage]:
     """Yield each message that waits, by level and queue offset; reads its record.
 

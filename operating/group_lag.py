@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from metadata.model import BrokerMetadata, readings
 from operating.topic_kind import TopicKind, group_of, topic_kind
-from store.progress import Progress, untold
+from store.progress import Progress, noop
 from store.queue.facts import QueueSpan
 from store.queue.units import QueueKey
 from store.service.message_store import MessageStore
@@ -97,7 +97,7 @@ class GroupLags:
         self.unsure.append(key)
         return ways[0] if ways else (key, "")
 
-    def queues(self, progress: Progress = untold) -> Iterator[QueueLag]:
+    def queues(self, progress: Progress = noop) -> Iterator[QueueLag]:
         """Yield each queue that a group has an offset of, and its retry and dead-letter queues.
 
         Those of one topic stand together. A queue of such a topic without an offset is among them:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from metadata.model import SEPARATOR, Offsets
 from operating.pending_parts import PendingMessage, PendingPart, Source, Step
 from store.errors import CorruptionError
-from store.progress import untold
+from store.progress import noop
 from store.record.decoder import StoredMessage
 from store.record.message import MessageProperty
 from store.service.message_store import MessageStore
@@ -26,7 +26,7 @@ _CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 class HalfMessages:
     """The half messages that a broker would look at next, one queue after the other."""
 
-    def __init__(self, store: MessageStore, offsets: Offsets, step: Step = untold) -> None:
+    def __init__(self, store: MessageStore, offsets: Offsets, step: Step = noop) -> None:
         """``offsets``: consumer offsets of the metadata; reads nothing yet.
 
         ``step`` is told each record that is read, of half messages and of op messages.

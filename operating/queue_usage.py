@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from store.progress import Progress, untold
+from store.progress import Progress, noop
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.facts import QueueSpan, QueueType
 from store.queue.time_search import BoundaryType
@@ -58,7 +58,7 @@ class UnitSizes(NamedTuple):
     """Store time of each in ms, below 0 without a record; ``None``: the units do not hold it."""
 
 
-def queue_usage(store: MessageStore, span: QueueSpan, progress: Progress = untold) -> Usage:
+def queue_usage(store: MessageStore, span: QueueSpan, progress: Progress = noop) -> Usage:
     """Return what the units of one queue come to; ``progress`` is told its bytes so far.
 
     Where units have no store time that of the first and of the last record counts.

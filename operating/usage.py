@@ -27,7 +27,7 @@ from store.cli.options import (
 from store.cli.output import Row, RowFormat, output
 from store.cli.progress import progress
 from store.errors import RefusedStoreError, StoreConfigError
-from store.progress import Progress, untold
+from store.progress import Progress, noop
 from store.queue.facts import QueueSpan
 from store.service.message_store import MessageStore
 
@@ -151,8 +151,8 @@ class _OwnersOf:
         how many queues were passed, those that are left out among them.
         """
         self._counted = 0
-        self._passed: Progress = tick if of_queues else untold
-        self._tick: Progress = untold if of_queues else tick
+        self._passed: Progress = tick if of_queues else noop
+        self._tick: Progress = noop if of_queues else tick
         self._store, self._by, self._prefix, self._known = store, by, prefix, known
         self._groups = _known_groups(store) if by is By.GROUP else set[str]()
         self._found: defaultdict[str | None, OwnerUsage] = defaultdict(OwnerUsage)
@@ -174,7 +174,7 @@ class _OwnersOf:
             owner.topics += topic != last
             kind = topic_kind(topic)
             is_light = kind is TopicKind.LIGHT
-            told = untold if is_light else lambda size: self._tick(self._counted + size)
+            told = noop if is_light else lambda size: self._tick(self._counted + size)
             found = queue_usage(self._store, span, told)
             self._counted += 0 if is_light else found.bytes
             self._tick(self._counted)

@@ -2,7 +2,7 @@
 
 import typer
 
-_MOST_PORT = 65535
+_MAX_PORT = 65535
 
 
 def address(text: str, what: str = "a master", *, any_port: bool = False) -> tuple[str, int]:
@@ -15,7 +15,7 @@ def address(text: str, what: str = "a master", *, any_port: bool = False) -> tup
         host = host[1:-1]
     elif ":" in host:  # where an address without brackets ends cannot be told
         host = ""
-    ports = range(0 if any_port else 1, _MOST_PORT + 1)
+    ports = range(0 if any_port else 1, _MAX_PORT + 1)
     if not host or not port.isascii() or not port.isdecimal() or int(port) not in ports:
         raise typer.BadParameter(f"{what} is HOST:PORT or [IPV6]:PORT, not {text!r}")
     try:

@@ -14,9 +14,9 @@ from replication.errors import BeyondEpochError
 from replication.following.base import take_base
 from replication.following.epoch_talk import Learner
 from replication.following.follower import Follower
-from replication.following.intake import VERIFY_TAIL_BYTES
+from replication.following.follower_progress import FollowerProgress, Timing, Until
+from replication.following.log_receiver import VERIFY_TAIL_BYTES
 from replication.following.quiet_deadline import QuietDeadline
-from replication.following.standing import Standing, Timing, Until
 from replication.options import (
     AcceptLowerOffsets,
     Base,
@@ -44,8 +44,8 @@ from store.cli.output import OutputFormat, output
 from store.cli.progress import progress
 from store.config import StoreConfig
 from store.paths import StorePaths
-from store.service.finding.lay_out import lay_out
-from store.service.finding.store_layout import choose_backends, refuse_log_elsewhere
+from store.service.layout.resolve_layout import resolve_layout
+from store.service.layout.store_layout import choose_backends, refuse_log_elsewhere
 from store.service.message_store import MessageStore
 
 _ROUND_SECONDS = Intervals().tables
@@ -156,12 +156,12 @@ class _End:
             return self._is_reached, None
         deadline = QuietDeadline(store.commit_log, self.quiet_timeout)
 
-        def is_enough(standing: Standing) -> bool:
+        def is_enough(standing: FollowerProgress) -> bool:
             return standing.caught_up or self._is_reached(standing) or deadline.is_over(standing)
 
         return is_enough, deadline
 
-    def _is_reached(self, standing: Standing) -> bool:
+    def _is_reached(self, standing: FollowerProgress) -> bool:
         return self.phy_offset is not None and standing.end >= self.phy_offset
 
 
@@ -263,7 +263,7 @@ def _begin_with(base: Path, root: Path, settings: StoreConfig, backend: str | No
     if any(StorePaths(root).commit_log.glob("*")):
         note(f"{root}: has a log already and goes on with it; --base is passed over")
         return
-    layout, settings = lay_out(root, settings, None, read_only=False)
+    layout, settings = resolve_layout(root, settings, None, read_only=False)
     choose_backends(layout, settings, backend)  # what could not be opened then is not begun
     with progress("copying the base", about_end(base, StoreConfig())) as tick:
         size = take_base(base, root, tick)

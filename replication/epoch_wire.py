@@ -15,7 +15,7 @@ from store.record.layout import Annotated, Layout, NamedTuple, Wire
 
 HANDSHAKE, TRANSFER = 1, 2
 """``HAConnectionState``: what a frame is; on the wire: do not renumber."""
-MOST_EPOCHS = 1000
+MAX_EPOCHS = 1000
 """That a master can send: RocketMQ's has a buffer for so many."""
 _NOWHERE = -1
 """Phy offset of a heartbeat of a master whose log has no file yet."""
@@ -90,10 +90,10 @@ def parse_handshake(data: bytes) -> MasterHandshake:
     """
     head = MASTER_HANDSHAKE.unpack_from(data)
     _check_state(data, head.state, HANDSHAKE)
-    if head.size % EPOCH_ENTRY.size or not 0 <= head.size <= MOST_EPOCHS * EPOCH_ENTRY.size:
+    if head.size % EPOCH_ENTRY.size or not 0 <= head.size <= MAX_EPOCHS * EPOCH_ENTRY.size:
         raise WireError(
             "the master's handshake has an impossible size",
-            expected=f"0 to {MOST_EPOCHS} epochs of {EPOCH_ENTRY.size} bytes",
+            expected=f"0 to {MAX_EPOCHS} epochs of {EPOCH_ENTRY.size} bytes",
             got=f"{head.size} bytes",
         )
     if head.max_phy_offset < 0:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-_MOST_ID = (1 << 63) - 1
+_MAX_ID = (1 << 63) - 1
 
 Master = Annotated[str, typer.Argument(metavar="HOST:PORT", help="Replication port of the master.")]
 Base = Annotated[
@@ -54,7 +54,7 @@ BrokerId = Annotated[
     typer.Option(
         metavar="N",
         min=1,
-        max=_MOST_ID,
+        max=_MAX_ID,
         help="With --controller: whom the master takes this for; no broker of its set.",
     ),
 ]

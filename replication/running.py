@@ -7,7 +7,7 @@ import time
 
 from replication.following.blocking import to_the_end
 from replication.following.follower import Follower
-from replication.following.standing import Standing, Until
+from replication.following.follower_progress import FollowerProgress, Until
 from replication.signals import ended_by
 from replication.tables.slave_synchronize import SlaveSynchronize
 from store.cli.options import note
@@ -89,7 +89,7 @@ async def _note(follower: Follower, store: MessageStore) -> None:
         await asyncio.sleep(_NOTE_SECONDS)
 
 
-def line_of(standing: Standing, bytes_per_second: float, age_seconds: float | None) -> str:
+def line_of(standing: FollowerProgress, bytes_per_second: float, age_seconds: float | None) -> str:
     """Return one line of how far a follower is.
 
     The wire does not say where the master's log ends, but that it has nothing more. A broker that

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from replication.errors import WireError
 from store.record.layout import Annotated, Layout, NamedTuple, Wire
 
-MOST_BODY_BYTES = 4 << 20
+MAX_BODY_BYTES = 4 << 20
 """Of one frame: RocketMQ's slave has a buffer of this size, so no master may send more."""
-MOST_PHY_OFFSET = (1 << 63) - 1
+MAX_PHY_OFFSET = (1 << 63) - 1
 
 
 class Report(NamedTuple):
@@ -52,7 +52,7 @@ class FrameParser:
 
     head_size = FRAME_HEAD.size
 
-    def __init__(self, most_body_bytes: int = MOST_BODY_BYTES) -> None:
+    def __init__(self, most_body_bytes: int = MAX_BODY_BYTES) -> None:
         """Begin with the first byte of a connection; a larger body than that is refused."""
         self._most = most_body_bytes
         self._head = b""
@@ -107,7 +107,7 @@ class FrameParser:
                 phy_offset=head.phy_offset, expected=f"0 to {self._most} bytes",
                 got=f"{head.size} bytes",
             )  # fmt: skip
-        most = MOST_PHY_OFFSET - head.size
+        most = MAX_PHY_OFFSET - head.size
         if not 0 <= head.phy_offset <= most:
             raise WireError(
                 "the head of a frame has an impossible phy offset",

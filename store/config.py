@@ -21,7 +21,7 @@ from store.installed import backends_of, installed, known_types, taking_a_share
 from store.replica_config import ReplicaConfig
 from store.topic_classes import classes_of, is_share
 
-MOST_CONFIG_BYTES = 1 << 20
+MAX_CONFIG_BYTES = 1 << 20
 """Of a ``broker.conf``."""
 CQ_UNIT_SIZE = 20
 """Bytes of one unit of a file queue; file sizes are rounded up to a multiple of it."""
@@ -463,7 +463,7 @@ def _text(path: Path) -> str:
     if path.is_dir():
         raise StoreConfigError("this is a folder, not a properties file", path=path)
     with os_errors("read the configuration", path):
-        text = read_file(path, MOST_CONFIG_BYTES).decode("utf-8", errors="replace")
+        text = read_file(path, MAX_CONFIG_BYTES).decode("utf-8", errors="replace")
     if (at := control_character(text)) is not None:
         raise StoreConfigError(
             f"not a properties file: found the control character {text[at]!r} behind {at}"

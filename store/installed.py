@@ -25,7 +25,7 @@ class Backend:
 
     The first one is written, and it alone counts in lists such as ``combineCQLoadingCQTypes``.
     """
-    heeds_double_write: ClassVar[bool] = False
+    honours_double_write: ClassVar[bool] = False
     """With its ``storeType`` the setting ``rocksdbCQDoubleWriteEnable`` counts."""
     takes_a_share: ClassVar[bool] = False
     """Under double write it may hold light queues alone, or only the topics it is given.

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from store.errors import StoreConfigError, StoreError
-from store.progress import untold
+from store.progress import noop
 from store.worker import Task
 
 TASK_ATTEMPTS = 4
@@ -99,7 +99,7 @@ class _Workers:
 
 
 def in_processes(
-    task: Task, items: Sequence[str], tick: Callable[[int], object] = untold
+    task: Task, items: Sequence[str], tick: Callable[[int], object] = noop
 ) -> list[Outcome]:
     """Run ``task`` on each item, a process a core, and return the outcomes in their order.
 

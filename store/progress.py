@@ -9,5 +9,5 @@ Tell = Callable[[str], object]
 """Told a sentence when something comes, goes, or begins."""
 
 
-def untold(*_told: object) -> None:
+def noop(*_told: object) -> None:
     """Tell nobody, whatever it is; do nothing more where nothing more is to be done."""

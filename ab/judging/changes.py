@@ -14,7 +14,7 @@ from ab.judging.comparable import (
     workloads_of_both,
 )
 from ab.judging.figures import FIGURES, as_good
-from ab.judging.intervals import LEAST_WITHOUT_FLOOR, Interval, unpaired
+from ab.judging.intervals import MIN_WITHOUT_FLOOR, Interval, unpaired
 from ab.judging.judge import judge
 from ab.judging.judgement import ComparedFigure, Judgement, Outcome
 from ab.judging.rounds import values
@@ -110,7 +110,7 @@ def _change(
     figure = FIGURES[key]
     centres = [sorted(each)[len(each) // 2] for each in found]
     made = None
-    if all(0 not in each and len(each) >= LEAST_WITHOUT_FLOOR for each in found):
+    if all(0 not in each and len(each) >= MIN_WITHOUT_FLOOR for each in found):
         made = unpaired(found[1], found[0], single)
     outcome = _outcome(pair, made, more=figure.more_is_better)
     ends = {"ratio": made.ratio, "low": made.low, "high": made.high} if made else {}

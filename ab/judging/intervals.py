@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-LEAST_ROUNDS, LEAST_WITHOUT_FLOOR = 5, 8
+MIN_ROUNDS, MIN_WITHOUT_FLOOR = 5, 8
 """Fewer carry no interval. So few hold what they promise only together with a noise floor."""
 _TRIMMED = 0.2
 _RESAMPLES = 4999

@@ -10,7 +10,7 @@ from ab.judging.judgement import Projection
 from ab.results.result import Point, Result
 
 _A_SHARE = "disk_a_queue", "disk_a_unit"
-_LEAST_POINTS = 2
+_MIN_POINTS = 2
 _EXACT = 1e-9
 """Below this share a number is what rounding left."""
 
@@ -23,7 +23,7 @@ def project(result: Result) -> Iterator[Projection]:
     """
     for side in result.sides:
         points = [point for point in result.points if point.side == side.name]
-        if result.project_to is None or len({point.queues for point in points}) < _LEAST_POINTS:
+        if result.project_to is None or len({point.queues for point in points}) < _MIN_POINTS:
             continue
         for figure in SIDE_FIGURES:
             if figure.key not in _A_SHARE:
@@ -46,6 +46,6 @@ def _projection(result: Result, figure: SideFigure, points: list[Point], queues:
         side=points[0].side, figure=figure.key, label=figure.label, unit=figure.unit,
         points=measured, base=base, a_queue=a_queue,
         queues=queues, value=max(0.0, base + a_queue * queues),
-        misses_by=misses if len(set(counts)) > _LEAST_POINTS else None,
+        misses_by=misses if len(set(counts)) > _MIN_POINTS else None,
         beyond=queues / float(counts.max()),
     )  # fmt: skip

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ab.judging.figures import Figure
-from ab.judging.intervals import LEAST_ROUNDS
+from ab.judging.intervals import MIN_ROUNDS
 from ab.results.result import Round, WorkloadFigures
 
 
@@ -47,7 +47,7 @@ def pairs(workload: WorkloadFigures, figure: Figure, side: str, reference: str) 
     mine, theirs = turns_of(workload, side), turns_of(workload, reference)
     numbers = sorted(mine.keys() & theirs.keys())
     calm = [number for number in numbers if not _disturbed(number, mine, theirs)]
-    used = calm if len(calm) >= max(LEAST_ROUNDS, len(numbers) / 2) else numbers
+    used = calm if len(calm) >= max(MIN_ROUNDS, len(numbers) / 2) else numbers
     ours, others = (_values(figure, turns, used) for turns in (mine, theirs))
     if not ours or not others:
         return Pairs([], [], 0, 0)

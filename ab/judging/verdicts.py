@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ab.judging.figures import FIGURES, NEVER_JUDGED, THROUGHPUT, Figure
-from ab.judging.intervals import LEAST_ROUNDS, LEAST_WITHOUT_FLOOR, Interval, centre, interval
+from ab.judging.intervals import MIN_ROUNDS, MIN_WITHOUT_FLOOR, Interval, centre, interval
 from ab.judging.judgement import ComparedFigure, Outcome
 from ab.judging.latencies import merged, withheld
 from ab.judging.rounds import Pairs, pairs, values
@@ -96,14 +96,14 @@ def compare(result: Result, workload: WorkloadFigures, given: Levels) -> Iterato
         floor = None
         if repeat is not None:
             found = pairs(workload, figure, repeat.name, reference)
-            floor = _interval(found, result.method.confidence, LEAST_ROUNDS)
+            floor = _interval(found, result.method.confidence, MIN_ROUNDS)
             if floor is not None:
                 yield _told(workload, figure, repeat.name, reference, found).model_copy(
                     update=_ends(floor) | {"outcome": Outcome.FLOOR, "floor": floor.farthest}
                 )
         rule = Rule(
             floor, given.headline if key == first else given.further,
-            LEAST_WITHOUT_FLOOR if repeat is None else LEAST_ROUNDS, result.method,
+            MIN_WITHOUT_FLOOR if repeat is None else MIN_ROUNDS, result.method,
         )  # fmt: skip
         for side in compared_sides(result):
             found = pairs(workload, figure, side, reference)

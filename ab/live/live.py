@@ -15,8 +15,8 @@ from ab.measuring.histograms import histogram_of
 from ab.measuring.machine import this_machine
 from ab.results.result import (
     CONFIDENCE,
-    LEAST_COMPARED,
-    LEAST_RATIO,
+    MIN_COMPARED,
+    MIN_RATIO,
     WIDEST,
     Answers,
     Cache,
@@ -31,14 +31,14 @@ from ab.results.result import (
 from store.config import StoreConfig
 from store.errors import RefusedStoreError
 from store.paths import StorePaths
-from store.service.finding.lay_out import lay_out
+from store.service.layout.resolve_layout import resolve_layout
 from store.service.mirroring.differences import Mismatch, read_differences
 from store.service.mirroring.figures import (
     AGAIN,
     FINE_BOUNDS,
     FiguresSnapshot,
     Hour,
-    Way,
+    ReadOrigin,
     read_figures,
 )
 from store.service.mirroring.verdict import ReadOutcome
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from hdrh.histogram import HdrHistogram
 
 _COMPARED = (ReadOutcome.SAME, ReadOutcome.EXPLAINED, ReadOutcome.DIFFERENT)
-_MOST_TOLD = 100
+_MAX_TOLD = 100
 """Differences that a result names; the journal has more."""
 _WHAT = {
     StoreOp.PULL: "What a pull asks of its queue: both ends, and the units that it read.",
@@ -73,7 +73,7 @@ def live_result(root: Path, command: list[str]) -> Result:
         raise RefusedStoreError("no such folder", path=root)
     figures = read_figures(paths.ab_figures)
     if figures is None:
-        lay_out(root, StoreConfig(), None, read_only=True)  # refuses where no store is
+        resolve_layout(root, StoreConfig(), None, read_only=True)  # refuses where no store is
     if figures is None or not figures.reads:
         raise RefusedStoreError(
             "no read of this store has been mirrored yet: open it with double write and abShare",
@@ -108,7 +108,7 @@ def _sides(figures: FiguresSnapshot, root: Path) -> tuple[str, str]:
     """Return the backend that is read, mostly if that has changed, and the other one."""
     counts: Counter[str] = Counter()
     for each in figures.seconds:
-        counts[each.side] += sum(each.counts) if each.way is Way.MIRRORED else 0
+        counts[each.side] += sum(each.counts) if each.way is ReadOrigin.MIRRORED else 0
     backends = [side for side in counts if not side.endswith(AGAIN)]
     reference = max(backends, key=lambda side: counts[side + AGAIN], default="")
     others = [side for side in backends if side != reference]
@@ -134,9 +134,9 @@ def _method(figures: FiguresSnapshot) -> Method:
         warm_up="none is dropped: a round is an hour of a running store",
         cache=Cache.WARM,
         confidence=CONFIDENCE,
-        least_compared=LEAST_COMPARED,
+        least_compared=MIN_COMPARED,
         widest=WIDEST,
-        least_ratio=LEAST_RATIO,
+        least_ratio=MIN_RATIO,
     )
 
 
@@ -156,12 +156,12 @@ def _workload(
         service={
             each.side: _histogram(each.counts).encode().decode()
             for each in figures.seconds
-            if each.op == op and each.way is Way.MIRRORED and each.side in names
+            if each.op == op and each.way is ReadOrigin.MIRRORED and each.side in names
         },
         answers=Answers(
             compared=figures.count(*_COMPARED, op=op.value),
             different=figures.count(ReadOutcome.DIFFERENT, op=op.value),
-            first=[_difference(each) for each in told if each.op == op][:_MOST_TOLD],
+            first=[_difference(each) for each in told if each.op == op][:_MAX_TOLD],
         ),
         not_measured="" if rounds else "no read of it was asked of all sides alike",
     )

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from store.paths import StorePaths
-from store.progress import Progress, untold
+from store.progress import Progress, noop
+from store.queue.backend_replica import selects
 from store.queue.backends import backend, backend_names
 from store.queue.facts import HANDED_BYTES, WRITTEN_BYTES
-from store.queue.part import selects
 from store.queue.units import QUEUE_UNIT, QueueKey
 from store.record.message import LMQ_PREFIX
 from store.record.properties import dispatch_properties
@@ -25,7 +25,7 @@ _HOT = "hot: "
 
 
 @dataclass(slots=True)
-class Written:
+class ClassTotals:
     """What the topics of one class got."""
 
     topics: set[str] = field(default_factory=set)
@@ -40,7 +40,7 @@ class PolicyCost:
     """What each class wrote in a stretch of time."""
 
     seconds: float
-    classes: dict[str, Written]
+    classes: dict[str, ClassTotals]
     """The first that a topic fits has it; behind them the hottest topics, which these hold too."""
     units: int
 
@@ -65,7 +65,7 @@ def policy_cost(
     *,
     hours: float = 1.0,
     hottest: int = 10,
-    progress: Progress = untold,
+    progress: Progress = noop,
 ) -> PolicyCost:
     """Count what was put in the last ``hours`` before the log's last record.
 
@@ -76,9 +76,9 @@ def policy_cost(
         CorruptionError: the log is damaged there.
     """
     names = [*classes, *(each for each in CLASSES if each not in classes)]
-    found = {name: Written() for name in names}
-    topics: dict[str, Written] = {}
-    of: dict[str, Written] = {}
+    found = {name: ClassTotals() for name in names}
+    topics: dict[str, ClassTotals] = {}
+    of: dict[str, ClassTotals] = {}
 
     def add(
         key: tuple[str, int], queue_offset: int, phy_offset: int, size: int, code: int, stamp: int
@@ -86,7 +86,7 @@ def policy_cost(
         topic = key[0]
         if topic not in of:
             of[topic] = found[next(name for name in names if selects(name, topic))]
-        for written in (of[topic], topics.setdefault(topic, Written())):
+        for written in (of[topic], topics.setdefault(topic, ClassTotals())):
             written.topics.add(topic)
             written.queues.add(QueueKey(*key))
             written.units += 1

@@ -18,7 +18,7 @@ _GUEST = 8
 
 
 @dataclass(slots=True)
-class Spent:
+class ResourceUsage:
     """Time and input/output of this process; only what lay inside ``timed`` counts as time."""
 
     seconds: float = 0.0

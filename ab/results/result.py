@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegative
 FORMAT: Literal[1] = 1
 PERCENTILES = {"p50": 50.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
 """Of a turn's latencies that are kept; merged histograms tell all others."""
-LEAST_COMPARED = 1_000
-CONFIDENCE, WIDEST, LEAST_RATIO = 0.95, 1.5, 1.03
+MIN_COMPARED = 1_000
+CONFIDENCE, WIDEST, MIN_RATIO = 0.95, 1.5, 1.03
 """How results are judged that are made today, see ``Method``."""
 
 

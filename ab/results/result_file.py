@@ -9,7 +9,7 @@ from ab.results.result import FORMAT, Result
 from store.errors import StoreConfigError, UnsupportedFormatError, os_errors
 from store.files import read_file, replace_file
 
-_MOST_BYTES = 1 << 28
+_MAX_BYTES = 1 << 28
 """Some hundred bytes a turn, some thousand a histogram."""
 _JUDGED = {"reference", "answers", "workloads", "footprint"}
 """Keys of a judgement, see ``ab.judging``, that together no other file has."""
@@ -40,7 +40,7 @@ def read_result(path: Path) -> Result:
         StoreIOError: it cannot be read.
     """
     with os_errors("read the result", path):
-        text = read_file(path, _MOST_BYTES)
+        text = read_file(path, _MAX_BYTES)
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as exc:

@@ -18,7 +18,7 @@ from ab.results.result import WorkloadFigures as Figures
 from ab.sides.side_process import SideProcess
 from ab.sides.worker import Told
 from ab.workloads.base import Setting, Workload
-from store.progress import untold
+from store.progress import noop
 
 WARM_UP = 2
 """Rounds of a workload that do not count; of one whose turns are long the first alone."""
@@ -33,7 +33,7 @@ _OPEN_SECONDS = 1.0
 """That a turn of an open loop takes at least: its operations are few a second."""
 _CALIBRATED = 256
 _SLOW_SECONDS = 0.05
-_MOST_TOLD = 5
+_MAX_TOLD = 5
 """Differences of a workload that are kept whole."""
 
 
@@ -70,7 +70,7 @@ class Measurement:
         self._kept: dict[str, list[Told]] = {side.spec.name: [] for side in sides}
         self._passes = 0
 
-    def run(self, tick: Callable[[], object] = untold) -> Figures:
+    def run(self, tick: Callable[[], object] = noop) -> Figures:
         """Run all rounds, or as many as there are until an answer differs; ``tick`` after each.
 
         Raises:
@@ -149,7 +149,7 @@ class Measurement:
             if one == two:
                 continue
             self._answers.different += 1
-            if len(self._answers.first) < _MOST_TOLD:
+            if len(self._answers.first) < _MAX_TOLD:
                 operation, _ = one or two
                 answers = ["no answer" if each is None else each[1] for each in (one, two)]
                 told = dict(zip((reference.spec.name, other.spec.name), answers, strict=True))

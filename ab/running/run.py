@@ -21,8 +21,8 @@ from ab.judging.banner import matching
 from ab.measuring.machine import this_machine
 from ab.results.result import (
     CONFIDENCE,
-    LEAST_COMPARED,
-    LEAST_RATIO,
+    MIN_COMPARED,
+    MIN_RATIO,
     WIDEST,
     Answers,
     Cache,
@@ -41,7 +41,7 @@ from ab.stores.copies import check_room
 from ab.stores.survey import survey
 from ab.stores.workspace import ScratchFolder
 from ab.traces.derived import DEFAULT_MIX
-from ab.traces.operations import MOST_OPERATIONS, Operation, read_trace, trace_lines
+from ab.traces.operations import MAX_OPERATIONS, Operation, read_trace, trace_lines
 from ab.workloads import TRACE, chosen, workloads
 from ab.workloads.base import Setting, Workload
 from store.config import StoreConfig
@@ -127,8 +127,8 @@ class Run:
             self._not_measured.append(
                 f"{queries} queries by key of the trace: the index answers them, alike on any side."
             )
-        if len(operations) == MOST_OPERATIONS:
-            self._not_measured.append(f"What follows the trace's first {MOST_OPERATIONS} lines.")
+        if len(operations) == MAX_OPERATIONS:
+            self._not_measured.append(f"What follows the trace's first {MAX_OPERATIONS} lines.")
         if self._options.speed is not None and not _trace_rate(operations):
             raise StoreConfigError("the trace has no times to replay it by (--rate)", path=path)
         return _in_order(operations) if self._options.speed is not None else operations
@@ -202,8 +202,8 @@ class Run:
         options = self._options
         return Method(
             seed=options.seed, rounds=options.effort.rounds, warm_up=WARM_UP_RULE,
-            cache=options.cache, confidence=CONFIDENCE, least_compared=LEAST_COMPARED,
-            widest=WIDEST, least_ratio=LEAST_RATIO,
+            cache=options.cache, confidence=CONFIDENCE, least_compared=MIN_COMPARED,
+            widest=WIDEST, least_ratio=MIN_RATIO,
         )  # fmt: skip
 
     def _result(self, sides: Sides, figures: list[Figures], points: list[Point]) -> Result:

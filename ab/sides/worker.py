@@ -28,7 +28,7 @@ from ab.stores.projection import fill
 from ab.stores.side_store import SideStore
 from ab.traces.operations import Operation
 from ab.workloads import workloads
-from ab.workloads.base import Done, Setting, Turn, Workload
+from ab.workloads.base import Setting, Turn, TurnResult, Workload
 from ab.workloads.timing import BLOCK, digests
 from store.config import StoreConfig
 from store.errors import StoreError
@@ -68,7 +68,7 @@ class SideWorker:
         self._side: SideStore
         self._workload: Workload
         self._setting: Setting
-        self._done = Done()
+        self._done = TurnResult()
 
     def begin(self, root: str, backend: str, config: dict[str, Any], mix: dict[str, int]) -> None:
         """Say whose process this is; touches no file."""
@@ -170,7 +170,7 @@ class SideWorker:
 
     def end_workload(self) -> None:
         """Leave nothing of it behind."""
-        self._done = Done()
+        self._done = TurnResult()
         self._workload.end(self._side, self._setting)
 
 

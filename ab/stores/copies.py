@@ -14,7 +14,7 @@ from store.files import make_folder
 from store.journals.expired_queues import ExpiredQueues
 from store.journals.kept import keep
 from store.paths import StorePaths
-from store.service.upkeep.store_copy import (
+from store.service.offline.store_copy import (
     COPIES,
     HARD_LINKS,
     REFLINKS,

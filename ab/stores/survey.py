@@ -22,7 +22,7 @@ from store.queue.units import QueueKey
 from store.record.message import MessageProperty
 from store.service.message_store import MessageStore
 
-_MOST_QUEUES = 200_000
+_MAX_QUEUES = 200_000
 """Whose names and offsets are kept."""
 _SAMPLES = 4_000
 """Messages that are read for tags and sizes."""
@@ -98,9 +98,9 @@ def _spans(store: MessageStore, root: Path, draw: np.random.Generator) -> StoreS
         if low >= high:
             if high > 0:
                 expired.append((key, high))
-        elif len(kept) < _MOST_QUEUES:
+        elif len(kept) < _MAX_QUEUES:
             kept.append((key, low, high))
-        elif (at := int(draw.integers(len(counts)))) < _MOST_QUEUES:
+        elif (at := int(draw.integers(len(counts)))) < _MAX_QUEUES:
             kept[at] = (key, low, high)
     log = store.commit_log
     kept.sort()

@@ -25,7 +25,7 @@ from store.service.message_store import MessageStore
 from store.service.reading.puller import TagFilter
 from store.service.results import GetMessageResult, PutMessageResult
 
-MOST_OPERATIONS = 200_000
+MAX_OPERATIONS = 200_000
 """Of a trace that are run; what follows them is passed over."""
 _LONGEST_LINE = 1 << 16
 Told = tuple[str, int]
@@ -235,7 +235,7 @@ class TraceFile(NamedTuple):
     """A store wrote it; else somebody else made it."""
 
 
-def read_trace(path: Path, most: int = MOST_OPERATIONS) -> TraceFile:
+def read_trace(path: Path, most: int = MAX_OPERATIONS) -> TraceFile:
     """Return at most ``most`` operations of a trace.
 
     Raises:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from ab.stores.side_store import SideStore
 from ab.stores.survey import StoreSurvey
 from ab.traces.operations import Operation
-from ab.workloads.timing import Ran
+from ab.workloads.timing import OperationsRun
 
 
 class Setting(BaseModel):
@@ -58,7 +58,7 @@ class Turn:
 
 
 @dataclass(slots=True)
-class Done(Ran):
+class TurnResult(OperationsRun):
     """What a turn took, answered, and was asked."""
 
     asked: Sequence[Operation | dict[str, int | str]] = field(default_factory=list)
@@ -67,13 +67,15 @@ class Done(Ran):
     """Open loop: from the first moment to when the next operation would be due."""
 
     @classmethod
-    def of(cls, ran: Ran, asked: Sequence[Operation | dict[str, int | str]]) -> "Done":
+    def of(
+        cls, ran: OperationsRun, asked: Sequence[Operation | dict[str, int | str]]
+    ) -> "TurnResult":
         """Return what ``ran``, with what was asked, an operation an answer."""
         return cls(ran.spent, ran.service, ran.intended, ran.answers, ran.items, asked, len(asked))
 
 
 class Workload(ABC):
-    """A named workload; ``derive`` and ``lacks`` are the parent's, all else a side's process's."""
+    """A named workload; ``derive``, ``lacks`` are the parent's, the rest a side's."""
 
     name: str
     what: str
@@ -105,7 +107,7 @@ class Workload(ABC):
         """Make ready for turns; not timed."""
 
     @abstractmethod
-    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> Done:
+    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
         """Run one turn, and leave the side as it was, or as every other side is."""
 
     def end(self, side: SideStore, setting: Setting) -> None:

@@ -19,7 +19,7 @@ from ab.stores import copies, killed_writer
 from ab.stores.equality import whole_digest
 from ab.stores.side_store import SideStore
 from ab.stores.survey import StoreSurvey
-from ab.workloads.base import Done, Setting, Turn, Workload
+from ab.workloads.base import Setting, Turn, TurnResult, Workload
 from store.errors import StoreError
 from store.paths import StorePaths
 from store.processes import worker_environment
@@ -40,9 +40,9 @@ class _Life(Workload):
     most_rounds: ClassVar[int] = 6
     passes: ClassVar[int] = 1
 
-    def _one(self, turn: Turn, work: Callable[[Done], tuple[str, int]]) -> Done:
+    def _one(self, turn: Turn, work: Callable[[TurnResult], tuple[str, int]]) -> TurnResult:
         """Return a turn of one operation; ``work`` times it and returns its answer and items."""
-        done = Done(operations=1, asked=[{"op": self.name, "turn": turn.number}])
+        done = TurnResult(operations=1, asked=[{"op": self.name, "turn": turn.number}])
         answer, done.items = work(done)
         done.answers = [answer]
         done.service = [int(done.spent.seconds * 1e9)]
@@ -79,13 +79,13 @@ class Dispatch(_Life):
                     for topic, queue_id in map(setting.keys.__getitem__, order[first:first + _LIST])
                 ])  # fmt: skip
 
-    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> Done:
+    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
         """Open it without queues."""
         paths = StorePaths(side.scratch)
         for entry in paths.root.iterdir():
             if entry != paths.commit_log:
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-        done = Done(asked=[{"op": self.name, "turn": turn.number}])
+        done = TurnResult(asked=[{"op": self.name, "turn": turn.number}])
         with done.spent.timed():
             store = side.open_at(paths.root)
             store.flush()
@@ -115,9 +115,9 @@ class Restart(_Life):
     count: ClassVar[int] = 2
     most_rounds: ClassVar[int] = 8
 
-    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> Done:
+    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
         """Open and close it a few times."""
-        done = Done(operations=turn.count, items=turn.count)
+        done = TurnResult(operations=turn.count, items=turn.count)
         done.asked = [{"op": self.name, "opening": at} for at in range(turn.count)]
         for _ in range(turn.count):
             before = done.spent.seconds
@@ -139,7 +139,7 @@ class RestartAfterKill(_Life):
     what = "Open the store after its process was killed while it put messages."
     item = "openings"
 
-    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> Done:
+    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
         """Let a process put messages and be killed; then open what it has left."""
         told = {
             "root": str(side.root), "backend": side.backend, "body_bytes": setting.body_bytes,
@@ -154,7 +154,7 @@ class RestartAfterKill(_Life):
             raise StoreError(f"the process that was to be killed ended: {ended.stderr[-500:]}")
         return self._one(turn, lambda done: self._open(side, setting, done))
 
-    def _open(self, side: SideStore, setting: Setting, done: Done) -> tuple[str, int]:
+    def _open(self, side: SideStore, setting: Setting, done: TurnResult) -> tuple[str, int]:
         with done.spent.timed():
             side.open()
         store = side.store
@@ -178,11 +178,11 @@ class Expiry(_Life):
             return "the log has one file, and the newest is never let go"
         return ""
 
-    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> Done:
+    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
         """Do it on a copy."""
         return self._one(turn, lambda done: self._expire(side, setting, done))
 
-    def _expire(self, side: SideStore, setting: Setting, done: Done) -> tuple[str, int]:
+    def _expire(self, side: SideStore, setting: Setting, done: TurnResult) -> tuple[str, int]:
         side.remove_scratch()
         copies.copy_tree(side.root, side.scratch, setting.max_phy_offset, setting.file_size)
         with side.open_at(side.scratch) as store:

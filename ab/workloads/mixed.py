@@ -8,7 +8,7 @@ from ab.stores.side_store import SideStore
 from ab.stores.survey import StoreSurvey
 from ab.traces import derived
 from ab.traces.operations import Operation, Put
-from ab.workloads.base import Done, Setting, Turn
+from ab.workloads.base import Setting, Turn, TurnResult
 from ab.workloads.reads import ReadWorkload
 from ab.workloads.timing import Call, run_calls
 
@@ -34,10 +34,10 @@ class Mixed(ReadWorkload):
         """It needs messages to read."""
         return "" if found.keys else "no queue of the store has a message in the log"
 
-    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> Done:
+    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
         """Run the readers beside the writer."""
         operations = self.slice(turn)
-        done = Done(asked=operations, operations=len(operations))
+        done = TurnResult(asked=operations, operations=len(operations))
         store = side.store
         writes = [at for at, each in enumerate(operations) if isinstance(each, Put)]
         reads = [at for at, each in enumerate(operations) if not isinstance(each, Put)]

@@ -9,7 +9,7 @@ from ab.stores.side_store import SideStore
 from ab.stores.survey import StoreSurvey
 from ab.traces import derived
 from ab.traces.operations import Operation, read_trace
-from ab.workloads.base import Done, Setting, Turn, Workload
+from ab.workloads.base import Setting, Turn, TurnResult, Workload
 from ab.workloads.timing import run_closed, run_open
 
 
@@ -46,16 +46,16 @@ class ReadWorkload(Workload):
         assert setting.trace is not None
         self._operations = read_trace(setting.trace).operations
 
-    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> Done:
+    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
         """Run the next operations, from the beginning again when all have been run."""
         operations = self.slice(turn)
         if setting.offered is not None:
             moments = due(operations, setting)
             ran = run_open(operations, moments, side.store, setting.readers)
-            done = Done.of(ran, operations)
+            done = TurnResult.of(ran, operations)
             done.due_seconds = moments[-1] * len(moments) / max(len(moments) - 1, 1)
             return done
-        return Done.of(run_closed(operations, side.store), operations)
+        return TurnResult.of(run_closed(operations, side.store), operations)
 
     def slice(self, turn: Turn) -> list[Operation]:
         """Return the operations of a turn."""

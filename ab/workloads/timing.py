@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from ab.measuring.measures import Spent
+from ab.measuring.measures import ResourceUsage
 from ab.traces.operations import Operation, Put, Told
 from store.errors import StoreError
 from store.service.message_store import MessageStore
@@ -21,10 +21,10 @@ Call = Callable[[], object]
 
 
 @dataclass(slots=True)
-class Ran:
+class OperationsRun:
     """What a run of operations took and answered."""
 
-    spent: Spent = field(default_factory=Spent)
+    spent: ResourceUsage = field(default_factory=ResourceUsage)
     service: list[int] = field(default_factory=list)
     """Nanoseconds of each operation, from its begin."""
     intended: list[int] = field(default_factory=list)
@@ -46,9 +46,9 @@ def told(operation: Operation, answer: object) -> Told:
     return operation.tell(answer)
 
 
-def run_closed(operations: Sequence[Operation], store: MessageStore) -> Ran:
+def run_closed(operations: Sequence[Operation], store: MessageStore) -> OperationsRun:
     """Run one operation after the other, as fast as they go."""
-    ran = Ran()
+    ran = OperationsRun()
     for first in range(0, len(operations), BLOCK):
         part = operations[first : first + BLOCK]
         calls = [operation.bind(store) for operation in part]
@@ -75,7 +75,7 @@ def run_calls(calls: Sequence[Call], answers: list[object], service: list[int]) 
 
 def run_open(
     operations: Sequence[Operation], due: Sequence[float], store: MessageStore, readers: int = 1
-) -> Ran:
+) -> OperationsRun:
     """Run each operation when it is due, ``due`` seconds from the begin, or as soon after as goes.
 
     ``readers`` threads take the next one in turn: who waits until one is free has waited since it
@@ -83,7 +83,7 @@ def run_open(
     answer hangs on what was put before.
     """
     count = len(operations)
-    ran = Ran(service=[0] * count, intended=[0] * count)
+    ran = OperationsRun(service=[0] * count, intended=[0] * count)
     calls = [operation.bind(store) for operation in operations]
     answers: list[object] = [None] * count
     free, ordered = _lanes(operations)

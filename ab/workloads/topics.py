@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from ab.stores.side_store import SideStore
-from ab.workloads.base import Done, Setting, Turn, Workload
+from ab.workloads.base import Setting, Turn, TurnResult, Workload
 from ab.workloads.timing import Call, run_calls
 from store.record.message import Message
 from store.service.message_store import MessageStore
@@ -28,12 +28,12 @@ class TopicCreate(Workload):
     most_rounds: ClassVar[int] = 8
     passes: ClassVar[int] = 1
 
-    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> Done:
+    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
         """Create topics, and delete them all when the clock has stopped."""
         store = side.store
         topics = [_TOPIC.format(turn.number, at) for at in range(turn.count)]
         calls = [_creation(store, _message(topic, 0, setting)) for topic in topics]
-        done = Done(operations=len(topics), items=len(topics))
+        done = TurnResult(operations=len(topics), items=len(topics))
         done.asked = [{"op": "createTopic", "topic": topic} for topic in topics]
         answers: list[object] = []
         with done.spent.timed():
@@ -63,7 +63,7 @@ class TopicDelete(Workload):
     most_rounds: ClassVar[int] = 8
     passes: ClassVar[int] = 1
 
-    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> Done:
+    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
         """Put to topics, durably, then delete one after the other."""
         store = side.store
         topics = [_TOPIC.format(turn.number, at) for at in range(turn.count)]
@@ -71,7 +71,7 @@ class TopicDelete(Workload):
             store.put_messages([_message(topic, at % _QUEUES, setting) for at in range(32)])
         store.flush()
         calls = [_deletion(store, topic) for topic in topics]
-        done = Done(operations=len(topics), items=len(topics))
+        done = TurnResult(operations=len(topics), items=len(topics))
         done.asked = [{"op": "deleteTopic", "topic": topic} for topic in topics]
         answers: list[object] = []
         with done.spent.timed():

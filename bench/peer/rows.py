@@ -5,7 +5,7 @@ from itertools import product
 
 from bench.peer.replicas import Follows, Replicated
 from bench.peer.sessions import Openings, Replays, Row, Session
-from bench.peer.warming import MOST_SECONDS, MOST_SECONDS_QUICK
+from bench.peer.warming import MAX_SECONDS, MAX_SECONDS_QUICK
 
 AnySession = Session | Openings | Replays | Replicated | Follows
 BACKENDS = ("file", "rocksdb")
@@ -149,7 +149,7 @@ def _session(
 
 
 def _warm_seconds(*, quick: bool) -> float:
-    return MOST_SECONDS_QUICK if quick else MOST_SECONDS
+    return MAX_SECONDS_QUICK if quick else MAX_SECONDS
 
 
 def _replicas(*, quick: bool) -> Iterator[AnySession]:

@@ -11,7 +11,7 @@ from typing import Protocol
 from bench.peer.machine import Beside
 from bench.peer.measured import Measured
 from bench.peer.sides import OURS, SIDES, Sides, Window
-from bench.peer.warming import MOST_SECONDS, Warming, Worker, warm
+from bench.peer.warming import MAX_SECONDS, Warming, Worker, warm
 
 SETTLE_SECONDS = 0.5
 """After work that writes: the flush threads of the one side would disturb the other."""
@@ -96,7 +96,7 @@ class Session:
     settings: dict[str, str]
     filled: int = 0
     """Messages in the stores before they are opened; they were closed cleanly since."""
-    warm_seconds: float = MOST_SECONDS
+    warm_seconds: float = MAX_SECONDS
     """A side that is not steady by then is measured as it is."""
 
     @property

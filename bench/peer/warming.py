@@ -10,9 +10,9 @@ ALIKE = 1.05
 """The slowest of the last windows may take this many times what the fastest took."""
 WINDOWS = 3
 """That must be alike, in a row."""
-MOST_WINDOWS = 20
+MAX_WINDOWS = 20
 """Then it is measured as it is, and the table says so: each window leaves its messages on disk."""
-MOST_SECONDS, MOST_SECONDS_QUICK = 60.0, 8.0
+MAX_SECONDS, MAX_SECONDS_QUICK = 60.0, 8.0
 """Likewise."""
 
 
@@ -55,7 +55,7 @@ def warm(side: Worker, each: tuple[str, ...], line: str, most_seconds: float) ->
     while not done.is_warm:
         if len(done.windows) >= WINDOWS and time.monotonic() >= end:
             break
-        if len(done.windows) == MOST_WINDOWS:
+        if len(done.windows) == MAX_WINDOWS:
             break
         for before in each:
             side.do(before)

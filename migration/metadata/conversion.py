@@ -22,7 +22,7 @@ from metadata.model import FIELDS_OF_TABLE, BrokerMetadata, DataVersion, Form, T
 from metadata.places import FILES_OF_TABLE, LMQ_OFFSETS_FILE, V1_FOLDERS, backup_of
 from metadata.placing import finish_placing
 from metadata.table_forms import TableForms, newer_in_database, read_newest, table_forms
-from migration.metadata.option import Without
+from migration.metadata.option import AcceptedLoss
 from migration.metadata.prepare import PutAway, prepare_tables, reads_databases
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreIOError
@@ -45,7 +45,7 @@ class NextBroker:
     backends: Sequence[str]
     """Of its queues."""
     config: StoreConfig
-    without: Collection[Without] = ()
+    without: Collection[AcceptedLoss] = ()
     accept_older_tables: bool = False
     """Of tables in RocksDB nothing is brought into JSON; the files stay as old as they are."""
 
@@ -119,10 +119,10 @@ def plan_conversion(paths: StorePaths, broker: NextBroker) -> TablesConversion |
     found, sources = _newest(paths.topics.parent, tables)
     out: list[str] = [each.value for each in dropped(found, form, broker.droppable)]
     if unknown := _unknown_fields(paths, sources, form):
-        if Without.UNKNOWN_FIELDS not in broker.without:
+        if AcceptedLoss.UNKNOWN_FIELDS not in broker.without:
             raise RefusedStoreError(
                 f"these files hold fields that no other form is known to hold: {', '.join(unknown)}"
-                f". To go on without them: --without {Without.UNKNOWN_FIELDS}",
+                f". To go on without them: --without {AcceptedLoss.UNKNOWN_FIELDS}",
                 path=paths.topics.parent,
             )
         out += unknown

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 
-class Without(StrEnum):
+class AcceptedLoss(StrEnum):
     """What may be left behind where it cannot be brought."""
 
     FORBIDDEN = "forbidden"
@@ -31,6 +31,6 @@ AcceptOlderTables = Annotated[
     ),
 ]
 WithoutOption = Annotated[
-    list[Without] | None,
+    list[AcceptedLoss] | None,
     typer.Option("--without", help="Go on without this, which cannot be brought."),
 ]

@@ -12,7 +12,7 @@ from store.queue.units import QueueKey
 from store.service.message_store import MessageStore
 
 
-class Measured(NamedTuple):
+class BackendComparison(NamedTuple):
     """One backend, measured by the other one."""
 
     name: str
@@ -40,8 +40,8 @@ class Measured(NamedTuple):
 class BothSides:
     """Both backends of a store, compared by the ends of their queues."""
 
-    source: Measured
-    target: Measured
+    source: BackendComparison
+    target: BackendComparison
     log_end: int
 
     def refusal(self) -> str:
@@ -81,7 +81,7 @@ def look_at_both(store: MessageStore, target: str) -> BothSides:
     return BothSides(mine, other, store.commit_log.max_phy_offset())
 
 
-def _side(part: ConsumeQueueStore, other: ConsumeQueueStore) -> Measured:
+def _side(part: ConsumeQueueStore, other: ConsumeQueueStore) -> BackendComparison:
     ends_at, queues, units, example = part.dispatch_from_phy_offset(), 0, 0, None
     for key in other.queues():
         queue = other.queue(*key)
@@ -94,4 +94,4 @@ def _side(part: ConsumeQueueStore, other: ConsumeQueueStore) -> Measured:
         if begin >= end and first is not None and first[0] >= ends_at:
             continue  # the log behind its end brings it
         queues, units, example = queues + 1, units + lacking, example or key
-    return Measured(part.name, ends_at, queues, units, example)
+    return BackendComparison(part.name, ends_at, queues, units, example)

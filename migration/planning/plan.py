@@ -17,7 +17,7 @@ from migration.workspace import Workspace, write_file
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, os_errors
 from store.files import reading
-from store.queue.units import MOST_UNITS, QueueKey
+from store.queue.units import MAX_UNITS, QueueKey
 
 FORMAT = 1
 """Version of the plan's files."""
@@ -178,6 +178,6 @@ def read_slices(path: Path, segment: Segment) -> Iterator[Slice]:
         )  # fmt: skip
     for line in lines.splitlines():
         topic, queue_id, begin, end, following, checksum = json.loads(line)
-        if not 0 <= begin <= end <= MOST_UNITS:
+        if not 0 <= begin <= end <= MAX_UNITS:
             raise CorruptionError("a slice of the plan is impossible", path=path, got=line.decode())
         yield Slice(QueueKey(topic, queue_id), begin, end, following, checksum)

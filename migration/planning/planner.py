@@ -12,7 +12,7 @@ from migration.workspace import Workspace
 from store.config import CQ_UNIT_SIZE, StoreConfig
 from store.errors import RefusedStoreError
 from store.journals.store_lock import locked_by
-from store.progress import Progress, untold
+from store.progress import Progress, noop
 from store.queue.bulk import (
     BulkBackend,
     bulk_backend,
@@ -32,7 +32,7 @@ def make_plan(
     workspace: Workspace | None = None,
     segment_units: int = SEGMENT_UNITS,
     replace: bool = False,
-    progress: Progress = untold,
+    progress: Progress = noop,
 ) -> Plan:
     """Plan to move the queues of the store in ``root`` to backend ``target``; write the plan.
 

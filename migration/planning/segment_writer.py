@@ -19,7 +19,7 @@ from store.queue.units import QueueKey
 
 SEGMENT_UNITS = 1_000_000
 """Units of one segment, by default: work of a second or two, so that a killed one costs little."""
-_MOST_SLICES = 100_000
+_MAX_SLICES = 100_000
 _CHUNK_UNITS = 1 << 18
 
 
@@ -89,7 +89,7 @@ class SegmentWriter:
         now = _Open(0, 0)
         for each in slices:
             units = each.end - each.begin
-            full = now.units + units > self._most_units or now.slices >= _MOST_SLICES
+            full = now.units + units > self._most_units or now.slices >= _MAX_SLICES
             if now.slices and full:
                 yield now.close()
                 now = _Open(now.number + 1, now.position + now.size_bytes)

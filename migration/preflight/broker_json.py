@@ -14,7 +14,7 @@ from store.files import read_file
 
 _SPACE = re.compile(r"\s*")
 _DECODER = json.JSONDecoder()
-_MOST_TABLE = 1 << 30
+_MAX_TABLE = 1 << 30
 """Bytes of a table of the broker's, which may name a million topics."""
 
 
@@ -28,7 +28,7 @@ def table_entries(path: Path, table: str) -> Iterator[tuple[str, object]]:
         StoreIOError: it cannot be read.
     """
     with os_errors("read a table of the broker's", path):
-        data = read_file(path, _MOST_TABLE)
+        data = read_file(path, _MAX_TABLE)
     text = quoted_keys(data.decode("utf-8", "surrogateescape"))
     try:
         for name, at in _members(text, 0):

@@ -39,12 +39,12 @@ from migration.preflight.units import BatchQueues, UnitCheck
 from store.config import StoreConfig, read_properties
 from store.errors import StoreConfigError, StoreError, os_errors
 from store.paths import StorePaths
-from store.progress import untold
+from store.progress import noop
 from store.queue.backends import backend
 from store.queue.bulk import bulk_backend, bulk_names
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.service.message_store import MessageStore
-from store.service.upkeep.delay_levels import unlike_levels
+from store.service.offline.delay_levels import unlike_levels
 
 RELEASE = "5.5.1"
 _MAX_PASSES = 3
@@ -63,7 +63,7 @@ def preflight(
     rocketmq_version: str = RELEASE,
     machine: MachineLimits | None = None,
     running: bool = False,
-    progress: Told = untold,
+    progress: Told = noop,
 ) -> PreflightReport:
     """Return whether the queues in ``root`` may be moved, and what will bite. Changes nothing.
 

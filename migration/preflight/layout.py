@@ -15,7 +15,7 @@ from store.errors import RefusedStoreError, StoreError
 from store.journals.store_lock import locked_by
 from store.paths import StorePaths
 from store.queue.backends import backend
-from store.service.finding.store_layout import StoreLayout, detect
+from store.service.layout.store_layout import StoreLayout, detect
 
 _CURRENT = "CURRENT"
 

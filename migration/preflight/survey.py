@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from migration.preflight.report import NameCount, PreflightFinding, Severity
 from store.errors import StoreError
-from store.progress import untold
+from store.progress import noop
 from store.queue.bulk import QueueTotals
 from store.queue.consume_queue_store import ConsumeQueueStore
 
@@ -109,7 +109,7 @@ class QueueSurvey:
     """The pass over the queues of one backend."""
 
     def __init__(
-        self, queues: ConsumeQueueStore, checks: Sequence[QueueCheck], progress: Told = untold
+        self, queues: ConsumeQueueStore, checks: Sequence[QueueCheck], progress: Told = noop
     ) -> None:
         """``progress`` is told how many queues were looked at, of about how many."""
         self._progress = progress

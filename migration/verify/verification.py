@@ -6,23 +6,23 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from migration.copying.run import check_source
+from migration.from_log.block_source import LOG, BlockUnitSource
 from migration.planning.plan import Plan, read_plan
-from migration.rebuild.block_source import LOG, BlockUnitSource
+from migration.run.run import check_source
 from migration.tasks import MASTER, run_tasks
-from migration.verify.at_rest import at_rest, is_at_rest
 from migration.verify.deep import RecordCheck
 from migration.verify.fingerprint import made_digest
 from migration.verify.page import write_page
 from migration.verify.report import PlanFacts, Side, VerifyReport, read_report, write_report
+from migration.verify.unmodified import is_at_rest, unmodified_since
 from migration.workspace import Workspace
 from store.comparing.blocks import DeepCheck
-from store.comparing.found import Found
-from store.comparing.known_queues import KnownQueues, file_digests
+from store.comparing.comparison_findings import ComparisonFindings
 from store.comparing.log_heads import LogHeads
 from store.comparing.places import compare_item, range_items
 from store.comparing.queue_walk import NO_END, Bounds
 from store.comparing.ranges import RANGE_QUEUES, RANGE_UNITS, cut_ranges
+from store.comparing.verified_queues import VerifiedQueues, file_digests
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreError, os_errors
 from store.journals.store_lock import lock_stamp
@@ -71,7 +71,7 @@ def verify_migration(
         target = QueuePlace(plan.target, space.made.root, folders, plan.settings)
         made, paths = made_digest(space), StorePaths(root)
         stamp = lock_stamp(paths)
-        rest = "" if plan.source == LOG else at_rest(paths, plan.source, folders)
+        rest = "" if plan.source == LOG else unmodified_since(paths, plan.source, folders)
         logs = [each for folder in folders for each in file_digests(folder, plan.complete_to)]
         report, facts = _compare(
             source, target, complete_to=plan.complete_to, master=master, deep=deep,
@@ -79,11 +79,11 @@ def verify_migration(
         )  # fmt: skip
         known = ""
         if facts and is_at_rest(paths) and lock_stamp(paths) == stamp:
-            known = KnownQueues.write(space.known_queues, facts + logs)
+            known = VerifiedQueues.write(space.known_queues, facts + logs)
         report.max_phy_offset = plan.max_phy_offset  # the log, not its last file
         report.plan = PlanFacts(
             digest=plan.digest, created=plan.created, complete_to=plan.complete_to, made=made,
-            at_rest=rest, known_queues=known,
+            unmodified_since=rest, known_queues=known,
         )  # fmt: skip
         _keep(space, report)
         space.note("verified", plan=plan.digest, verdict=report.verdict, made=made)
@@ -168,9 +168,9 @@ def _compare(
     ranges = cut_ranges(source, target, most_units=range_units, most_queues=range_queues)
     items = range_items(source, target, bounds, ranges, deep=deep, facts=facts)
     progress(0, len(items))
-    found = Found()
+    found = ComparisonFindings()
     for text in run_tasks(compare_range, items, master, lambda done: progress(done, len(items))):
-        found.take(Found.of(text))
+        found.take(ComparisonFindings.of(text))
     progress(len(items), len(items))
     result = found.tally
     report = VerifyReport(

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from replication.checking.fetched import (
+    ByteRange,
     FetchedSide,
     Master,
-    Wanted,
     fetch,
     last_file_begin,
     refuse_other_files,
@@ -22,14 +22,14 @@ from replication.checking.sides import Side, StoreSide, open_side, readable, sam
 from replication.checking.tails import tail_of
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreIOError
-from store.progress import Progress, untold
+from store.progress import Progress, noop
 
-Place = Path | Master
+MasterAddress = Path | Master
 """Where a side is: a folder, or a running master."""
 
 
 @dataclass(frozen=True, slots=True)
-class HowMuch:
+class CheckScope:
     """What is compared."""
 
     last_bytes: int | None = None
@@ -43,11 +43,11 @@ class HowMuch:
 
 @contextmanager
 def checked(
-    one: Place,
-    other: Place,
+    one: MasterAddress,
+    other: MasterAddress,
     config: StoreConfig | None = None,
-    how_much: HowMuch | None = None,
-    progress: Progress = untold,
+    how_much: CheckScope | None = None,
+    progress: Progress = noop,
 ) -> Iterator[Checked]:
     """Compare two sides and give what was found, for the length of the block.
 
@@ -60,7 +60,7 @@ def checked(
         CorruptionError: a store cannot be read as one, or what a master sent is no log.
         StoreIOError: a master or a disk does not answer.
     """
-    how_much = how_much or HowMuch()
+    how_much = how_much or CheckScope()
     with ExitStack() as stack:
         config = readable(config or StoreConfig())
         first, second = _open(stack, (one, other), config, how_much, progress)
@@ -69,9 +69,9 @@ def checked(
 
 def _open(
     stack: ExitStack,
-    places: tuple[Place, Place],
+    places: tuple[MasterAddress, MasterAddress],
     config: StoreConfig,
-    how_much: HowMuch,
+    how_much: CheckScope,
     progress: Progress,
 ) -> list[Side]:
     one, other = places
@@ -104,7 +104,7 @@ def _open(
 
 def _wanted(
     beside: StoreSide | None, last_file: int, file_size: int, last_bytes: int | None
-) -> Wanted:
+) -> ByteRange:
     """Return which bytes of a master's log are to be laid beside a store's, or another master's.
 
     They begin where a file does, and never behind the begin of the master's last file: it is known
@@ -113,16 +113,21 @@ def _wanted(
     last = file_size if last_bytes is None else last_bytes
     if beside is None:
         begin = max(last_file - (last - file_size), 0)
-        return Wanted(begin - begin % file_size, last_file, last_file + 2 * file_size)
+        return ByteRange(begin - begin % file_size, last_file, last_file + 2 * file_size)
     low, end = beside.log.min_phy_offset(), beside.log.max_phy_offset()
     if low < 0:
-        return Wanted(last_file, last_file, last_file + last)
+        return ByteRange(last_file, last_file, last_file + last)
     begin = max(end - (1 if last_bytes is None else last), low)
-    return Wanted(min(begin - begin % file_size, last_file), end, end + max(last, file_size))
+    return ByteRange(min(begin - begin % file_size, last_file), end, end + max(last, file_size))
 
 
 def _fetched(
-    master: Master, wanted: Wanted, folder: Path, file_size: int, last_file: int, progress: Progress
+    master: Master,
+    wanted: ByteRange,
+    folder: Path,
+    file_size: int,
+    last_file: int,
+    progress: Progress,
 ) -> FetchedSide:
     end, whole = asyncio.run(fetch(master, wanted, folder, file_size, progress))
     if end == wanted.begin < last_file:
@@ -133,7 +138,7 @@ def _fetched(
     return FetchedSide.of(master, folder, file_size, end, whole=whole)
 
 
-def _compare(one: Side, other: Side, how_much: HowMuch, progress: Progress) -> Checked:
+def _compare(one: Side, other: Side, how_much: CheckScope, progress: Progress) -> Checked:
     common = compare_logs(one.log, other.log, progress)
     tails = tuple(
         tail_of(side.log, common.end if common.compared else span(side.log).start, progress)

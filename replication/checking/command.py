@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from replication.address import address
-from replication.checking.check import HowMuch, Place, checked
+from replication.checking.check import CheckScope, MasterAddress, checked
 from replication.checking.fetched import Master
 from replication.checking.report import Checked
 from replication.settings import HaSettings
@@ -52,7 +52,7 @@ def check(
     with (
         progress("comparing") as tick,
         checked(
-            place(a, config), place(b, config), read_config(config), HowMuch(last, spool), tick
+            place(a, config), place(b, config), read_config(config), CheckScope(last, spool), tick
         ) as found,
     ):
         show(found, kind)
@@ -72,7 +72,7 @@ def show(found: Checked, kind: OutputFormat) -> None:
         note(sentence)
 
 
-def place(text: str, config: Path | None) -> Place:
+def place(text: str, config: Path | None) -> MasterAddress:
     """Return what a word names: a folder if there is one of that name, else a master."""
     path = Path(text)
     if path.exists() or ":" not in text or "/" in text:

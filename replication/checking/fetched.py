@@ -15,10 +15,10 @@ from typing import BinaryIO, Self
 
 from replication.checking.sides import Side, Undispatched
 from replication.errors import DivergedError
-from replication.following.intake import READ_BYTES
 from replication.following.last_file import last_file
-from replication.following.lasting import Lasting
+from replication.following.log_receiver import READ_BYTES
 from replication.following.master_port import MasterPort
+from replication.following.stopwatch import Stopwatch
 from replication.wire import REPORT, FrameParser, Piece, Report
 from store.config import StoreConfig
 from store.errors import (
@@ -30,7 +30,7 @@ from store.errors import (
 )
 from store.files import file_name
 from store.log.commit_log import CommitLog
-from store.progress import Progress, untold
+from store.progress import Progress, noop
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Master:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ByteRange:
     """Which bytes of a master's log are wanted, phy offsets."""
 
     begin: int
@@ -77,7 +77,7 @@ async def last_file_begin(master: Master) -> int:
 
 
 async def fetch(
-    master: Master, wanted: Wanted, folder: Path, file_size: int, progress: Progress = untold
+    master: Master, wanted: ByteRange, folder: Path, file_size: int, progress: Progress = noop
 ) -> tuple[int, bool]:
     """Fetch what is wanted into files in ``folder``, as a log has them.
 
@@ -107,11 +107,13 @@ async def fetch(
 class _Fetching:
     """One connection that receives."""
 
-    def __init__(self, master: Master, wanted: Wanted, files: "_Files", progress: Progress) -> None:
+    def __init__(
+        self, master: Master, wanted: ByteRange, files: "_Files", progress: Progress
+    ) -> None:
         self._master, self._wanted, self._files = master, wanted, files
         # 0 means to a master: begin with your last file. A file begins with a byte that is 0.
         self._next = self._asked = max(wanted.begin, 1)
-        self._quiet = Lasting()  # where heartbeats came
+        self._quiet = Stopwatch()  # where heartbeats came
         self._enough_at: float | None = None
         self._progress = progress
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from store.errors import CorruptionError
 from store.log.commit_log import CommitLog
-from store.progress import Progress, untold
+from store.progress import Progress, noop
 from store.record.scan import ScanRules
 
 _BLOCK_BYTES = 4 << 20
@@ -42,7 +42,7 @@ def span(log: CommitLog) -> range:
     return range(begin, max(log.max_phy_offset(), begin))
 
 
-def compare_logs(one: CommitLog, other: CommitLog, progress: Progress = untold) -> Common:
+def compare_logs(one: CommitLog, other: CommitLog, progress: Progress = noop) -> Common:
     """Compare what both have, from its begin to the first byte that differs.
 
     Neither is changed. ``progress`` is told phy offsets.

@@ -18,7 +18,7 @@ from store.errors import CorruptionError, StoreError, os_errors
 from store.files import read_file
 from store.paths import StorePaths
 
-_MOST_BYTES = 512 << 20
+_MAX_BYTES = 512 << 20
 _TABLES = {name: table for table, names in FIELDS_OF_TABLE.items() for name in names}
 _FILES = {"consumerFilter.json": "filterDataByTopic", "consumerOrderInfo.json": "table"}
 """Tables that are files of JSON under every form."""
@@ -85,7 +85,7 @@ class BrokerTables:
 
 
 @dataclass(frozen=True, slots=True)
-class Unlike:
+class EntryDifference:
     """One name whose entries differ; ``None``: it has none on that side."""
 
     table: str
@@ -122,14 +122,14 @@ def read_tables(config: Path) -> BrokerTables:
     return made
 
 
-def compare_tables(one: BrokerTables, other: BrokerTables) -> list[Unlike]:
+def compare_tables(one: BrokerTables, other: BrokerTables) -> list[EntryDifference]:
     """Return what differs, table by table and sorted by name.
 
     A table that is on one side alone counts as empty on the other one; one that cannot be read is
     not compared. Versions of data do not count. Topics and groups that a broker makes at each start
     count where both sides have one form.
     """
-    found: list[Unlike] = []
+    found: list[EntryDifference] = []
     for name in (*_TABLES, _DELAYS, *_FILES):
         if name in one.unread or name in other.unread or _has_no_place(name, one, other):
             continue
@@ -168,13 +168,13 @@ def _has_no_place(name: str, one: BrokerTables, other: BrokerTables) -> bool:
     return (one.form_of(name) is Form.V2) != (other.form_of(name) is Form.V2)
 
 
-def _unlike(table: str, name: str, mine: object, others: object) -> list[Unlike]:
+def _unlike(table: str, name: str, mine: object, others: object) -> list[EntryDifference]:
     if mine == others:
         return []
     if isinstance(mine, dict) and isinstance(others, dict):  # what is the same need not be told
         keys = [key for key in {**mine, **others} if mine.get(key) != others.get(key)]
         mine, others = ({key: each.get(key) for key in keys} for each in (mine, others))
-    return [Unlike(table, name, mine, others)]
+    return [EntryDifference(table, name, mine, others)]
 
 
 def _from_backup(config: Path, table: Table) -> Iterator[str]:
@@ -208,7 +208,7 @@ def _read_file(path: Path, key: str) -> Rows:
     with os_errors("read a table of the broker's", path):
         if not path.exists():
             return {}
-        data = read_file(path, _MOST_BYTES)
+        data = read_file(path, _MAX_BYTES)
     try:
         whole = broker_object(data) if data.strip() else {}
     except ValueError as exc:

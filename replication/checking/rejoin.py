@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from replication.checking.check import HowMuch, Place, checked
+from replication.checking.check import CheckScope, MasterAddress, checked
 from replication.checking.metadata import offsets_by_queue, read_tables
 from replication.checking.report import Checked
 from replication.checking.sides import open_side, readable
@@ -19,19 +19,19 @@ from store.errors import CorruptionError, RefusedStoreError, StoreIOError
 from store.journals.store_lock import StoreLock, refuse_if_open
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
-from store.progress import Progress, untold
+from store.progress import Progress, noop
 from store.queue.units import QueueKey
 from store.record.encoder import is_queued
 from store.record.message import SCHEDULE_TOPIC
 from store.record.properties import dispatch_properties
 from store.service.dispatching.record_units import light_queues
-from store.service.finding.lay_out import lay_out
+from store.service.layout.resolve_layout import resolve_layout
+from store.service.offline.log_cut import cut_log
 from store.service.recovering.log_end import SavedTail
-from store.service.upkeep.log_cut import cut_log
 
 
 @dataclass(frozen=True, slots=True)
-class Beyond:
+class OffsetBeyondCut:
     """A consumer's offset that lies behind the end of its queue once the log is cut."""
 
     group: str
@@ -58,7 +58,7 @@ class Rejoin:
     """There is something to cut, or a cut to be finished."""
     done: bool
     saved: list[SavedTail] = field(default_factory=list)
-    beyond: list[Beyond] = field(default_factory=list)
+    beyond: list[OffsetBeyondCut] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     """Tables of offsets that cannot be read, and why."""
 
@@ -81,10 +81,10 @@ def plan_rejoin(found: Checked) -> Rejoin:
 
 def rejoin(
     former: Path,
-    new: Place,
+    new: MasterAddress,
     config: StoreConfig | None = None,
-    how_much: HowMuch | None = None,
-    progress: Progress = untold,
+    how_much: CheckScope | None = None,
+    progress: Progress = noop,
 ) -> Rejoin:
     """Cut off the log in ``former`` what ``new`` has not; what was cut is kept, and named.
 
@@ -97,9 +97,9 @@ def rejoin(
         CorruptionError, StoreIOError: a side cannot be read, or the disk refused.
     """
     config = readable(config or StoreConfig())
-    how_much = replace(how_much or HowMuch(), queues=False)
-    lay_out(former, config, None, read_only=True)  # no lock file where there is no store
-    lay_out(former, config, None, read_only=False)
+    how_much = replace(how_much or CheckScope(), queues=False)
+    resolve_layout(former, config, None, read_only=True)  # no lock file where there is no store
+    resolve_layout(former, config, None, read_only=False)
     paths = StorePaths(former)
     refuse_if_open(paths)
     _refuse_unfinished(paths)
@@ -118,7 +118,7 @@ def rejoin(
     )  # fmt: skip
 
 
-def cut_to(root: Path, phy_offset: int, config: StoreConfig, progress: Progress = untold) -> Rejoin:
+def cut_to(root: Path, phy_offset: int, config: StoreConfig, progress: Progress = noop) -> Rejoin:
     """Cut the log in ``root`` at ``phy_offset``, up to which it is a master's; keep what is cut.
 
     ``phy_offset`` must be where a record begins. A call that was killed can be made again.
@@ -195,7 +195,9 @@ def _ends_behind(log: CommitLog, phy_offset: int) -> dict[QueueKey, int]:
     return ends
 
 
-def _beyond(config: Path | None, ends: Mapping[QueueKey, int]) -> tuple[list[Beyond], list[str]]:
+def _beyond(
+    config: Path | None, ends: Mapping[QueueKey, int]
+) -> tuple[list[OffsetBeyondCut], list[str]]:
     """Return the offsets in the broker's tables that lie behind these ends."""
     if config is None:
         return [], []
@@ -207,7 +209,7 @@ def _beyond(config: Path | None, ends: Mapping[QueueKey, int]) -> tuple[list[Bey
     for level, offset in tables.found.delay_offsets.items():
         offsets[SCHEDULE_TOPIC, DELAY_OFFSET, level - 1] = offset
     found = [
-        Beyond(group, key, offset, ends[key])
+        OffsetBeyondCut(group, key, offset, ends[key])
         for (topic, group, queue_id), offset in sorted(offsets.items())
         if (key := QueueKey(topic, queue_id)) in ends and offset > ends[key]
     ]

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from replication.checking.check import HowMuch, checked
+from replication.checking.check import CheckScope, checked
 from replication.checking.command import Last, Spool, place
 from replication.checking.rejoin import Rejoin, plan_rejoin
 from replication.checking.rejoin import rejoin as cut_off
@@ -48,7 +48,7 @@ def rejoin(
     settings, other, how_much = (
         read_config(config, former),
         place(new, config),
-        HowMuch(last, spool, queues=False),
+        CheckScope(last, spool, queues=False),
     )
     with progress("comparing") as tick:
         if yes:

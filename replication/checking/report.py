@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from replication.checking.logs import Common
-from replication.checking.metadata import BrokerTables, Unlike, not_compared
+from replication.checking.metadata import BrokerTables, EntryDifference, not_compared
 from replication.checking.sides import Side, Undispatched
 from replication.checking.tails import Tail, place_of
 
@@ -27,7 +27,7 @@ class Checked:
     """``None``: a side has none, or they could not be looked at."""
     unread: list[str] = field(default_factory=list)
     """Why not."""
-    metadata: list[Unlike] = field(default_factory=list)
+    metadata: list[EntryDifference] = field(default_factory=list)
     """What differs in the brokers' tables."""
 
     @property

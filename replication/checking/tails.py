@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 from store.errors import CorruptionError
 from store.log.commit_log import CommitLog
-from store.progress import Progress, untold
+from store.progress import Progress, noop
 from store.record.scan import ScannedRecord
 from store.service.recovering.log_end import valid_record_behind
 
 _SHOWN_BYTES = 32
 _TICKS = 1 << 14
-MOST_TOPICS = 1000
+MAX_TOPICS = 1000
 """Of a tail that are told by name."""
 
 
@@ -35,13 +35,13 @@ class Tail:
         return {
             "from": self.begin, "to": self.end, "bytes": self.end - self.begin,
             "records": self.records, "firstStored": self.first_stored,
-            "lastStored": self.last_stored, "topics": dict(self.topics.most_common(MOST_TOPICS)),
-            "otherTopics": max(len(self.topics) - MOST_TOPICS, 0),
+            "lastStored": self.last_stored, "topics": dict(self.topics.most_common(MAX_TOPICS)),
+            "otherTopics": max(len(self.topics) - MAX_TOPICS, 0),
             "damage": None if self.unreadable is None else str(self.unreadable),
         }  # fmt: skip
 
 
-def tail_of(log: CommitLog, begin: int, progress: Progress = untold) -> Tail:
+def tail_of(log: CommitLog, begin: int, progress: Progress = noop) -> Tail:
     """Count what ``log`` has from ``begin`` on, where a record begins or the log ends.
 
     ``progress`` is told phy offsets.

@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from replication.address import address
-from replication.feeding.feeder import LOOPBACK, MOST_CONNECTIONS, Feeder, Network
+from replication.feeding.feeder import LOOPBACK, MAX_CONNECTIONS, Feeder, Network
 from replication.feeding.options import (
     Allow,
     Interval,
@@ -28,7 +28,7 @@ from store.cli.options import Backend, ConfigFile, Dir, Format, about_end, note,
 from store.cli.output import OutputFormat, output
 from store.cli.progress import progress
 from store.errors import StoreConfigError
-from store.service.finding.lay_out import lay_out
+from store.service.layout.resolve_layout import resolve_layout
 from store.service.message_store import MessageStore
 
 _HERE = "127.0.0.1"
@@ -39,7 +39,7 @@ def feed(
     *,
     listen: Listen = None,
     allow: Allow = None,
-    most_connections: MostConnections = MOST_CONNECTIONS,
+    most_connections: MostConnections = MAX_CONNECTIONS,
     slave: Slave = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
@@ -55,7 +55,9 @@ def feed(
     until Ctrl-C or SIGTERM. Whoever is let in gets every message: without --listen none but this
     machine is, and beyond it --allow says who. A slave broker comes by --slave.
     """
-    lay_out(root, read_config(config, root), None, read_only=True)  # a new one is not to be made
+    resolve_layout(
+        root, read_config(config, root), None, read_only=True
+    )  # a new one is not to be made
     settings = FeedSettings.read(config)
     host, port = _HERE, settings.ha_listen_port
     if listen is not None:

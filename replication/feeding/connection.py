@@ -14,9 +14,9 @@ import time
 from contextlib import suppress
 from typing import NoReturn
 
+from replication.feeding.append_notifier import AppendNotifier
 from replication.feeding.followers import Followers, Link
 from replication.feeding.frames import frames
-from replication.feeding.growth import Growth
 from replication.feeding.lane import Hearing, Lane
 from replication.feeding.reports import Reports, check_sent
 from replication.feeding.served_log import ServedLog
@@ -27,7 +27,7 @@ REPORT_BYTES = 4096
 """Most that is read at once of what a follower says."""
 TURN_BYTES = 256 << 10
 """Of the log that are sent before others have their turn, in as many frames as that takes."""
-_LEAST_SECONDS = 0.001
+_MIN_SECONDS = 0.001
 """0 would not wait, but not be late either."""
 
 
@@ -46,7 +46,7 @@ class FeedConnection:
         log: ServedLog,
         followers: Followers,
         link: Link,
-        growth: Growth,
+        growth: AppendNotifier,
         settings: FeedSettings,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
@@ -138,7 +138,7 @@ class FeedConnection:
         found: list[int] = []
         deadline = time.monotonic() + self._patience
         while not found:
-            peer.settimeout(max(deadline - time.monotonic(), _LEAST_SECONDS))
+            peer.settimeout(max(deadline - time.monotonic(), _MIN_SECONDS))
             found = self._reported(peer.recv(REPORT_BYTES))
         peer.settimeout(self._patience)
         return found

@@ -17,9 +17,9 @@ from functools import partial
 from typing import Self
 
 from replication.errors import OutsideLogError, WireError
+from replication.feeding.append_notifier import AppendNotifier
 from replication.feeding.connection import REPORT_BYTES, FeedConnection
 from replication.feeding.followers import Followers, Link
-from replication.feeding.growth import Growth
 from replication.feeding.served_log import ServedLog
 from replication.feeding.settings import FeedSettings
 from store.errors import StoreError, StoreIOError
@@ -31,7 +31,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 LOOPBACK: tuple[Network, ...] = (
     ipaddress.IPv4Network("127.0.0.0/8"), ipaddress.IPv6Network("::1/128"),
 )  # fmt: skip
-MOST_CONNECTIONS = 64
+MAX_CONNECTIONS = 64
 _HANDSHAKE_SECONDS = 10.0
 _NO_ROOM_SECONDS = 0.5
 _BACKLOG = 128
@@ -53,7 +53,7 @@ class Feeder:
         host: str = "127.0.0.1",
         port: int = 0,
         allow: Sequence[Network] = LOOPBACK,
-        most_connections: int = MOST_CONNECTIONS,
+        most_connections: int = MAX_CONNECTIONS,
         settings: FeedSettings | None = None,
         tls: ssl.SSLContext | None = None,
         tell: Callable[[str], object] = _LOG.info,
@@ -77,7 +77,7 @@ class Feeder:
         self._settings = settings or FeedSettings()
         self._tls = tls
         self._tell = _Telling(tell)
-        self._growth: Growth | None = None
+        self._growth: AppendNotifier | None = None
         self._own: list[asyncio.Task[None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -104,7 +104,7 @@ class Feeder:
     def _begin_serving(self, listener: socket.socket) -> None:
         self.port = listener.getsockname()[1]
         self._log = ServedLog(self._store)
-        self._growth = growth = Growth()
+        self._growth = growth = AppendNotifier()
         self.followers.attach(growth.look_soon)
         for work in (growth.run(), self._accept_all(growth)):
             self._own.append(task := asyncio.create_task(work))
@@ -121,7 +121,7 @@ class Feeder:
         self._own.clear()
         self._listener.close()
 
-    async def _accept_all(self, growth: Growth) -> None:
+    async def _accept_all(self, growth: AppendNotifier) -> None:
         while True:
             await asyncio.sleep(0)  # many who come at once must not keep the others from their turn
             await _readable(self._listener)
@@ -141,7 +141,7 @@ class Feeder:
                 continue
             self._begin(peer, self.followers.join(str(ip), address[1]), growth)
 
-    def _begin(self, peer: socket.socket, link: Link, growth: Growth) -> None:
+    def _begin(self, peer: socket.socket, link: Link, growth: AppendNotifier) -> None:
         def ended(task: asyncio.Task[None]) -> None:  # also of one that never ran
             self._tasks.discard(task)
             self.followers.leave(link)
@@ -160,7 +160,7 @@ class Feeder:
             return f"refused, {self._most} connections are there already"
         return None
 
-    async def _serve(self, peer: socket.socket, link: Link, growth: Growth) -> None:
+    async def _serve(self, peer: socket.socket, link: Link, growth: AppendNotifier) -> None:
         """Serve one connection to its end, and tell why that came."""
         who = f"{link.address}:{link.port}"
         try:
@@ -233,7 +233,7 @@ def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     return getattr(ip, "ipv4_mapped", None) or ip
 
 
-_MOST_SENTENCES = 64
+_MAX_SENTENCES = 64
 _NEWS_SECONDS = 60.0
 
 
@@ -250,6 +250,6 @@ class _Telling:
             return
         self._told[sentence] = now + _NEWS_SECONDS
         self._told.move_to_end(sentence)
-        while len(self._told) > _MOST_SENTENCES:
+        while len(self._told) > _MAX_SENTENCES:
             self._told.popitem(last=False)
         self._tell(sentence)

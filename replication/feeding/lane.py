@@ -20,7 +20,7 @@ from replication.feeding.served_log import ServedLog
 from store.errors import StoreError
 from store.thread import StoreThread
 
-MOST_BYTES = 64 << 10
+MAX_BYTES = 64 << 10
 """Of the log that a thread sends which has a put to wait for; more is left to the loop."""
 _SECONDS = 1.0
 
@@ -68,7 +68,7 @@ class Lane:
     def _send(self, at: int) -> bool:
         """Send what lies from ``at`` on; return whether nothing is left for the loop."""
         try:
-            if not (body := self._log.read_near(at, MOST_BYTES)):
+            if not (body := self._log.read_near(at, MAX_BYTES)):
                 return not self._log.size_at(at)
             data = b"".join(frames(at, body, self._batch))
             self._link.sent = at + len(body)  # first: it may be acknowledged within the next call

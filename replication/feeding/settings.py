@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from replication.settings import HaSettings
-from replication.wire import FRAME_HEAD, MOST_BODY_BYTES
+from replication.wire import FRAME_HEAD, MAX_BODY_BYTES
 
 _INT_MAX = (1 << 31) - 1
 
@@ -17,7 +17,7 @@ class FeedSettings(HaSettings):
     """Milliseconds without a report, or without taking a byte, after which a follower is let go."""
     ha_listen_port: int = Field(10_912, le=65_535)
     """Where slaves of RocketMQ's come."""
-    ha_transfer_batch_size: int = Field(32_768, ge=1, le=MOST_BODY_BYTES - FRAME_HEAD.size)
+    ha_transfer_batch_size: int = Field(32_768, ge=1, le=MAX_BODY_BYTES - FRAME_HEAD.size)
     """Bytes of the log in one frame; a larger frame fits no slave's buffer."""
     ha_flow_control_enable: bool = False
     """Whether the next one counts."""

@@ -3,7 +3,7 @@
 Only the files before the last written one are taken: nothing writes to them any more; a broker
 makes its next file before it needs it, and that one is empty. They become a log
 under its name when all are there and durable; the opening then checks every record and builds the
-queues, and the first connection proves that their end is the master's (``Intake``).
+queues, and the first connection proves that their end is the master's (``LogReceiver``).
 """
 
 import shutil
@@ -14,15 +14,15 @@ from store.errors import CorruptionError, DiskFullError, RefusedStoreError, os_e
 from store.files import is_file_name, make_folder, reading, sync_below, sync_folder
 from store.journals.store_lock import StoreLock
 from store.paths import StorePaths
-from store.progress import Progress, untold
+from store.progress import Progress, noop
+from store.service.offline.store_copy import copy_file
 from store.service.opening.unopened import mark_unopened
-from store.service.upkeep.store_copy import copy_file
 
 _HEAD_BYTES = 8
 """Size and magic of a record, neither of them 0."""
 
 
-def take_base(source: Path, root: Path, progress: Progress = untold) -> int:
+def take_base(source: Path, root: Path, progress: Progress = noop) -> int:
     """Copy the closed log files in ``source`` into the new store ``root``; return their bytes.
 
     ``source`` is a folder of log files, or one that has such a folder ``commitlog``. A copy that

@@ -7,11 +7,11 @@ import time
 from functools import partial
 
 from replication.following.blocking import to_the_end
-from replication.following.intake import Intake
+from replication.following.follower_progress import Timing
 from replication.following.last_file import last_file
-from replication.following.lasting import Lasting
+from replication.following.log_receiver import LogReceiver
 from replication.following.master_port import MasterPort
-from replication.following.standing import Timing
+from replication.following.stopwatch import Stopwatch
 from replication.wire import REPORT, FrameParser, Report
 from store.service.message_store import MessageStore
 
@@ -22,7 +22,7 @@ class DefaultTalk:
     acknowledges = True
 
     def __init__(
-        self, store: MessageStore, intake: Intake, port: MasterPort, timing: Timing
+        self, store: MessageStore, intake: LogReceiver, port: MasterPort, timing: Timing
     ) -> None:
         """Begin with the first byte; ``port`` is asked by other connections for its last file."""
         self.intake = intake
@@ -31,17 +31,17 @@ class DefaultTalk:
         self._file_size = store.commit_log.files.file_size
         self._last_file = partial(last_file, port, timing.housekeeping)
         self._proven_at = -1  # nothing has come since
-        self._lacking = Lasting()  # what the master's last file began behind
+        self._lacking = Stopwatch()  # what the master's last file began behind
         self._last = range(0)  # the master's last file
         self._last_until = 0.0
-        self._mute = Lasting()  # from where on the master sent nothing to who asked anew
+        self._mute = Stopwatch()  # from where on the master sent nothing to who asked anew
 
     @classmethod
     async def begin(
         cls, store: MessageStore, port: MasterPort, timing: Timing, verify_tail_bytes: int
     ) -> "DefaultTalk":
         """Return what a new connection begins with; nothing is said before the first report."""
-        intake = await to_the_end(Intake, store, verify_tail_bytes)
+        intake = await to_the_end(LogReceiver, store, verify_tail_bytes)
         return cls(store, intake, port, timing)
 
     @property

@@ -15,10 +15,10 @@ from replication.epoch_wire import EpochEntry, refuse_unordered
 from store.errors import CorruptionError, os_errors
 from store.files import read_file, replace_file
 
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 _CRC_MASK = 0x7FFFFFFF
 _HEAD_LINES = 2
-_MOST_DIGITS = 19
+_MAX_DIGITS = 19
 
 
 def read_epochs(path: Path) -> list[EpochEntry]:
@@ -30,7 +30,7 @@ def read_epochs(path: Path) -> list[EpochEntry]:
     """
     with os_errors("read the epochs", path):
         try:
-            data = read_file(path, _MOST_BYTES)
+            data = read_file(path, _MAX_BYTES)
         except FileNotFoundError:
             return []
     lines = data.decode("ascii", "replace").splitlines()
@@ -58,7 +58,7 @@ def write_epochs(path: Path, entries: Sequence[EpochEntry]) -> None:
     data = f"{len(entries)}\n{_checksum(text)}\n{text}".encode()
     with os_errors("write the epochs", path):
         try:
-            former = read_file(path, _MOST_BYTES)
+            former = read_file(path, _MAX_BYTES)
         except FileNotFoundError:
             former = None
         if former is not None:
@@ -82,7 +82,7 @@ def _entry(path: Path, number: int, line: str) -> EpochEntry:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
+    return text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
 
 
 def _damaged(path: Path, what: str, expected: object, got: object) -> CorruptionError:

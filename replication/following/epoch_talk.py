@@ -28,11 +28,11 @@ from replication.epoch_wire import (
 from replication.errors import BeyondEpochError, DivergedError, WireError
 from replication.following.blocking import to_the_end
 from replication.following.epoch_file import read_epochs, write_epochs
-from replication.following.epochs import Course, agreed, listed
-from replication.following.intake import Intake, is_empty
-from replication.following.lasting import Lasting
+from replication.following.epochs import EpochHistory, agreed, listed
+from replication.following.follower_progress import Timing
+from replication.following.log_receiver import LogReceiver, is_empty
 from replication.following.master_port import MasterPort
-from replication.following.standing import Timing
+from replication.following.stopwatch import Stopwatch
 from replication.wire import Piece
 from store.service.message_store import MessageStore
 
@@ -95,9 +95,9 @@ class EpochTalk:
             self._epochs = [] if is_new else _adopted(end, master)
         self._port, self._learner, self._timing = port, learner, timing
         self._their_end = master.end
-        self._lacking = Lasting()  # where the master had more that did not come
-        self._parser = TransferParser(Course(master.entries).enter)
-        self.intake = Intake(store, verify_tail_bytes, least=master.entries[0].start_offset)
+        self._lacking = Stopwatch()  # where the master had more that did not come
+        self._parser = TransferParser(EpochHistory(master.entries).enter)
+        self.intake = LogReceiver(store, verify_tail_bytes, least=master.entries[0].start_offset)
 
     @classmethod
     async def begin(

@@ -48,7 +48,7 @@ def listed(entries: Sequence[EpochEntry]) -> str:
     return (f"{more} older ones, " if more > 0 else "") + (", ".join(words) or "none")
 
 
-class Course:
+class EpochHistory:
     """A master's epochs, and what its frames may name after them. One thread at a time."""
 
     def __init__(self, entries: Sequence[EpochEntry]) -> None:

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from replication.following.default_talk import DefaultTalk
 from replication.following.epoch_talk import EpochTalk, Learner
-from replication.following.intake import VERIFY_TAIL_BYTES
+from replication.following.follower_progress import FollowerProgress, Timing, Until
+from replication.following.log_receiver import VERIFY_TAIL_BYTES
 from replication.following.master_port import MasterPort
-from replication.following.session import Session, Talk
-from replication.following.standing import Standing, Timing, Until
+from replication.following.session import Session, WireProtocol
 from store.errors import DiskFullError, StoreIOError
 from store.journals.following import Following
 from store.logger import StoreLogger
@@ -61,7 +61,7 @@ class Follower:
         self._tell = tell
         self._told: set[str] = set()  # since the last connection that was of use
         self._appending = asyncio.Lock()
-        self.standing = Standing(end=store.commit_log.max_phy_offset())
+        self.standing = FollowerProgress(end=store.commit_log.max_phy_offset())
 
     async def run(self, until: Until = lambda _: False) -> None:
         """Follow until ``until`` says so, or for ever; whoever cancels waits for an append's end.
@@ -148,7 +148,9 @@ class Follower:
                     await writer.wait_closed()
             writer.transport.abort()  # a master that takes no reports would hold us up
 
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Talk:
+    async def _talk(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> WireProtocol:
         """Return what the master's wire has of its own, once it may be reported to."""
         given = self._store, self._port, self._timing, self._verify_tail_bytes
         if self._learner is None:

@@ -6,7 +6,7 @@ The wire has no question for the end of a log, nor for its begin. Who asks for 0
 import asyncio
 
 from replication.errors import WireError
-from replication.following.intake import READ_BYTES
+from replication.following.log_receiver import READ_BYTES
 from replication.following.master_port import MasterPort
 from replication.wire import REPORT, FrameParser, Report
 

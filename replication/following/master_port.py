@@ -5,7 +5,7 @@ import ssl
 from dataclasses import dataclass
 
 from replication.following.arrivals import Arrivals, connect
-from replication.following.intake import READ_BYTES
+from replication.following.log_receiver import READ_BYTES
 
 
 @dataclass(frozen=True, slots=True)

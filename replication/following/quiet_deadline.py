@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import islice
 
-from replication.following.standing import Standing
+from replication.following.follower_progress import FollowerProgress
 from store.log.commit_log import CommitLog
 
 _GAIN_SECONDS = 1.0
@@ -40,7 +40,7 @@ class QuietDeadline:
         self.is_past = False
         """``is_over`` has returned True."""
 
-    def is_over(self, standing: Standing) -> bool:
+    def is_over(self, standing: FollowerProgress) -> bool:
         """Return whether the follower has come no nearer for the whole timeout."""
         now = self._clock()
         if standing.end != self._end:
@@ -53,7 +53,7 @@ class QuietDeadline:
         self.is_past = now - self._since >= self._seconds
         return self.is_past
 
-    def reason(self, standing: Standing) -> str:
+    def reason(self, standing: FollowerProgress) -> str:
         """Return a sentence on why the master did not become quiet; reads the last records."""
         waited = f"the master did not become quiet within {self._seconds:g} s"
         topics = self._topics(standing.end)

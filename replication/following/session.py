@@ -7,9 +7,9 @@ from typing import Protocol
 
 from replication.following.arrivals import Arrivals
 from replication.following.blocking import to_the_end
-from replication.following.intake import READ_BYTES, Intake
-from replication.following.lasting import Lasting
-from replication.following.standing import Standing, Timing, Until
+from replication.following.follower_progress import FollowerProgress, Timing, Until
+from replication.following.log_receiver import READ_BYTES, LogReceiver
+from replication.following.stopwatch import Stopwatch
 from store.config import FlushDiskType
 from store.service.message_store import MessageStore
 
@@ -22,10 +22,10 @@ TAKEN_AT_ONCE_BYTES = 64 << 10
 thread would take longer to begin than the step takes."""
 
 
-class Talk(Protocol):
+class WireProtocol(Protocol):
     """What a wire has of its own, for one connection that may report now."""
 
-    intake: Intake
+    intake: LogReceiver
     acknowledges: bool
     """Whether the master is told how far this log has come, or only where it began to ask."""
 
@@ -57,10 +57,10 @@ class Session:
     def __init__(
         self,
         store: MessageStore,
-        talk: Talk,
+        talk: WireProtocol,
         writer: asyncio.StreamWriter,
         timing: Timing,
-        standing: Standing,
+        standing: FollowerProgress,
         appending: asyncio.Lock,
     ) -> None:
         self._talk = talk
@@ -72,7 +72,7 @@ class Session:
         self._timing = timing
         self._standing = standing
         self._reported_at = -math.inf
-        self._quiet = Lasting()  # behind how many bytes heartbeats came
+        self._quiet = Stopwatch()  # behind how many bytes heartbeats came
         self._until: Until = lambda _: False
         self._limit: asyncio.Timeout | None = None  # of the wait for bytes
         self._fault: BaseException | None = None  # of what was taken within that

@@ -30,16 +30,16 @@ from store.broker_json import broker_object
 TOPIC_CONFIG, CONSUMER_OFFSET, DELAY_OFFSET, GROUP_CONFIG = 21, 43, 45, 201
 TIMER_CHECK_POINT, TIMER_METRICS, MESSAGE_REQUEST_MODE = 60, 61, 402
 RUNTIME_INFO, ONE_TOPIC, HA_STATUS = 28, 351, 907
-MOST_TABLE_BYTES = 512 << 20
+MAX_TABLE_BYTES = 512 << 20
 """JSON of one table, all pages: some three million topics."""
-_MOST_NAMES = 10_000_000
+_MAX_NAMES = 10_000_000
 _PAGE_NAMES = 2000
 """RocketMQ's; a broker sends no more than it is set to (``splitMetadataSize``)."""
-_MOST_PASSES = 5
+_MAX_PASSES = 5
 _TABLE_SECONDS = 300.0
 _LONG = range(-(1 << 63), 1 << 63)
 _TIMER_BYTES = 56
-_MOST_DIGITS = 19
+_MAX_DIGITS = 19
 Json = dict[str, Any]
 
 
@@ -102,7 +102,7 @@ async def whole_table(client: BrokerClient, of: Paged, held: Table | None = None
     refused: BrokerError | None = None
     try:
         async with asyncio.timeout(_TABLE_SECONDS):
-            for _ in range(_MOST_PASSES):
+            for _ in range(_MAX_PASSES):
                 try:
                     refused, table = None, await _one_pass(client, of, held)
                 except BrokerError as exc:
@@ -115,7 +115,7 @@ async def whole_table(client: BrokerClient, of: Paged, held: Table | None = None
     except TimeoutError as exc:
         raise BrokerError(f"{of.what} did not come in time: {exc}") from exc
     raise refused or BrokerError(
-        f"{of.what} changed while they were read, {_MOST_PASSES} times in a row"
+        f"{of.what} changed while they were read, {_MAX_PASSES} times in a row"
     )
 
 
@@ -140,8 +140,8 @@ async def _one_pass(client: BrokerClient, of: Paged, held: Table | None) -> Tabl
                 f"{of.what} are not complete: the broker has {total}, and sends {known}"
             )
         size += page.size
-        if size > MOST_TABLE_BYTES:
-            raise BrokerError(f"{of.what} take more than {MOST_TABLE_BYTES} bytes")
+        if size > MAX_TABLE_BYTES:
+            raise BrokerError(f"{of.what} take more than {MAX_TABLE_BYTES} bytes")
     # A name that goes before its version is told lets the pages behind it begin one too late.
     return table if await _is_still(client, of, table) else None
 
@@ -177,8 +177,8 @@ def _read_page(of: Paged, answer: Answer) -> Page:
         None if total is None else _number(of.what, total),
         len(answer.body),
     )
-    if page.total is not None and page.total > _MOST_NAMES:
-        raise BrokerError(f"{of.what} are {page.total}, more than {_MOST_NAMES}")
+    if page.total is not None and page.total > _MAX_NAMES:
+        raise BrokerError(f"{of.what} are {page.total}, more than {_MAX_NAMES}")
     return page
 
 
@@ -333,7 +333,7 @@ def _is_long(value: object) -> TypeGuard[int]:
 
 def _is_decimal(text: object) -> TypeGuard[str]:
     return (
-        isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
+        isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
     )
 
 

@@ -22,7 +22,7 @@ GROUPS, CONSUMER_OFFSET = "subscriptionGroup.json", "consumerOffset.json"
 LMQ_CONSUMER_OFFSET = "lmqConsumerOffset.json"
 DELAY_OFFSET, REQUEST_MODE = "delayOffset.json", "messageRequestMode.json"
 TIMER_METRICS, TIMER_CHECK = "timermetrics", "timercheck"
-_MOST_BYTES = 1 << 30
+_MAX_BYTES = 1 << 30
 _TIMER_CHECK_BYTES = 4096
 Json = dict[str, Any]
 
@@ -104,7 +104,7 @@ class ConfigFiles:
         path = self._folder / name
         with os_errors("read a file of the broker's", path):
             try:
-                return read_file(path, _MOST_BYTES)
+                return read_file(path, _MAX_BYTES)
             except FileNotFoundError:
                 return None
 

@@ -16,9 +16,9 @@ from replication.errors import WireError
 from store.broker_json import broker_object
 from store.record.layout import Annotated, Layout, NamedTuple, Wire
 
-MOST_ANSWER_BYTES = 64 << 20
+MAX_ANSWER_BYTES = 64 << 20
 """Of one command. RocketMQ's own clients take 16 MiB unless they are told to take more."""
-_MOST_HEADER_BYTES = 1 << 20
+_MAX_HEADER_BYTES = 1 << 20
 _JSON = 0
 _TYPE_BITS = 24
 _IS_ANSWER = 1
@@ -65,7 +65,7 @@ def question(code: int, opaque: int, fields: Mapping[str, str]) -> bytes:
 class AnswerParser:
     """Takes what a broker sends, cut anywhere; keeps one command at most, as far as it came."""
 
-    def __init__(self, most_bytes: int = MOST_ANSWER_BYTES) -> None:
+    def __init__(self, most_bytes: int = MAX_ANSWER_BYTES) -> None:
         """Begin with the first byte of a connection; a larger command than that is refused."""
         self._most = most_bytes
         self._kept = bytearray()
@@ -101,7 +101,7 @@ class AnswerParser:
         form, header_bytes = header >> _TYPE_BITS, header & ((1 << _TYPE_BITS) - 1)
         if form != _JSON:
             raise _impossible("the form of the header", f"{_JSON}: JSON", form)
-        most = min(size - _REST, _MOST_HEADER_BYTES)
+        most = min(size - _REST, _MAX_HEADER_BYTES)
         if header_bytes > most:
             raise _impossible("the size of the header", f"at most {most}", header_bytes)
         return COMMAND_HEAD.size - _REST + size

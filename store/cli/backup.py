@@ -8,9 +8,9 @@ import typer
 from store.cli.options import CommitLogFolder, ConfigFile, Dir, about_end, note, read_config
 from store.cli.progress import progress
 from store.errors import os_errors
-from store.service.upkeep.backup import back_up
-from store.service.upkeep.backup_manifest import BackupManifest, manifest_path
-from store.service.upkeep.store_copy import blocks_below
+from store.service.offline.backup import back_up
+from store.service.offline.backup_manifest import BackupManifest, manifest_path
+from store.service.offline.store_copy import blocks_below
 
 
 def backup(

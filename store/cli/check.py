@@ -28,11 +28,11 @@ from store.config import StoreConfig
 from store.errors import StoreConfigError
 from store.journals.store_lock import refuse_if_open
 from store.paths import StorePaths
-from store.service.care.check import CheckFinding
-from store.service.upkeep.backup_manifest import Difference, compare, find_manifest, read_manifest
-from store.service.upkeep.obstacles import Obstacle, OpenedPast, open_past
-from store.service.upkeep.repair import RepairPlan, carry_out, check_cut, plan_repair
-from store.service.upkeep.store_copy import blocks_below, copy_store
+from store.service.maintenance.check import CheckFinding
+from store.service.offline.backup_manifest import Difference, compare, find_manifest, read_manifest
+from store.service.offline.obstacles import Obstacle, OpenedPast, open_past
+from store.service.offline.repair import RepairPlan, carry_out, check_cut, plan_repair
+from store.service.offline.store_copy import blocks_below, copy_store
 
 Repair = Annotated[
     bool, typer.Option("--repair", help="Mend a copy of the store; says first what it does.")

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from store.cli.options import ConfigFile, Dir, Format, Yes, note, open_to_delete
 from store.cli.output import OutputFormat, Row, output
 from store.config import StoreConfig
-from store.service.care.disk_levels import DiskDemand
-from store.service.care.file_expiry import FileOutlook
+from store.service.maintenance.disk_levels import DiskDemand
+from store.service.maintenance.file_expiry import FileOutlook
 
 
 def clean(

@@ -9,12 +9,12 @@ from typing import NamedTuple
 from store.cli.options import opened_by
 from store.core import WHICH
 from store.log.checkpoint import CheckpointFields
-from store.service.figures.metrics import disk_used_ratio
-from store.service.finding.left_behind import sentence
+from store.service.layout.left_behind import sentence
 from store.service.message_store import MessageStore
+from store.service.metrics.metrics import disk_used_ratio
 
 COUNTED_QUEUES = 1_000_000
-_MOST_DAMAGED = 10
+_MAX_DAMAGED = 10
 _PERCENT = 100
 
 
@@ -169,10 +169,10 @@ def _oddities(store: MessageStore) -> Iterator[str]:
             yield sentence(name, at, store.report.written_since[name], kept[0])
     for name, exc in store.backends_set_aside().items():
         yield f"the {name} queues cannot be used: {exc}"
-    for damage in islice(store.report.queues_damaged, _MOST_DAMAGED):
+    for damage in islice(store.report.queues_damaged, _MAX_DAMAGED):
         topic, queue_id = damage.queue
         yield f"queue {queue_id} of {topic!r} is damaged: {damage.problem} ({damage.path})"
-    if len(store.report.queues_damaged) > _MOST_DAMAGED:
+    if len(store.report.queues_damaged) > _MAX_DAMAGED:
         yield f"{len(store.report.queues_damaged)} queues are damaged: cqstore check lists them"
     if store.report.dropped_bytes:
         yield f"{store.report.dropped_bytes} bytes lie behind the end of the log"

@@ -14,15 +14,15 @@ from store.config import StoreConfig
 from store.entries import entries
 from store.errors import StoreConfigError
 from store.paths import StorePaths
-from store.service.finding.lay_out import lay_out
+from store.service.layout.resolve_layout import resolve_layout
 from store.service.message_store import MessageStore
-from store.service.upkeep.both_backends import compare_backends
-from store.service.upkeep.mode import StoreMode, change_mode, current_mode, possible_steps
+from store.service.offline.both_backends import compare_backends
+from store.service.offline.mode import StoreMode, change_mode, current_mode, possible_steps
 
 _GROUP = "cqstore.mode"
 
 
-class Preparing(Protocol):
+class StepPreparation(Protocol):
     """Refuses a step to a state, or returns what is called under the store's lock before the step.
 
     That returns facts for the report.
@@ -46,7 +46,7 @@ To = Annotated[
     StoreMode | None,
     typer.Option("--to", parser=state, metavar="STATE", help="Take the step to this state."),
 ]
-Without = Annotated[
+AcceptedLoss = Annotated[
     list[str] | None,
     typer.Option("--without", metavar="TABLE", help="Go on without this, which cannot be brought."),
 ]
@@ -71,7 +71,7 @@ def mode(
         bool,
         typer.Option("--keep-tables", help="Leave the broker's tables as they are."),
     ] = False,
-    without: Without = None,
+    without: AcceptedLoss = None,
     accept_older_tables: AcceptOlderTables = False,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
@@ -105,7 +105,7 @@ def mode(
         ]  # fmt: skip
         _step(root, to, settings, kind, prepared)
         return
-    layout, settings = lay_out(root, settings, None, read_only=True)
+    layout, settings = resolve_layout(root, settings, None, read_only=True)
     now = current_mode(layout, settings)
     facts: dict[str, object] = {
         "state": now,
@@ -157,8 +157,8 @@ def _step(
         )
 
 
-def _preparing() -> list[Preparing]:
-    """Return what an upper layer does before a step is taken, see ``Preparing``."""
+def _preparing() -> list[StepPreparation]:
+    """Return what an upper layer does before a step is taken, see ``StepPreparation``."""
     return [entry.load() for entry in entries(_GROUP)]
 
 

@@ -18,8 +18,8 @@ from store.journals.store_lock import locked_by, refuse_if_open
 from store.journals.store_mode import StoreMode
 from store.log.log_end import about_log_end
 from store.paths import StorePaths
-from store.service.finding.lay_out import lay_out
-from store.service.finding.store_layout import detect
+from store.service.layout.resolve_layout import resolve_layout
+from store.service.layout.store_layout import detect
 from store.service.message_store import MessageStore
 
 _STORE_PARTS = {"commitlog", "index", "config", "cqstore", "checkpoint", "abort", "lock"}
@@ -200,7 +200,7 @@ def open_to_delete(
     """
     refuse_if_open(StorePaths(root))
     settings = read_config(config, root)
-    lay_out(root, settings, None, read_only=True)  # a new one is not to be made
+    resolve_layout(root, settings, None, read_only=True)  # a new one is not to be made
     return open_store(root, settings, backend, None, read_only=not yes)
 
 

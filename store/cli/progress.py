@@ -27,7 +27,7 @@ PARTS = "parts"
 """A unit that nobody knows: the percent alone are told."""
 _SCALE = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3), ("bytes", 1))
 _MINUTE = 60
-_LEAST_RATED_SECONDS = 0.2
+_MIN_RATED_SECONDS = 0.2
 
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class Tick:
         label = f"{self.label}, pass {self._passes}" if self._passes > 1 else self.label
         begin = self._first if self._unit == PHY_OFFSETS and end is not None else 0
         seconds = self._clock() - self._began
-        rate = (at - self._first) / seconds if seconds >= _LEAST_RATED_SECONDS else 0.0
+        rate = (at - self._first) / seconds if seconds >= _MIN_RATED_SECONDS else 0.0
         if end is None:
             parts = [f"phy offset {at:,}" if self._unit == PHY_OFFSETS else f"{at:,} {self._unit}"]
         else:

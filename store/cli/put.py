@@ -27,7 +27,7 @@ from store.cli.output import OutputFormat, Row, output
 from store.cli.progress import PHY_OFFSETS, progress
 from store.cli.streams import OutputError, standard_input
 from store.errors import IllegalMessageError
-from store.progress import Progress, untold
+from store.progress import Progress, noop
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageResult
@@ -153,7 +153,7 @@ def _put_progress(taken: _LinesTaken) -> Iterator[Progress]:
     Nothing is shown of lines that somebody types.
     """
     if sys.stdin is None or sys.stdin.isatty():
-        yield untold
+        yield noop
         return
     began, end = time.monotonic(), taken.size_bytes
     with progress("putting", end, "messages" if end is None else PHY_OFFSETS) as tick:
@@ -174,7 +174,7 @@ def put_all(
     store: MessageStore,
     lines: Iterator[MessageLine],
     done: PutLines | None = None,
-    progress: Progress = untold,
+    progress: Progress = noop,
 ) -> Iterator[PutMessageResult]:
     """Put the messages, a list at once; at a line that is none those before it first.
 

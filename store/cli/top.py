@@ -17,8 +17,8 @@ from store.cli.options import CommitLogFolder, ConfigFile, Dir, Format, read_con
 from store.cli.output import OutputFormat, Row, output, table
 from store.errors import RefusedStoreError
 from store.journals.following import Following
-from store.service.figures.watch import Look, StoreWatch
-from store.service.finding.store_layout import detect
+from store.service.layout.store_layout import detect
+from store.service.metrics.watch import StoreWatch, WatchSample
 
 _LOGGED = re.compile(r"as (\w+) logged (.+)")
 
@@ -52,7 +52,7 @@ def top(
 
 def show(watch: StoreWatch, console: Console, wait: Callable[[], object]) -> None:
     """Show look after look, with ``wait`` between them, until Ctrl-C; the last one stays."""
-    before: Look | None = None
+    before: WatchSample | None = None
     with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as view:
         while True:
             look = watch.look()
@@ -78,7 +78,7 @@ def narrow(rows: Iterable[Row]) -> Iterator[Row]:
         yield {**row, "part": shown, "fact": fact, "value": value}
 
 
-def facts(look: Look, before: Look | None = None) -> Iterator[Row]:
+def facts(look: WatchSample, before: WatchSample | None = None) -> Iterator[Row]:
     """Yield a row a fact; with an earlier look, also how fast it grows."""
     now = datetime.fromtimestamp(look.time, UTC).isoformat(sep=" ", timespec="seconds")
     yield _row("store", "state", _state(look))
@@ -105,7 +105,7 @@ def facts(look: Look, before: Look | None = None) -> Iterator[Row]:
         yield _row(stat.part, stat.name, stat.value)
 
 
-def _log_facts(look: Look, before: Look | None) -> Iterator[Row]:
+def _log_facts(look: WatchSample, before: WatchSample | None) -> Iterator[Row]:
     log = look.log
     if log is None:
         yield _row("log", "files", 0)
@@ -122,7 +122,7 @@ def _log_facts(look: Look, before: Look | None) -> Iterator[Row]:
     yield _row("log", "behind the checkpoint, bytes", behind)
 
 
-def _follower_facts(look: Look, before: Look | None) -> Iterator[Row]:
+def _follower_facts(look: WatchSample, before: WatchSample | None) -> Iterator[Row]:
     now = look.following
     if now is None:
         return
@@ -161,11 +161,11 @@ def _known(phy_offset: int) -> int | None:
     return phy_offset if phy_offset >= 0 else None
 
 
-def _ago(look: Look, seconds: float) -> float:
+def _ago(look: WatchSample, seconds: float) -> float:
     return round(max(look.time - seconds, 0), 1)
 
 
-def _state(look: Look) -> str:
+def _state(look: WatchSample) -> str:
     if look.opener is None:
         return "closed"
     if not look.opener:
@@ -175,7 +175,7 @@ def _state(look: Look) -> str:
     return f"not closed cleanly, or open elsewhere: there is no process {look.opener} here"
 
 
-def _pace(look: Look, before: Look | None, new: int, old: int | None) -> int | None:
+def _pace(look: WatchSample, before: WatchSample | None, new: int, old: int | None) -> int | None:
     """Return how much a number grew a second; ``None`` without an earlier one."""
     if before is None or old is None or look.seconds <= before.seconds:
         return None

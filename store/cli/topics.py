@@ -183,7 +183,7 @@ def _is_system(topic: str) -> bool:
 # ---- deleting
 
 
-class _Going(NamedTuple):
+class _TopicsToDelete(NamedTuple):
     """The topics that were to go, and those of them that have queues."""
 
     names: list[str]
@@ -193,7 +193,7 @@ class _Going(NamedTuple):
 def _delete(
     root: Path, config: Path | None, backend: str | None, given: Sequence[str],
     delete_from: Path | None, prefix: str, *, yes: bool,
-) -> _Going:  # fmt: skip
+) -> _TopicsToDelete:  # fmt: skip
     """Find the topics that are named, or begin with ``prefix``; delete them if ``yes``."""
     names = [*dict.fromkeys([*given, *(_names_in(delete_from) if delete_from else ())])]
     with open_to_delete(root, config, backend, yes=False) as store:
@@ -206,7 +206,7 @@ def _delete(
         with open_to_delete(root, config, backend, yes=True) as store:
             going = _found(store, names)  # a crash may have left units of the log behind
             store.delete_topics(str(row["topic"]) for row in going)
-    return _Going(names, going)
+    return _TopicsToDelete(names, going)
 
 
 def _names_in(path: Path) -> list[str]:
@@ -247,7 +247,7 @@ def _found(store: MessageStore, names: Sequence[str]) -> list[Row]:
     return found
 
 
-def _tell(going: _Going, *, done: bool) -> None:
+def _tell(going: _TopicsToDelete, *, done: bool) -> None:
     known = {row["topic"] for row in going.rows}
     unknown = [name for name in going.names if name not in known]
     if unknown:

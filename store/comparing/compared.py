@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from store.comparing.found import Found
+from store.comparing.comparison_findings import ComparisonFindings
 from store.comparing.tally import Finding, Kind, QueueReport, Tally
 from store.queue.units import QueueKey
 
@@ -17,7 +17,7 @@ class Compared:
 
     reference: str
     copy: str
-    found: Found
+    found: ComparisonFindings
     timeless: frozenset[str]
     """Backends that keep no store timestamps: the log's stand for theirs."""
     skipped: list[QueueKey] = field(default_factory=list)

@@ -10,13 +10,13 @@ import numpy as np
 
 from store.comparing.alignment import align
 from store.comparing.blocks import Blocks, DeepCheck
-from store.comparing.found import Found
-from store.comparing.known_queues import KnownQueues, QueueFacts
+from store.comparing.comparison_findings import ComparisonFindings
 from store.comparing.log_heads import RecordHeads
 from store.comparing.queue_findings import QueueFindings, sums
 from store.comparing.queue_walk import Bounds, QueueWalk
 from store.comparing.sums import Sum
-from store.comparing.tally import MOST_QUEUES, Kind, Notes, add_counts
+from store.comparing.tally import MAX_QUEUES, Kind, Notes, add_counts
+from store.comparing.verified_queues import QueueFacts, VerifiedQueues
 from store.errors import CorruptionError
 from store.queue.bulk import UNIT_ROWS, UnitRun, UnitSource, key_order
 from store.queue.units import QueueKey
@@ -75,9 +75,9 @@ class Comparison:
     locks: Locks = NO_LOCKS
     """Held while the ends of a queue are read: those of one moment on a store that is written."""
     facts: QueueFacts | None = None
-    known: KnownQueues | None = None
+    known: VerifiedQueues | None = None
     """Queues that are passed over if their files are exactly those; without it facts are kept."""
-    found: Found = field(default_factory=Found)
+    found: ComparisonFindings = field(default_factory=ComparisonFindings)
     _blocks: Blocks = field(init=False)
     _ended: list[QueueWalk] = field(default_factory=list)
     _notes: Notes = field(default_factory=Notes)
@@ -89,7 +89,7 @@ class Comparison:
     def __post_init__(self) -> None:
         self._blocks = Blocks(self.log, self.source, self.target, self.deep, agreed=self.agreed)
 
-    def run(self, queues: Iterable[Sided]) -> Found:
+    def run(self, queues: Iterable[Sided]) -> ComparisonFindings:
         """Compare ``queues``, those of a topic one after the other; return what was found.
 
         Raises:
@@ -230,5 +230,5 @@ class Comparison:
         if Kind.ONLY_TARGET in found.counts:
             tally.units_only_target += found.target.units
         self.found.count_lacking(found)
-        if len(tally.listed) < MOST_QUEUES:
+        if len(tally.listed) < MAX_QUEUES:
             tally.listed.append(found.report())

@@ -10,14 +10,14 @@ from store.comparing.comparison import NO_LOCKS, Comparison, Locks, Sided
 from store.comparing.log_heads import Heads
 from store.comparing.queue_walk import NO_END, Bounds
 from store.errors import RefusedStoreError
-from store.progress import Progress, untold
+from store.progress import Progress, noop
+from store.queue.backend_replica import selects
 from store.queue.bulk import NO_TIMESTAMP, UNIT_ROWS, UnitRows, UnitRun
 from store.queue.combined import CombinedConsumeQueueStore
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import LogView
 from store.queue.facts import QueueType
-from store.queue.part import selects
 from store.queue.units import EXT_ADDRESS_MAX, QUEUE_UNIT, BlockStop, QueueKey, UnitBlock
 
 
@@ -27,7 +27,7 @@ def compare_open(
     queue_id: int | None = None,
     *,
     locks: Locks = NO_LOCKS,
-    progress: Progress = untold,
+    progress: Progress = noop,
 ) -> Compared:
     """Compare the part that is read with the other one: topics that both get.
 
@@ -54,7 +54,7 @@ def compare_stores(
     copy: ConsumeQueueStore,
     bounds: Bounds,
     *,
-    progress: Progress = untold,
+    progress: Progress = noop,
 ) -> Compared:
     """Compare all queues of two stores that have one log; ``copy``'s log says when a record came.
 
@@ -88,7 +88,7 @@ def _compare(
                 else:
                     yield key, 0
 
-    sides = _OpenSide(reference, progress), _OpenSide(copy, untold)
+    sides = _OpenSide(reference, progress), _OpenSide(copy, noop)
     log = _OpenLog(copy.context.log)
     comparison = Comparison(*sides, log, bounds, agreed=False, locks=locks)
     found = comparison.run(wanted())

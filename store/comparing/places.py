@@ -7,11 +7,11 @@ from typing import Any
 
 from store.comparing.blocks import DeepCheck
 from store.comparing.comparison import Comparison, Range, union
-from store.comparing.found import Found
-from store.comparing.known_queues import KnownFile, KnownQueues, QueueFacts
+from store.comparing.comparison_findings import ComparisonFindings
 from store.comparing.log_heads import LogHeads
 from store.comparing.queue_walk import Bounds
-from store.queue.part import selects
+from store.comparing.verified_queues import KnownFile, QueueFacts, VerifiedQueues
+from store.queue.backend_replica import selects
 from store.queue.places import QueuePlace
 from store.queue.units import QueueKey
 
@@ -38,7 +38,7 @@ def compare_item(
     *,
     agreed: bool = True,
     deep: Callable[[LogHeads], DeepCheck] | None = None,
-) -> Found:
+) -> ComparisonFindings:
     """Compare a range, in the process that calls.
 
     Of ``given``: ``selections`` that a topic is in all of, else it is not compared; ``facts``: keep
@@ -55,7 +55,7 @@ def compare_item(
             comparison = Comparison(
                 opened, other, log, Bounds(*given["bounds"]), deep(log) if deep else None,
                 agreed=agreed, facts=QueueFacts(source) if known or given.get("facts") else None,
-                known=KnownQueues.of(KnownFile(Path(known[0]), known[1])) if known else None,
+                known=VerifiedQueues.of(KnownFile(Path(known[0]), known[1])) if known else None,
             )  # fmt: skip
             return comparison.run(
                 (queue, sides)

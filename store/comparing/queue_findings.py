@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from store.comparing.sums import Sum
-from store.comparing.tally import MOST_FINDINGS, Finding, Kind, QueueReport, Sums
+from store.comparing.tally import MAX_FINDINGS, Finding, Kind, QueueReport, Sums
 from store.queue.units import QueueKey
 
 
@@ -37,7 +37,7 @@ class QueueFindings:
                 known.last = last
                 known.units += units
                 return
-        if len(self.listed) >= MOST_FINDINGS:
+        if len(self.listed) >= MAX_FINDINGS:
             self.more += 1
             return
         self.listed.append(

@@ -9,9 +9,9 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
 _K = TypeVar("_K", bound=str)
-MOST_QUEUES = 1000
+MAX_QUEUES = 1000
 """Queues with differences that a report lists; it counts all."""
-MOST_FINDINGS = 12
+MAX_FINDINGS = 12
 """Findings that it lists of one queue."""
 
 
@@ -129,7 +129,7 @@ class Tally(TallyModel):
         self.source, self.target = _sum(self.source, other.source), _sum(self.target, other.target)
         mine, theirs = self.notes.model_dump(), other.notes.model_dump()
         self.notes = Notes(**{name: mine[name] + theirs[name] for name in mine})
-        self.listed = (self.listed + other.listed)[:MOST_QUEUES]
+        self.listed = (self.listed + other.listed)[:MAX_QUEUES]
 
 
 def add_counts(one: dict[_K, int], other: dict[_K, int]) -> dict[_K, int]:

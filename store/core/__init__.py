@@ -25,9 +25,9 @@ CORE: Final = _core
 """The compiled module."""
 READS: Final = _reads
 """Its reading side."""
-LONG_WAY: Final = os.environ.get(SWITCH) == "0"
+SLOW_PATH_ONLY: Final = os.environ.get(SWITCH) == "0"
 """Whether all calls go the long way that have one."""
-WHICH: Final = f"left out where it can be, for {SWITCH} is 0" if LONG_WAY else "compiled"
+WHICH: Final = f"left out where it can be, for {SWITCH} is 0" if SLOW_PATH_ONLY else "compiled"
 """What runs, and why."""
 
 

@@ -13,7 +13,7 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
 cdef enum:
-    LEAST_ROOM = 256  # bytes
+    MIN_ROOM = 256  # bytes
 
 cdef const char *NOTHING = ""
 cdef char *BYTES = "B"
@@ -51,7 +51,7 @@ cdef class Column:
         return self.block.data + at
 
     cdef int _grow(self, Py_ssize_t used, Py_ssize_t wanted) except -1:
-        cdef Py_ssize_t room = max(<Py_ssize_t> LEAST_ROOM, wanted + (wanted >> 1))
+        cdef Py_ssize_t room = max(<Py_ssize_t> MIN_ROOM, wanted + (wanted >> 1))
         cdef Block block = self.block, other
         cdef char *data
         if Py_REFCNT(block) > 2:  # this line's and the column's are two

@@ -8,9 +8,9 @@ from store.log._tail import LogTail
 from store.queue.units import UnitBatch
 from store.record.message import Message
 from store.record.scan import ScannedRecord
-from store.service.dispatching._waiting import HandedOn, Waiting
+from store.service.dispatching._waiting import InFlight, Waiting
 from store.service.results import PutMessageResult, PutMessageStatus
-from store.service.running._flags import StateFlags
+from store.service.runtime._flags import StateFlags
 
 _T = TypeVar("_T")
 
@@ -35,14 +35,14 @@ class BlockScan:
     def __next__(self) -> ScannedRecord: ...
     def refusing(self, look: Callable[[ScannedRecord], object]) -> BlockScan: ...
 
-class PlainPuts:
+class FastPut:
     def __init__(
         self,
         *,
         log: LogTail,
         pending: Waiting,
         state: StateFlags,
-        dispatcher: HandedOn,
+        dispatcher: InFlight,
         clock: ModuleType,
         topics: Mapping[str, object],
         scheduled: str,
@@ -69,7 +69,7 @@ class PlainPuts:
     def encoded(self) -> EncodedMessages: ...
 
 class EncodedMessages:
-    def __new__(cls, puts: PlainPuts) -> Self: ...
+    def __new__(cls, puts: FastPut) -> Self: ...
     def __len__(self) -> int: ...
     @property
     def total_bytes(self) -> int: ...
@@ -83,7 +83,7 @@ class EncodedMessages:
     def unassigned(self) -> list[tuple[str, int]]: ...
     def append(self, target: object, results: list[PutMessageResult]) -> None: ...
 
-class Noting:
+class ReplayBatcher:
     def __init__(
         self,
         *,

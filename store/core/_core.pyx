@@ -17,8 +17,8 @@ from store.core._hashes cimport hash_on, hash_utf8
 from store.core._layout cimport *
 from store.core._slots cimport *
 from store.log._tail cimport FilePositions, LogTail
-from store.service.dispatching._waiting cimport HandedOn, Waiting
-from store.service.running._flags cimport SectionFlag, StateFlags
+from store.service.dispatching._waiting cimport InFlight, Waiting
+from store.service.runtime._flags cimport EnteredFlag, StateFlags
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
@@ -26,7 +26,7 @@ cdef extern from "Python.h":
 cdef enum:
     NAME_END = 1
     VALUE_END = 2
-    MOST_NAMES = 16
+    MAX_NAMES = 16
 
 _new = tuple.__new__
 
@@ -60,14 +60,14 @@ cdef class PropertyNames:
 
     cdef object made
     cdef list held  # the bytes that the pointers lead to
-    cdef const char *names[MOST_NAMES]
-    cdef Py_ssize_t sizes[MOST_NAMES]
+    cdef const char *names[MAX_NAMES]
+    cdef Py_ssize_t sizes[MAX_NAMES]
     cdef Py_ssize_t count
 
     def __init__(self, names, made):
         cdef list held = [name.encode() for name in names]
         cdef Py_ssize_t at
-        if len(held) > MOST_NAMES:
+        if len(held) > MAX_NAMES:
             raise ValueError("too many names")
         for at in range(len(held)):
             name = <bytes?> held[at]

@@ -12,12 +12,12 @@ cdef class EncodedMessages:
     at a kill a record or none, as its size comes last.
     """
 
-    cdef PlainPuts _puts
+    cdef FastPut _puts
     cdef _Scratch _scratch
     cdef Py_ssize_t _summed, _done
     cdef int64_t _now
 
-    def __cinit__(self, PlainPuts puts not None):
+    def __cinit__(self, FastPut puts not None):
         self._puts = puts
         self._scratch = _Scratch(puts._max_body, <Py_ssize_t> INT64_MAX, is_held=True)
         self._scratch.begin(1)
@@ -80,7 +80,7 @@ cdef class EncodedMessages:
         cdef Plain *plain = self._scratch.plain
         for at in range(self._summed, self._scratch.count):
             todo += plain[at].body_size
-        if todo > MOST_BODY:
+        if todo > MAX_BODY:
             with nogil:
                 _sum_all(plain, self._summed, self._scratch.count)
         else:
@@ -114,7 +114,7 @@ cdef class EncodedMessages:
         Raises:
             ValueError: the file has no room for the next one, or it was not summed up.
         """
-        cdef PlainPuts puts = self._puts
+        cdef FastPut puts = self._puts
         cdef FilePositions file = puts._log.current
         cdef Py_buffer buffer
         cdef Py_ssize_t first = self._done, last = self._fitting(file)
@@ -175,7 +175,7 @@ cdef class EncodedMessages:
         cdef const Plain *plain = self._scratch.plain
         cdef const char *properties = self._scratch.properties
         cdef bint is_sealed = self._puts._seal is not None
-        if size > MOST_BODY:
+        if size > MAX_BODY:
             with nogil:
                 _write_all(plain, first, last, properties, start, now, is_sealed)
         else:
@@ -186,7 +186,7 @@ cdef class EncodedMessages:
         self, Py_ssize_t first, Py_ssize_t last, int64_t now, list results
     ) except -1:
         """Add units and keys of what was written, and make the results."""
-        cdef PlainPuts puts = self._puts
+        cdef FastPut puts = self._puts
         cdef UnitColumns units = puts._pending.units
         cdef _Columns columns = puts._columns.of(units, puts._pending.keys)
         cdef Py_ssize_t at

@@ -3,14 +3,14 @@
 from libc.stdint cimport INT32_MIN
 
 cdef enum:
-    MOST_CODES = 16
+    MAX_CODES = 16
     NO_SIZE = 0x7fffffff  # of what fills a file before its first unit
 
 
 cdef class PlainFilter:
     """What a filter by tags asks of a unit: one of a few codes, or nothing."""
 
-    cdef int32_t codes[MOST_CODES]
+    cdef int32_t codes[MAX_CODES]
     cdef Py_ssize_t count
     cdef bint everything
 
@@ -22,7 +22,7 @@ cdef class PlainFilter:
         """
         cdef tuple given = tuple(codes or ())
         cdef Py_ssize_t number
-        if len(given) > MOST_CODES:
+        if len(given) > MAX_CODES:
             raise ValueError("too many codes")
         for number in range(len(given)):
             self.codes[number] = given[number]
@@ -46,12 +46,12 @@ cdef class PlainFilter:
         cdef int64_t at, stop = 0, total = 0, scanned = 0, found = 0, low, high, code
         cdef Py_ssize_t stride, number, count
         cdef const uint8_t *unit
-        cdef Held units
+        cdef BufferRef units
         if not (_small(start) and _small(end)) or max_scan < 1 or per_file < 1:
             return None
         at = start
         while not stop or at < stop:
-            told = queue.plain_units(at, min(<int64_t> MOST_AT_ONCE, per_file - at % per_file))
+            told = queue.plain_units(at, min(<int64_t> MAX_AT_ONCE, per_file - at % per_file))
             if told is None:
                 return None
             low, high, data, stride = told
@@ -62,7 +62,7 @@ cdef class PlainFilter:
                 total = stop - at
                 if total <= 0:
                     return 0
-            units = Held(data)
+            units = BufferRef(data)
             count = units.buffer.len // stride if stride >= UNIT_OF_FILES else 0
             if count < 1:
                 return None

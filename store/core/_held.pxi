@@ -6,7 +6,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 @cython.final
 @cython.no_gc
 @cython.freelist(16)
-cdef class Held:
+cdef class BufferRef:
     """The bytes of an object, which lives and does not move as long as this is held."""
 
     def __cinit__(self, owner):

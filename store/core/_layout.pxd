@@ -9,7 +9,7 @@ cdef enum:
     STAMP_BYTES = 8
     TAIL_BYTES = 16
     FIXED_BYTES = 88  # of a record with two IPv4 hosts: all but body, topic and properties
-    LEAST_RECORD = 91
+    MIN_RECORD = 91
     MAGIC_V1 = -626843481
     MAGIC_V2 = -626843477
     BLANK_BYTES = 8  # what each record leaves behind itself in its file
@@ -60,5 +60,5 @@ cdef enum:
     INNER_BATCH = 0x80
     PASSED_OVER = 0x40000000
     # and what lengths can say
-    MOST_PROPERTIES = 0x7FFF
-    MOST_V1_TOPIC = 127
+    MAX_PROPERTIES = 0x7FFF
+    MAX_V1_TOPIC = 127

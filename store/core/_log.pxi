@@ -35,7 +35,7 @@ cdef class PlainLog:
 
         False: no file holds it; ``part`` is as it was.
         """
-        cdef Held held
+        cdef BufferRef held
         cdef int64_t start = 0, there = 0, end
         map_ = self._mapped(phy, &start, &there)
         if map_ is None:
@@ -43,7 +43,7 @@ cdef class PlainLog:
             if file is None:
                 return False
             start, map_, there = file
-        held = Held(map_)
+        held = BufferRef(map_)
         end = start + min(there, <int64_t> held.buffer.len)
         if not start <= phy < end:
             return False
@@ -94,7 +94,7 @@ cdef class StoreTimes:
         cdef const uint8_t *record
         cdef int64_t found
         cdef int at
-        if phy < 0 or phy < self.least or size < LEAST_RECORD or phy > self.end - size:
+        if phy < 0 or phy < self.least or size < MIN_RECORD or phy > self.end - size:
             return -1
         if not part.start <= phy < part.end:
             for at in range(PARTS):

@@ -7,7 +7,7 @@
 cdef class _Looks:
     """Looks at messages for one store. Any thread."""
 
-    cdef _Known _known
+    cdef InternTable _known
     cdef object _host, _topics, _scheduled, _timer
     cdef bytes _seal  # the property for the checksum of a record; None: records have none
     cdef dict _next
@@ -147,11 +147,11 @@ cdef class _Looks:
                 return False
             if self._seal is not None and self._is_seal(name_text, name_size):
                 continue
-            if scratch.used + name_size + size + 2 - plain.properties_at > MOST_PROPERTIES:
+            if scratch.used + name_size + size + 2 - plain.properties_at > MAX_PROPERTIES:
                 return False
             if is_irregular(name_text, name_size):
                 plain.asks |= asked_by(name_text, name_size, text, size)
-            _heed(plain, name_text, name_size, value)
+            _pick_dispatch_property(plain, name_text, name_size, value)
             out = put_bytes(scratch.take(name_size + size + 2), name_text, name_size)
             out[0] = NAME_END
             out = put_bytes(out + 1, text, size)
@@ -174,7 +174,7 @@ cdef class _Looks:
             )
             scratch.used += CRC_PROPERTY_BYTES
         plain.properties_size = scratch.used - plain.properties_at
-        if plain.properties_size > MOST_PROPERTIES:
+        if plain.properties_size > MAX_PROPERTIES:
             return False
         plain.tags_code = self._known.tag(plain.tags).code if plain.tags != NULL else 0
         return not (plain.asks or plain.is_scheduled) or self._may_be_put(plain, scratch)
@@ -255,14 +255,14 @@ cdef class _Looks:
     ) except -1:
         """Take properties as they are stored, if they would be written so."""
         cdef const char *end = data + size
-        cdef const char *names[MOST_NAMES]
-        cdef Py_ssize_t sizes[MOST_NAMES]
+        cdef const char *names[MAX_NAMES]
+        cdef Py_ssize_t sizes[MAX_NAMES]
         cdef const char *segment = data
         cdef const char *value
         cdef const char *value_end
         cdef Py_ssize_t count = 0, at, name_size
         _begin_properties(plain, scratch)
-        if size > MOST_PROPERTIES or not (is_ascii(data, size) or _is_utf8(data, size)):
+        if size > MAX_PROPERTIES or not (is_ascii(data, size) or _is_utf8(data, size)):
             return False
         while segment < end:
             value_end = <const char *> memchr(segment, VALUE_END, end - segment)
@@ -272,7 +272,7 @@ cdef class _Looks:
             if value == NULL or value == segment or value + 1 == value_end:
                 return False
             name_size, value = value - segment, value + 1
-            if memchr(value, NAME_END, value_end - value) != NULL or count == MOST_NAMES:
+            if memchr(value, NAME_END, value_end - value) != NULL or count == MAX_NAMES:
                 return False
             if is_irregular(segment, name_size):
                 plain.asks |= asked_by(segment, name_size, value, value_end - value)
@@ -286,7 +286,7 @@ cdef class _Looks:
             if name_size in (4, 5, 8):
                 text = _text(value, value_end)
                 scratch.keys.append(text)
-                _heed(plain, segment, name_size, <PyObject *> text)
+                _pick_dispatch_property(plain, segment, name_size, <PyObject *> text)
             segment = value_end + 1
         put_bytes(scratch.take(size), data, size)
         scratch.used += size

@@ -28,7 +28,7 @@ cdef extern from *:
 cdef enum:
     PAGE = 4096
     AT_ONCE = 256
-    MOST_MAPS = 8192  # of this process, which the kernel lets have 65,530 by default
+    MAX_MAPS = 8192  # of this process, which the kernel lets have 65,530 by default
 cdef int64_t _maps = 0
 
 
@@ -52,7 +52,7 @@ cdef class FileMap:
         if self.data != NULL:
             raise TypeError("it is mapped already")
         self.fd, self.owner, self.size = fd if owner is not None else -1, owner, max(size, 0)
-        if handle_bus_errors() and size > 0 and _maps < MOST_MAPS:
+        if handle_bus_errors() and size > 0 and _maps < MAX_MAPS:
             self.data = map_file(fd, size)
             if self.data != NULL:
                 _maps += 1

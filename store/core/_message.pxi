@@ -28,7 +28,7 @@ epoch, ``born_timestamp`` 0 means now, and hosts are 127.0.0.1:0 unless given. T
 like are ``properties``: ``{"TAGS": "A", "KEYS": "k1 k2"}``; no name and no value may be empty.
 What does not fit is refused by the put, before a byte is written.
 
-See ``store.record.message.InterpretedPut``, its twin: fields and words are the same.
+See ``store.record.message.PyMessage``, its twin: fields and words are the same.
 """
 
     cdef public object topic, body, queue_id, properties, flag, sys_flag, born_timestamp

@@ -5,11 +5,11 @@ cdef struct Places:
     int32_t size, stored, body, body_size, topic, topic_end, properties
 
 
-cdef bint find_places(const uint8_t *data, int64_t size, Places *places) noexcept nogil:
+cdef bint parse_record(const uint8_t *data, int64_t size, Places *places) noexcept nogil:
     """Find the parts of the record that fills ``size`` bytes; whether it is a sound one."""
     cdef int32_t flag, magic, body_size
     cdef int64_t at
-    if size < LEAST_RECORD or load32(data) != size:
+    if size < MIN_RECORD or load32(data) != size:
         return False
     magic = load32(data + AT_MAGIC)
     if magic != MAGIC_V1 and magic != MAGIC_V2:
@@ -94,29 +94,29 @@ cdef class StoredMessage:
     ``bytes(message.record)`` to let that go.
     """
 
-    cdef Held held
+    cdef BufferRef held
     cdef const uint8_t *data  # of the record; the offsets below lie within its `size`
     cdef Places places
     cdef object _record, _topic, _body, _properties
-    cdef Held former  # other threads may be reading it
+    cdef BufferRef former  # other threads may be reading it
 
     def __init__(self, record, phy_offset=None):
         """Read the record that fills ``record``, see the twin."""
-        cdef Held held
+        cdef BufferRef held
         if self.held is not None:  # others may be reading what it holds
             raise TypeError("the message was read already")
-        held = Held(record)
+        held = BufferRef(record)
         self._topic = self._body = self._properties = None
         if not self._find(held, record):
             again = _again_if_lost(<const uint8_t *> held.buffer.buf, held.buffer.len)
-            if again is None or not self._find(Held(again), again):
+            if again is None or not self._find(BufferRef(again), again):
                 _interpreted(record if again is None else again, phy_offset)
                 raise RuntimeError("the core and its twin disagree about a record")
 
-    cdef bint _find(self, Held held, record) except -1:
+    cdef bint _find(self, BufferRef held, record) except -1:
         """Take the record if it is a sound one."""
         cdef const uint8_t *data = <const uint8_t *> held.buffer.buf
-        if not find_places(data, held.buffer.len, &self.places):
+        if not parse_record(data, held.buffer.len, &self.places):
             self.places.size = 0
             return False
         self.held, self.data, self._record = held, data, record
@@ -143,8 +143,8 @@ cdef class StoredMessage:
         again = _again_if_lost(self.data, self.places.size)
         if again is None:
             return False
-        cdef Held held = Held(again)
-        if not find_places(<const uint8_t *> held.buffer.buf, held.buffer.len, &places):
+        cdef BufferRef held = BufferRef(again)
+        if not parse_record(<const uint8_t *> held.buffer.buf, held.buffer.len, &places):
             _interpreted(again)
             raise RuntimeError("the core and its twin disagree about a record")
         self.former = self.held
@@ -346,11 +346,11 @@ cdef extern from "Python.h":
     void *PyUnicode_DATA(object text) nogil
 
 cdef enum:
-    MOST_KNOWN = 128  # a power of two
+    MAX_KNOWN = 128  # a power of two
     LONGEST_KNOWN = 32
 
-cdef list _known_names = [None] * MOST_KNOWN  # few, and of nearly every message
-cdef list _known_tags = [None] * MOST_KNOWN
+cdef list _known_names = [None] * MAX_KNOWN  # few, and of nearly every message
+cdef list _known_tags = [None] * MAX_KNOWN
 
 
 cdef object _text(const char *data, Py_ssize_t size, list known):
@@ -359,7 +359,7 @@ cdef object _text(const char *data, Py_ssize_t size, list known):
     cdef PyObject *before
     if size > LONGEST_KNOWN:
         return PyUnicode_DecodeUTF8(data, size, "replace")
-    at = (size * 31 + <uint8_t> data[0] * 5 + <uint8_t> data[size - 1] * 3) & (MOST_KNOWN - 1)
+    at = (size * 31 + <uint8_t> data[0] * 5 + <uint8_t> data[size - 1] * 3) & (MAX_KNOWN - 1)
     before = PyList_GET_ITEM(known, at)
     if (
         before != <PyObject *> None and PyUnicode_GET_LENGTH(<object> before) == size

@@ -5,28 +5,28 @@ from libc.string cimport memset
 cdef enum:
     PLACES = 1 << 15  # a power of two
     TEXTS = 64
-    MOST_TEXT = 255
+    MAX_TEXT = 255
 
 
-cdef struct Place:
+cdef struct QueueSlot:
     # A queue that was met, and its number in the batch, which holds the topic.
     PyObject *topic
     int64_t queue_id
     int index
 
 
-cdef class Noting:
+cdef class ReplayBatcher:
     """Notes scanned records in batches, see ``store.service.dispatching.replay``, the twin."""
 
     cdef _Columns _columns
     cdef object _note, _deleted, _scheduled, _tags_prefix, _units, _blocks
     cdef BlockScan _scan  # of ``_blocks``, not at its end yet
     cdef list _texts
-    cdef Place *_places
+    cdef QueueSlot *_places
     cdef bint _keys_wanted, _tags_wanted
 
     def __cinit__(self):
-        self._places = <Place *> calloc(PLACES, sizeof(Place))
+        self._places = <QueueSlot *> calloc(PLACES, sizeof(QueueSlot))
         if self._places == NULL:
             raise MemoryError
 
@@ -97,7 +97,7 @@ cdef class Noting:
         if blocks is not self._blocks:
             self._blocks, self._scan = blocks, None
         if units is not self._units:
-            memset(self._places, 0, PLACES * sizeof(Place))
+            memset(self._places, 0, PLACES * sizeof(QueueSlot))
             self._units = units
         return self._columns.of(units, keys)
 
@@ -159,7 +159,7 @@ cdef class Noting:
     cdef int _index_of(self, _Columns columns, Scanned *record) except -1:
         """Return the number of a record's queue in the batch, which may be a new one."""
         cdef size_t at = <size_t> record.queue_id + (<size_t> record.topic >> 4) * 31
-        cdef Place *place = &self._places[at & (PLACES - 1)]
+        cdef QueueSlot *place = &self._places[at & (PLACES - 1)]
         if place.topic == record.topic and place.queue_id == record.queue_id:
             return place.index
         cdef int index = columns.units.index((<object> record.topic, record.queue_id))
@@ -171,7 +171,7 @@ cdef class Noting:
         """Return the bytes of a tag, its code, and the key that it is found by."""
         cdef uint32_t value = 0
         cdef Py_ssize_t at
-        if size > MOST_TEXT:
+        if size > MAX_TEXT:
             return self._learn_tags(text, size)
         for at in range(size):
             value = value * 31 + <unsigned char> text[at]

@@ -9,7 +9,7 @@ cdef extern from "_record.h":
     void in_this_order() noexcept nogil
 
 cdef enum:
-    MOST_DIGITS = 9  # of a delay level
+    MAX_DIGITS = 9  # of a delay level
     # What properties may ask for, by their names.
     LATER = 1 << 0  # a delivery later on, by a level
     LATER_BY_TIMER = 1 << 1
@@ -167,7 +167,7 @@ cdef bint _is_no_level(const char *text, Py_ssize_t size) noexcept:
 cdef bint is_level(const char *text, Py_ssize_t size) noexcept:
     """Return whether Java reads a number: up to nine digits, and maybe a sign."""
     cdef Py_ssize_t at = 1 if size and text[0] in (c"+", c"-") else 0
-    if not 0 < size - at <= MOST_DIGITS:
+    if not 0 < size - at <= MAX_DIGITS:
         return False
     while at < size:
         if not c"0" <= text[at] <= c"9":
@@ -184,7 +184,7 @@ cdef bint _is_zero(const char *text, Py_ssize_t size) noexcept:
     return True
 
 
-cdef void _heed(Plain *plain, const char *name, Py_ssize_t size, PyObject *value) noexcept:
+cdef void _pick_dispatch_property(Plain *plain, const char *name, Py_ssize_t size, PyObject *value) noexcept:
     """Keep the value if it is one that dispatch needs."""
     if size == 4 and memcmp(name, b"TAGS", 4) == 0:
         plain.tags = value

@@ -1,9 +1,9 @@
 # Pulls without a filter. Part of `_reads.pyx`.
 
 cdef enum:
-    MOST_AT_ONCE = 1024
-    LEAST_BYTES = 100
-    MOST_BYTES = 128 << 20
+    MAX_AT_ONCE = 1024
+    MIN_BYTES = 100
+    MAX_BYTES = 128 << 20
 
 
 cdef inline bint _small(number):
@@ -29,7 +29,7 @@ def bind_statuses(too_small, overflow_one, overflow_badly, no_message):
     _no_message = no_message
 
 
-cdef class PlainPulls:
+cdef class FastPull:
     """Pulls of one store that find nothing odd, each wholly; what is not plain is the twin's.
 
     Plain is: no filter, no CRC to check, units that are there, whose records lie in memory and in
@@ -69,7 +69,7 @@ cdef class PlainPulls:
         cdef double started = clock_seconds()
         cdef int64_t at, most, count, low, high
         cdef Py_ssize_t stride
-        cdef Held units
+        cdef BufferRef units
         cdef GetMessageResult result
         if not (_small(offset) and _small(max_msgs) and _small(max_total_bytes)):
             return None
@@ -88,10 +88,10 @@ cdef class PlainPulls:
             self._elsewhere(result, at, low, high)
             self.meter.took(clock_seconds() - started, result)
             return result
-        units = Held(data)
+        units = BufferRef(data)
         if stride < UNIT_OF_FILES or not self._sweep(
             result, <const uint8_t *> units.buffer.buf, min(units.buffer.len // stride, most),
-            stride, at, max(LEAST_BYTES, min(<int64_t> max_total_bytes, MOST_BYTES)),
+            stride, at, max(MIN_BYTES, min(<int64_t> max_total_bytes, MAX_BYTES)),
         ):
             return None
         self.seconds.observe(clock_seconds() - started)
@@ -116,7 +116,7 @@ cdef class PlainPulls:
         int64_t first, int64_t most_bytes,
     ) except -1:
         """Put into ``result`` what the units lead to; False and nothing: it is not plain."""
-        cdef Found found[MOST_AT_ONCE]
+        cdef Found found[MAX_AT_ONCE]
         cdef Part part
         cdef const uint8_t *record
         cdef list files = []
@@ -124,7 +124,7 @@ cdef class PlainPulls:
         cdef int32_t size
         cdef Py_ssize_t number, taken = 0
         count = min(count, self.most_count)
-        if not 1 <= count <= MOST_AT_ONCE:
+        if not 1 <= count <= MAX_AT_ONCE:
             return False
         phy = load64(unit)
         if phy < 0 or self.log.end() - phy > self.in_memory:
@@ -151,7 +151,7 @@ cdef class PlainPulls:
                     return False
                 if not self.log.open(phy, &part, files):
                     return False
-            if size < LEAST_RECORD or size > part.end - phy:
+            if size < MIN_RECORD or size > part.end - phy:
                 return False
             if total + size > most_bytes and taken:
                 break
@@ -178,7 +178,7 @@ cdef inline bint ends_whole(const Found *last) noexcept nogil:
 cdef bint _ends_in_zero(const Found *last) noexcept nogil:
     """Return the same of a record whose last byte is zero."""
     cdef Places places
-    if find_places(last.data, last.size, &places) and ends_in_file(last.data, &places):
+    if parse_record(last.data, last.size, &places) and ends_in_file(last.data, &places):
         return True
     return is_of_whole_map(last.data)
 

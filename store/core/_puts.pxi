@@ -1,4 +1,4 @@
-# PlainPuts: the put of plain messages, from the message to its place, in one call.
+# FastPut: the put of plain messages, from the message to its place, in one call.
 #
 # The call holds the interpreter's lock from its first look at the message to the last field that it
 # sets, and runs no line of Python and no collection of garbage meanwhile. So no other thread, no
@@ -30,8 +30,8 @@ cdef extern from "Python.h":
     int PyGC_Enable()
 
 cdef enum:
-    MOST_BODY = 1 << 16  # a longer one is summed while others run
-    MOST_AT_ONCE = 1 << 20  # bytes of records; likewise, and what they are looked at in stays
+    MAX_BODY = 1 << 16  # a longer one is summed while others run
+    MAX_AT_ONCE = 1 << 20  # bytes of records; likewise, and what they are looked at in stays
     NOTED_AT_ONCE = 1 << 12  # records, before others may run
 
 
@@ -40,16 +40,16 @@ include "_written.pxi"
 include "_looks.pxi"
 
 
-cdef class PlainPuts(_Looks):
+cdef class FastPut(_Looks):
     """Puts plain messages into one store. Any thread; whoever appends otherwise has the lock."""
 
     cdef _Scratch _scratch
     cdef _Columns _columns
     cdef LogTail _log
     cdef StateFlags _state
-    cdef SectionFlag _section
+    cdef EnteredFlag _section
     cdef Waiting _pending
-    cdef HandedOn _dispatcher
+    cdef InFlight _dispatcher
     cdef object _locked
     cdef object _appended, _result, _ok, _no_reason, _time, _delays
     cdef dict _clock_names
@@ -61,7 +61,7 @@ cdef class PlainPuts(_Looks):
 
     def __init__(
         self, *, LogTail log not None, Waiting pending not None, StateFlags state not None,
-        HandedOn dispatcher not None, clock, topics, scheduled, timer, classes, ok, tags_prefix,
+        InFlight dispatcher not None, clock, topics, scheduled, timer, classes, ok, tags_prefix,
         max_body, file_size, keys_wanted, tags_wanted, alone, every, fault_count, seal,
         refuses_delay, has_light, delays,
     ):
@@ -70,10 +70,10 @@ cdef class PlainPuts(_Looks):
         self._host, self._appended, self._result = classes
         if not issubclass(self._host, HostWire):
             raise TypeError(f"{self._host.__name__} is no HostWire")
-        self._columns, self._known = _Columns(), _Known(tags_prefix)
-        self._scratch = _Scratch(min(max_body, <Py_ssize_t> MOST_BODY), MOST_AT_ONCE)
+        self._columns, self._known = _Columns(), InternTable(tags_prefix)
+        self._scratch = _Scratch(min(max_body, <Py_ssize_t> MAX_BODY), MAX_AT_ONCE)
         self._log, self._pending, self._state, self._dispatcher = log, pending, state, dispatcher
-        self._section, self._locked = <SectionFlag?> pending.appending, pending.lock.locked
+        self._section, self._locked = <EnteredFlag?> pending.appending, pending.lock.locked
         self._clock_names, self._ok, self._no_reason = vars(clock), ok, ""
         self._topics, self._scheduled, self._next = topics, scheduled, pending.offsets.next
         self._max_body, self._file_size = max_body, file_size
@@ -155,7 +155,7 @@ cdef class PlainPuts(_Looks):
     cdef object _put(self, tuple messages, int64_t now, list results):
         cdef Py_ssize_t at, count = len(messages)
         cdef _Scratch scratch = self._scratch
-        if count > MOST_AT_ONCE // FIXED_BYTES:
+        if count > MAX_AT_ONCE // FIXED_BYTES:
             return None
         scratch.begin(count)
         scratch.is_batch = False

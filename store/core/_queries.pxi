@@ -4,11 +4,11 @@
 from store.index._batch cimport KeyColumns
 
 cdef enum:
-    MOST_ENTRIES = 4096  # that one call looks at, so that none is long
-    MOST_PLACES = 64
-    MOST_IN_FILE = 0x7FFFFFFF  # slots, and entries: their numbers have four bytes
+    MAX_ENTRIES = 4096  # that one call looks at, so that none is long
+    MAX_PLACES = 64
+    MAX_IN_FILE = 0x7FFFFFFF  # slots, and entries: their numbers have four bytes
 
-cdef int64_t MOST_TIME = <int64_t> 1 << 62
+cdef int64_t MAX_TIME = <int64_t> 1 << 62
 
 
 def walk_chain(
@@ -48,7 +48,7 @@ def walk_chain(
     return found
 
 
-cdef class PlainQueries:
+cdef class FastQuery:
     """Queries by key of one store that find nothing odd, each wholly; the rest is the twin's.
 
     Plain are a key that does not wait in memory, chains that can be walked, records that are whole,
@@ -160,14 +160,14 @@ cdef class PlainQueries:
             if not part.start <= phy < part.end:
                 if not (_is_whole(last) and self.log.open(phy, &part, files)):
                     return None
-            if part.end - phy < LEAST_RECORD:
+            if part.end - phy < MIN_RECORD:
                 return None
             message = StoredMessage.__new__(StoredMessage)
             message.data = part.data + (phy - part.start)
             size = load32(message.data)
             if size > part.end - phy or size + BLANK_BYTES > self.file_size - phy % self.file_size:
                 return None
-            if not find_places(message.data, size, &message.places):
+            if not parse_record(message.data, size, &message.places):
                 message.places.size = 0
                 return None
             message.held, last = files[len(files) - 1], message
@@ -214,7 +214,7 @@ cdef struct Chain:
     int64_t most, begin, end, began, entries, drained, after
     bint read_only, has_before
     Py_ssize_t count
-    int64_t places[MOST_PLACES]
+    int64_t places[MAX_PLACES]
 
 
 cdef bint _is_blank(const uint8_t *entry) noexcept nogil:
@@ -226,9 +226,9 @@ cdef int chain_places(FileMap file, int64_t slots, int64_t wanted, Chain *chain)
     cdef uint8_t data[INDEX_HEADER]
     cdef int64_t base, index, limit = chain.entries, stored, phy, looked = 0, at, size
     cdef int32_t diff
-    if not (1 <= slots <= MOST_IN_FILE and 1 <= limit <= MOST_IN_FILE and wanted >= 0):
+    if not (1 <= slots <= MAX_IN_FILE and 1 <= limit <= MAX_IN_FILE and wanted >= 0):
         return -1
-    if not -MOST_TIME <= chain.began <= MOST_TIME:
+    if not -MAX_TIME <= chain.began <= MAX_TIME:
         return -1
     base = INDEX_HEADER + INDEX_SLOT * slots
     if not file.read(data, INDEX_SLOT, INDEX_HEADER + INDEX_SLOT * (wanted % slots)):
@@ -240,12 +240,12 @@ cdef int chain_places(FileMap file, int64_t slots, int64_t wanted, Chain *chain)
         if not file.read(data, INDEX_HEADER, 0):
             return -1
         chain.began = load64(data)
-        if not -MOST_TIME <= chain.began <= MOST_TIME:
+        if not -MAX_TIME <= chain.began <= MAX_TIME:
             return -1
         limit = min(max(<int64_t> load32(data + AT_INDEX_COUNT), <int64_t> 1), limit)
     while 0 < index < limit and chain.count < chain.most:
         looked += 1
-        if looked > MOST_ENTRIES or chain.count == MOST_PLACES:
+        if looked > MAX_ENTRIES or chain.count == MAX_PLACES:
             return -1
         at = base + INDEX_ENTRY * index
         size = min(<int64_t> INDEX_ENTRY + AT_PHY_OF_ENTRY, file.size - at)  # with the next one's hash

@@ -19,7 +19,7 @@ cdef struct Part:
 
 
 @cython.final
-cdef class Held:
+cdef class BufferRef:
     cdef Py_buffer buffer
     cdef object view
 

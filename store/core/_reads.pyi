@@ -5,14 +5,14 @@ from typing import Protocol, Self, final
 
 from store.files import Descriptor
 from store.index.index_service import IndexService
-from store.record.interpreted_message import InterpretedMessage
+from store.record.interpreted_message import PyMessageView
 from store.service.dispatching.dispatch import Dispatcher
-from store.service.results import InterpretedResult
-from store.service.running.meters import GetMeter, HistogramSnapshot
-from store.service.running.running_state import RunningState
+from store.service.results import PyGetMessageResult
+from store.service.runtime.meters import GetMeter, HistogramSnapshot
+from store.service.runtime.running_state import RunningState
 
-class StoredMessage(InterpretedMessage): ...
-class GetMessageResult(InterpretedResult): ...
+class StoredMessage(PyMessageView): ...
+class GetMessageResult(PyGetMessageResult): ...
 
 class Histogram:
     def __new__(cls, bounds: Sequence[float] = ...) -> Self: ...
@@ -31,7 +31,7 @@ class PlainLog:
     def __init__(self, log: _Log) -> None: ...
 
 @final
-class Held:
+class BufferRef:
     def __new__(cls, owner: bytes | memoryview | mmap.mmap) -> Self: ...
 
 @final
@@ -53,7 +53,7 @@ class Ready:
     ) -> None: ...
     def __call__(self) -> None: ...
 
-class PlainPulls:
+class FastPull:
     found: int
     messages: int
     total_bytes: int
@@ -116,16 +116,16 @@ def walk_chain(
     read_only: bool,
 ) -> list[int] | None: ...
 
-class PlainQueries:
+class FastQuery:
     def __init__(
         self, log: PlainLog, index: IndexService, file_class: type, file_size: int, most: int
     ) -> None: ...
     def ask(
         self, topic: str, key: str, max_num: int, begin: int, end: int
-    ) -> list[InterpretedMessage] | None: ...
+    ) -> list[PyMessageView] | None: ...
 
 def bind_messages(
-    interpreted: type[InterpretedMessage],
+    interpreted: type[PyMessageView],
     again: Callable[..., object],
     head: type,
     tail: type,

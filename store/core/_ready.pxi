@@ -1,18 +1,18 @@
 # What each read asks first. Part of `_reads.pyx`.
 
 from store.queue._batch cimport UnitColumns
-from store.service.dispatching._waiting cimport HandedOn, Waiting
-from store.service.running._flags cimport StateFlags
+from store.service.dispatching._waiting cimport InFlight, Waiting
+from store.service.runtime._flags cimport StateFlags
 
 cdef class Ready:
     """Sees that a store is open and nothing waits; all else is its twin's. Any thread."""
 
     cdef StateFlags state
-    cdef HandedOn dispatcher
+    cdef InFlight dispatcher
     cdef Waiting pending
     cdef object nothing, batch_class, otherwise
 
-    def __init__(self, StateFlags state not None, HandedOn dispatcher not None, nothing, otherwise):
+    def __init__(self, StateFlags state not None, InFlight dispatcher not None, nothing, otherwise):
         """Take who may read, and what hands units on: ``nothing`` is what it has where none are.
 
         ``otherwise`` is the twin.

@@ -30,7 +30,7 @@ cdef class GetMessageResult:
 
     cdef public object status, next_begin_offset, min_offset, max_offset, total_bytes, hole
     cdef object _records, _offsets, _damaged
-    cdef list files  # of ``Held``
+    cdef list files  # of ``BufferRef``
     cdef Found *found
     cdef Py_ssize_t count
     cdef int64_t first
@@ -68,7 +68,7 @@ cdef class GetMessageResult:
     def records(self):
         """Views of the log, in queue order."""
         cdef Py_ssize_t at, start
-        cdef Held held
+        cdef BufferRef held
         cdef list made
         if self._records is None:
             made = []
@@ -123,7 +123,7 @@ cdef class GetMessageResult:
         for at in range(self.count):
             message = StoredMessage.__new__(StoredMessage)
             message.data = self.found[at].data
-            if not find_places(message.data, self.found[at].size, &message.places):
+            if not parse_record(message.data, self.found[at].size, &message.places):
                 message.places.size = 0
                 return _sound_messages(self)
             message.held = self.files[self.found[at].file]

@@ -116,11 +116,11 @@ cdef class BlockScan:
             return False
         topic_size = <unsigned char> record[topic_at]
         properties_at = topic_at + 1 + topic_size + 2
-        if topic_size > MOST_V1_TOPIC or properties_at - 2 >= size - 1:
+        if topic_size > MAX_V1_TOPIC or properties_at - 2 >= size - 1:
             return False
         properties_size = get16(record + properties_at - 2)
         if not (
-            properties_at + properties_size == size and properties_size <= MOST_PROPERTIES
+            properties_at + properties_size == size and properties_size <= MAX_PROPERTIES
             and get64(record + AT_PHY_OFFSET) == phy_offset and 0 <= offset < self._most_offset
         ):
             return False

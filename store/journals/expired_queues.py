@@ -10,7 +10,7 @@ from pathlib import Path
 
 from store.journals.journal import Entry, Journal, is_offset
 from store.journals.kept import keep
-from store.record.record_layout import MOST_QUEUE_OFFSET
+from store.record.record_layout import MAX_QUEUE_OFFSET
 
 _IDS = 1 << 31
 
@@ -74,6 +74,6 @@ def _is_entry(entry: Entry) -> bool:
     queue = entry.get("queue")
     if not isinstance(queue, list) or not is_offset(entry.get("next")):
         return False
-    if entry["next"] > MOST_QUEUE_OFFSET:
+    if entry["next"] > MAX_QUEUE_OFFSET:
         return False
     return [type(part) for part in queue] == [str, int] and -_IDS <= queue[1] < _IDS

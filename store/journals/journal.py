@@ -23,10 +23,10 @@ _CRC_DIGITS = 8
 _LONG_MAX = (1 << 63) - 1
 _LIST_BYTES = 1 << 16
 """Length of a line from which a list of entries is continued in the next one."""
-_MOST_LINE = 1 << 24
-MOST_BYTES = 1 << 30
+_MAX_LINE = 1 << 24
+MAX_BYTES = 1 << 30
 _LINE_START = re.compile(rb"(?=[0-9a-f]{8} [{\[])")
-_MOST_STARTS = 100
+_MAX_STARTS = 100
 Entry = dict[str, Any]
 
 
@@ -146,12 +146,12 @@ def _walk(path: Path, is_entry: Callable[[Entry], bool]) -> Iterator[tuple[Entry
     position = 0
     with os_errors("read the journal", path), reading(path) as file:
         size = os.fstat(file.fileno()).st_size
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             raise CorruptionError(
                 "the journal is too long", path=path,
-                expected=f"at most {MOST_BYTES} bytes", got=f"{size} bytes",
+                expected=f"at most {MAX_BYTES} bytes", got=f"{size} bytes",
             )  # fmt: skip
-        while line := file.readline(_MOST_LINE):
+        while line := file.readline(_MAX_LINE):
             entries = _parse(line)
             if entries is None and not _line_follows(line, file):
                 yield None, position
@@ -171,13 +171,13 @@ def _line_follows(damaged: bytes, file: BinaryIO) -> bool:
     while behind or damaged:
         window, damaged = left + behind, b""
         starts = [found.start() for found in _LINE_START.finditer(window)]
-        if len(starts) > _MOST_STARTS:  # no crash leaves that: do not try each of them
+        if len(starts) > _MAX_STARTS:  # no crash leaves that: do not try each of them
             return True
         if any(_parse(window[start:]) is not None for start in starts):
             return True
         whole = window.endswith(b"\n")  # else the line may go on in the next piece
-        left = b"" if whole else window[starts[0] if starts else -_CRC_DIGITS - 1 :][-_MOST_LINE:]
-        behind = file.readline(_MOST_LINE)
+        left = b"" if whole else window[starts[0] if starts else -_CRC_DIGITS - 1 :][-_MAX_LINE:]
+        behind = file.readline(_MAX_LINE)
     return False
 
 
@@ -211,7 +211,7 @@ def _json(entry: Entry) -> bytes:
 
 def _line(texts: Sequence[bytes]) -> bytes:
     text = texts[0] if len(texts) == 1 else b"[%s]" % b", ".join(texts)
-    if len(text) > _MOST_LINE - _CRC_DIGITS - 2:
+    if len(text) > _MAX_LINE - _CRC_DIGITS - 2:
         raise IllegalMessageError(f"a line of {len(text)} bytes is too long for a journal")
     return b"%0*x %s\n" % (_CRC_DIGITS, _crc32c(text), text)
 

@@ -20,7 +20,7 @@ from store.files import make_folder, open_regular, reading, remove_file, replace
 from store.paths import StorePaths
 
 _CONTENT = b"lock"
-_MOST_ABORT = 4096
+_MAX_ABORT = 4096
 """Bytes of ``abort``, which holds a process id; RocketMQ's may hold none."""
 _FLOCK = struct.Struct("hhqqi")  # struct flock of Linux on 64 bits, native alignment
 _held: dict[tuple[int, int], object] = {}
@@ -174,7 +174,7 @@ def mark_open(paths: StorePaths) -> None:
 
 def _content(abort: Path) -> bytes:
     with reading(abort) as file:
-        return file.read(_MOST_ABORT)
+        return file.read(_MAX_ABORT)
 
 
 def mark_closed(paths: StorePaths) -> None:

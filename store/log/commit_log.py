@@ -61,7 +61,7 @@ class Appended(NamedTuple):
 
 
 class EncodedRecords(Protocol[R]):
-    """Records that are written by compiled code, see ``PlainPuts.encoded``."""
+    """Records that are written by compiled code, see ``FastPut.encoded``."""
 
     @property
     def next_bytes(self) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
-from store.queue.part import selects
+from store.queue.backend_replica import selects
 from store.record.bounded_cache import BoundedCache
 
 V = TypeVar("V")

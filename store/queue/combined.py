@@ -23,15 +23,15 @@ from store.errors import (
     StoreError,
     StoreLockedError,
 )
-from store.journals.behind_lines import BehindLines
+from store.journals.lagging_backends import LaggingBackends
 from store.logger import StoreLogger
 from store.paths import StorePaths
+from store.queue.backend_replica import NO_LIGHT, BackendReplica, Roles
 from store.queue.changes import changing, losing
 from store.queue.class_of_topic import ClassOfTopic
 from store.queue.combined_reads import CombinedReads
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
-from store.queue.evening import IsDeleted, even, let_fill, refuse_lack
 from store.queue.facts import (
     QueueDamage,
     QueueFinding,
@@ -39,7 +39,7 @@ from store.queue.facts import (
     QueueStat,
 )
 from store.queue.light_home import gone_apart, is_light, light_home
-from store.queue.part import NO_LIGHT, Part, Roles
+from store.queue.reconcile import IsDeleted, backfill, even, refuse_lack
 from store.queue.units import QueueKey, UnitBatch
 
 _LOG = StoreLogger(__name__)
@@ -60,14 +60,14 @@ class CombinedConsumeQueueStore(CombinedReads):
         context: QueueStoreContext,
         kinds: Sequence[type[ConsumeQueueStore]],
         roles: Roles,
-        lines: BehindLines,
+        lines: LaggingBackends,
         is_deleted: IsDeleted,
     ) -> None:
         """Make the parts, not yet loaded; ``roles`` names some of them."""
         super().__init__(context)
         self.roles = roles
         self._lines = lines
-        made = [Part(kind, context, lines, roles) for kind in kinds]
+        made = [BackendReplica(kind, context, lines, roles) for kind in kinds]
         self._parts = sorted(made, key=lambda part: (part.name != roles.read, not part.needed))
         by_name = {part.name: part.store for part in made}
         self._read, self._assign = by_name[roles.read], by_name[roles.assign]
@@ -91,10 +91,10 @@ class CombinedConsumeQueueStore(CombinedReads):
 
     # ---- parts that fail
 
-    def _live(self) -> list[Part]:
+    def _live(self) -> list[BackendReplica]:
         return [part for part in self._parts if part.failure is None]
 
-    def _attempt(self, part: Part, what: str, call: Callable[[], _T]) -> _T | None:
+    def _attempt(self, part: BackendReplica, what: str, call: Callable[[], _T]) -> _T | None:
         """Call; set the part aside if that fails and the store can do without it.
 
         Raises:
@@ -110,7 +110,7 @@ class CombinedConsumeQueueStore(CombinedReads):
             self._set_aside(part, what, exc)
             return None
 
-    def _set_aside(self, part: Part, what: str, exc: StoreError) -> None:
+    def _set_aside(self, part: BackendReplica, what: str, exc: StoreError) -> None:
         with self._lock.entry():
             if part.failure is not None:
                 return
@@ -124,7 +124,7 @@ class CombinedConsumeQueueStore(CombinedReads):
             part.name, part.whole, what, exc,
         )  # fmt: skip
 
-    def _note_behind(self, part: Part, phy_offset: int) -> None:
+    def _note_behind(self, part: BackendReplica, phy_offset: int) -> None:
         self._lines.note_behind(part.name, phy_offset)
         part.behind = phy_offset
 
@@ -146,7 +146,7 @@ class CombinedConsumeQueueStore(CombinedReads):
 
     def load(self) -> Self:
         """Open all; if one that is needed fails, those that were opened are closed again."""
-        opened: list[Part] = []
+        opened: list[BackendReplica] = []
         try:
             for part in self._parts:
                 self._attempt(part, "open them", part.store.load)
@@ -158,7 +158,7 @@ class CombinedConsumeQueueStore(CombinedReads):
             raise
         return self
 
-    def _read_light_from(self, home: Part | None) -> None:
+    def _read_light_from(self, home: BackendReplica | None) -> None:
         if home is None:
             return
         self._light = home.store
@@ -178,7 +178,7 @@ class CombinedConsumeQueueStore(CombinedReads):
                 self._note_behind(part, part.whole)
         self._marks = marks
 
-    def _recover(self, part: Part) -> None:
+    def _recover(self, part: BackendReplica) -> None:
         store = part.store
         store.recover()
         if part.behind is not None and not self.context.read_only:
@@ -213,7 +213,7 @@ class CombinedConsumeQueueStore(CombinedReads):
             late = live[1 - live.index(ahead)]
             if not self.context.read_only:
                 note = partial(self._note_behind, late, 0)
-                compare = partial(let_fill, late, ahead, self._is_deleted, note)
+                compare = partial(backfill, late, ahead, self._is_deleted, note)
                 self._attempt(late, "compare them", compare)
             elif late.store is self._read and late.name == self.context.config.preferred_backend:
                 refuse_lack(late, ahead, self._is_deleted, self.context.paths.root)
@@ -432,7 +432,7 @@ class CombinedConsumeQueueStore(CombinedReads):
         if failure is not None:
             raise failure
 
-    def _close_failed(self, part: Part, exc: Exception) -> Exception | None:
+    def _close_failed(self, part: BackendReplica, exc: Exception) -> Exception | None:
         """Return what is to be raised."""
         if part.failure is not None:
             return None  # what went wrong with it has been noted

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 
+from store.queue.backend_replica import BackendReplica
 from store.queue.changes import Changes
 from store.queue.class_of_topic import ClassOfTopic
 from store.queue.consume_queue import ConsumeQueue, PulledUnits
@@ -10,7 +11,6 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
 from store.queue.facts import QueueSpan, QueueType
 from store.queue.light_home import is_light
-from store.queue.part import Part
 from store.queue.time_search import BoundaryType
 from store.queue.units import CqUnit, QueueKey, UnitBlock
 from store.record.message import LMQ_PREFIX
@@ -31,7 +31,7 @@ class CombinedReads(ConsumeQueueStore):
         # None before the parts are whole, and where no settings tell it.
 
     @abstractmethod
-    def _live(self) -> list[Part]:
+    def _live(self) -> list[BackendReplica]:
         """Return the parts that have not failed."""
 
     def reader(self, topic: str) -> ConsumeQueueStore:

@@ -6,7 +6,7 @@ Source: RocketMQ ``ConsumeQueue.estimateMessageCount``, ``BatchConsumeQueue.esti
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
-from store.core import LONG_WAY, READS
+from store.core import READS, SLOW_PATH_ONLY
 from store.queue.units import CqUnit
 
 if TYPE_CHECKING:
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 MessageFilter = Callable[[int | None], bool]
 """Takes a tags code, says whether the message may match; ``None`` must match."""
-_MOST_PLAIN_CODES = 16
+_MAX_PLAIN_CODES = 16
 
 
 def plain_filter(codes: Collection[int] | None) -> "_reads.PlainFilter | None":
     """Return what counts in the core; ``None`` where the twin has to. No codes: all match."""
-    if LONG_WAY or (codes is not None and len(codes) > _MOST_PLAIN_CODES):
+    if SLOW_PATH_ONLY or (codes is not None and len(codes) > _MAX_PLAIN_CODES):
         return None
     plain: _reads.PlainFilter = READS.PlainFilter(codes)
     return plain

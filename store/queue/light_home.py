@@ -9,10 +9,10 @@ Source: RocketMQ ``MultiDispatchUtils.checkMultiDispatchQueue``, ``CombineConsum
 
 from collections.abc import Iterable, Sequence
 
-from store.journals.behind_lines import BehindLines
+from store.journals.lagging_backends import LaggingBackends
 from store.logger import StoreLogger
-from store.queue.evening import IsDeleted, lacking
-from store.queue.part import NO_LIGHT, Part, Roles
+from store.queue.backend_replica import NO_LIGHT, BackendReplica, Roles
+from store.queue.reconcile import IsDeleted, lacking
 from store.record.message import LMQ_PREFIX
 
 _LOG = StoreLogger(__name__)
@@ -23,7 +23,9 @@ def is_light(topic: str) -> bool:
     return topic.startswith(LMQ_PREFIX)
 
 
-def light_home(parts: Sequence[Part], roles: Roles, lines: BehindLines) -> Part | None:
+def light_home(
+    parts: Sequence[BackendReplica], roles: Roles, lines: LaggingBackends
+) -> BackendReplica | None:
     """Return the part that has the light queues alone, of parts that are loaded; ``None``: none.
 
     The others get none from now on. A part that is behind or empty tells nothing. One that cannot
@@ -48,7 +50,9 @@ def light_home(parts: Sequence[Part], roles: Roles, lines: BehindLines) -> Part 
     return _keep_apart(home, others, roles)
 
 
-def gone_apart(parts: Sequence[Part], roles: Roles, is_deleted: IsDeleted) -> Part | None:
+def gone_apart(
+    parts: Sequence[BackendReplica], roles: Roles, is_deleted: IsDeleted
+) -> BackendReplica | None:
     """Return the part in which alone light queues have gone on since all had them; ``None``: none.
 
     Of parts that are recovered. The others get none from now on.
@@ -63,7 +67,9 @@ def gone_apart(parts: Sequence[Part], roles: Roles, is_deleted: IsDeleted) -> Pa
     return _keep_apart(home, others, roles)
 
 
-def _keep_apart(home: Part, others: Iterable[Part], roles: Roles) -> Part:
+def _keep_apart(
+    home: BackendReplica, others: Iterable[BackendReplica], roles: Roles
+) -> BackendReplica:
     if not roles.light_alone:
         _LOG.warning(
             "light queues lie in the %s queues alone and stay there, though the settings"
@@ -75,11 +81,11 @@ def _keep_apart(home: Part, others: Iterable[Part], roles: Roles) -> Part:
     return home
 
 
-def _has_light(part: Part) -> bool:
+def _has_light(part: BackendReplica) -> bool:
     return next(part.store.queues(prefix=LMQ_PREFIX), None) is not None
 
 
-def _lacks_light(others: Sequence[Part]) -> bool:
+def _lacks_light(others: Sequence[BackendReplica]) -> bool:
     """Return whether these have queues, but no light ones: somebody keeps those apart."""
     told = [part for part in others if part.failure is None and part.behind is None]
     return bool(told) and all(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from store.errors import CorruptionError
 from store.queue import _batch
 from store.record.layout import Buffer, Layout, Wire
-from store.record.record_layout import MOST_QUEUE_OFFSET
+from store.record.record_layout import MAX_QUEUE_OFFSET
 
 
 class QueueUnit(NamedTuple):
@@ -29,7 +29,7 @@ class QueueUnit(NamedTuple):
 
 
 QUEUE_UNIT = Layout(QueueUnit)
-MOST_UNITS = MOST_QUEUE_OFFSET
+MAX_UNITS = MAX_QUEUE_OFFSET
 PACKED_PREFIX = 20
 """Bytes of a packed unit that both backends have: ``phy_offset``, ``size``, ``tags_code``."""
 
@@ -174,7 +174,7 @@ class UnitBatch(_batch.UnitColumns):
 
     def _check_offsets(self) -> None:
         offsets = self._offsets()
-        odd = np.flatnonzero((offsets < 0) | (offsets >= MOST_UNITS))
+        odd = np.flatnonzero((offsets < 0) | (offsets >= MAX_UNITS))
         if len(odd):
             row = int(odd[0])
             topic, queue_id = self.queues[self.queue_index[row]]
@@ -183,7 +183,7 @@ class UnitBatch(_batch.UnitColumns):
                 phy_offset=QUEUE_UNIT.unpack_from(
                     memoryview(self.units), row * QUEUE_UNIT.size
                 ).phy_offset,
-                expected=f"0 to {MOST_UNITS - 1}",
+                expected=f"0 to {MAX_UNITS - 1}",
                 got=self.queue_offset[row],
             )
 

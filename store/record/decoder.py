@@ -13,15 +13,15 @@ from store.core import READS
 from store.errors import CorruptionError, TruncatedRecordError
 from store.record.compression import decompress
 from store.record.described import described
-from store.record.interpreted_message import MAGICS, InterpretedMessage, magic_error
+from store.record.interpreted_message import MAGICS, PyMessageView, magic_error
 from store.record.layout import Buffer
 from store.record.message import Host
 from store.record.message_id import encode_message_id
 from store.record.record_layout import (
     BLANK_SIZE,
     MAGIC_BLANK,
+    MAX_QUEUE_OFFSET,
     MIN_RECORD_SIZE,
-    MOST_QUEUE_OFFSET,
     RecordHead,
     RecordTail,
 )
@@ -35,10 +35,10 @@ def read_again(record: Buffer) -> "StoredMessage":
 
 
 if TYPE_CHECKING:
-    StoredMessage = InterpretedMessage
+    StoredMessage = PyMessageView
 else:
     READS.bind_messages(
-        InterpretedMessage, read_again, RecordHead, RecordTail, Host, decompress,
+        PyMessageView, read_again, RecordHead, RecordTail, Host, decompress,
         encode_message_id, described,
     )  # fmt: skip
     StoredMessage = READS.StoredMessage
@@ -101,10 +101,10 @@ def check_record(
             "the record says it lies elsewhere", phy_offset=phy_offset,
             expected=phy_offset, got=message.phy_offset,
         )  # fmt: skip
-    if not 0 <= message.queue_offset < MOST_QUEUE_OFFSET:
+    if not 0 <= message.queue_offset < MAX_QUEUE_OFFSET:
         raise CorruptionError(
             "the record has an impossible queue offset", phy_offset=phy_offset,
-            expected=f"0 to {MOST_QUEUE_OFFSET - 1}", got=message.queue_offset,
+            expected=f"0 to {MAX_QUEUE_OFFSET - 1}", got=message.queue_offset,
         )  # fmt: skip
     _ = message.topic
     if check_crc and property_crc:

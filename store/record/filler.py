@@ -31,7 +31,7 @@ from store.record.record_layout import (
 UNKNOWN_TOPIC = "CQSTORE"
 """Topic of a filler whose queue could not be found out; it is in no queue."""
 _BODY = b"This message was damaged and given up. cqstore kept its bytes in cqstore/cut. "
-_MOST_V1 = 127
+_MAX_V1 = 127
 _CRC_PROPERTY = crc_property(0)[:-11]
 """Name of the property, without its ten digits and what ends it."""
 _BODY_FLAGS = int(
@@ -85,7 +85,7 @@ def filler(
     topic = (place.topic if place else UNKNOWN_TOPIC).encode()
     if like is not None and (place is None or like.topic != place.topic):
         like = None
-    wide = len(topic) > _MOST_V1 if like is None else like.head.magic_code == MAGIC_V2
+    wide = len(topic) > _MAX_V1 if like is None else like.head.magic_code == MAGIC_V2
     head = HEAD.unpack_from(bytes(HEAD.size)) if like is None else like.head
     hosts = bytes(HOST_V4_SIZE), bytes(HOST_V4_SIZE)
     tail = RecordTail(0, 0, 0)

@@ -1,4 +1,4 @@
-"""InterpretedMessage: one record of the log, read by Python; the twin of the core's message.
+"""PyMessageView: one record of the log, read by Python; the twin of the core's message.
 
 It is the specification: what a record must be, which error says what is wrong, and its words.
 
@@ -32,7 +32,7 @@ from store.record.record_layout import (
 MAGICS = {MAGIC_V1, MAGIC_V2}
 
 
-class InterpretedMessage:
+class PyMessageView:
     """One record of the log. Numbers are read at once, body and properties when asked for.
 
     Holds on to the buffer that it was made from; copy with ``bytes(message.record)`` to let a

@@ -156,7 +156,7 @@ LOOPBACK = _host("127.0.0.1", 0)
 
 
 @dataclass(slots=True)
-class InterpretedPut:
+class PyMessage:
     """A message to be put.
 
     ``body`` is stored as it is (compress it first and set ``sys_flag``); timestamps are ms since
@@ -178,7 +178,7 @@ class InterpretedPut:
 
 
 if TYPE_CHECKING:
-    Message = InterpretedPut
+    Message = PyMessage
 else:
-    CORE.bind_message(LOOPBACK, InterpretedPut.__dataclass_fields__)
+    CORE.bind_message(LOOPBACK, PyMessage.__dataclass_fields__)
     Message = CORE.Message

@@ -6,7 +6,7 @@ Source: RocketMQ ``MessageDecoder.messageProperties2String`` and ``string2messag
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from store.core import CORE, LONG_WAY
+from store.core import CORE, SLOW_PATH_ONLY
 from store.errors import IllegalMessageError
 from store.record.bounded_cache import BoundedCache
 from store.record.java_hash import java_hash
@@ -135,7 +135,7 @@ def encode_for_dispatch(properties: dict[str, str]) -> tuple[bytes, DispatchProp
         IllegalMessageError, TypeError: as ``encode_properties``.
     """
     plain = None
-    if not LONG_WAY and type(properties) is dict:
+    if not SLOW_PATH_ONLY and type(properties) is dict:
         plain = _COMPILED.encode(properties)
     return plain or (encode_properties(properties), dispatch_properties_of(properties))
 

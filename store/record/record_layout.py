@@ -21,7 +21,7 @@ MAGIC_BLANK = -875286124
 """0xCBD43194: nothing follows in this file"""
 BLANK_SIZE = 4 + 4
 """Bytes of a blank record, and what every record must leave free behind itself in its file."""
-MOST_QUEUE_OFFSET = 1 << 58
+MAX_QUEUE_OFFSET = 1 << 58
 """No queue offset reaches this, so that 20 bytes a unit, and a file more, fit Java's ``long``."""
 CRC_MASK = 0x7FFFFFFF
 """Checksums are stored without their sign bit."""

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
-from store.core import CORE, LONG_WAY
+from store.core import CORE, SLOW_PATH_ONLY
 from store.record.bounded_cache import BoundedCache
 from store.record.decoder import check_record, record_span
 from store.record.record_layout import (
@@ -16,7 +16,7 @@ from store.record.record_layout import (
     CRC_MASK,
     FIXED_V4,
     MAGIC_V1,
-    MOST_QUEUE_OFFSET,
+    MAX_QUEUE_OFFSET,
 )
 
 
@@ -95,11 +95,11 @@ def scan_block(
     Raises:
         CorruptionError: no valid record at the place it names.
     """
-    if LONG_WAY:
+    if SLOW_PATH_ONLY:
         return _Scan(data, phy_offset, left, rules, topics)
     scan: Scan = CORE.BlockScan(
         ScannedRecord, data, phy_offset, left, rules, topics, _check_one,
-        MOST_QUEUE_OFFSET, MAGIC_V1,
+        MAX_QUEUE_OFFSET, MAGIC_V1,
     )  # fmt: skip
     return scan
 
@@ -150,7 +150,7 @@ def _records(
             and end - topic_end - 2 == (data[topic_end] << 8) | data[topic_end + 1]
             and end - topic_end - 2 <= _MAX_PROPERTIES
             and phy == phy_offset + position
-            and 0 <= queue_offset < MOST_QUEUE_OFFSET
+            and 0 <= queue_offset < MAX_QUEUE_OFFSET
             and (topic := topics.get(name := data[body_end + 1 : topic_end]) or learn(name))
             and (
                 not check_crc

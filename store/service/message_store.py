@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Self
 
 from store.checked_lock import CheckedLock
 from store.config import StoreConfig
-from store.core import LONG_WAY, READS
+from store.core import READS, SLOW_PATH_ONLY
 from store.errors import RetryableDiskFullError, os_errors
 from store.future import StoreFuture
 from store.index.index_file import IndexFile
 from store.index.index_service import IndexService
 from store.log.commit_log import CommitLog
 from store.logger import StoreLogger
-from store.progress import Progress, untold
+from store.progress import Progress, noop
 from store.record.message import Message
 from store.record.message_check import listed
 from store.service.opening.open_parts import open_parts
 from store.service.opening.options import OpenOptions
-from store.service.opening.parts import Parts
-from store.service.reading.ready import ready_of
+from store.service.opening.parts import StoreComponents
+from store.service.reading.read_guard import read_guard_of
 from store.service.recovering.replacement import Rebuild
 from store.service.results import PutMessageResult
-from store.service.running.surroundings import Surroundings
+from store.service.runtime.environment import Environment
 from store.service.store_care import StoreCare
 from store.service.writing.putter import put_for_future
 from store.service.writing.replicas import Replicas
@@ -51,7 +51,7 @@ class MessageStore(StoreCare):
     has no room for units or keys it refuses puts, and reads see what queues and index have.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: StoreComponents) -> None:
         """Serve ``parts``; callers use ``open``."""
         loaded, recovered = parts.loaded, parts.recovered
         self._parts = parts
@@ -72,7 +72,7 @@ class MessageStore(StoreCare):
         self._state = loaded.state
         self._pending = recovered.pending
         self._dispatcher = recovered.dispatcher
-        self._ready = ready_of(loaded.state, recovered.dispatcher)
+        self._ready = read_guard_of(loaded.state, recovered.dispatcher)
         self._commit = recovered.commit
         self._rebuild = recovered.rebuild
         self._flush, self._flush_all = parts.flush, parts.flush_all
@@ -97,8 +97,8 @@ class MessageStore(StoreCare):
         rebuild: Rebuild = Rebuild.NOTHING,
         housekeeping: bool = True,
         replicas: Replicas | None = None,
-        surroundings: Surroundings | None = None,
-        progress: Progress = untold,
+        surroundings: Environment | None = None,
+        progress: Progress = noop,
     ) -> Self:  # fmt: skip
         """Open the store in ``root``; read-write, a new one is made if there is none.
 
@@ -125,7 +125,7 @@ class MessageStore(StoreCare):
         options = OpenOptions(
             read_only=read_only, backend=backend, cut_at=cut_at, pass_over=pass_over,
             rebuild=rebuild, housekeeping=housekeeping, replicas=replicas,
-            surroundings=surroundings or Surroundings(), progress=progress,
+            surroundings=surroundings or Environment(), progress=progress,
         )  # fmt: skip
         try:
             with os_errors("open the store", root):  # where nothing nearer names a path
@@ -182,7 +182,7 @@ class MessageStore(StoreCare):
         the first wait for the disk: tasks put in the order in which they run. Where the settings
         promise nothing to wait for, the loop does not get a turn. Checks and append run in its
         thread, and may wait there as ``put_message`` does: for another thread's append, a new file.
-        With ``MOST_IN_FLIGHT`` of a loop's puts in flight the next one waits before it appends. On
+        With ``MAX_IN_FLIGHT`` of a loop's puts in flight the next one waits before it appends. On
         a loop that is not asyncio's own it is a future of ``put_message_async`` that is awaited.
 
         Cancelled before it has appended, it leaves nothing; later, the message stays where it is
@@ -309,7 +309,7 @@ class MessageStore(StoreCare):
                 self._parts.stop()
                 self._dispatcher.look()
                 with self._pending.owner.entry(), self._pending.lock:
-                    self._pending.appending.look()  # nobody may have come since it was cut short
+                    self._pending.appending.look()
                     self._state.close()
                 self._ended = True
         finally:
@@ -343,11 +343,11 @@ class MessageStore(StoreCare):
 
 def _plain_queries(
     log: CommitLog, index: IndexService | None, config: StoreConfig
-) -> "_reads.PlainQueries | None":
+) -> "_reads.FastQuery | None":
     """Return what answers queries by key where nothing is odd; ``None``: the twin answers all."""
-    if LONG_WAY or index is None:
+    if SLOW_PATH_ONLY or index is None:
         return None
-    plain: _reads.PlainQueries = READS.PlainQueries(
+    plain: _reads.FastQuery = READS.FastQuery(
         READS.PlainLog(log), index, IndexFile, log.files.file_size, config.max_msgs_num_batch
     )
     return plain

@@ -21,10 +21,10 @@ except ImportError as exc:
 
 from store.errors import StoreConfigError, StoreError
 from store.journals.following import Following
-from store.service.figures.metrics import MetricsSnapshot
 from store.service.message_store import MessageStore
+from store.service.metrics.metrics import MetricsSnapshot
 from store.service.mirroring.mirror import MirrorSnapshot
-from store.service.running.meters import BOUNDS, HistogramSnapshot
+from store.service.runtime.meters import BOUNDS, HistogramSnapshot
 
 _HISTOGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_put_seconds": (

@@ -81,7 +81,7 @@ class DamagedRecord(NamedTuple):
 
 
 @dataclass(slots=True, repr=False)
-class InterpretedResult:
+class PyGetMessageResult:
     """What one pull returned.
 
     ``records`` are views of the log (see ``MappedFile.select``: hold them for one request), in
@@ -127,14 +127,14 @@ class InterpretedResult:
         _leave_out(self, queue_offset, phy_offset, size, fault)
 
 
-def _messages(result: InterpretedResult) -> list[StoredMessage]:
+def _messages(result: PyGetMessageResult) -> list[StoredMessage]:
     try:
         return [StoredMessage(record) for record in result.records]
     except CorruptionError:
         return _sound_messages(result)
 
 
-def _sound_messages(result: InterpretedResult) -> list[StoredMessage]:
+def _sound_messages(result: PyGetMessageResult) -> list[StoredMessage]:
     sound: list[StoredMessage] = []
     pairs = [*zip(result.queue_offsets, result.records, strict=True)]
     result.queue_offsets.clear()
@@ -155,7 +155,7 @@ def _sound_messages(result: InterpretedResult) -> list[StoredMessage]:
 
 
 def _leave_out(
-    result: InterpretedResult,
+    result: PyGetMessageResult,
     queue_offset: int,
     phy_offset: int,
     size: int,
@@ -167,7 +167,7 @@ def _leave_out(
 
 
 if TYPE_CHECKING:
-    GetMessageResult = InterpretedResult
+    GetMessageResult = PyGetMessageResult
 else:
     READS.bind_results(GetMessageStatus.FOUND, _messages, _leave_out)
     READS.bind_statuses(

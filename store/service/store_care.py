@@ -5,10 +5,10 @@ Source: RocketMQ ``DefaultMessageStore``.
 
 from collections.abc import Callable, Collection, Iterable
 
-from store.service.care.clean_service import TOPICS_AT_ONCE, CleanService, ExpiryReport
-from store.service.care.file_expiry import FileExpiry
+from store.service.maintenance.clean_service import TOPICS_AT_ONCE, CleanService, ExpiryReport
+from store.service.maintenance.file_expiry import FileExpiry
 from store.service.recovering.queue_rebuild import QueueRebuild, RebuildReport
-from store.service.running.running_state import RunningState
+from store.service.runtime.running_state import RunningState
 from store.service.store_reads import StoreReads
 
 

@@ -14,7 +14,7 @@ from store.index.index_service import IndexService
 from store.journals.deleted_topics import DeletedTopics
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
-from store.progress import Progress, untold
+from store.progress import Progress, noop
 from store.queue.combined import CombinedConsumeQueueStore
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueSpan
@@ -24,21 +24,21 @@ from store.queue.units import QueueKey
 from store.record.decoder import StoredMessage, refuse_filler
 from store.record.message import MessageProperty
 from store.record.message_id import decode_message_id
-from store.service.care.check import CheckFinding, StoreCheck
-from store.service.care.clean_service import CleanService
-from store.service.care.disk_levels import DiskDemand
-from store.service.care.file_expiry import FileExpiry, FileOutlook
 from store.service.dispatching.dispatch import Dispatcher
+from store.service.maintenance.check import CheckFinding, StoreCheck
+from store.service.maintenance.clean_service import CleanService
+from store.service.maintenance.disk_levels import DiskDemand
+from store.service.maintenance.file_expiry import FileExpiry, FileOutlook
 from store.service.reading.arguments import check_numbers, check_pull, check_queue, check_texts
 from store.service.reading.other_indexes import OtherIndexes
 from store.service.reading.puller import MAX_PULL_BYTES, Puller, TagFilter
-from store.service.reading.tap import NoTap, Tap
+from store.service.reading.read_interceptor import DirectReads, ReadInterceptor
 from store.service.recovering.recovery import RecoveryReport
 from store.service.results import GetMessageResult, GetMessageStatus
-from store.service.running.running_state import RunningState
+from store.service.runtime.running_state import RunningState
 from store.service.tracing.operation_lines import StoreOp
 from store.service.tracing.recorder import RecordedPutter, Recorder
-from store.service.tracing.trace import MOST_TRACE_BYTES, Trace
+from store.service.tracing.trace import MAX_TRACE_BYTES, Trace
 from store.service.writing.putter import Puts
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class StoreReads:
     _puller: Puller
     _putter: Puts
     _mirror: "Mirror | None"
-    _tap: Tap | None
+    _tap: ReadInterceptor | None
     """Looks over the shoulder of reads: the mirror, or a recorder in front of it."""
     _trace: Trace | None
     """What notes now."""
@@ -75,7 +75,7 @@ class StoreReads:
     """The one that was begun last: its end may have been cut short."""
     _tracing: CheckedLock
     """Guards what begins and ends a trace."""
-    _plain_queries: "_reads.PlainQueries | None"
+    _plain_queries: "_reads.FastQuery | None"
     _dispatcher: Dispatcher
     _state: RunningState
     _clean: CleanService
@@ -369,7 +369,7 @@ class StoreReads:
         topic: str | None = None,
         queue_id: int | None = None,
         *,
-        progress: Progress = untold,
+        progress: Progress = noop,
     ) -> "Compared":
         """Compare the backends of a store with double write, both ways and over the whole range.
 
@@ -387,7 +387,7 @@ class StoreReads:
         locks = (self._clean.lock, self._dispatcher.owner, self._dispatcher.drain_lock)
         return compare_open(self.queues, topic, queue_id, locks=locks, progress=progress)
 
-    def record_trace(self, path: Path | str, most_bytes: int = MOST_TRACE_BYTES) -> Trace:
+    def record_trace(self, path: Path | str, most_bytes: int = MAX_TRACE_BYTES) -> Trace:
         """Write down what is asked of the store from now on, see ``operation_lines``.
 
         Until the trace that is returned is stopped, or left as a context, or the store is closed;
@@ -405,7 +405,7 @@ class StoreReads:
                 self._end_trace_before()
                 self._last_trace = trace = Trace(Path(path), most_bytes, self._forget_trace)
                 self._trace = trace
-                self._tap = Recorder(trace, NoTap(self._puller, self.queues), self._mirror)
+                self._tap = Recorder(trace, DirectReads(self._puller, self.queues), self._mirror)
                 self._putter = RecordedPutter(trace, self._putter)
                 trace.start()
         except BaseException:

@@ -16,7 +16,7 @@ from store.queue.backends import backend_names
 from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.upkeep import store_copy
+from store.service.offline import store_copy
 from tests.ab.made_store import CONFIG, FILE, make_varied_store
 from tests.kit.tree import tree_digest
 

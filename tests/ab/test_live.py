@@ -20,7 +20,7 @@ from store.service.message_store import MessageStore
 from store.service.mirroring import figures as figures_module
 from store.service.mirroring import mirror as mirror_module
 from store.service.mirroring.differences import Differences, Mismatch
-from store.service.mirroring.figures import HOUR_SECONDS, Figures, Taken
+from store.service.mirroring.figures import HOUR_SECONDS, AnswerCost, Figures
 from store.service.mirroring.verdict import ReadOutcome
 from tests.kit import commands
 from tests.kit.double_write import Told, refuse
@@ -42,7 +42,7 @@ def week(root: Path, monkeypatch: pytest.MonkeyPatch, slower: float) -> None:
             taken = {}
             for side, times in (("file", 1.0), ("file again", 1.0), ("rocksdb", slower)):
                 seconds = 2e-5 * pace * times * draw.lognormvariate(0, 0.3)
-                taken[side] = Taken(seconds, seconds / 2)
+                taken[side] = AnswerCost(seconds, seconds / 2)
             figures.add_alike("pull", taken, 32)
             figures.count("pull", ReadOutcome.SAME)
         now += HOUR_SECONDS
@@ -143,7 +143,7 @@ def test_the_side_that_is_read_most_is_the_reference(
     for hour in range(5):
         read, other = ("file", "rocksdb") if hour < 2 else ("rocksdb", "file")
         for _ in range(10):
-            taken = {side: Taken(1e-5, 1e-5) for side in (read, read + " again", other)}
+            taken = {side: AnswerCost(1e-5, 1e-5) for side in (read, read + " again", other)}
             figures.add_alike("maxOffset", taken, 1)
             figures.count("maxOffset", ReadOutcome.SAME)
         now += HOUR_SECONDS
@@ -187,7 +187,7 @@ def test_a_running_store_is_reported_and_not_touched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_hand(monkeypatch)
-    monkeypatch.setattr(mirror_module, "MOST_WAITING", 1 << 20)
+    monkeypatch.setattr(mirror_module, "MAX_WAITING", 1 << 20)
     root, out = tmp_path / "store", tmp_path / "result.json"
     live(root, code=2)
     with open_mirrored(root) as store:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ab.measuring import measures
-from ab.measuring.measures import MachineTimes, Spent
+from ab.measuring.measures import MachineTimes, ResourceUsage
 from ab.running.plan import plan_of
 from ab.running.rounds import OTHERS, STEAL, Effort, disturbance
 from ab.sides.side import parse_sides
@@ -19,13 +19,13 @@ from ab.traces.derived import DEFAULT_MIX
 from ab.workloads import TRACE, chosen, parse_mix, workloads
 from store.config import StoreConfig
 from store.errors import StoreConfigError, StoreIOError
-from store.service.upkeep import store_copy
+from store.service.offline import store_copy
 from tests.ab.made_store import CONFIG, FILE, make_varied_store
 from tests.kit.tree import tree_digest
 
 
 def test_only_what_is_timed_counts() -> None:
-    spent = Spent()
+    spent = ResourceUsage()
     for _ in range(2):
         with spent.timed():
             spin(0.02)

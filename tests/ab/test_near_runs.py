@@ -359,11 +359,11 @@ def test_of_a_long_trace_the_first_lines_are_run(
 ) -> None:
     path = tmp_path / "trace"
     path.write_text('{"op":"minOffset","topic":"t"}\n' * 3)
-    monkeypatch.setattr(running, "MOST_OPERATIONS", 3)
+    monkeypatch.setattr(running, "MAX_OPERATIONS", 3)
     run = Run(options(root, sides=SIDES, trace=path))
     run.prepare()
     assert run._not_measured == ["What follows the trace's first 3 lines."]
-    monkeypatch.setattr(running, "MOST_OPERATIONS", 4)
+    monkeypatch.setattr(running, "MAX_OPERATIONS", 4)
     run = Run(options(root, sides=SIDES, trace=path))
     run.prepare()
     assert run._not_measured == []

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import typer
 from typer.testing import CliRunner
-from typer.testing import Result as Done
+from typer.testing import Result as TurnResult
 
 from ab.commands import app
 from ab.judging.figures import FIGURES
@@ -36,7 +36,7 @@ def file(made: Result, tmp_path: Path) -> Path:
     return tmp_path / "result.json"
 
 
-def run(*words: str | Path) -> Done:
+def run(*words: str | Path) -> TurnResult:
     return CliRunner().invoke(app, list(map(str, words)))
 
 

@@ -178,7 +178,7 @@ def test_a_trace_ends_before_it_grows_over_its_bytes(tmp_path: Path) -> None:
 def test_what_the_thread_cannot_keep_up_with_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace_module, "_MOST_WAITING", 10)
+    monkeypatch.setattr(trace_module, "_MAX_WAITING", 10)
     monkeypatch.setattr(trace_module, "_LOOK_SECONDS", 60)
     with (
         MessageStore.open(tmp_path / "store", CONFIG) as store,

@@ -21,10 +21,10 @@ from store.errors import (
 from store.log.log_tail import LogTail
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.upkeep import backup_log, backup_tree, store_copy
-from store.service.upkeep.backup import back_up
-from store.service.upkeep.backup_manifest import Problem, compare, manifest_path, read_manifest
-from store.service.upkeep.store_copy import blocks_below
+from store.service.offline import backup_log, backup_tree, store_copy
+from store.service.offline.backup import back_up
+from store.service.offline.backup_manifest import Problem, compare, manifest_path, read_manifest
+from store.service.offline.store_copy import blocks_below
 from tests.kit.acknowledged import Acknowledged
 from tests.kit.call_order import CallOrder
 from tests.kit.interrupts import Interrupted, run_interrupted

@@ -8,9 +8,9 @@ import pytest
 
 from store.errors import CorruptionError, StoreStateError
 from store.files import read_file
-from store.service.upkeep import database_copy
-from store.service.upkeep.database_copy import copy_database, is_database, is_database_file
-from store.service.upkeep.store_copy import copy_file
+from store.service.offline import database_copy
+from store.service.offline.database_copy import copy_database, is_database, is_database_file
+from store.service.offline.store_copy import copy_file
 
 FILES = {
     "CURRENT": b"MANIFEST-000004\n",

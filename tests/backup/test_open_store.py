@@ -11,8 +11,8 @@ import pytest
 
 from store.config import RocksDBEngine
 from store.service.message_store import MessageStore
-from store.service.upkeep.backup import back_up
-from store.service.upkeep.backup_manifest import compare
+from store.service.offline.backup import back_up
+from store.service.offline.backup_manifest import compare
 from tests.kit.engines import ENGINES
 from tests.kit.killed_child import config_of, followed, start
 from tests.kit.promised import Promises, settle

@@ -11,7 +11,7 @@ import pytest
 from store.config import StoreConfig
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.upkeep.obstacles import Obstacle, ObstacleKind, clear
+from store.service.offline.obstacles import Obstacle, ObstacleKind, clear
 from tests.kit.commands import run
 from tests.kit.tree import tree_digest
 

@@ -25,7 +25,7 @@ from store.cli.streams import guard_streams
 from store.config import StoreConfig
 from store.errors import CorruptionError
 from store.record.message import Message
-from store.service.care import check as checking
+from store.service.maintenance import check as checking
 from store.service.message_store import MessageStore
 from store.service.recovering import queue_rebuild
 from tests.kit.operating import write_database

@@ -13,7 +13,7 @@ from store.config import StoreConfig
 from store.queue.backends import backend_names
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.upkeep.store_copy import copy_store
+from store.service.offline.store_copy import copy_store
 from tests.cli.test_commands import run
 from tests.kit.tree import tree_digest
 

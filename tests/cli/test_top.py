@@ -21,10 +21,10 @@ from store.errors import StoreLockedError
 from store.journals.store_lock import StoreLock
 from store.paths import StorePaths
 from store.record.message import Message
-from store.service.figures.watch import FolderSize, StoreWatch, measure
-from store.service.finding.store_layout import detect
+from store.service.layout.store_layout import detect
 from store.service.message_store import MessageStore
-from store.service.writing.pages_ahead import PagesAhead
+from store.service.metrics.watch import FolderSize, StoreWatch, measure
+from store.service.writing.log_prefault import LogPrefault
 from store.service.writing.putter import Putter
 from tests.kit import commands
 from tests.kit.tree import tree_digest
@@ -63,7 +63,7 @@ def let_end(store: MessageStore) -> None:
     ahead._join()
     assert isinstance(putter, Putter)
     pages = getattr(putter._look_ahead, "__self__", None)
-    if isinstance(pages, PagesAhead):
+    if isinstance(pages, LogPrefault):
         pages.stop()
 
 

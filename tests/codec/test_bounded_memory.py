@@ -11,7 +11,7 @@ import pytest
 from cq_rocksdb.engine import Family, RocksEngine
 from cq_rocksdb.keys import LONGEST_PREFIX, MAX_TOPIC_BYTES, check_topic, queue_prefix, topic_head
 from cq_rocksdb.offset_table import OffsetTable
-from migration.rebuild.tails import _Codes
+from migration.from_log.tails import _Codes
 from store.config import StoreConfig
 from store.errors import IllegalMessageError
 from store.record.bounded_cache import BoundedCache

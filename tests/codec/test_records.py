@@ -23,7 +23,7 @@ from store.record.java_hash import java_hash
 from store.record.message import CompressionType, Host, Message, SysFlag
 from store.record.message_id import decode_message_id, encode_message_id
 from store.record.properties import CRC_PROPERTY_SIZE, decode_properties, encode_properties
-from store.record.record_layout import BLANK, MOST_QUEUE_OFFSET, BlankRecord
+from store.record.record_layout import BLANK, MAX_QUEUE_OFFSET, BlankRecord
 from store.record.scan import ScannedRecord, ScanRules, TopicCache, scan_block
 from tests.kit.plain_record import PlainRecord
 
@@ -283,7 +283,7 @@ plain_records = st.builds(
     body=st.binary(max_size=60),
     properties=st.binary(max_size=40),
     queue_id=st.integers(-(2**31), 2**31 - 1),
-    queue_offset=st.integers(0, MOST_QUEUE_OFFSET - 1),
+    queue_offset=st.integers(0, MAX_QUEUE_OFFSET - 1),
     sys_flag=st.sampled_from([0, 1, 4, 8, 12, 0x700]),
     store_timestamp=st.integers(-(2**63), 2**63 - 1),
 )  # fmt: skip

@@ -54,7 +54,7 @@ def test_a_log_without_its_files_is_no_plain_one(tmp_path: Path) -> None:
             log.files.by_start = files
             for size in (0, 1, 4096):
                 log.files.file_size = size
-                plain = READS.PlainQueries(READS.PlainLog(log), store.index, IndexFile, 4096, 64)
+                plain = READS.FastQuery(READS.PlainLog(log), store.index, IndexFile, 4096, 64)
                 assert plain.ask("t", "k", 1, 0, 1 << 62) is None
 
 

@@ -24,16 +24,16 @@ from cq_rocksdb.native_engine import NativeEngine, append_job
 from cq_rocksdb.state_cache import StateCache
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.config import RocksDBEngine
-from store.core import LONG_WAY
+from store.core import SLOW_PATH_ONLY
 from store.errors import CorruptionError, IllegalMessageError, StoreFailedError
-from store.queue.units import MOST_UNITS, QUEUE_UNIT, QueueKey, UnitBatch
+from store.queue.units import MAX_UNITS, QUEUE_UNIT, QueueKey, UnitBatch
 from store.record.message import CHECKPOINT_TOPIC
 from tests.kit.engines import ENGINES, using
 from tests.kit.file_queues import NoLog
 from tests.kit.rocksdb_queues import RECORD_BYTES, RocksDBQueues, add, phys
 
 pytestmark = pytest.mark.skipif(
-    LONG_WAY or RocksDBEngine.NATIVE not in ENGINES, reason="there is no fast path"
+    SLOW_PATH_ONLY or RocksDBEngine.NATIVE not in ENGINES, reason="there is no fast path"
 )
 KEYS = [("a", 0), ("a", 1), ("b" * 200, 7), ("主题", -1), ("%LMQ%x", 1 << 30), ("zz", 0), ("z", 3)]
 PUT = b"the checkpoint", bytes(8)
@@ -277,11 +277,11 @@ def test_the_longest_topic_and_a_queue_at_its_last_unit_are_plain(
 ) -> None:
     name = "t" * MAX_TOPIC_BYTES
     assert not left(store, batch_of((name, 0, 0, 30, 2), (CHECKPOINT_TOPIC[:-1], 0, 0, 33, 1)))
-    store.restore_end("T", 0, MOST_UNITS - 1)
-    assert not left(store, batch_of(("T", 0, MOST_UNITS - 1, 40, 1)))
+    store.restore_end("T", 0, MAX_UNITS - 1)
+    assert not left(store, batch_of(("T", 0, MAX_UNITS - 1, 40, 1)))
 
 
-@pytest.mark.parametrize("offset", [-1, MOST_UNITS, MOST_UNITS + 1])
+@pytest.mark.parametrize("offset", [-1, MAX_UNITS, MAX_UNITS + 1])
 def test_an_impossible_offset_is_refused_before_anything_is_written(
     store: RocksDBConsumeQueueStore, offset: int
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from cq_rocksdb.call_gate import CallGate, gated
 from cq_rocksdb.errors import RocksDBError, RocksDBFullError, RocksDBIOError, RocksDBStatus
-from cq_rocksdb.open_databases import Claim, Held
+from cq_rocksdb.open_databases import Claim, HeldResources
 from cq_rocksdb.private_folder import PrivateFolder
 from store.errors import (
     DiskFullError,
@@ -204,7 +204,7 @@ def test_a_folder_is_claimed_once_until_it_is_let_go(tmp_path: Path) -> None:
 def test_a_claim_keeps_others_out_until_it_is_released_or_garbage(tmp_path: Path) -> None:
     folder, moved = tmp_path / "db", tmp_path / "moved"
     folder.mkdir()
-    held = Held()
+    held = HeldResources()
     held.claim = Claim(folder)
     with pytest.raises(StoreLockedError):
         Claim(folder)

@@ -51,7 +51,7 @@ def test_of_a_long_log_the_end_is_read(tmp_path: Path, monkeypatch: pytest.Monke
     older, newer = b"".join(dump(27, 1, 2)), b"".join(dump(28, 3, 4))
     (tmp_path / "LOG").write_bytes(older + BETWEEN * 50 + newer)
     for most in (len(newer), len(newer) + 100, 1 << 20):
-        monkeypatch.setattr(logged_counters_module, "_MOST_LOG", most)
+        monkeypatch.setattr(logged_counters_module, "_MAX_LOG", most)
         logged = logged_counters(tmp_path)
         assert logged == LoggedCounters("2026/11/21-13:47:28.000835", {MISS: 4, HIT: 3})
     (tmp_path / "LOG").write_bytes(older)

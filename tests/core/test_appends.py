@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from cq_file.consume_queue import FileConsumeQueue
 from cq_file.file_sync import UnsyncedFiles
 from cq_file.store import FileConsumeQueueStore
-from store.core import LONG_WAY
+from store.core import SLOW_PATH_ONLY
 from store.errors import (
     CorruptionError,
     RetryableDiskFullError,
@@ -26,10 +26,10 @@ from store.errors import (
     StoreIOError,
 )
 from store.files import Descriptor
-from store.queue.units import MOST_UNITS, QueueKey, UnitBatch
+from store.queue.units import MAX_UNITS, QueueKey, UnitBatch
 from tests.kit.file_queues import SIZE, UNIT, Disk, NoLog, put, read_all, rows
 
-pytestmark = pytest.mark.skipif(LONG_WAY, reason="calls go the long way")
+pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way")
 QUEUES = 4
 NOTES = "note_files"
 steps = st.lists(
@@ -199,7 +199,7 @@ def test_a_queue_that_is_named_twice_is_left(store: FileConsumeQueueStore) -> No
     assert state(store) == before
 
 
-@pytest.mark.parametrize("offset", [-1, MOST_UNITS, MOST_UNITS + 1])
+@pytest.mark.parametrize("offset", [-1, MAX_UNITS, MAX_UNITS + 1])
 def test_an_impossible_offset_is_refused_before_anything_is_written(
     store: FileConsumeQueueStore, disk: Disk, offset: int
 ) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from store.core import BUS_HANDLER, LONG_WAY
+from store.core import BUS_HANDLER, SLOW_PATH_ONLY
 from tests.kit.cut_log_child import CUTS, questions
 
 pytestmark = [
-    pytest.mark.skipif(LONG_WAY, reason="calls go the long way"),
+    pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way"),
     pytest.mark.slow,  # a process each
 ]
 

@@ -13,7 +13,7 @@ import pytest
 
 from cq_file.store import FileConsumeQueueStore
 from store.config import StoreConfig
-from store.core import LONG_WAY
+from store.core import SLOW_PATH_ONLY
 from store.errors import CorruptionError, StoreError, TruncatedRecordError
 from store.record.message import Message
 from store.service.message_store import MessageStore
@@ -40,7 +40,7 @@ def by_twin(store: MessageStore, ask: Callable[[], object]) -> object:
     assert isinstance(store.queues, FileConsumeQueueStore)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "_plain_queries", None)
-        patch.setattr("store.index.index_file.LONG_WAY", True)
+        patch.setattr("store.index.index_file.SLOW_PATH_ONLY", True)
         patch.setattr(store.queues._table, "plain", None)
         return outcome(ask)
 
@@ -122,4 +122,4 @@ def test_a_search_by_time_is_right_or_names_what_is_missing(
         assert errors
 
 
-pytestmark = pytest.mark.skipif(LONG_WAY, reason="calls go the long way")
+pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way")

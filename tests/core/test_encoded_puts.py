@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store.core import CORE, LONG_WAY
+from store.core import CORE, SLOW_PATH_ONLY
 from store.errors import DiskFullError, StoreError
 from store.record.message import Host, Message
 from store.service.message_store import MessageStore
@@ -26,15 +26,15 @@ from tests.kit.killed_writer import FIRST, LONG, body_of
 from tests.kit.long_way import go_the_long_way
 from tests.kit.messages import put
 
-pytestmark = pytest.mark.skipif(LONG_WAY, reason="calls go the long way")
-MOST_BODY, MOST_AT_ONCE, PAGE = 1 << 16, 1 << 20, 4096
+pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way")
+MAX_BODY, MAX_AT_ONCE, PAGE = 1 << 16, 1 << 20, 4096
 BIG = CONFIG.model_copy(
     update={"mapped_file_size_commit_log": 1 << 20, "max_message_size": 300_000}
 )
 V6 = Host.of("::1", 1)
 long_bodies = st.builds(
     lambda size, seed: bytes(itertools.islice(itertools.cycle(bytes([seed, 0, 255])), size)),
-    st.sampled_from([0, 1, MOST_BODY - 1, MOST_BODY, MOST_BODY + 1, 131_072, 299_999, 300_001]),
+    st.sampled_from([0, 1, MAX_BODY - 1, MAX_BODY, MAX_BODY + 1, 131_072, 299_999, 300_001]),
     st.integers(0, 255),
 )
 big = st.builds(
@@ -206,7 +206,7 @@ def test_threads_with_long_and_short_bodies_do_not_disturb_each_other(tmp_path: 
     def write(store: MessageStore, number: int) -> None:
         try:
             for turn in range(40):
-                size = 40 if number > 1 else MOST_BODY + 1 + turn * 1000
+                size = 40 if number > 1 else MAX_BODY + 1 + turn * 1000
                 body = bytes([number, turn]) * (size // 2)
                 result = store.put_message(Message("t", body, number % 3))
                 acknowledged[number % 3, result.queue_offset] = body

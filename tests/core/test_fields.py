@@ -7,24 +7,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from store.core import LONG_WAY, READS
+from store.core import READS, SLOW_PATH_ONLY
 from store.log._tail import FilePositions, FilesByStart, LogTail
 from store.queue.units import UnitBatch
 from store.record.message import Message
-from store.service.dispatching._waiting import HandedOn, Waiting
+from store.service.dispatching._waiting import InFlight, Waiting
 from store.service.dispatching.pending import NOTHING
 from store.service.message_store import MessageStore
-from store.service.running._flags import SectionFlag, StateFlags
+from store.service.runtime._flags import EnteredFlag, StateFlags
 from tests.core.test_plain_puts import CONFIG
 
 NUMBERS = [
     (FilePositions, "file_from_offset"), (FilePositions, "wrote_position"),
     (FilesByStart, "file_size"), (LogTail, "end"), (LogTail, "appended_records"),
-    (HandedOn, "full_at"),
+    (InFlight, "full_at"),
 ]  # fmt: skip
 FLAGS = [
     (StateFlags, "closed"), (StateFlags, "forked"), (StateFlags, "unwritable"),
-    (SectionFlag, "begun"),
+    (EnteredFlag, "begun"),
 ]  # fmt: skip
 OBJECTS: list[tuple[type, str, object]] = [
     (FilesByStart, "by_start", {}), (LogTail, "current", FilePositions()),
@@ -82,7 +82,7 @@ def test_an_object_of_another_class_is_refused(owner: type, name: str, held: obj
         assert getattr(one, name) is held
 
 
-@pytest.mark.skipif(LONG_WAY, reason="calls go the long way")
+@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way")
 @pytest.mark.parametrize("flag", ["closed", "forked", "unwritable"])
 def test_what_python_sets_the_core_sees(tmp_path: Path, flag: str) -> None:
     """There is one flag, not two that are kept alike."""
@@ -103,7 +103,7 @@ def test_what_python_sets_the_core_sees(tmp_path: Path, flag: str) -> None:
         assert puts.one(message) is not None
 
 
-@pytest.mark.skipif(LONG_WAY, reason="calls go the long way")
+@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way")
 @pytest.mark.parametrize("field", ["current", "prepared", "units"])
 def test_a_put_that_finds_nothing_there_does_nothing(tmp_path: Path, field: str) -> None:
     with MessageStore.open(tmp_path, CONFIG, housekeeping=False) as store:
@@ -124,6 +124,6 @@ def test_a_put_that_finds_nothing_there_does_nothing(tmp_path: Path, field: str)
 
 def test_what_is_of_another_kind_is_refused() -> None:
     ready: Any = READS.Ready
-    for state, dispatcher in ((object(), HandedOn()), (StateFlags(), object())):
+    for state, dispatcher in ((object(), InFlight()), (StateFlags(), object())):
         with pytest.raises(TypeError):
             ready(state, dispatcher, NOTHING, lambda: None)

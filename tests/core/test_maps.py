@@ -13,7 +13,7 @@ import pytest
 
 from cq_file.store import FileConsumeQueueStore
 from store.config import StoreConfig
-from store.core import LONG_WAY, READS
+from store.core import READS, SLOW_PATH_ONLY
 from store.errors import CorruptionError, StoreError
 from store.record.message import Message
 from store.service.message_store import MessageStore
@@ -25,7 +25,7 @@ CONFIG = StoreConfig(
 COUNT = 300
 NEVER = 1 << 62
 
-pytestmark = pytest.mark.skipif(LONG_WAY, reason="calls go the long way")
+pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way")
 
 
 def filled(root: Path) -> MessageStore:
@@ -62,7 +62,7 @@ def test_an_index_file_that_is_cut_is_told_as_the_twin_tells_it(tmp_path: Path) 
         assert found != [7]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(store, "_plain_queries", None)
-            patch.setattr("store.index.index_file.LONG_WAY", True)
+            patch.setattr("store.index.index_file.SLOW_PATH_ONLY", True)
             assert outcome(lambda: keyed(store, 7)) == found
         os.truncate(path, size)  # with zeros behind
         found = outcome(lambda: keyed(store, 7))

@@ -8,7 +8,7 @@ import pytest
 
 from store.errors import CorruptionError
 from store.record.decoder import StoredMessage, check_record
-from store.record.interpreted_message import InterpretedMessage
+from store.record.interpreted_message import PyMessageView
 from tests.kit.corpus import record_fields, records
 from tests.kit.mutations import fuzz, mutated
 from tests.kit.plain_record import PlainRecord
@@ -29,7 +29,7 @@ def outcome(ask: Callable[[], object]) -> object:
     return found, type(found)
 
 
-def told(kind: type[InterpretedMessage], record: bytes | bytearray | memoryview) -> object:
+def told(kind: type[PyMessageView], record: bytes | bytearray | memoryview) -> object:
     """Return all that a message of ``record`` says, or why there is none."""
     try:
         message = kind(record, 77)
@@ -47,16 +47,16 @@ def resized(draw: random.Random, data: bytes, other: bytes, fields: Sequence[ran
 
 def test_sound_records_are_read_alike() -> None:
     for record in [*records(), *records(crc=True), PlainRecord(sys_flag=1 << 30).encode()]:
-        assert told(StoredMessage, record) == told(InterpretedMessage, record)
+        assert told(StoredMessage, record) == told(PyMessageView, record)
         view = memoryview(record)
-        assert told(StoredMessage, view) == told(InterpretedMessage, view)
+        assert told(StoredMessage, view) == told(PyMessageView, view)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("long", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_damaged_records_are_read_alike(*, long: bool) -> None:
     def run(data: bytes) -> None:
-        assert told(StoredMessage, data) == told(InterpretedMessage, data)
+        assert told(StoredMessage, data) == told(PyMessageView, data)
 
     seeds = [*records(), *records(crc=True)]
     fuzz("twins", seeds, run, 1500, long=long, fields=record_fields(), mutate=resized)
@@ -70,14 +70,14 @@ def test_topic_lengths_are_read_alike(magic: bytes, topic_size: int) -> None:
     rest = size + b"t" * (topic_size % (1 << (8 * width))) + bytes(2)
     start = PlainRecord().encode()[8:84] + bytes(4)
     record = (8 + len(start) + len(rest)).to_bytes(4, "big") + magic + start + rest
-    assert told(StoredMessage, record) == told(InterpretedMessage, record)
+    assert told(StoredMessage, record) == told(PyMessageView, record)
 
 
 def test_both_have_the_same_names() -> None:
     def public(kind: type) -> set[str]:
         return {name for name in dir(kind) if not name.startswith("_")}
 
-    assert public(InterpretedMessage) | {"record", "head", "tail", "store_timestamp"} == {
+    assert public(PyMessageView) | {"record", "head", "tail", "store_timestamp"} == {
         *FIELDS, *CHECKS,
     }  # fmt: skip
     assert public(StoredMessage) <= {*FIELDS, *CHECKS}
@@ -141,7 +141,7 @@ def test_names_and_tags_that_were_met_of_late_are_no_others() -> None:
         pairs = [(draw.choice(words), draw.choice(words)) for _ in range(draw.randrange(1, 5))]
         text = b"\x02".join(name + b"\x01" + value for name, value in pairs)
         record = PlainRecord(properties=text).encode()
-        assert StoredMessage(record).properties == InterpretedMessage(record).properties
+        assert StoredMessage(record).properties == PyMessageView(record).properties
 
 
 def test_names_and_tags_that_were_met_of_late_are_not_made_again() -> None:
@@ -149,5 +149,5 @@ def test_names_and_tags_that_were_met_of_late_are_not_made_again() -> None:
         StoredMessage(PlainRecord(properties=b"TAGS\x01some\x02odd\x01some").encode()).properties
         for _ in range(2)
     )
-    assert [*map(id, one)] == [*map(id, other)] or StoredMessage is InterpretedMessage
-    assert one["TAGS"] is other["TAGS"] or StoredMessage is InterpretedMessage
+    assert [*map(id, one)] == [*map(id, other)] or StoredMessage is PyMessageView
+    assert one["TAGS"] is other["TAGS"] or StoredMessage is PyMessageView

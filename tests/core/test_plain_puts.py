@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store.config import FlushDiskType, StoreConfig
-from store.core import LONG_WAY
+from store.core import SLOW_PATH_ONLY
 from store.errors import StoreFailedError
 from store.queue.units import QueueKey
 from store.record.message import Host, Message
@@ -24,16 +24,16 @@ from store.service.message_store import MessageStore
 from store.service.reading.puller import TagFilter
 from store.service.results import PutMessageResult
 from store.service.writing.encoded import Encoded, Interpreted
-from store.service.writing.plain_puts import SAMPLED_PUTS, PlainPuts
+from store.service.writing.fast_put import SAMPLED_PUTS, FastPut
 from tests.kit.long_way import go_the_long_way
-from tests.kit.messages import MOST_BODY, WAYS, messages, plain, put
+from tests.kit.messages import MAX_BODY, WAYS, messages, plain, put
 
-pytestmark = pytest.mark.skipif(LONG_WAY, reason="calls go the long way")
+pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way")
 NOW = 1_700_000_000_000
 NEVER = 1 << 30
 """ms: the thread that flushes also hands on what waits, and here that is compared."""
 CONFIG = StoreConfig(
-    mapped_file_size_commit_log=1 << 14, max_message_size=MOST_BODY, max_hash_slot_num=64,
+    mapped_file_size_commit_log=1 << 14, max_message_size=MAX_BODY, max_hash_slot_num=64,
     max_index_num=4096, flush_interval_commit_log=NEVER,
     flush_commit_log_thorough_interval=NEVER, flush_interval_consume_queue=NEVER,
     flush_consume_queue_thorough_interval=NEVER,
@@ -48,7 +48,7 @@ calls = st.lists(
 class Counted:
     """Counts which way messages go."""
 
-    def __init__(self, real: PlainPuts) -> None:
+    def __init__(self, real: FastPut) -> None:
         self._real = real
         self.taken = self.asked_again = 0
 
@@ -552,7 +552,7 @@ def test_a_record_leaves_room_for_the_blank_behind_it(store: MessageStore, left:
     """``left`` bytes more than the blank needs; below 0 the record goes into the next file."""
     size = store.put_message(Message("t", b"")).appended.size  # type: ignore[union-attr]
     file_size = store.config.mapped_file_size_commit_log
-    while (room := file_size - store.commit_log.max_phy_offset() - 8) > MOST_BODY:
+    while (room := file_size - store.commit_log.max_phy_offset() - 8) > MAX_BODY:
         store.put_message(Message("t", b"x" * 1000))
     message = Message("t", b"x" * (room - size - left))
     assert (store._parts.putter._plain.one(message) is not None) == (left >= 0)

@@ -15,7 +15,7 @@ from store.queue.backends import backend_names
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.reading.puller import Puller
-from store.service.results import GetMessageResult, GetMessageStatus, InterpretedResult
+from store.service.results import GetMessageResult, GetMessageStatus, PyGetMessageResult
 
 LOG_FILE = 4096
 CONFIG = StoreConfig(
@@ -149,13 +149,13 @@ FIELDS: tuple[Any, ...] = (
 
 
 def test_results_are_values() -> None:
-    result, twin = GetMessageResult(*FIELDS), InterpretedResult(*FIELDS)
+    result, twin = GetMessageResult(*FIELDS), PyGetMessageResult(*FIELDS)
     assert result == GetMessageResult(*FIELDS)
     assert result != GetMessageResult(*FIELDS[:7])
     assert result.__eq__(FIELDS) is NotImplemented
-    assert [getattr(result, name) for name in InterpretedResult.__match_args__] == [*FIELDS]
-    assert repr(twin).replace("InterpretedResult", "GetMessageResult") in {
-        repr(result), repr(result).replace("InterpretedResult", "GetMessageResult"),
+    assert [getattr(result, name) for name in PyGetMessageResult.__match_args__] == [*FIELDS]
+    assert repr(twin).replace("PyGetMessageResult", "GetMessageResult") in {
+        repr(result), repr(result).replace("PyGetMessageResult", "GetMessageResult"),
     }  # fmt: skip
     with pytest.raises(TypeError, match="unhashable"):
         hash(result)

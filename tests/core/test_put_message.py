@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.record.message import LOOPBACK, Host, InterpretedPut, Message
+from store.record.message import LOOPBACK, Host, Message, PyMessage
 
-NAMES = InterpretedPut.__match_args__
+NAMES = PyMessage.__match_args__
 values = st.one_of(
     st.integers(), st.text(max_size=3), st.binary(max_size=3), st.none(), st.just(Ellipsis),
     st.dictionaries(st.text(max_size=2), st.text(max_size=2), max_size=2),
@@ -28,15 +28,15 @@ def fields(message: Any) -> list[object]:
 
 @given(by_place)
 def test_it_has_the_fields_of_its_twin(given_values: list[Any]) -> None:
-    made, twin = Message(*given_values), InterpretedPut(*given_values)
+    made, twin = Message(*given_values), PyMessage(*given_values)
     assert fields(made) == fields(twin)
-    assert repr(made).replace("Message(", "InterpretedPut(", 1) == repr(twin)
+    assert repr(made).replace("Message(", "PyMessage(", 1) == repr(twin)
 
 
 @given(st.dictionaries(st.sampled_from(NAMES), values))
 def test_it_takes_names_as_its_twin_does(named: dict[str, Any]) -> None:
     named = {"topic": "t", "body": b"", **named}
-    assert fields(Message(**named)) == fields(InterpretedPut(**named))
+    assert fields(Message(**named)) == fields(PyMessage(**named))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -60,7 +60,7 @@ def test_each_has_properties_of_its_own_and_the_usual_hosts() -> None:
 
 @pytest.mark.parametrize("given_values", [(), ("t",), ("t", b"", *[0] * 10)])
 def test_too_few_and_too_many_fields_are_refused(given_values: tuple[Any, ...]) -> None:
-    for kind in (Message, InterpretedPut):
+    for kind in (Message, PyMessage):
         with pytest.raises(TypeError, match=r"__init__\(\) takes|topic|body"):
             kind(*given_values)
     with pytest.raises(TypeError, match="tag"):
@@ -71,7 +71,7 @@ def test_it_is_no_key_and_equals_nothing_else() -> None:
     message = Message("t", b"")
     with pytest.raises(TypeError, match="unhashable"):
         hash(message)
-    assert message != InterpretedPut("t", b"")
+    assert message != PyMessage("t", b"")
     assert message != object()
     with pytest.raises(AttributeError):
         message.tags = "a"  # type: ignore[attr-defined]
@@ -97,9 +97,7 @@ def test_it_is_a_dataclass_as_its_twin_is() -> None:
     changed = dataclasses.replace(message, body=b"y")
     assert type(changed) is Message
     assert changed == Message("t", b"y", 3, {"a": "b"})
-    assert dataclasses.asdict(message) == dataclasses.asdict(
-        InterpretedPut("t", b"x", 3, {"a": "b"})
-    )
+    assert dataclasses.asdict(message) == dataclasses.asdict(PyMessage("t", b"x", 3, {"a": "b"}))
     assert dataclasses.astuple(message)[:3] == ("t", b"x", 3)
 
 

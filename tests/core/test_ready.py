@@ -7,8 +7,8 @@ import pytest
 
 from store.core import READS
 from store.queue.units import UnitBatch
-from store.service.dispatching._waiting import HandedOn, Waiting
-from store.service.running._flags import StateFlags
+from store.service.dispatching._waiting import InFlight, Waiting
+from store.service.runtime._flags import StateFlags
 
 NOTHING = object()
 
@@ -17,7 +17,7 @@ class OtherBatch(UnitBatch):
     """Of another class than the batch that was there first."""
 
 
-class Dispatcher(HandedOn):
+class Dispatcher(InFlight):
     pending: Waiting
 
 

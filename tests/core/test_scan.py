@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store.config import StoreConfig
-from store.core import LONG_WAY
+from store.core import SLOW_PATH_ONLY
 from store.errors import CorruptionError
 from store.index.index_batch import IndexBatch
 from store.journals.deleted_topics import DeletedTopics
@@ -18,13 +18,13 @@ from store.queue.facts import QueueRestart, QueueType
 from store.queue.units import UnitBatch
 from store.record.encoder import EncodedRecord, MessageEncoder, assemble
 from store.record.message import Host, Message
-from store.record.record_layout import BLANK, MAGIC_BLANK, MOST_QUEUE_OFFSET, BlankRecord
+from store.record.record_layout import BLANK, MAGIC_BLANK, MAX_QUEUE_OFFSET, BlankRecord
 from store.record.scan import Scan, ScannedRecord, ScanRules, TopicCache, _Scan, scan_block
 from store.service.dispatching.record_keys import RecordKeys
 from store.service.dispatching.record_units import RecordUnits
 from store.service.dispatching.replay import Replay, ReplayResult
 
-pytestmark = pytest.mark.skipif(LONG_WAY, reason="calls go the long way")
+pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way")
 FILE = 1 << 14
 AT = 5 * FILE + 64
 ENCODER = MessageEncoder(StoreConfig(), lambda _: None)
@@ -104,7 +104,7 @@ def test_every_byte_of_a_record_is_looked_at_alike(value: int) -> None:
 @pytest.mark.parametrize("beyond", [-1, 0, 1])
 def test_only_offsets_that_a_queue_can_have_are_scanned(beyond: int) -> None:
     """No checksum covers a record's head."""
-    data = record_bytes(Message("t", b"x"), MOST_QUEUE_OFFSET + beyond, AT)
+    data = record_bytes(Message("t", b"x"), MAX_QUEUE_OFFSET + beyond, AT)
     args = data, AT, len(data) + 8, ScanRules()
     records = found(scan_block(*args, TopicCache()))
     assert records == found(_Scan(*args, TopicCache()))

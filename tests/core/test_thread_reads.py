@@ -14,9 +14,9 @@ from cq_file.consume_queue import FileConsumeQueue
 from cq_file.named_queue import QueueTable
 from cq_file.store import FileConsumeQueueStore
 from store.config import StoreConfig
-from store.core import LONG_WAY
+from store.core import SLOW_PATH_ONLY
 from store.files import Descriptor
-from store.queue.units import MOST_UNITS
+from store.queue.units import MAX_UNITS
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.cold_pages import folder_in_memory, pages_dropped
@@ -104,7 +104,7 @@ class Watched(Descriptor):
         self.kept = number
 
 
-@pytest.mark.skipif(LONG_WAY, reason="calls go the long way")
+@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way")
 def test_a_map_lives_as_long_as_a_read_that_may_use_it(store: MessageStore, root: Path) -> None:
     queues: Any = store.queues
     assert isinstance(queues, FileConsumeQueueStore)
@@ -113,7 +113,7 @@ def test_a_map_lives_as_long_as_a_read_that_may_use_it(store: MessageStore, root
     queues._cache.entries[str(path)] = watched
     units = _native.FileUnits(
         store.commit_log, queues._cache, 20 * UNITS,
-        classes=(QueueTable, FileConsumeQueue, Watched), most_offset=MOST_UNITS,
+        classes=(QueueTable, FileConsumeQueue, Watched), most_offset=MAX_UNITS,
     )  # fmt: skip
     for _ in range(8):
         assert units.plain_units(queues._table, "t", 0, 0, 4) is not None

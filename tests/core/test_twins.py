@@ -111,7 +111,7 @@ def test_only_text_is_hashed(wrong: object) -> None:
 
 
 def started(value: str, code: str = "") -> "subprocess.CompletedProcess[str]":
-    told = "from store.core import LONG_WAY, WHICH; print(LONG_WAY, WHICH)"
+    told = "from store.core import SLOW_PATH_ONLY, WHICH; print(SLOW_PATH_ONLY, WHICH)"
     return subprocess.run(
         [sys.executable, "-c", code + told], env={**os.environ, SWITCH: value}, text=True,
         capture_output=True, check=False,

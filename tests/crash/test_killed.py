@@ -12,7 +12,7 @@ from tests.kit.killed_child import config_of, followed, start
 from tests.kit.promised import Promises, settle
 
 STORES = [("file", RocksDBEngine.AUTO), *[("rocksdb", engine) for engine in ENGINES]]
-MOST_LINES = 200
+MAX_LINES = 200
 NUMBERS = 1_000_000
 """Messages that one process may put; the next one counts on from there."""
 
@@ -26,7 +26,7 @@ def die_again_and_again(root: Path, backend: str, engine: RocksDBEngine, seeds: 
     promises = Promises()
     for seed in seeds:
         draw = random.Random(seed)
-        lines = 1 if draw.randrange(10) == 0 else draw.randrange(2, MOST_LINES)
+        lines = 1 if draw.randrange(10) == 0 else draw.randrange(2, MAX_LINES)
         child = start(root, backend, engine, seed * NUMBERS)
         assert child.stdout is not None
         with child:

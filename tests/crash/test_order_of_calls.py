@@ -14,9 +14,9 @@ from store.paths import StorePaths
 from store.queue.backends import backend_names
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from store.service.offline.obstacles import Obstacle, ObstacleKind, clear
 from store.service.opening.unopened import begin_again
 from store.service.recovering.replacement import Rebuild
-from store.service.upkeep.obstacles import Obstacle, ObstacleKind, clear
 from tests.kit.call_order import Call, CallOrder
 from tests.kit.file_queues import SIZE, rows
 from tests.kit.file_queues import Disk as Queues

@@ -82,7 +82,7 @@ class Run:
         self.disk.at_each = self.at_each
         with ExitStack() as watched:
             watched.enter_context(self.disk.watching())
-            for module in ("store.log.commit_log", "store.service.writing.plain_puts"):
+            for module in ("store.log.commit_log", "store.service.writing.fast_put"):
                 clock = SimpleNamespace(time_ns=self.now)
                 watched.enter_context(mock.patch(f"{module}.time", clock))
             # Images are copies, in which the mark would not be believed.

@@ -35,7 +35,7 @@ def test_it_does_not_end_the_log(
         for _ in range(60):
             assert store.put_message(Message("t", b"x" * 100)).ok
     monkeypatch.setattr("store.service.dispatching.replay.REPLAY_UNITS", 60 // batches)
-    monkeypatch.setattr("store.service.dispatching.replay.MOST_REPLAY_UNITS", 60 // batches)
+    monkeypatch.setattr("store.service.dispatching.replay.MAX_REPLAY_UNITS", 60 // batches)
     shutil.rmtree(root / "consumequeue")
     (root / "abort").touch()
     (root / "checkpoint").write_bytes(bytes(4096))

@@ -5,7 +5,7 @@ import pytest
 from store.queue.changes import Changes, changing
 
 
-class Parts:
+class StoreComponents:
     def __init__(self) -> None:
         self.changes = Changes()
         self.seen: list[int | None] = []
@@ -20,7 +20,7 @@ class Parts:
 
 
 def test_a_moment_is_known_between_writes_and_each_has_its_own() -> None:
-    parts = Parts()
+    parts = StoreComponents()
     before = parts.changes.moment
     assert parts.changes.moment == before is not None
     assert parts.write() == "done"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from store.errors import StoreError
-from store.queue.evening import even, lacking, let_fill
 from store.queue.queue_reads import QueueReads
+from store.queue.reconcile import backfill, even, lacking
 from store.queue.units import QueueKey
 from tests.kit.queue_of import QueueOf
 
@@ -159,11 +159,11 @@ def test_what_begins_late_goes_once_it_is_noted_and_all_else_stays(*, fills: boo
     late.fills_holes = fills
     ahead = Queues([], head=(0, 9), tail=(0, 9), same=(0, 3))
     part = of(late)
-    let_fill(part, of(ahead), lambda *_: False, lambda: done.append("noted!"))
+    backfill(part, of(ahead), lambda *_: False, lambda: done.append("noted!"))
     assert done == (["noted!"] if fills else ["noted!", "head"])
     assert (part.whole, part.own) == (0, {QueueKey("own", 0)})
     part = of(late)
-    let_fill(part, of(late), lambda *_: False, lambda: done.append("noted again"))
+    backfill(part, of(late), lambda *_: False, lambda: done.append("noted again"))
     assert (part.whole, part.own) == (10**9, None)
     assert "noted again" not in done
 

@@ -12,7 +12,7 @@ import pytest
 from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.upkeep.mode import StoreMode, change_mode, possible_steps
+from store.service.offline.mode import StoreMode, change_mode, possible_steps
 from tests.kit.double_write import config, open_store, refuse
 from tests.kit.tree import tree_digest
 

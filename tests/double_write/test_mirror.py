@@ -8,7 +8,7 @@ from store.errors import ConsumeQueueError
 from store.record.message import Message
 from store.service.mirroring import mirror as mirror_module
 from store.service.mirroring.differences import read_differences
-from store.service.mirroring.figures import AGAIN, Way, read_figures
+from store.service.mirroring.figures import AGAIN, ReadOrigin, read_figures
 from store.service.mirroring.verdict import ReadOutcome
 from store.service.reading.puller import TagFilter
 from store.service.tracing.operation_lines import StoreOp
@@ -64,7 +64,10 @@ def test_figures_of_both_sides_go_on_after_a_restart(
         assert found.count(SAME, op="pull") == QUEUES * opening
         pulls = {(each.side, each.way): each for each in found.seconds if each.op == "pull"}
         sides = [read, read + AGAIN, OTHER[read]]
-        assert pulls.keys() == {(read, Way.SERVED), *((side, Way.MIRRORED) for side in sides)}
+        assert pulls.keys() == {
+            (read, ReadOrigin.SERVED),
+            *((side, ReadOrigin.MIRRORED) for side in sides),
+        }
         for each in pulls.values():
             assert sum(each.counts) == sum(each.coarse.counts) == QUEUES * opening
             assert 0 < each.total_seconds < 60
@@ -75,7 +78,7 @@ def test_figures_of_both_sides_go_on_after_a_restart(
             assert sum(each.reads for each in mine) == QUEUES * opening
             assert sum(each.items for each in mine) == 25 * opening
             total = sum(each.seconds for each in mine)
-            assert total == pytest.approx(pulls[side, Way.MIRRORED].total_seconds)
+            assert total == pytest.approx(pulls[side, ReadOrigin.MIRRORED].total_seconds)
             assert all(0 < each.cpu_seconds < 60 for each in mine)
             assert all(0 < each.p50 <= each.p99 < 60 for each in mine)
         saved = read_figures(store.paths.ab_figures)

@@ -35,7 +35,7 @@ def test_more_reads_than_can_wait_are_dropped_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_hand(monkeypatch)
-    monkeypatch.setattr(mirror_module, "MOST_WAITING", 5)
+    monkeypatch.setattr(mirror_module, "MAX_WAITING", 5)
     for opening in (1, 2):
         with open_mirrored(tmp_path) as store:
             for _ in range(12):
@@ -46,7 +46,7 @@ def test_more_reads_than_can_wait_are_dropped_and_counted(
     assert outcomes_of(tmp_path) == {SAME: 10}
 
 
-@pytest.mark.parametrize(("bound", "most"), [("MOST_KEPT", 3), ("MOST_BYTES", 450)])
+@pytest.mark.parametrize(("bound", "most"), [("MAX_KEPT", 3), ("MAX_BYTES", 450)])
 def test_the_journal_keeps_the_first_of_each_place_and_a_bounded_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, most: int
 ) -> None:
@@ -188,7 +188,7 @@ def test_a_share_of_reads_is_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
 ) -> None:
     by_hand(monkeypatch)
-    monkeypatch.setattr(mirror_module, "MOST_WAITING", 1 << 20)
+    monkeypatch.setattr(mirror_module, "MAX_WAITING", 1 << 20)
     with open_mirrored(tmp_path, ab_share=share) as store:
         for _ in range(20_000):
             store.max_offset("t", 0)

@@ -11,16 +11,16 @@ from store.service.mirroring import figures as figures_module
 from store.service.mirroring.figures import (
     FINE_BOUNDS,
     HOUR_SECONDS,
-    MOST_HOURS,
+    MAX_HOURS,
+    AnswerCost,
     Figures,
+    ReadOrigin,
     Seconds,
-    Taken,
-    Way,
     percentile,
     read_figures,
 )
 from store.service.mirroring.verdict import ReadOutcome
-from store.service.running.meters import BOUNDS, Histogram
+from store.service.runtime.meters import BOUNDS, Histogram
 
 
 class Clock:
@@ -43,7 +43,11 @@ def test_fine_buckets_are_the_ordinary_ones_cut_smaller() -> None:
         coarse.observe(seconds)
     held = fine.snapshot()
     folded = Seconds(
-        op="pull", side="a", way=Way.SERVED, counts=held.counts, total_seconds=held.total_seconds
+        op="pull",
+        side="a",
+        way=ReadOrigin.SERVED,
+        counts=held.counts,
+        total_seconds=held.total_seconds,
     )
     assert folded.coarse == coarse.snapshot()
 
@@ -72,7 +76,9 @@ def test_each_hour_and_each_opening_has_figures_of_its_own(
         figures.load()
         for hour in range(3):
             for _ in range(2):
-                figures.add_alike("pull", {"a": Taken(1e-3, 5e-4), "b": Taken(2e-3, 1e-3)}, 7)
+                figures.add_alike(
+                    "pull", {"a": AnswerCost(1e-3, 5e-4), "b": AnswerCost(2e-3, 1e-3)}, 7
+                )
             figures.count("pull", ReadOutcome.SAME)
             assert len(figures.snapshot().hours) == 2 * (3 * opening + hour + 1)
             clock.now += HOUR_SECONDS
@@ -92,14 +98,14 @@ def test_each_hour_and_each_opening_has_figures_of_its_own(
 
 def test_hours_go_after_five_weeks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, figures = Clock(monkeypatch), Figures(tmp_path / "figures")
-    for _ in range(MOST_HOURS + 50):
-        figures.add_alike("pull", {"a": Taken(1e-3, 1e-3)}, 1)
+    for _ in range(MAX_HOURS + 50):
+        figures.add_alike("pull", {"a": AnswerCost(1e-3, 1e-3)}, 1)
         clock.now += HOUR_SECONDS
     hours = figures.snapshot().hours
-    assert len(hours) == MOST_HOURS
+    assert len(hours) == MAX_HOURS
     assert hours[-1].began == clock.now - HOUR_SECONDS
     (seconds,) = figures.snapshot().seconds
-    assert sum(seconds.counts) == MOST_HOURS + 50
+    assert sum(seconds.counts) == MAX_HOURS + 50
 
 
 @pytest.mark.parametrize(
@@ -109,7 +115,7 @@ def test_figures_that_are_damaged_are_said_to_be(tmp_path: Path, spoil: object) 
     path = tmp_path / "figures"
     assert read_figures(path) is None
     figures = Figures(path)
-    figures.add_alike("pull", {"a": Taken(1e-3, 1e-3)}, 1)
+    figures.add_alike("pull", {"a": AnswerCost(1e-3, 1e-3)}, 1)
     figures.save(0)
     assert callable(spoil)
     path.write_bytes(spoil(path.read_bytes()))

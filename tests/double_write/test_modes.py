@@ -13,12 +13,12 @@ import pytest
 
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreLockedError
-from store.journals.standing import Standing
+from store.journals.backend_state import BackendState
 from store.paths import StorePaths
 from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.upkeep.mode import (
+from store.service.offline.mode import (
     StoreMode,
     change_mode,
     possible_steps,
@@ -61,7 +61,7 @@ def test_a_backend_that_comes_in_is_behind_until_it_has_caught_up(
 ) -> None:
     """What a crash on the way would find."""
     root = plain_store(tmp_path / "store", Told(), kept)
-    calls, seen = CallOrder(root), list[Standing]()
+    calls, seen = CallOrder(root), list[BackendState]()
     calls.at_each = lambda _: seen.append(standing(root))
     both = {"file": StoreMode("double-write-file"), "rocksdb": StoreMode("double-write-rocksdb")}[
         kept
@@ -86,7 +86,7 @@ def test_a_cut_before_the_line_of_a_backend_lowers_it(tmp_path: Path) -> None:
     data = bytearray(log.read_bytes())
     data[bad + 4] ^= 1  # the magic code
     log.write_bytes(data)
-    calls, seen = CallOrder(root), list[Standing]()
+    calls, seen = CallOrder(root), list[BackendState]()
     calls.at_each = lambda _: seen.append(standing(root))
     with calls.watching(), MessageStore.open(root, PLAIN, cut_at=bad) as store:
         assert store.verify().clean
@@ -294,7 +294,7 @@ def test_no_old_file_goes_while_a_backend_catches_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("store.service.dispatching.replay.REPLAY_UNITS", 4)
-    monkeypatch.setattr("store.service.dispatching.replay.MOST_REPLAY_UNITS", 4)
+    monkeypatch.setattr("store.service.dispatching.replay.MAX_REPLAY_UNITS", 4)
     started, start = list[str](), threading.Thread.start
 
     def note(thread: threading.Thread) -> None:

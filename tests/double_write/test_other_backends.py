@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from migration.copying.run import run_plan
 from migration.planning.plan import read_plan
 from migration.planning.planner import make_plan
 from migration.preflight import preflight
-from migration.switching.switch import switch
+from migration.rollback.rollback import finish, rollback
+from migration.run.run import run_plan
+from migration.switch.switch import switch
 from migration.verify import verify_migration
-from migration.way_back.way_back import finish, rollback
 from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, StoreConfigError
@@ -22,17 +22,17 @@ from store.installed import backends_of
 from store.paths import StorePaths
 from store.queue.backends import backend, queue_folders
 from store.record.message import Message
-from store.service.finding.left_behind import sentence
-from store.service.finding.store_layout import StoreLayout
+from store.service.layout.left_behind import sentence
+from store.service.layout.store_layout import StoreLayout
 from store.service.message_store import MessageStore
-from store.service.recovering.replacement import Rebuild
-from store.service.upkeep.mode import (
+from store.service.offline.mode import (
     StoreMode,
     change_mode,
     current_mode,
     possible_steps,
     store_modes,
 )
+from store.service.recovering.replacement import Rebuild
 from tests.kit.migrations import NO_SPARK, move
 from tests.kit.other_files import FOLDER, OtherFiles, install
 from tests.kit.served import served

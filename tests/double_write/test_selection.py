@@ -6,12 +6,12 @@ import pytest
 
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreConfigError
-from store.journals.standing import Standing
-from store.queue.part import selects
+from store.journals.backend_state import BackendState
+from store.queue.backend_replica import selects
 from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.upkeep.mode import StoreMode, change_mode, possible_steps
+from store.service.offline.mode import StoreMode, change_mode, possible_steps
 from tests.kit.call_order import CallOrder
 from tests.kit.double_write import Told, config, open_store, standing
 
@@ -159,7 +159,7 @@ def test_what_a_backend_is_to_get_now_is_not_noted_before_what_it_lacks(tmp_path
     with open_store(root, "file", **SELECTIVE) as store:
         for topic in ("t", "other"):
             assert store.put_message(Message(topic, b"", 0)).ok
-    calls, seen = CallOrder(root), list[Standing]()
+    calls, seen = CallOrder(root), list[BackendState]()
     calls.at_each = lambda _: seen.append(standing(root))
     with calls.watching(), open_store(root, "file", **SELECTIVE | {"doubleWriteTopics": "*"}):
         seen.append(standing(root))

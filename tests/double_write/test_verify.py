@@ -12,7 +12,7 @@ from rocksdict import Options, Rdict
 from store.comparing import blocks, comparison
 from store.comparing.compared import Compared
 from store.comparing.comparison import Range
-from store.comparing.found import Found
+from store.comparing.comparison_findings import ComparisonFindings
 from store.comparing.ranges import cut_ranges
 from store.comparing.tally import Finding, Kind
 from store.errors import RefusedStoreError
@@ -20,8 +20,8 @@ from store.queue.places import QueuePlace
 from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.upkeep import both_backends
-from store.service.upkeep.both_backends import compare_backends
+from store.service.offline import both_backends
+from store.service.offline.both_backends import compare_backends
 from tests.kit.double_write import Told, open_store
 
 EACH = 30
@@ -235,7 +235,7 @@ def test_a_store_with_one_backend_has_nothing_to_compare(tmp_path: Path) -> None
 
 
 def test_a_difference_is_told_in_a_sentence() -> None:
-    both = Compared("rocksdb", "file", Found(), frozenset({"file"}))
+    both = Compared("rocksdb", "file", ComparisonFindings(), frozenset({"file"}))
 
     def said(kind: Kind, field: str | None = None, **given: int | None) -> str:
         sides: dict[str, int | None] = {"first": 3, "last": 4, "source": 1, "target": 2}

@@ -18,7 +18,7 @@ from tests.kit.acknowledged import TOPIC, Acknowledged
 FULL = (PutMessageStatus.CREATE_MAPPED_FILE_FAILED, PutMessageStatus.SERVICE_NOT_AVAILABLE)
 LEFT = 150_000
 """Bytes that the ballast leaves free."""
-MOST_PUTS = 20_000
+MAX_PUTS = 20_000
 NEVER = 3_600_000
 """ms: else a thread may find room before the put that is to be told."""
 
@@ -37,7 +37,7 @@ def open_store(root: Path, backend: str, engine: str) -> MessageStore:
 def fill(store: MessageStore, told: Acknowledged) -> str:
     """Put and flush until the disk is full; return how it showed."""
     try:
-        while told.asked < MOST_PUTS:
+        while told.asked < MAX_PUTS:
             result = told.put(store, 60)
             if result.status in FULL:
                 assert "No space left on device" in result.reason

@@ -13,12 +13,12 @@ from store.errors import StoreIOError
 from store.journals.store_lock import lock_stamp, locked_by
 from store.paths import StorePaths
 from store.record.message import Message
-from store.service.figures.metrics import disk_used_ratio
-from store.service.figures.watch import StoreWatch, measure
-from store.service.finding.store_layout import detect
+from store.service.layout.store_layout import detect
 from store.service.message_store import MessageStore
+from store.service.metrics.metrics import disk_used_ratio
+from store.service.metrics.watch import StoreWatch, measure
+from store.service.offline.store_copy import copy_store
 from store.service.recovering.replacement import Rebuild
-from store.service.upkeep.store_copy import copy_store
 from tests.kit.faults import EIO, Faults
 
 NEVER = 3_600_000

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from store.config import MOST_CONFIG_BYTES, read_broker_conf
+from store.config import MAX_CONFIG_BYTES, read_broker_conf
 from store.errors import CorruptionError, StoreConfigError
 from store.files import check_folder, open_regular, read_file
 from store.service.message_store import MessageStore
@@ -20,8 +20,8 @@ from tests.kit.told import CONFIG, Told
 
 SECONDS = 60
 """Within which a case of five calls must end, on a busy machine."""
-MOST_KIB = 400 << 10
-MOST_ADDRESSES = 8 << 30
+MAX_KIB = 400 << 10
+MAX_ADDRESSES = 8 << 30
 ODDER = {"file": "rocksdb", "rocksdb": "file"}
 
 
@@ -41,7 +41,7 @@ def meet(
     store: Path, scratch: Path, cases: list[tuple[str, str]]
 ) -> Iterator[tuple[str, str, dict[str, str], int]]:
     """Yield how the calls of a process of its own ended, case by case."""
-    words = ["-m", "tests.kit.odd_files", str(store), str(scratch), str(MOST_ADDRESSES)]
+    words = ["-m", "tests.kit.odd_files", str(store), str(scratch), str(MAX_ADDRESSES)]
     project = Path(__file__).parents[2]
     with subprocess.Popen(
         [sys.executable, *words],
@@ -76,7 +76,7 @@ def run(tmp_path: Path, kind: str, files: int, kinds: int) -> None:
     for name, each, ends, most in meet(store, tmp_path / "scratch", cases):
         bad = {call: end for call, end in ends.items() if end.startswith("bad")}
         assert not bad, (name, each, bad)
-        assert most < MOST_KIB, (name, each, most)
+        assert most < MAX_KIB, (name, each, most)
         if name.startswith(("commitlog", "checkpoint", "cqstore/deleted")) or not name:
             refused = ["regular file" in ends[call] for call in ("info", "check", "open")]
             assert refused == [bool(name)] * 3, (name, each, ends)
@@ -125,4 +125,4 @@ def test_a_file_is_read_up_to_the_length_of_its_format(tmp_path: Path) -> None:
         file.truncate(1 << 40)
     with pytest.raises(CorruptionError, match="too long"):
         read_broker_conf(path)
-    assert MOST_CONFIG_BYTES < 1 << 30
+    assert MAX_CONFIG_BYTES < 1 << 30

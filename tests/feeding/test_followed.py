@@ -9,7 +9,7 @@ import pytest
 from replication.errors import DivergedError
 from replication.feeding.settings import FeedSettings
 from replication.following.follower import Follower
-from replication.following.standing import Standing, Timing
+from replication.following.follower_progress import FollowerProgress, Timing
 from store.config import FlushDiskType
 from store.queue.backends import backend_names
 from store.record.message import Message
@@ -51,7 +51,7 @@ def test_a_log_is_followed_while_it_grows_through_cuts_at_any_byte(
 ) -> None:
     config = CONFIG.model_copy(update={"flush_disk_type": flush})
 
-    async def story(master: Master) -> Standing:
+    async def story(master: Master) -> FollowerProgress:
         proxy = CuttingProxy(master.port, cuts=40, most=30_000)
         with MessageStore.open(tmp_path / "own", CONFIG, backend=backend) as store:
             async with proxy.running():
@@ -135,7 +135,7 @@ def test_a_former_master_with_a_longer_log_is_told_at_both_ends(tmp_path: Path) 
 def test_a_feeder_that_is_quiet_says_that_there_is_no_more(tmp_path: Path) -> None:
     settings = FeedSettings(ha_send_heartbeat_interval=20)
 
-    async def story(master: Master) -> Standing:
+    async def story(master: Master) -> FollowerProgress:
         with MessageStore.open(tmp_path / "own", CONFIG) as store:
             follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
             await follower.run(lambda standing: standing.caught_up)

@@ -9,7 +9,7 @@ import pytest
 
 from replication.feeding.feeder import Feeder
 from replication.following.follower import Follower
-from replication.following.standing import Timing
+from replication.following.follower_progress import Timing
 from store.config import FlushDiskType
 from store.service.message_store import MessageStore
 from tests.kit.fed_child import CONFIG, start

@@ -11,7 +11,7 @@ import pytest
 
 from replication.errors import OutsideLogError
 from replication.feeding.followers import Followers, Link
-from replication.feeding.lane import MOST_BYTES, Hearing, Lane
+from replication.feeding.lane import MAX_BYTES, Hearing, Lane
 from replication.feeding.served_log import ServedLog
 from replication.feeding.settings import FeedSettings
 from store.record.message import Message
@@ -177,7 +177,7 @@ def test_what_the_kernel_does_not_take_is_left_to_the_loop(store: MessageStore) 
 
 def test_who_is_far_behind_is_left_to_the_loop(store: MessageStore) -> None:
     with Laid(store) as laid:
-        while store.commit_log.max_phy_offset() <= MOST_BYTES:
+        while store.commit_log.max_phy_offset() <= MAX_BYTES:
             put(store, 30_000)
         assert not laid.lane.send()
         assert laid.lane.take_back() == b""

@@ -355,7 +355,7 @@ def test_what_is_promised_and_not_kept_is_refused(
 def test_a_put_that_waits_has_the_log_looked_at_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("replication.feeding.growth.LOOK_SECONDS", 3600)
+    monkeypatch.setattr("replication.feeding.append_notifier.LOOK_SECONDS", 3600)
     quiet = FeedSettings(ha_send_heartbeat_interval=3_600_000)
     with leading(tmp_path / "m", sync(**PATIENT), quiet) as master, acknowledging(master.port):
         in_sync(master, 1)

@@ -15,7 +15,7 @@ from replication.address import address
 from replication.command import _tell_begin
 from replication.commands import app
 from replication.following.epoch_talk import Learner
-from replication.following.standing import Standing
+from replication.following.follower_progress import FollowerProgress
 from replication.running import line_of
 from replication.settings import HaSettings
 from store.errors import StoreConfigError
@@ -315,7 +315,7 @@ def test_where_a_new_log_begins_is_told_once(
 
 
 def test_a_line_says_how_far_it_is() -> None:
-    standing = Standing(end=12, connected=True)
+    standing = FollowerProgress(end=12, connected=True)
     assert line_of(standing, 0, None) == "followed to 12"
     assert line_of(standing, 1234567.8, 0.04) == (
         "followed to 12, 1,234,568 bytes/s, last record stored 0.0 s ago"

@@ -19,7 +19,7 @@ from replication.epoch_wire import (
     parse_handshake,
 )
 from replication.errors import WireError
-from replication.following.epochs import Agreed, Course, agreed
+from replication.following.epochs import Agreed, EpochHistory, agreed
 from replication.wire import Piece
 from tests.kit.epoch_master import ANSWER, answer, frame
 
@@ -52,7 +52,7 @@ def test_each_frame_is_the_bytes_that_rocketmq_sends() -> None:
 
 
 def test_a_master_without_a_file_sends_heartbeats_from_nowhere() -> None:
-    parser = TransferParser(Course([EpochEntry(1, 0)]).enter)
+    parser = TransferParser(EpochHistory([EpochEntry(1, 0)]).enter)
     assert list(parser.feed(frame(-1, (1, 0)))) == [Piece(0, b"")]
     with pytest.raises(WireError, match="impossible phy offset"):
         list(parser.feed(frame(-1, (1, 0), b"x")))
@@ -93,7 +93,7 @@ def test_a_handshake_that_no_master_sends_is_refused(data: bytes, words: str) ->
 )  # fmt: skip
 def test_frames_within_their_epochs_are_taken(at: int, epoch: tuple[int, int], size: int) -> None:
     """Its last bytes may name the next epoch, and a heartbeat for lost bytes any that there is."""
-    parser = TransferParser(Course(EPOCHS).enter)
+    parser = TransferParser(EpochHistory(EPOCHS).enter)
     assert [len(piece.data) for piece in parser.feed(frame(at, epoch, bytes(size)))] == [size]
 
 
@@ -114,14 +114,14 @@ def test_frames_within_their_epochs_are_taken(at: int, epoch: tuple[int, int], s
 def test_frames_of_other_epochs_are_refused(
     at: int, epoch: tuple[int, int], size: int, words: str
 ) -> None:
-    parser = TransferParser(Course(EPOCHS).enter)
+    parser = TransferParser(EpochHistory(EPOCHS).enter)
     with pytest.raises(WireError) as caught:
         list(parser.feed(frame(at, epoch, bytes(size))))
     assert words in str(caught.value)
 
 
 def test_a_frame_may_name_an_epoch_that_began_since_the_handshake_once() -> None:
-    course = Course(EPOCHS[:1])
+    course = EpochHistory(EPOCHS[:1])
     parser = TransferParser(course.enter)
     sent = [frame(0, (3, 0), bytes(40)), frame(40, (5, 60), bytes(20)), frame(60, (5, 60), b"x")]
     assert [piece.phy_offset for data in sent for piece in parser.feed(data)] == [0, 40, 60]
@@ -130,7 +130,7 @@ def test_a_frame_may_name_an_epoch_that_began_since_the_handshake_once() -> None
 
 
 def test_bytes_before_the_first_epoch_come_with_it() -> None:
-    parser = TransferParser(Course([EpochEntry(1, 100), EpochEntry(2, 200)]).enter)
+    parser = TransferParser(EpochHistory([EpochEntry(1, 100), EpochEntry(2, 200)]).enter)
     for at, size in ((0, 50), (50, 100), (150, 50)):
         assert [len(piece.data) for piece in parser.feed(frame(at, (1, 100), bytes(size)))]
 

@@ -12,14 +12,14 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from replication import running as running_follower
 from replication.following.follower import Follower
-from replication.following.standing import Standing
+from replication.following.follower_progress import FollowerProgress
 from store.cli.top import facts
 from store.errors import CorruptionError
 from store.journals.following import Following, read_following, write_following
 from store.paths import StorePaths
-from store.service.figures.watch import StoreWatch
-from store.service.finding.store_layout import detect
+from store.service.layout.store_layout import detect
 from store.service.message_store import MessageStore
+from store.service.metrics.watch import StoreWatch
 from store.service.prometheus import register
 from tests.following.conftest import CONFIG, Led
 from tests.following.test_command import FAINT, running
@@ -242,7 +242,7 @@ class Asked:
 
     def __init__(self, root: Path) -> None:
         self.looks = 0
-        self.standing = Standing(end=5, connected=True)
+        self.standing = FollowerProgress(end=5, connected=True)
         self.paths = StorePaths(root)
         self.commit_log = self
 
@@ -263,7 +263,7 @@ def test_how_far_it_is_is_said_where_that_has_changed(
     monkeypatch.setattr(running_follower, "note", said.append)
 
     async def story() -> None:
-        task = asyncio.create_task(running_follower._tell(asked, asked, 0.001))  # type: ignore[arg-type]
+        task = asyncio.create_task(running_follower._report_progress(asked, asked, 0.001))  # type: ignore[arg-type]
         await becomes(lambda: asked.looks > 3)
         asked.standing.end = 9
         await becomes(lambda: said[-1] == "followed to 9")

@@ -18,16 +18,16 @@ from replication.errors import DivergedError, WireError
 from replication.following import session
 from replication.following.default_talk import DefaultTalk
 from replication.following.follower import Follower
+from replication.following.follower_progress import FollowerProgress, Timing, Until
 from replication.following.last_file import last_file
 from replication.following.master_port import MasterPort
-from replication.following.standing import Standing, Timing, Until
 from replication.tables.remoting import question
 from store.config import FlushDiskType, StoreConfig
 from store.errors import CorruptionError, DiskFullError, StoreIOError
 from store.queue.backends import backend_names
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.upkeep.both_backends import compare_backends
+from store.service.offline.both_backends import compare_backends
 from tests.following.conftest import CONFIG, Led
 from tests.kit.faults import Faults
 from tests.kit.log_bytes import log_of
@@ -44,7 +44,7 @@ ENDED = dataclasses.replace(FAST, stopping=0.5)
 """Where the master has no more to send: it is not waited for as if it were being stopped."""
 
 
-def caught_up(standing: Standing) -> bool:
+def caught_up(standing: FollowerProgress) -> bool:
     return standing.caught_up
 
 
@@ -60,10 +60,10 @@ def follow(
     backend: str | None = None,
     timing: Timing = FAST,
     told: list[str] | None = None,
-) -> Standing:
+) -> FollowerProgress:
     """Follow ``master`` into ``root`` until ``until`` says so."""
 
-    async def story() -> Standing:
+    async def story() -> FollowerProgress:
         with MessageStore.open(root, config, backend=backend, housekeeping=False) as store:
             async with master:
                 told_here: list[str] = [] if told is None else told

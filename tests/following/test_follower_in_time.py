@@ -11,7 +11,7 @@ import pytest
 from replication.errors import DivergedError
 from replication.following import default_talk, session
 from replication.following.follower import Follower
-from replication.following.standing import Standing, Timing, Until
+from replication.following.follower_progress import FollowerProgress, Timing, Until
 from store.service.message_store import MessageStore
 from tests.following.conftest import CONFIG, Led
 from tests.kit.log_bytes import log_of
@@ -29,11 +29,11 @@ def follow(
     made: WireMaster | Callable[[], WireMaster],
     until: Until,
     told: list[str] | None = None,
-) -> Standing:
+) -> FollowerProgress:
     """Follow a master, made in time of the loop's if it is not yet, until ``until`` says so."""
     loop = SimLoop(1)
 
-    async def story() -> Standing:
+    async def story() -> FollowerProgress:
         master = made if isinstance(made, WireMaster) else made()
         with MessageStore.open(root, CONFIG, housekeeping=False) as store:
             async with master, asyncio.timeout(LIMIT_SECONDS):

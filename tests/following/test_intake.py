@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from replication.errors import DivergedError, WireError
-from replication.following.intake import Intake
+from replication.following.log_receiver import LogReceiver
 from replication.wire import FrameParser
 from store.config import StoreConfig
 from store.record.message import Message
@@ -42,9 +42,9 @@ class Outcome:
     error: str
 
 
-def feed(store: MessageStore, parts: Iterable[bytes]) -> Intake:
+def feed(store: MessageStore, parts: Iterable[bytes]) -> LogReceiver:
     """Give a new connection's bytes to ``store``."""
-    intake, parser = Intake(store), FrameParser()
+    intake, parser = LogReceiver(store), FrameParser()
     for part in parts:
         intake.take(parser.feed(part))
     return intake
@@ -104,8 +104,8 @@ def test_cuts_and_a_wrong_byte_come_to_the_same(led: Led, tmp_path: Path, seed: 
 def test_the_last_bytes_are_asked_for_again_and_never_from_0(led: Led, tmp_path: Path) -> None:
     root = half(led, tmp_path / "own", led.starts[30])
     with MessageStore.open(root, CONFIG) as store:
-        assert Intake(store).request == 1  # 0 would mean: begin with your last file
-        intake = Intake(store, 400)
+        assert LogReceiver(store).request == 1  # 0 would mean: begin with your last file
+        intake = LogReceiver(store, 400)
         assert (intake.request, intake.verified) == (led.starts[30] - 400, False)
         for sent in (frames(led.log[: led.starts[30]], 1), frame(1, led.log[1 : led.starts[30]])):
             intake = feed(store, [sent])  # also where a frame goes on into the next file
@@ -119,7 +119,7 @@ def test_the_last_bytes_are_asked_for_again_and_never_from_0(led: Led, tmp_path:
         )  # those before the last byte say nothing
         intake.take(FrameParser().feed(frame(led.starts[30] + 9, rest[9:]) + frame(led.starts[31])))
         assert (intake.heartbeats, intake.torn) == (1, False)
-        assert Intake(store, 1).request == led.starts[30]
+        assert LogReceiver(store, 1).request == led.starts[30]
 
 
 def test_going_on_takes_what_follows(led: Led, tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_last_record_is_compared_from_its_head_on(tmp_path: Path, *, rolled: b
     assert own[-600:] == other[-600:]
     with MessageStore.open(tmp_path / "own", CONFIG) as store:
         assert store.append_to_commit_log(0, own) == len(own)
-        intake = Intake(store, 100)
+        intake = LogReceiver(store, 100)
         assert intake.request == last
         with pytest.raises(DivergedError, match="another one than this"):
             intake.take(FrameParser().feed(frame(intake.request, other[intake.request :])))
@@ -245,7 +245,7 @@ def test_the_longest_record_that_there_may_be_waits_for_its_end(tmp_path: Path) 
         assert store.put_message(Message("t", b"x" * (3 << 20), 0, {"k": "v" * 20_000})).ok
         log = log_of(store)
     with MessageStore.open(tmp_path / "own", config) as store:
-        intake, parser = Intake(store), FrameParser()
+        intake, parser = LogReceiver(store), FrameParser()
         for at in range(0, len(log), 1 << 20):
             assert store.commit_log.max_phy_offset() == 0
             intake.take(parser.feed(frame(at, log[at : at + (1 << 20)])))
@@ -271,7 +271,7 @@ def test_ten_thousand_spoilt_streams_leave_whole_stores(led: Led, tmp_path: Path
             end = store.append_to_commit_log(0, led.log[: led.starts[8]])
             while end < led.starts[60]:
                 streams += 1
-                intake, parser = Intake(store, 200), FrameParser()
+                intake, parser = LogReceiver(store, 200), FrameParser()
                 good = frames(led.log, intake.request, batch=draw.randint(1, 900))[:3000]
                 parts = pieces(spoilt(good, draw), draw.randint(1, 3000), streams)
                 try:

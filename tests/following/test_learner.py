@@ -11,7 +11,7 @@ import pytest
 from replication.errors import BeyondEpochError, DivergedError, WireError
 from replication.following.epoch_talk import Learner
 from replication.following.follower import Follower
-from replication.following.standing import Standing, Timing, Until
+from replication.following.follower_progress import FollowerProgress, Timing, Until
 from store.errors import CorruptionError, RefusedStoreError
 from store.queue.backends import backend_names
 from store.service.message_store import MessageStore
@@ -40,10 +40,10 @@ def follow(
     then: Until = caught_up,
     tail: int = 300,
     timing: Timing = FAST,
-) -> Standing:
+) -> FollowerProgress:
     """Follow ``master`` into ``root`` until ``until`` says so; after ``aside`` until ``then``."""
 
-    async def story() -> Standing:
+    async def story() -> FollowerProgress:
         with MessageStore.open(root, LEARNER, backend=backend, housekeeping=False) as store:
             async with master:
                 follower = Follower(
@@ -52,7 +52,7 @@ def follow(
                 )  # fmt: skip
                 stage = list[int]()
 
-                def enough(standing: Standing) -> bool:
+                def enough(standing: FollowerProgress) -> bool:
                     if aside is not None and not stage and until(standing):
                         assert isinstance(master, EpochMaster)
                         aside(master)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from replication.following.follower_progress import FollowerProgress
 from replication.following.quiet_deadline import QuietDeadline
-from replication.following.standing import Standing
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.following.conftest import CONFIG, Led
@@ -41,7 +41,7 @@ class Arrivals:
 
 def over(ages: list[float], every: float = 1.0, seconds: float = 10.0) -> list[bool]:
     """Return the answers where records of these ages (seconds) arrive one after the other."""
-    clock, log, standing = Clock(), Arrivals(), Standing()
+    clock, log, standing = Clock(), Arrivals(), FollowerProgress()
     deadline = QuietDeadline(log, seconds, clock)  # type: ignore[arg-type]
     answers = []
     for age in ages:

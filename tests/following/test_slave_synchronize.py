@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from replication.following.follower import Follower
-from replication.following.standing import Timing
+from replication.following.follower_progress import Timing
 from replication.tables.broker_client import BrokerClient
 from replication.tables.config_files import TIMER_CHECK_POINT, TimerCheck
 from replication.tables.slave_synchronize import Intervals, SlaveSynchronize

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from replication.errors import WireError
 from replication.wire import (
     FRAME_HEAD,
-    MOST_BODY_BYTES,
+    MAX_BODY_BYTES,
     REPORT,
     FrameHead,
     FrameParser,
@@ -76,7 +76,7 @@ def test_cuts_change_nothing(frames: list[tuple[int, bytes]], places: list[int])
     ("head", "words"),
     [
         (FrameHead(7, -1), ["phy_offset 7", "0 to 4194304 bytes", "-1 bytes"]),
-        (FrameHead(7, MOST_BODY_BYTES + 1), ["phy_offset 7", "4194305 bytes"]),
+        (FrameHead(7, MAX_BODY_BYTES + 1), ["phy_offset 7", "4194305 bytes"]),
         (FrameHead(-1, 0), ["0 to 9223372036854775807", "found -1"]),
         (FrameHead((1 << 63) - 1, 1), ["0 to 9223372036854775806", "9223372036854775807"]),
     ],
@@ -95,9 +95,9 @@ def test_a_head_that_no_master_sends_is_refused(
 
 
 def test_the_largest_body_that_there_may_be_is_taken() -> None:
-    parser, body = FrameParser(), b"\xff" * MOST_BODY_BYTES
+    parser, body = FrameParser(), b"\xff" * MAX_BODY_BYTES
     sent = FRAME_HEAD.pack(FrameHead((1 << 63) - 1 - len(body), len(body))) + body
-    assert sum(len(piece.data) for piece in parser.feed(sent)) == MOST_BODY_BYTES
+    assert sum(len(piece.data) for piece in parser.feed(sent)) == MAX_BODY_BYTES
 
 
 @given(st.binary(max_size=200))

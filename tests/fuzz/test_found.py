@@ -24,7 +24,7 @@ from store.journals.journal import _crc32c
 from store.paths import StorePaths
 from store.queue.backends import backend_names
 from store.queue.time_search import BoundaryType
-from store.queue.units import MOST_UNITS, UnitBatch
+from store.queue.units import MAX_UNITS, UnitBatch
 from store.record import compression
 from store.record.compression import compress, decompress
 from store.record.message import CompressionType, Message, MessageProperty
@@ -69,15 +69,15 @@ def test_a_bomb_stops(kind: CompressionType, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    "offset", [str(MOST_UNITS), str(LONG_MAX), str(1 << 63), "9" * 5000, "-1", "1_0", "\u0661"]
+    "offset", [str(MAX_UNITS), str(LONG_MAX), str(1 << 63), "9" * 5000, "-1", "1_0", "\u0661"]
 )
 def test_a_light_queue_offset_that_no_queue_has_is_passed_over(offset: str) -> None:
     """The queues refuse one beyond their last: the store could be opened by nobody."""
     properties = dispatch_properties_of({
         MessageProperty.INNER_MULTI_DISPATCH: "%LMQ%a,%LMQ%b",
-        MessageProperty.INNER_MULTI_QUEUE_OFFSET: f"{offset},{MOST_UNITS - 1}",
+        MessageProperty.INNER_MULTI_QUEUE_OFFSET: f"{offset},{MAX_UNITS - 1}",
     })  # fmt: skip
-    assert light_queues("T", properties) == [("%LMQ%b", MOST_UNITS - 1)]
+    assert light_queues("T", properties) == [("%LMQ%b", MAX_UNITS - 1)]
 
 
 def test_a_deliver_time_behind_all_time_wraps_as_javas_does() -> None:
@@ -85,7 +85,7 @@ def test_a_deliver_time_behind_all_time_wraps_as_javas_does() -> None:
 
 
 @pytest.mark.parametrize("name", backend_names())
-@pytest.mark.parametrize("offset", [-1, -(1 << 63), MOST_UNITS, LONG_MAX])
+@pytest.mark.parametrize("offset", [-1, -(1 << 63), MAX_UNITS, LONG_MAX])
 def test_an_impossible_queue_offset_is_refused(tmp_path: Path, name: str, offset: int) -> None:
     """Queue files with names that nobody reads, or numbers too large for the next put."""
     drive = QueueDrive(name, tmp_path, PlainLog([1] * 9))
@@ -95,14 +95,14 @@ def test_an_impossible_queue_offset_is_refused(tmp_path: Path, name: str, offset
         drive.store.put_batch(batch)
     assert caught.value.phy_offset == 100
     assert drive.offsets("T") == (0, 0)
-    drive.put("T", 0, MOST_UNITS - 1)
+    drive.put("T", 0, MAX_UNITS - 1)
     drive.reopen()
-    assert drive.offsets("T") == (MOST_UNITS - 1, MOST_UNITS)
+    assert drive.offsets("T") == (MAX_UNITS - 1, MAX_UNITS)
     drive.store.close()
 
 
 @pytest.mark.parametrize("name", backend_names())
-@pytest.mark.parametrize("offset", [-1, MOST_UNITS])
+@pytest.mark.parametrize("offset", [-1, MAX_UNITS])
 def test_a_record_with_an_impossible_queue_offset_is_damage_that_can_be_cut(
     tmp_path: Path, name: str, offset: int
 ) -> None:
@@ -284,7 +284,7 @@ def line(text: bytes) -> bytes:
     "text",
     [
         b"[" * 100_000,
-        b'{"queue": ["T", 0], "next": %d}' % (MOST_UNITS + 1),
+        b'{"queue": ["T", 0], "next": %d}' % (MAX_UNITS + 1),
         b'{"queue": ["T", 0], "next": true}',
         b'{"queue": ["T", %d], "next": 1}' % (1 << 31),
         b'{"deleted": "T", "below": %d}' % (1 << 63),

@@ -12,14 +12,14 @@ import pytest
 from store.errors import StoreError
 from store.index.index_service import IndexService, open_index_file
 from store.index.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, IndexGeometry, slot_position
-from store.journals.deleted_topics import DeletedTopics
-from store.journals.expired_queues import ExpiredQueues
-from store.journals.journal import _crc32c
-from store.journals.standing import (
-    Standing,
+from store.journals.backend_state import (
+    BackendState,
     read_standing,
     write_standing,
 )
+from store.journals.deleted_topics import DeletedTopics
+from store.journals.expired_queues import ExpiredQueues
+from store.journals.journal import _crc32c
 from store.journals.store_mode import StoreMode, store_modes
 from store.log.checkpoint import CHECKPOINT, StoreCheckpoint
 from store.paths import StorePaths
@@ -183,9 +183,9 @@ class TestDamaged:
 
     def test_the_record_of_the_backends(self, tmp_path: Path, *, long: bool) -> None:
         paths = StorePaths(tmp_path)
-        standing = Standing(StoreMode("file"), {"rocksdb": 5}, {"rocksdb": "a*;b"}, 7)
+        standing = BackendState(StoreMode("file"), {"rocksdb": 5}, {"rocksdb": "a*;b"}, 7)
         seeds = []
-        for each in (standing, Standing()):
+        for each in (standing, BackendState()):
             write_standing(paths, each)
             seeds.append(paths.mode.read_bytes())
 

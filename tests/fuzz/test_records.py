@@ -31,7 +31,7 @@ from store.service.dispatching.pending import Pending
 from store.service.dispatching.record_keys import RecordKeys
 from store.service.dispatching.record_units import RecordUnits
 from store.service.dispatching.replay import Replay
-from store.service.running.running_state import RunningState
+from store.service.runtime.running_state import RunningState
 from tests.kit.corpus import PROPERTIES, blocks, messages, record_fields, records
 from tests.kit.mutations import fuzz, mutated
 from tests.kit.plain_record import PlainRecord

@@ -18,7 +18,7 @@ from tests.kit.golden import CLEAN, NAMES, Dump, copy_store, load_dump
 from tests.kit.tree import tree_digest
 
 Golden = Callable[[str], Path]
-Recovered = tuple[str, MessageStore]
+RecoveredStore = tuple[str, MessageStore]
 HOLES = [name for name in NAMES if name.startswith("hole")]
 WHOLE = [name for name in NAMES if name not in HOLES]
 
@@ -28,7 +28,7 @@ def recovered(
     request: pytest.FixtureRequest,
     golden_folder: Path,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Recovered]:
+) -> Iterator[RecoveredStore]:
     """A golden store's name and an open copy of it; what is asked of it changes nothing."""
     name: str = request.param
     root = tmp_path_factory.mktemp("recovered") / name
@@ -52,7 +52,7 @@ def messages_of(store: MessageStore) -> list[Dump]:
 
 
 @recovered_of(NAMES)
-def test_every_record_and_blank_is_what_rocketmq_read(recovered: Recovered) -> None:
+def test_every_record_and_blank_is_what_rocketmq_read(recovered: RecoveredStore) -> None:
     name, store = recovered
     dump = load_dump(name)
     blanks: list[tuple[int, int]] = []
@@ -65,7 +65,7 @@ def test_every_record_and_blank_is_what_rocketmq_read(recovered: Recovered) -> N
 
 
 @recovered_of(WHOLE)
-def test_every_queue_and_unit_is_what_rocketmq_read(recovered: Recovered) -> None:
+def test_every_queue_and_unit_is_what_rocketmq_read(recovered: RecoveredStore) -> None:
     name, store = recovered
     expected = load_dump(name)["queues"]
     found = [queue_row(store.queues, key) for key in sorted_queues(store.queues)]
@@ -77,7 +77,7 @@ def test_every_queue_and_unit_is_what_rocketmq_read(recovered: Recovered) -> Non
 
 
 @recovered_of(HOLES)
-def test_a_store_in_which_rocketmq_loses_units_comes_out_whole(recovered: Recovered) -> None:
+def test_a_store_in_which_rocketmq_loses_units_comes_out_whole(recovered: RecoveredStore) -> None:
     """The log is the oracle: each of its queued records has its unit, in order and alone."""
     name, store = recovered
     dump = load_dump(name)
@@ -98,7 +98,7 @@ def test_a_store_in_which_rocketmq_loses_units_comes_out_whole(recovered: Recove
 
 
 @recovered_of(WHOLE)
-def test_searches_by_time_answer_as_rocketmq(recovered: Recovered) -> None:
+def test_searches_by_time_answer_as_rocketmq(recovered: RecoveredStore) -> None:
     name, store = recovered
     dump = load_dump(name)
     known = differences() if name.endswith("defaultRocksDB") else set()
@@ -116,7 +116,7 @@ def test_searches_by_time_answer_as_rocketmq(recovered: Recovered) -> None:
 
 
 @recovered_of(WHOLE)
-def test_pulls_answer_as_rocketmq(recovered: Recovered) -> None:
+def test_pulls_answer_as_rocketmq(recovered: RecoveredStore) -> None:
     name, store = recovered
     dump = load_dump(name)
     for probe in dump["probes"]:
@@ -130,7 +130,7 @@ def test_pulls_answer_as_rocketmq(recovered: Recovered) -> None:
 
 
 @recovered_of(NAMES)
-def test_keys_lead_to_the_records_that_rocketmq_found(recovered: Recovered) -> None:
+def test_keys_lead_to_the_records_that_rocketmq_found(recovered: RecoveredStore) -> None:
     """After a crash RocketMQ finds less (spec T18) or a record twice (19.3.5): ours finds all."""
     name, store = recovered
     dump = load_dump(name)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from replication.checking.check import HowMuch, Place, checked
+from replication.checking.check import CheckScope, MasterAddress, checked
 from replication.checking.command import place
 from replication.checking.fetched import Master
 from replication.checking.report import Checked
@@ -23,12 +23,12 @@ FAST = {"answer": 30.0, "report": 0.05, "quiet": 0.05, "linger": 60.0}
 
 
 @contextmanager
-def beside(store: Place, master: WireMaster, last: int | None = None) -> Iterator[Checked]:
+def beside(store: MasterAddress, master: WireMaster, last: int | None = None) -> Iterator[Checked]:
     """Compare ``store`` with ``master``; its files stay as they are, and so does the folder."""
     before = tree_digest(store) if isinstance(store, Path) else ""
     with serving(master):
         there = Master("127.0.0.1", master.port, **FAST)
-        with checked(store, there, CONFIG, HowMuch(last)) as found:
+        with checked(store, there, CONFIG, CheckScope(last)) as found:
             yield found
     assert before == (tree_digest(store) if isinstance(store, Path) else "")
     last_file = max(master.end - master.end % 4096, 1)

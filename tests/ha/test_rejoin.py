@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from replication.checking.fetched import Master
-from replication.checking.rejoin import Beyond, Rejoin, rejoin
+from replication.checking.rejoin import OffsetBeyondCut, Rejoin, rejoin
 from replication.checking.rejoin_command import tell_beyond
 from replication.commands import ha
 from replication.following.follower import Follower
-from replication.following.standing import Timing
+from replication.following.follower_progress import Timing
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreLockedError
 from store.queue.backends import backend_names
@@ -217,7 +217,7 @@ def test_offsets_behind_the_cut_are_told_and_stay(tmp_path: Path) -> None:
 def test_of_many_offsets_behind_the_cut_twenty_are_shown_and_the_others_counted(
     capsys: pytest.CaptureFixture[str], more: int
 ) -> None:
-    beyond = [Beyond("g", QueueKey("t", number), 9, 5) for number in range(20 + more)]
+    beyond = [OffsetBeyondCut("g", QueueKey("t", number), 9, 5) for number in range(20 + more)]
     unread = ["topics.json: no table of offsets"]
     tell_beyond(Rejoin(700, needed=True, done=False, beyond=beyond, unread=unread))
     told = capsys.readouterr().err.splitlines()

@@ -8,8 +8,8 @@ from unittest import mock
 import pytest
 
 from replication.errors import DivergedError
-from replication.following import intake
-from replication.following.intake import Intake
+from replication.following import log_receiver
+from replication.following.log_receiver import LogReceiver
 from replication.following.session import Session
 from store.service.message_store import MessageStore
 from tests.kit.parted import CONFIG, grow, log_in, parted
@@ -92,15 +92,15 @@ def acknowledges_before_it_appends() -> Iterator[None]:
 @contextmanager
 def skips_the_proof_of_its_tail() -> Iterator[None]:
     with (
-        mock.patch.object(intake, "tail_begin", lambda log, _: log.max_phy_offset()),
-        mock.patch.object(Intake, "verified", property(lambda _: True)),
+        mock.patch.object(log_receiver, "tail_begin", lambda log, _: log.max_phy_offset()),
+        mock.patch.object(LogReceiver, "verified", property(lambda _: True)),
     ):
         yield
 
 
 @contextmanager
 def appends_what_differs() -> Iterator[None]:
-    with mock.patch.object(Intake, "_compare", return_value=None):
+    with mock.patch.object(LogReceiver, "_compare", return_value=None):
         yield
 
 
@@ -110,14 +110,14 @@ def forgets_what_is_torn() -> Iterator[None]:
 
     Of that alone the rest would never be there: nothing else comes before it is.
     """
-    plain = Intake.take
+    plain = LogReceiver.take
 
-    def take(self: Intake, pieces: object) -> None:
+    def take(self: LogReceiver, pieces: object) -> None:
         if self._end:
             self._rest = self._rest[:-1]
         plain(self, pieces)  # type: ignore[arg-type]
 
-    with mock.patch.object(Intake, "take", take):
+    with mock.patch.object(LogReceiver, "take", take):
         yield
 
 

@@ -6,7 +6,7 @@ from typing import NoReturn
 import pytest
 
 from bench.peer.maven import UnavailableError
-from migration.following import move
+from migration.follow import move
 from tests.interop.brokers import VERSION, Brokers
 from tests.interop.release import Release
 from tests.interop.rocketmq import RocketMQ

@@ -9,8 +9,8 @@ from metadata.forms import read_forms
 from store.config import StoreConfig
 from store.paths import StorePaths
 from store.service.message_store import MessageStore
-from store.service.upkeep.backup import back_up
-from store.service.upkeep.backup_manifest import compare
+from store.service.offline.backup import back_up
+from store.service.offline.backup_manifest import compare
 from tests.interop.asking import consumer_offset, max_offset
 from tests.interop.brokers import Brokers
 from tests.kit.waiting import until

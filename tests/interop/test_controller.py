@@ -8,7 +8,7 @@ import pytest
 from replication.errors import BeyondEpochError
 from replication.following.epoch_talk import Learner
 from replication.following.follower import Follower
-from replication.following.standing import Standing
+from replication.following.follower_progress import FollowerProgress
 from store.config import StoreConfig
 from store.service.message_store import MessageStore
 from tests.interop.rocketmq import Master, RocketMQ
@@ -24,10 +24,10 @@ LEARNER = CONFIG.as_learner()
 
 def follow(
     root: Path, port: int, end: int, config: StoreConfig = LEARNER, cuts: int = 0
-) -> Standing:
+) -> FollowerProgress:
     """Follow to ``end``, and until the master says that there is no more."""
 
-    async def story() -> Standing:
+    async def story() -> FollowerProgress:
         with MessageStore.open(root, config) as store:
             proxy = CuttingProxy(port, cuts=cuts, most=40_000)
             async with proxy.running(), asyncio.timeout(LIMIT_SECONDS):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from migration.way_back.way_back import rollback
+from migration.rollback.rollback import rollback
 from store.config import StoreConfig
 from store.errors import RefusedStoreError
 from store.record.message import Message

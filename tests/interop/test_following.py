@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from migration.following import move
+from migration.follow import move
 from migration.preflight import preflight
 from replication.errors import DivergedError
 from replication.following.follower import Follower
-from replication.following.standing import Standing, Timing
+from replication.following.follower_progress import FollowerProgress, Timing
 from store.service.message_store import MessageStore
 from tests.interop.rocketmq import Master, RocketMQ
 from tests.interop.test_interop import CONFIG, KINDS, QUEUES, SIZES, compare
@@ -37,7 +37,7 @@ def file_bytes(root: Path, begin: int, end: int) -> bytes:
 
 async def followed(
     store: MessageStore, port: int, puts: "asyncio.Future[dict[str, int]]"
-) -> Standing:
+) -> FollowerProgress:
     """Follow until all that was put is here, and the master says that there is no more."""
     follower = Follower(store, "127.0.0.1", port, timing=FAST)
     async with asyncio.timeout(LIMIT_SECONDS):
@@ -55,7 +55,7 @@ def test_a_running_rocketmq_is_followed_while_connections_are_cut(
 ) -> None:
     root, own = tmp_path / "theirs", tmp_path / "own"
 
-    async def story(master: Master) -> Standing:
+    async def story(master: Master) -> FollowerProgress:
         proxy = CuttingProxy(master.port, cuts=60, most=40_000)
         with MessageStore.open(own, CONFIG, backend=backend) as store:
             async with proxy.running():
@@ -118,7 +118,7 @@ def test_a_follower_that_comes_later_gets_the_last_file_and_goes_on_after_a_rest
 ) -> None:
     root, own = tmp_path / "theirs", tmp_path / "own"
 
-    async def story(master: Master, count: int) -> Standing:
+    async def story(master: Master, count: int) -> FollowerProgress:
         with MessageStore.open(own, CONFIG) as store:
             puts = asyncio.ensure_future(asyncio.to_thread(master.put, count))
             await puts
@@ -147,7 +147,7 @@ def test_a_follower_that_comes_later_gets_the_last_file_and_goes_on_after_a_rest
 def test_an_older_rocketmq_is_followed_too(tmp_path: Path, rocketmq_533: RocketMQ) -> None:
     root, own = tmp_path / "theirs", tmp_path / "own"
 
-    async def story(master: Master) -> Standing:
+    async def story(master: Master) -> FollowerProgress:
         proxy = CuttingProxy(master.port, cuts=10, most=20_000)
         with MessageStore.open(own, CONFIG) as store:
             async with proxy.running():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from replication.following.follower import Follower
-from replication.following.standing import Timing
+from replication.following.follower_progress import Timing
 from replication.tables.slave_synchronize import Intervals, SlaveSynchronize
 from store.config import StoreConfig
 from store.queue.backends import backend_names

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from bench.sample_store import LOG_FILE_BYTES, make_store, topic_and_queue
-from migration.copying.run import run_plan
 from migration.planning.planner import make_plan
-from migration.switching.switch import switch
+from migration.rollback.rollback import rollback
+from migration.run.run import run_plan
+from migration.switch.switch import switch
 from migration.verify import verify_migration
-from migration.way_back.way_back import rollback
 from store.config import StoreConfig
 from store.queue.units import QueueKey
 from store.service.message_store import MessageStore
-from store.service.upkeep.mode import StoreMode
+from store.service.offline.mode import StoreMode
 from tests.interop.rocketmq import RocketMQ
 from tests.interop.started import Row
 from tests.interop.test_interop import CONFIG, QUEUES, SIZES, compare, write

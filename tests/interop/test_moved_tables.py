@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from metadata.commands import app as metadata_verbs
 from metadata.forms import read_forms
-from migration.switching.switch import switch
-from migration.way_back.way_back import rollback
+from migration.rollback.rollback import rollback
+from migration.switch.switch import switch
 from store.config import StoreConfig
 from store.paths import StorePaths
 from tests.interop.asking import consumer_offset, max_offset

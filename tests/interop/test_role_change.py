@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from replication.checking.check import HowMuch, checked
-from replication.checking.fetched import Master as Place
+from replication.checking.check import CheckScope, checked
+from replication.checking.fetched import Master as MasterAddress
 from replication.checking.rejoin import rejoin
 from replication.following.follower import Follower
-from replication.following.standing import Timing
+from replication.following.follower_progress import Timing
 from store.service.message_store import MessageStore
 from tests.interop.rocketmq import RocketMQ
 from tests.interop.test_following import file_bytes
@@ -51,8 +51,8 @@ def test_a_follower_becomes_the_master_and_the_former_one_comes_back(
         follow(own, master.port, backend, end)  # from its first byte on
         end = master.put(150)["end"]
         follow(own, master.port, backend, end)
-        place = Place("127.0.0.1", master.port, quiet=1.0)
-        with checked(own, place, CONFIG, HowMuch(1 << 40)) as found:
+        place = MasterAddress("127.0.0.1", master.port, quiet=1.0)
+        with checked(own, place, CONFIG, CheckScope(1 << 40)) as found:
             assert list(found.differences()) == []
             assert (found.common.compared, found.common.end) == (range(end), end)
         last = master.put(40)["end"]  # that nobody follows
@@ -108,7 +108,9 @@ def test_a_synchronous_master_counts_on_no_comparison(
 
     async def while_compared(port: int, put_some: "asyncio.Future[dict[str, object]]") -> None:
         def compare_once() -> None:
-            with checked(own, Place("127.0.0.1", port, quiet=1.0), CONFIG, HowMuch(1 << 40)):
+            with checked(
+                own, MasterAddress("127.0.0.1", port, quiet=1.0), CONFIG, CheckScope(1 << 40)
+            ):
                 pass
 
         while not put_some.done():

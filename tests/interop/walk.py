@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from migration.switching.switch import switch
-from migration.way_back.way_back import rollback
+from migration.rollback.rollback import rollback
+from migration.switch.switch import switch
 from store.config import StoreConfig
 from tests.interop.brokers import Broker, Brokers
 from tests.interop.test_moved_tables import KINDS, MASTER, config

@@ -15,7 +15,7 @@ from store.errors import NestedCallError, StoreError, StoreFailedError
 from store.record.message import Message
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.message_store import MessageStore
-from store.service.running.running_state import Section
+from store.service.runtime.running_state import CriticalSection
 from tests.kit.double_write import open_store
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
@@ -106,7 +106,11 @@ def test_a_close_says_that_a_dispatch_was_cut_short(tmp_path: Path) -> None:
     """Once, where no call has met it before; it is no close of a store that was closed already."""
 
     unsaid = 0
-    steps = {Dispatcher._take.__code__, Dispatcher._hand_on.__code__, Section.begin.__code__}
+    steps = {
+        Dispatcher._take.__code__,
+        Dispatcher._hand_on.__code__,
+        CriticalSection.begin.__code__,
+    }
     for number in places_of(tmp_path / "whole", ask, lambda frame: frame.f_code in steps):
         store = opened(tmp_path / str(number))
         with suppress(Interrupted):

@@ -18,8 +18,8 @@ from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.recovering.replacement import Rebuild
 from store.service.results import PutMessageResult
-from store.service.running.running_state import RunningState
-from store.service.running.surroundings import Surroundings
+from store.service.runtime.environment import Environment
+from store.service.runtime.running_state import RunningState
 from store.service.writing.encoded import Encoded, Interpreted
 from store.service.writing.putter import Putter
 from store.wakeup import Latch
@@ -78,7 +78,7 @@ def test_a_flush_thread_that_ends_fails_the_store_and_those_who_wait(
 
 
 def test_a_thread_that_looks_at_old_files_and_ends_fails_the_store(tmp_path: Path) -> None:
-    class Broken(Surroundings):
+    class Broken(Environment):
         def wait(self, stop: Latch, seconds: float) -> bool:
             _ = seconds
             return stop.is_set()

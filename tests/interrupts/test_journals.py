@@ -16,14 +16,14 @@ import pytest
 from replication.epoch_wire import EpochEntry
 from replication.following.epoch_file import read_epochs, write_epochs
 from replication.tables.config_files import DELAY_OFFSET, TIMER_CHECK, ConfigFiles
+from store.journals.backend_state import read_standing, set_mode
 from store.journals.begun_cut import begin_cut, begun_cut, end_cut
-from store.journals.behind_lines import BehindLines
 from store.journals.deleted_topics import DeletedTopics
 from store.journals.expired_queues import ExpiredQueues
 from store.journals.following import Following, read_following, write_following
 from store.journals.journal import Journal
 from store.journals.kept import check_kept
-from store.journals.standing import read_standing, set_mode
+from store.journals.lagging_backends import LaggingBackends
 from store.journals.store_mode import StoreMode
 from store.paths import StorePaths
 from store.queue.units import QueueKey
@@ -99,7 +99,7 @@ def same_reads(paths: StorePaths) -> int:
 
 
 def fall_behind(paths: StorePaths, number: int) -> None:
-    lines = BehindLines(paths, read_only=False)
+    lines = LaggingBackends(paths, read_only=False)
     lines.note_behind("rocksdb", number)
     lines.keep()
 

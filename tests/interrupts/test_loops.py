@@ -23,7 +23,7 @@ from replication.feeding.feeder import Feeder
 from replication.feeding.followers import Followers
 from replication.feeding.settings import FeedSettings
 from replication.following.follower import Follower
-from replication.following.standing import Timing
+from replication.following.follower_progress import Timing
 from store.config import FlushDiskType, StoreConfig
 from store.errors import StoreError
 from store.record.message import Message

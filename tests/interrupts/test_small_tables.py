@@ -22,7 +22,7 @@ from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
 
 SECONDS = 60
-MOST_LIGHT = 4
+MAX_LIGHT = 4
 IGNORED = pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"  # a generator or file left open
 )
@@ -185,7 +185,7 @@ def test_a_quota_of_light_queues_is_right_after_an_interrupt(tmp_path: Path, ste
     config = StoreConfig(
         mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=200,
         max_hash_slot_num=20, max_index_num=400, enable_lmq=True, enable_multi_dispatch=True,
-        max_lmq_consume_queue_num=MOST_LIGHT,
+        max_lmq_consume_queue_num=MAX_LIGHT,
     )  # fmt: skip
 
     def put(store: MessageStore, *names: str) -> bool:
@@ -214,13 +214,13 @@ def test_a_quota_of_light_queues_is_right_after_an_interrupt(tmp_path: Path, ste
         with suppress(Interrupted):
             places = run_interrupted(do, number)
         failed = store._state.failure is not None
-        made = [put(store, f"new{at}") for at in range(MOST_LIGHT + 1)]
+        made = [put(store, f"new{at}") for at in range(MAX_LIGHT + 1)]
         with suppress(StoreError):
             store.close()
         store.close()
         with MessageStore.open(root, config, housekeeping=False) as again:
             there = len([*again.queues.topics("%LMQ%")])
-            assert there == MOST_LIGHT if not failed else there <= MOST_LIGHT, (number, made)
+            assert there == MAX_LIGHT if not failed else there <= MAX_LIGHT, (number, made)
         return places
 
     with in_time(SECONDS):

@@ -16,7 +16,7 @@ from store.future import StoreFuture
 from store.record.message import Message
 from store.replica_config import BrokerRole
 from store.service.message_store import MessageStore
-from store.service.writing.pages_ahead import PagesAhead
+from store.service.writing.log_prefault import LogPrefault
 from store.service.writing.putter import Putter
 from store.thread import StoreThread
 from store.wakeup import Latch, Wakeup
@@ -268,7 +268,7 @@ def test_a_store_closes_after_a_put_was_interrupted_where_it_wakes_a_thread(
         putter = store._putter
         assert isinstance(putter, Putter)
         pages = getattr(putter._look_ahead, "__self__", None)
-        if isinstance(pages, PagesAhead):  # the thread is due
+        if isinstance(pages, LogPrefault):  # the thread is due
             pages._due = putter._timed_from = 0
         store.put_message_async(Message("t", b"x"))
         store.put_message(Message("t", b"x", 0, {"TAGS": "a"}))

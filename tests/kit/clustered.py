@@ -8,8 +8,8 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from migration.copying.run import move_segment, run_plan
 from migration.planning.plan import read_plan
+from migration.run.run import move_segment, run_plan
 from migration.tasks import run_tasks
 from migration.verify import verify_migration
 from migration.workspace import Workspace

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from migration.copying.run import run_plan
-from migration.switching.switch import switch
+from migration.rollback.rollback import rollback
+from migration.run.run import run_plan
+from migration.switch.switch import switch
 from migration.verify import verify_migration
-from migration.way_back.way_back import rollback
 from tests.kit.commands import run_module
 
 _CHANGES = {"os.rename", "os.remove", "os.link", "os.mkdir", "os.rmdir", "os.truncate"}

@@ -31,11 +31,11 @@ from tests.kit.quick_end import end_behind
 
 _ROOT = Path(__file__).parents[2]
 _TASKS = (
-    "store.worker", "migration.copying.segment", "migration.verify.verification",
-    "migration.rebuild.rebuild_plan", "migration.rebuild.scan_task", "cq_file.bulk",
+    "store.worker", "migration.run.segment", "migration.verify.verification",
+    "migration.from_log.rebuild_plan", "migration.from_log.scan_task", "cq_file.bulk",
     "cq_rocksdb.bulk", "cq_rocksdb.native_engine", "numpy.ma",
 )  # fmt: skip
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 class ForkedWorker:
@@ -121,7 +121,7 @@ def _serve(ours: socket.socket) -> None:
     gc.collect()
     gc.freeze()
     while True:
-        request, given, _, _ = socket.recv_fds(ours, _MOST_BYTES, 2)
+        request, given, _, _ = socket.recv_fds(ours, _MAX_BYTES, 2)
         if not request:  # the process of the tests has ended
             return
         stdin, stdout = given

@@ -5,9 +5,9 @@ between two records of a list. What the system refuses is refused to the core, s
 """
 
 from store.service.message_store import MessageStore
-from store.service.writing.plain_puts import NoPlainPuts
+from store.service.writing.fast_put import NoFastPut
 
 
 def go_the_long_way(store: MessageStore) -> None:
     """Let every message that is put to ``store`` from here on go the twin's way."""
-    store._parts.putter._plain = NoPlainPuts(store._parts.putter._encoder)
+    store._parts.putter._plain = NoFastPut(store._parts.putter._encoder)

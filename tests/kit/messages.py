@@ -11,7 +11,7 @@ from store.record.message import LOOPBACK, Host, Message, MessageProperty, SysFl
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageResult
 
-MOST_BODY = 4096
+MAX_BODY = 4096
 LIGHT, LIGHT_OFFSETS = (
     MessageProperty.INNER_MULTI_DISPATCH,
     MessageProperty.INNER_MULTI_QUEUE_OFFSET,
@@ -76,7 +76,7 @@ hosts = st.one_of(
 bodies: st.SearchStrategy[Any] = st.one_of(
     st.binary(max_size=40),
     st.sampled_from([
-        b"", bytes(MOST_BODY), bytes(MOST_BODY + 1), bytearray(b"ab"), "ab", None, 5,
+        b"", bytes(MAX_BODY), bytes(MAX_BODY + 1), bytearray(b"ab"), "ab", None, 5,
     ]),
     st.builds(lambda: memoryview(array("i", [1, 2, 3]))),
 )  # fmt: skip

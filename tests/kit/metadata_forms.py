@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from metadata.model import Form
-from store.service.upkeep.database_copy import is_database
+from store.service.offline.database_copy import is_database
 
 _FOLDER = Path(__file__).parents[1] / "golden" / "metadata"
 SETTINGS = {

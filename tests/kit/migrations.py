@@ -3,9 +3,9 @@
 import shutil
 from pathlib import Path
 
-from migration.copying.run import RunReport, run_plan
 from migration.planning.plan import Plan
 from migration.planning.planner import make_plan
+from migration.run.run import RunReport, run_plan
 from migration.verify import verify_migration
 from migration.workspace import Workspace
 from store.config import StoreConfig

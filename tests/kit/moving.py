@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from pathlib import Path
 
-from migration.following.move import FollowedMove, FollowedReport
-from migration.metadata.option import Without
-from replication.following.standing import Timing
+from migration.follow.move import FollowedMove, FollowedReport
+from migration.metadata.option import AcceptedLoss
+from replication.following.follower_progress import Timing
 from store.config import StoreConfig
 
 QUICK = Timing(first_retry=0.01, last_retry=0.02, quiet=0.02, last_file=0.05)
@@ -27,7 +27,7 @@ class Moving:
         config: StoreConfig,
         backend: str = "rocksdb",
         timing: Timing = QUICK,
-        without: Collection[Without] = (),
+        without: Collection[AcceptedLoss] = (),
     ) -> None:
         self.told: list[str] = []
         self._said = threading.Condition()

@@ -15,9 +15,9 @@ from types import FrameType
 
 from store.errors import StoreError
 
-MOST_SECONDS = 30
+MAX_SECONDS = 30
 """Far more than any buffer takes; reached only by a loop that does not end."""
-MOST_BYTES = 32 << 20
+MAX_BYTES = 32 << 20
 """What one input may make Python allocate beyond what was allocated before."""
 LONG = 20
 """A long run takes so many times the inputs of a normal one."""
@@ -29,7 +29,7 @@ class Hang(BaseException):
 
 
 @contextmanager
-def bounded(seconds: int = MOST_SECONDS, most_bytes: int = MOST_BYTES) -> Iterator[None]:
+def bounded(seconds: int = MAX_SECONDS, most_bytes: int = MAX_BYTES) -> Iterator[None]:
     """Fail if the block takes longer (main thread), or allocates more through Python."""
     tracemalloc.start()
     try:

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from store.config import RocksDBEngine, StoreConfig
-from store.journals.behind_lines import BehindLines
+from store.journals.lagging_backends import LaggingBackends
 from store.paths import StorePaths
+from store.queue.backend_replica import Roles
 from store.queue.backends import backend, backend_names
 from store.queue.combined import CombinedConsumeQueueStore
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
 from store.queue.facts import QueueRestart
-from store.queue.part import Roles
 from store.queue.units import UnitBatch, UnitBlock
 from tests.kit.model import RECORD_SIZE, NoCheckpoint, PlainLog, batch_of
 
@@ -61,7 +61,7 @@ class QueueDrive:
             return backend(self.name)(context)
         read = self.name.removeprefix(COMBINED)
         kinds = [backend(name) for name in backend_names()]
-        lines = BehindLines(context.paths, read_only=context.read_only)
+        lines = LaggingBackends(context.paths, read_only=context.read_only)
         return CombinedConsumeQueueStore(
             context, kinds, Roles(read, read), lines, lambda _topic, _at: False
         )

@@ -20,7 +20,7 @@ from replication.checking.rejoin import rejoin
 from replication.errors import DivergedError
 from replication.following import default_talk, session
 from replication.following.follower import Follower
-from replication.following.standing import Timing
+from replication.following.follower_progress import Timing
 from store.config import StoreConfig
 from store.queue.units import QueueKey
 from store.service.message_store import MessageStore

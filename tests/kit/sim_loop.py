@@ -21,7 +21,7 @@ from unittest import mock
 
 _SECOND_TRY = 3.0
 """Seconds after which a packet that was lost has come, about."""
-_MOST_WAITING = 64 << 10
+_MAX_WAITING = 64 << 10
 """Bytes on their way behind which a writer has to wait."""
 
 
@@ -189,7 +189,7 @@ class Line(asyncio.Transport):
         self._closing = self.is_over = self._paused = self._full = False
         self._waiting: deque[bytes] = deque()  # came, and nobody takes it yet
         self._packets: deque[Callable[[], None]] = deque()
-        self._on_its_way, self._high = 0, _MOST_WAITING
+        self._on_its_way, self._high = 0, _MAX_WAITING
         self._last = 0.0  # when the last packet that was sent arrives
         self._ends = False  # the other end has closed, behind what is waiting
 
@@ -222,7 +222,7 @@ class Line(asyncio.Transport):
         self._loop.call_soon(self._hand_on)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self._high = _MOST_WAITING if high is None else high
+        self._high = _MAX_WAITING if high is None else high
 
     def get_write_buffer_size(self) -> int:
         return self._on_its_way

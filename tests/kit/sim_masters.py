@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from replication.errors import OutsideLogError, WireError
+from replication.feeding.append_notifier import AppendNotifier
 from replication.feeding.connection import FeedConnection
 from replication.feeding.followers import Followers, Link
-from replication.feeding.growth import Growth
 from replication.feeding.served_log import ServedLog
 from replication.feeding.settings import FeedSettings
 from store.config import StoreConfig
@@ -125,7 +125,7 @@ class FeedingMaster(WireServer):
             assert self._store.append_to_commit_log(0, log) == len(log)
         self.followers = _ToldFollowers(self._heard)
         self._log = ServedLog(self._store)
-        self._growth = Growth()
+        self._growth = AppendNotifier()
         self._join(self._growth.run())
 
     def _stop(self) -> None:

@@ -15,7 +15,7 @@ from store.errors import StoreClosedError, StoreFailedError, StoreIOError
 from store.record.message import Message, MessageProperty
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageResult, PutMessageStatus
-from store.service.writing import _waits, answers, flush, loop_puts
+from store.service.writing import _waits, ack_waiter, flush, loop_puts
 from tests.kit.gated_disk import GatedDisk, gated
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
@@ -287,7 +287,7 @@ def test_who_is_cancelled_behind_the_append_goes_and_the_message_stays(
 def test_too_many_wait_before_they_append_and_leave_nothing_if_cancelled(
     store: MessageStore, disk: GatedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop_puts, "MOST_IN_FLIGHT", 3)
+    monkeypatch.setattr(loop_puts, "MAX_IN_FLIGHT", 3)
 
     async def story() -> None:
         tasks = await held_up(store, disk, 8, appended=3)
@@ -309,7 +309,7 @@ def test_the_room_of_who_is_cancelled_is_the_next_ones(
     store: MessageStore, disk: GatedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cancelled when it had been let in, and before it ran."""
-    monkeypatch.setattr(loop_puts, "MOST_IN_FLIGHT", 1)
+    monkeypatch.setattr(loop_puts, "MAX_IN_FLIGHT", 1)
     let_in = loop_puts._InLoop._let_in
 
     async def story() -> None:
@@ -370,7 +370,7 @@ def test_loops_of_several_threads_put_side_by_side(store: MessageStore) -> None:
 )
 def test_after_an_interrupt_where_a_put_is_handed_over_the_loop_puts_on(tmp_path: Path) -> None:
     """Or the store has failed, and says so."""
-    handing = [loop_puts.__file__, answers.__file__, flush.__file__]
+    handing = [loop_puts.__file__, ack_waiter.__file__, flush.__file__]
     seen: list[object] = []
 
     async def three(store: MessageStore) -> list[PutMessageStatus]:

@@ -10,9 +10,9 @@ from store.config import StoreConfig
 from store.errors import CorruptionError, UnsupportedFormatError
 from store.queue.units import QueueKey
 from store.record.message import Message, SysFlag
-from store.service.care import check
-from store.service.care.check import StoreCheck
-from store.service.care.queue_lives import Life
+from store.service.maintenance import check
+from store.service.maintenance.check import StoreCheck
+from store.service.maintenance.queue_incarnations import QueueIncarnation
 from store.service.message_store import MessageStore
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=2000)
@@ -144,15 +144,24 @@ def test_the_first_record_can_be_damaged_too(root: Path) -> None:
     ("life", "low", "high", "found"),
     [
         (None, 3, 5, []),
-        (Life(2, 9), 2, 10, []),
-        (Life(2, 9), 0, 12, []),
-        (Life(2, 9), 2, 9, [("records 9 to 9 of the log have no unit", 9)]),
-        (Life(2, 9), 0, 1, [("records 2 to 9 of the log have no unit", 1)]),
-        (Life(2, 9), 3, 10, [("records 2 to 2 of the log lie before the queue's minimum", 3)]),
+        (QueueIncarnation(2, 9), 2, 10, []),
+        (QueueIncarnation(2, 9), 0, 12, []),
+        (QueueIncarnation(2, 9), 2, 9, [("records 9 to 9 of the log have no unit", 9)]),
+        (QueueIncarnation(2, 9), 0, 1, [("records 2 to 9 of the log have no unit", 1)]),
+        (
+            QueueIncarnation(2, 9),
+            3,
+            10,
+            [("records 2 to 2 of the log lie before the queue's minimum", 3)],
+        ),
     ],
 )
 def test_a_queue_has_a_unit_for_each_record_that_the_log_holds(
-    store: MessageStore, life: Life | None, low: int, high: int, found: list[tuple[str, int]]
+    store: MessageStore,
+    life: QueueIncarnation | None,
+    low: int,
+    high: int,
+    found: list[tuple[str, int]],
 ) -> None:
     told = list(look(store)._compare_with_log(KEY, life, low, high))
     assert [(each.problem, each.queue_offset) for each in told] == found

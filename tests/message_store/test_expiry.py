@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from store.config import RocksDBEngine, StoreConfig
-from store.core import LONG_WAY
+from store.core import SLOW_PATH_ONLY
 from store.errors import ReadOnlyStoreError, StoreError
 from store.journals.expired_queues import ExpiredQueues
 from store.queue.backends import backend_names
 from store.queue.consume_queue import ConsumeQueue, PlainUnits, PulledUnits
 from store.queue.units import QueueKey
 from store.record.message import Message, SysFlag
-from store.service.care.clean_service import expired_offsets
+from store.service.maintenance.clean_service import expired_offsets
 from store.service.message_store import MessageStore
 from store.service.recovering.recovery import Recovery
 from store.service.results import GetMessageStatus
@@ -127,7 +127,7 @@ def test_a_pull_that_an_expiry_overtakes_goes_on_at_the_new_minimum(
     low = opened.expected_minimum()
     units_are_gone = not store.queues.queue("busy", 0).read_units(5, 1).count
     assert units_are_gone or opened.backend == "rocksdb"  # which may drop them later
-    if units_are_gone or not LONG_WAY:  # the core lets its twin look anew
+    if units_are_gone or not SLOW_PATH_ONLY:  # the core lets its twin look anew
         assert result.status is GetMessageStatus.OFFSET_TOO_SMALL
         assert (result.next_begin_offset, result.min_offset) == (low, low)
         assert result.max_offset == store.max_offset("busy", 0)

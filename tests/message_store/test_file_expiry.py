@@ -17,14 +17,14 @@ from store.queue.backends import backend_names
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageStatus
-from store.service.running.surroundings import Surroundings
+from store.service.runtime.environment import Environment
 from store.wakeup import Latch
 
 HOUR = 3600
 FILE = 65536
 
 
-class Machine(Surroundings):
+class Machine(Environment):
     """Says what it is told to; nobody waits."""
 
     def __init__(self) -> None:
@@ -310,9 +310,9 @@ def test_used_percent_is_what_df_says(tmp_path: Path) -> None:
         )
         return int(done.stdout.split()[-1].rstrip("%"))
 
-    before, found, after = df(), Surroundings().used_percent(tmp_path), df()
+    before, found, after = df(), Environment().used_percent(tmp_path), df()
     assert min(before, after) <= found <= max(before, after)
-    assert Surroundings().used_percent(tmp_path / "nowhere") == -1
+    assert Environment().used_percent(tmp_path / "nowhere") == -1
 
 
 @pytest.mark.parametrize("hours", ["24", "4,5", "noon", "-1"])

@@ -15,13 +15,13 @@ from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import CorruptionError, IllegalMessageError, StoreIOError
 from store.journals import journal as journals
-from store.journals.behind_lines import BehindLines
+from store.journals.backend_state import BackendState, read_standing
 from store.journals.deleted_topics import DeletedTopics
 from store.journals.expired_queues import ExpiredQueues
 from store.journals.journal import Journal, read_lines
-from store.journals.standing import Standing, read_standing
+from store.journals.lagging_backends import LaggingBackends
 from store.paths import StorePaths
-from store.queue.units import MOST_UNITS, QueueKey
+from store.queue.units import MAX_UNITS, QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.call_order import CallOrder
@@ -208,7 +208,7 @@ def test_an_endless_line_is_read_in_pieces(tmp_path: Path) -> None:
 def test_no_line_is_written_that_is_too_long_to_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journals, "_MOST_LINE", 64)
+    monkeypatch.setattr(journals, "_MAX_LINE", 64)
     stored: list[dict[str, object]] = []
     for size in range(80):
         entry: dict[str, object] = {"a": "x" * size}
@@ -240,9 +240,9 @@ def test_short_entries_share_a_line_as_long_as_told(
 def test_a_journal_is_read_up_to_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = written(tmp_path / "j")
     size = journal.path.stat().st_size
-    monkeypatch.setattr(journals, "MOST_BYTES", size)
+    monkeypatch.setattr(journals, "MAX_BYTES", size)
     assert ExpiredQueues(journal.path).ends() == dict(QUEUES)
-    monkeypatch.setattr(journals, "MOST_BYTES", size - 1)
+    monkeypatch.setattr(journals, "MAX_BYTES", size - 1)
     told = f"{journal.path}.*expected at most {size - 1} bytes, found {size} bytes"
     with pytest.raises(CorruptionError, match=told):
         ExpiredQueues(journal.path).ends()
@@ -251,7 +251,7 @@ def test_a_journal_is_read_up_to_its_bound(tmp_path: Path, monkeypatch: pytest.M
 LONG = (1 << 63) - 1
 FIT: list[dict[str, object]] = [
     {"queue": ["a", -(1 << 31)], "next": 0},
-    {"queue": ["a", (1 << 31) - 1], "next": MOST_UNITS},
+    {"queue": ["a", (1 << 31) - 1], "next": MAX_UNITS},
     {"gone": "a"},
     {"deleting": "a", "below": LONG},
     {"deleted": "a", "below": 0},
@@ -260,7 +260,7 @@ UNFIT: list[dict[str, object]] = [
     {"queue": ["a", -(1 << 31) - 1], "next": 0},
     {"queue": ["a", 1 << 31], "next": 0},
     {"queue": ["a", 0, 0], "next": 0},
-    {"queue": ["a", 0], "next": MOST_UNITS + 1},
+    {"queue": ["a", 0], "next": MAX_UNITS + 1},
     {"queue": ["a", 0], "next": True},
     {"queue": ["a", 0]},
     {"gone": 0},
@@ -286,7 +286,7 @@ def test_a_valid_line_is_found_wherever_it_begins_behind_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Read in pieces that are hardly longer than a line: it may begin in one, end in the next."""
-    monkeypatch.setattr(journals, "_MOST_LINE", 64)
+    monkeypatch.setattr(journals, "_MAX_LINE", 64)
     first, last = (line({"queue": ["a", 0], "next": number}) for number in (1, 2))
     path = tmp_path / "j"
     for gap, filler in product(range(1, 200, 3), (b"\0", b"\n", b"0", b"a {")):
@@ -368,19 +368,19 @@ def test_a_damaged_note_of_our_journals_is_said(tmp_path: Path, data: bytes) -> 
 
 def test_backends_are_alike_only_by_the_time_of_a_lock_that_is_there(tmp_path: Path) -> None:
     paths = StorePaths(tmp_path)
-    lines = BehindLines(paths, read_only=False)
+    lines = LaggingBackends(paths, read_only=False)
     assert not lines.alike
     lines.note_alike()
-    assert not BehindLines(paths, read_only=False).alike, "there is no lock"
+    assert not LaggingBackends(paths, read_only=False).alike, "there is no lock"
     paths.lock.touch()
     lines.note_alike()
-    assert BehindLines(paths, read_only=True).alike
+    assert LaggingBackends(paths, read_only=True).alike
     order = CallOrder(tmp_path)
     with order.watching():
         lines.note_alike()
     assert order.made == [], "it says so already"
     before = paths.mode.read_bytes()
-    reading = BehindLines(paths, read_only=True)
+    reading = LaggingBackends(paths, read_only=True)
     reading.note_behind("file", 7)
     assert (reading.behind("file"), reading.behind("rocksdb")) == (7, None)
     assert paths.mode.read_bytes() == before
@@ -406,7 +406,7 @@ def test_lines_say_how_far_each_backend_is_whole(tmp_path: Path) -> None:
     with pytest.raises(CorruptionError, match="record of the backends is empty"):
         read_standing(paths)
     paths.mode.unlink()
-    lines = BehindLines(paths, read_only=False)
+    lines = LaggingBackends(paths, read_only=False)
     lines.note_behind("file", 70)
     lines.note_behind("rocksdb", 50)
     lines.note_covers("rocksdb", "a;b*")
@@ -418,11 +418,11 @@ def test_lines_say_how_far_each_backend_is_whole(tmp_path: Path) -> None:
     lines.log_was_cut(40, ["file"])
     assert read_standing(paths).behind == {"file": 60, "rocksdb": 40}
     lines.caught_up("file")
-    assert BehindLines(paths, read_only=True).standing == Standing(
+    assert LaggingBackends(paths, read_only=True).standing == BackendState(
         None, {"rocksdb": 40}, {"rocksdb": "a;b*"}
     )
     lines.note_covers("rocksdb", None)
     lines.caught_up("rocksdb")
-    assert read_standing(paths) == Standing()
+    assert read_standing(paths) == BackendState()
     kept = read_lines(paths.own / "kept", lambda _: True)
     assert [*kept] == [{"kept": []}], "its loss says nothing"

@@ -6,11 +6,11 @@ import pytest
 
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreConfigError
-from store.journals.standing import Standing
+from store.journals.backend_state import BackendState
 from store.journals.store_mode import StoreMode
 from store.paths import StorePaths
-from store.queue.part import NO_LIGHT, Roles
-from store.service.finding.store_layout import (
+from store.queue.backend_replica import NO_LIGHT, Roles
+from store.service.layout.store_layout import (
     StoreLayout,
     choose_backends,
     choose_roles,
@@ -145,10 +145,10 @@ def test_a_backend_that_is_not_loaded_assigns_no_offset() -> None:
 BOTH = ["file", "rocksdb"]
 
 
-def there(root: Path, names: list[str], standing: Standing | None = None) -> StoreLayout:
+def there(root: Path, names: list[str], standing: BackendState | None = None) -> StoreLayout:
     return StoreLayout(
         StorePaths(root), [root / "commitlog"], has_log=True, backends=names,
-        standing=standing or Standing(),
+        standing=standing or BackendState(),
     )  # fmt: skip
 
 
@@ -187,7 +187,7 @@ def test_queues_that_would_be_hidden_are_named(tmp_path: Path) -> None:
 
 
 def test_a_state_that_was_set_decides(tmp_path: Path) -> None:
-    layout = there(tmp_path, BOTH, Standing(StoreMode("rocksdb"), {"file": 5}))
+    layout = there(tmp_path, BOTH, BackendState(StoreMode("rocksdb"), {"file": 5}))
     for read_only in (False, True):
         found = choose_backends(layout, settings(**{DOUBLE: "true"}), None, read_only=read_only)
         assert found == ["rocksdb"]
@@ -196,9 +196,9 @@ def test_a_state_that_was_set_decides(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "standing", [Standing(None, {"file": 5}), Standing(None, {}, {"file": "some-*"})]
+    "standing", [BackendState(None, {"file": 5}), BackendState(None, {}, {"file": "some-*"})]
 )
-def test_what_is_not_whole_is_not_served(tmp_path: Path, standing: Standing) -> None:
+def test_what_is_not_whole_is_not_served(tmp_path: Path, standing: BackendState) -> None:
     layout = there(tmp_path, BOTH, standing)
     assert choose_backends(layout, StoreConfig(), None) == BOTH
     assert choose_backends(layout, StoreConfig(), None, read_only=True) == BOTH[::-1]
@@ -208,7 +208,7 @@ def test_what_is_not_whole_is_not_served(tmp_path: Path, standing: Standing) -> 
 
 
 def test_files_without_light_queues_are_served_beside_those_that_have_them(tmp_path: Path) -> None:
-    standing = Standing(None, {}, {"file": NO_LIGHT})
+    standing = BackendState(None, {}, {"file": NO_LIGHT})
     layout = there(tmp_path, BOTH, standing)
     assert choose_backends(layout, StoreConfig(), None, read_only=True) == BOTH
     with pytest.raises(RefusedStoreError, match="the file queues"):

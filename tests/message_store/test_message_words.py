@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from store.record.message import InterpretedPut, Message
+from store.record.message import Message, PyMessage
 
-KINDS = [Message, InterpretedPut]
+KINDS = [Message, PyMessage]
 
 
 @pytest.mark.parametrize("kind", KINDS)

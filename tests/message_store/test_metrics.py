@@ -11,16 +11,16 @@ from types import SimpleNamespace
 import pytest
 
 from store.config import FlushDiskType, RocksDBEngine, StoreConfig
-from store.core import LONG_WAY
+from store.core import SLOW_PATH_ONLY
 from store.errors import DiskFullError, StoreClosedError, StoreIOError
 from store.queue.units import UnitBatch
 from store.record.client_batch import encode_client_batch
 from store.record.message import Message, SysFlag
-from store.service.figures.metrics import disk_used_ratio
 from store.service.message_store import MessageStore
+from store.service.metrics.metrics import disk_used_ratio
 from store.service.reading.puller import TagFilter
 from store.service.results import GetMessageStatus, PutMessageStatus
-from store.service.writing.plain_puts import SAMPLED_PUTS
+from store.service.writing.fast_put import SAMPLED_PUTS
 from tests.kit.engines import ENGINES
 from tests.kit.golden import load_dump
 
@@ -65,7 +65,7 @@ def test_messages_that_go_the_long_way_are_counted(store: MessageStore) -> None:
         messages = after.put_messages - before.put_messages
         return messages, after.put_long_way - before.put_long_way
 
-    fast = 0 if not LONG_WAY else 1
+    fast = 0 if not SLOW_PATH_ONLY else 1
     one, light, half = (
         Message("t", b"x"),
         Message("t", b"x", 0, LIGHT),
@@ -104,7 +104,7 @@ def test_reads_that_fall_back_are_counted_by_reason(tmp_path: Path, backend: str
                 if count != before[fallback]
             }
 
-        fast = not LONG_WAY
+        fast = not SLOW_PATH_ONLY
         searched = {"search left_out": 2} if not fast and name == "file" else {}
         if engine == RocksDBEngine.ROCKSDICT.value:
             searched = {"search engine": 2}
@@ -142,7 +142,7 @@ def test_a_search_in_files_that_meets_a_hole_falls_back(tmp_path: Path) -> None:
             file.write(bytes(20 * 39))
         store.offset_by_time("t", 0, 1)
         counts = store.metrics.snapshot().read_fallbacks
-        reason = "left_out" if LONG_WAY else "declined"
+        reason = "left_out" if SLOW_PATH_ONLY else "declined"
         assert {key: count for key, count in counts.items() if count} == {("search", reason): 1}
 
 
@@ -283,7 +283,7 @@ def test_the_lag_is_what_no_queue_has_yet(
     assert second.appended is not None
     clock = (second.appended.store_timestamp + 1234) * 1_000_000
     monkeypatch.setattr(
-        "store.service.figures.metrics.time", SimpleNamespace(time_ns=lambda: clock)
+        "store.service.metrics.metrics.time", SimpleNamespace(time_ns=lambda: clock)
     )
     snapshot = store.metrics.snapshot()
     assert snapshot.dispatch_lag_bytes == second.appended.size

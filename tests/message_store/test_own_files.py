@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from migration.switching.switch import switch
+from migration.switch.switch import switch
 from migration.verify import verify_migration
 from store.errors import RefusedStoreError
 from store.paths import StorePaths

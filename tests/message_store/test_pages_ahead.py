@@ -1,4 +1,4 @@
-"""``PagesAhead``: how far ahead of the log pages are brought in, and when."""
+"""``LogPrefault``: how far ahead of the log pages are brought in, and when."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from cqstore import Message, MessageStore, StoreConfig
-from store.core import LONG_WAY
+from store.core import SLOW_PATH_ONLY
 from store.log.commit_log import CommitLog
-from store.service.writing.pages_ahead import (
-    LEAST_AHEAD,
-    MOST_AHEAD,
-    PagesAhead,
+from store.service.writing.log_prefault import (
+    MAX_AHEAD,
+    MIN_AHEAD,
+    LogPrefault,
     bytes_ahead,
 )
 from tests.kit.interrupts import Interrupted, run_interrupted
@@ -28,10 +28,10 @@ Span = tuple[int, int]
     [
         (MIB, 0.1, MIB),  # ten MiB a second: what comes in a tenth of one
         (4 * MIB, 0.2, 2 * MIB),
-        (4 * MIB, 0.01, MOST_AHEAD),
-        (LEAST_AHEAD, 0.1, LEAST_AHEAD),
-        (LEAST_AHEAD - 1, 0.1, 0),  # so slow that it needs no help
-        (LEAST_AHEAD, 3600.0, 0),
+        (4 * MIB, 0.01, MAX_AHEAD),
+        (MIN_AHEAD, 0.1, MIN_AHEAD),
+        (MIN_AHEAD - 1, 0.1, 0),  # so slow that it needs no help
+        (MIN_AHEAD, 3600.0, 0),
         (0, 1.0, 0),
         (MIB, 0.0, 0),  # a clock that stood still
         (-MIB, 0.1, 0),  # cut back
@@ -52,7 +52,7 @@ class Drive:
         self.now = 100.0
         self.spans: list[Span] = []
         self.can = True
-        self.ahead = PagesAhead(self.log, self._bring_in, lambda: self.now)
+        self.ahead = LogPrefault(self.log, self._bring_in, lambda: self.now)
 
     def _bring_in(self, target: object, start: int, end: int) -> bool:
         assert self.log.current is not None
@@ -124,7 +124,7 @@ def test_a_put_that_is_interrupted_leaves_the_thread_to_be_woken_by_a_later_one(
         places = 0
         with suppress(Interrupted):
             places = run_interrupted(drive.ahead.look, number)
-        drive.log.end += LEAST_AHEAD
+        drive.log.end += MIN_AHEAD
         drive.ahead.look()
         assert drive.ahead._wake.wait(0), number
         return places
@@ -157,7 +157,7 @@ def test_a_kernel_that_cannot_is_asked_once(drive: Drive) -> None:
 
 
 @pytest.mark.disk
-@pytest.mark.skipif(LONG_WAY, reason="the core's alone")
+@pytest.mark.skipif(SLOW_PATH_ONLY, reason="the core's alone")
 def test_puts_have_pages_brought_in_by_the_thread(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path) as store:
         ahead = store._parts.ahead

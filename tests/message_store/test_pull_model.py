@@ -27,8 +27,8 @@ ON_DISK = {
     "max_transfer_bytes_on_message_in_memory": 10, "max_transfer_count_on_message_in_memory": 1,
     "max_transfer_bytes_on_message_in_disk": 700, "max_transfer_count_on_message_in_disk": 6,
 }  # fmt: skip
-MOST_BYTES, MOST_COUNT = 700, 6
-LEAST_BYTES = 100
+MAX_BYTES, MAX_COUNT = 700, 6
+MIN_BYTES = 100
 """What a caller may ask for at least."""
 
 
@@ -55,11 +55,11 @@ class Pulled:
             return one if offset == end else badly, [], end
         bound = max(-(-self.most_filtered // 20), most)
         last = min(offset + bound, end, offset - offset % PER_FILE + PER_FILE)
-        most_bytes = min(max(most_bytes, LEAST_BYTES), MOST_BYTES)
+        most_bytes = min(max(most_bytes, MIN_BYTES), MAX_BYTES)
         taken: list[int] = []
         total, following = 0, offset
         for at in range(offset, last):
-            full = len(taken) >= min(most, MOST_COUNT) or total + self.sizes[at] > most_bytes
+            full = len(taken) >= min(most, MAX_COUNT) or total + self.sizes[at] > most_bytes
             if taken and full:
                 break
             following = at + 1

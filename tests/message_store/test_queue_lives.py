@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.service.care import queue_lives
-from store.service.care.queue_lives import QueueLives, hash_of
+from store.service.maintenance import queue_incarnations
+from store.service.maintenance.queue_incarnations import QueueIncarnations, hash_of
 
 KEYS = [(topic, number) for topic in ("a", "b", "主题") for number in range(3)]
 places = st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 5)), max_size=60)
@@ -17,8 +17,8 @@ places = st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 5)), max_size=
 def test_lives_are_those_of_a_dict(records: list[tuple[tuple[str, int], int]], chunk: int) -> None:
     expected: dict[tuple[str, int], tuple[int, int, int]] = {}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(queue_lives, "_CHUNK", chunk)
-        lives = QueueLives()
+        patched.setattr(queue_incarnations, "_CHUNK", chunk)
+        lives = QueueIncarnations()
         for phy_offset, (key, offset) in enumerate(records):
             first, last, begin = expected.get(key, (0, offset, 0))
             if offset <= last:
@@ -33,7 +33,7 @@ def test_lives_are_those_of_a_dict(records: list[tuple[tuple[str, int], int]], c
 
 
 def test_a_queue_weighs_33_bytes() -> None:
-    lives, most = QueueLives(), 200_000
+    lives, most = QueueIncarnations(), 200_000
     lives.note(("warm", 0), 0, 0)
     lives.ask([("warm", 0)])
     tracemalloc.start()

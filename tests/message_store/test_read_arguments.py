@@ -10,7 +10,7 @@ import pytest
 from store.config import StoreConfig
 from store.queue.backends import backend_names
 from store.record.decoder import StoredMessage
-from store.record.interpreted_message import InterpretedMessage
+from store.record.interpreted_message import PyMessageView
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.results import GetMessageStatus
@@ -75,7 +75,7 @@ def test_a_message_shows_where_it_lies_and_what_it_is(store: MessageStore) -> No
         f" size={message.size}, store_timestamp={message.store_timestamp}, body=<2 bytes stored>,"
         " properties={'KEYS': 'k'})"
     )
-    assert repr(message) == repr(InterpretedMessage(message.record)) == expected
+    assert repr(message) == repr(PyMessageView(message.record)) == expected
     assert "records=<1 views>, queue_offsets=[2]" in repr(found)
 
 
@@ -83,5 +83,5 @@ def test_a_message_whose_topic_is_no_text_shows_that(store: MessageStore) -> Non
     (message,) = store.get_message("t", 0, 1).messages()[:1]
     record = bytearray(message.record)
     record[record.index(b"\1t", 80) + 1] = 0xFF  # behind the body, its length before it
-    for made in (StoredMessage(record), InterpretedMessage(record)):
+    for made in (StoredMessage(record), PyMessageView(record)):
         assert "topic=<the topic is not UTF-8>, queue_id=0" in repr(made)

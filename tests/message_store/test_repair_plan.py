@@ -9,12 +9,12 @@ import pytest
 from store.config import StoreConfig
 from store.queue.units import QueueKey
 from store.record.message import Message
-from store.service.care.check import CheckFinding
+from store.service.maintenance.check import CheckFinding
 from store.service.message_store import MessageStore
-from store.service.upkeep.repair import MOST_SINGLE, RepairPlan, carry_out, plan_repair
+from store.service.offline.repair import MAX_SINGLE, RepairPlan, carry_out, plan_repair
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=16384)
-QUEUES = MOST_SINGLE + 1
+QUEUES = MAX_SINGLE + 1
 RECORDS = 2 * QUEUES
 
 
@@ -96,20 +96,20 @@ def test_a_plan_without_steps_is_false() -> None:
     assert RepairPlan(queues=[QueueKey("t", 0)])
 
 
-@pytest.mark.parametrize("count", [MOST_SINGLE, QUEUES])
+@pytest.mark.parametrize("count", [MAX_SINGLE, QUEUES])
 def test_a_few_queues_are_built_one_by_one_and_no_old_file_goes(root: Path, count: int) -> None:
     plan = RepairPlan(queues=[QueueKey("t", number) for number in range(count)])
     (step, *more) = plan.steps()
-    assert step.startswith("build all") == (count > MOST_SINGLE)
-    assert len(more) == (0 if count > MOST_SINGLE else count - 1)
+    assert step.startswith("build all") == (count > MAX_SINGLE)
+    assert len(more) == (0 if count > MAX_SINGLE else count - 1)
     threads: set[str] = set()
     carry_out(
         root, CONFIG, plan, None,
         lambda _: threads.update(each.name for each in threading.enumerate()),
     )  # fmt: skip
-    assert threads or count > MOST_SINGLE, "it tells how far it is"
+    assert threads or count > MAX_SINGLE, "it tells how far it is"
     assert "cqstore-expiry" not in threads
-    assert (root / "cqstore" / "replaced").exists() == (count > MOST_SINGLE)
+    assert (root / "cqstore" / "replaced").exists() == (count > MAX_SINGLE)
     with MessageStore.open(root, CONFIG, read_only=True) as store:
         assert not plan_repair(store, store.check())
         assert all(store.max_offset("t", number) == 2 for number in range(QUEUES))

@@ -19,7 +19,7 @@ from store.service.dispatching.reput import (
     BatchCost,
     ReputService,
 )
-from store.service.running.surroundings import usable_cores
+from store.service.runtime.environment import usable_cores
 from store.thread import StoreThread
 from tests.kit.faults import ENOSPC, Faults
 from tests.kit.interrupts import Interrupted, run_interrupted

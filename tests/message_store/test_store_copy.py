@@ -9,7 +9,7 @@ from store.config import StoreConfig
 from store.errors import StoreError
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.upkeep.store_copy import copy_store
+from store.service.offline.store_copy import copy_store
 from tests.kit.tree import tree_digest
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=65536)

@@ -9,9 +9,9 @@ import pytest
 
 from store.config import StoreConfig
 from store.record.message import Message
-from store.service.figures.watch import StoreWatch, measure
-from store.service.finding.store_layout import detect
+from store.service.layout.store_layout import detect
 from store.service.message_store import MessageStore
+from store.service.metrics.watch import StoreWatch, measure
 from tests.kit.faults import Faults
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=16384)

@@ -26,7 +26,7 @@ LAYOUTS = {
     "STAMP_BYTES": record.STORED.size,
     "TAIL_BYTES": record.TAIL.size,
     "FIXED_BYTES": record.FIXED_V4.size,
-    "LEAST_RECORD": record.MIN_RECORD_SIZE,
+    "MIN_RECORD": record.MIN_RECORD_SIZE,
     "MAGIC_V1": record.MAGIC_V1,
     "MAGIC_V2": record.MAGIC_V2,
     "BLANK_BYTES": record.BLANK_SIZE,
@@ -68,8 +68,8 @@ LAYOUTS = {
     "STORE_V6": SysFlag.STORE_HOST_V6,
     "INNER_BATCH": SysFlag.INNER_BATCH,
     "PASSED_OVER": SysFlag.PASSED_OVER,
-    "MOST_PROPERTIES": MAX_PROPERTIES,
-    "MOST_V1_TOPIC": MAX_V1_TOPIC_CHARS,
+    "MAX_PROPERTIES": MAX_PROPERTIES,
+    "MAX_V1_TOPIC": MAX_V1_TOPIC_CHARS,
 }
 BARE = re.compile(r"\b(?:load|get)(?:16|32|64)\([^()]*[+] ?\d+\)")
 """A field of a record that is read at a number."""

@@ -11,7 +11,7 @@ import pytest
 from tests.kit.command_tree import all_options, strange_words
 from tests.kit.pages import PAGES, ROOT, anchors, code_lines, links, prose, spans, tables
 
-MOST_COLUMNS = 110
+MAX_COLUMNS = 110
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 ENTRY_POINTS = PROJECT["project"]["entry-points"]
 INSTALLED = PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
@@ -68,7 +68,7 @@ def test_tables_have_a_head_and_as_many_cells_in_every_row(page: Path) -> None:
 @every_page
 def test_lines_of_text_are_short_and_no_conflict_is_left(page: Path) -> None:
     lines = enumerate(prose(page).splitlines(), 1)
-    long = [at for at, line in lines if len(line) > MOST_COLUMNS and not line.startswith("|")]
+    long = [at for at, line in lines if len(line) > MAX_COLUMNS and not line.startswith("|")]
     assert long == []
     assert (
         re.search(r"^(?:<{7}|={7}|>{7})( |$)", page.read_text(encoding="utf-8"), re.MULTILINE)

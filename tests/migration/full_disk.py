@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from bench.sample_store import make_store
-from migration.copying.run import run_plan
-from migration.copying.segment import write_segment
 from migration.planning.plan import Plan
 from migration.planning.planner import make_plan
-from migration.switching.switch import switch
+from migration.rollback.rollback import rollback
+from migration.run.run import run_plan
+from migration.run.segment import write_segment
+from migration.switch.switch import switch
 from migration.tasks import NO_SPARK
 from migration.verify import verify_migration
-from migration.way_back.way_back import rollback
 from migration.workspace import Workspace
 from store.errors import DiskFullError, os_errors
 from tests.kit.running import COMMAND, finished

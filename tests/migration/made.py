@@ -13,9 +13,9 @@ from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
 from cq_rocksdb.engines import open_engine
 from cq_rocksdb.folders import log_folder
 from cq_rocksdb.keys import OFFSET_ENTRY, OffsetEntry, max_key, queue_prefix, unit_key
-from migration.copying.run import run_plan
 from migration.planning.plan import Plan
 from migration.planning.planner import make_plan
+from migration.run.run import run_plan
 from migration.verify import VerifyReport, verify_migration
 from migration.workspace import Workspace
 from store.queue.units import QueueKey
@@ -106,7 +106,7 @@ class Made:
 
 def migrate(root: Path, target: str, monkeypatch: pytest.MonkeyPatch) -> Made:
     """Plan and run; later comparisons run in this process as well."""
-    monkeypatch.setattr("migration.copying.run.run_tasks", in_this_process)
+    monkeypatch.setattr("migration.run.run.run_tasks", in_this_process)
     monkeypatch.setattr("migration.verify.verification.run_tasks", in_this_process)
     plan = make_plan(root, target=target, segment_units=700)
     run_plan(root, master="none")

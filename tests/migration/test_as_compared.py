@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from migration.copying.run import run_plan
 from migration.planning.planner import make_plan
-from migration.switching.switch import switch
+from migration.rollback.rollback import rollback
+from migration.run.run import run_plan
+from migration.switch.switch import switch
 from migration.verify import read_report, verify_migration
-from migration.way_back.way_back import rollback
 from migration.workspace import Workspace
 from store.errors import RefusedStoreError, StoreIOError
-from store.journals.standing import read_standing
+from store.journals.backend_state import read_standing
 from store.journals.store_lock import StoreLock
 from store.paths import StorePaths
 from store.service.message_store import MessageStore
@@ -36,7 +36,7 @@ def compared(root: Path, target: str) -> str:
     assert verify_migration(root, master=NO_SPARK).equal
     plan = read_report(Workspace.of(root).report).plan
     assert plan is not None
-    return plan.at_rest
+    return plan.unmodified_since
 
 
 def steps(root: Path) -> list[str]:
@@ -180,7 +180,7 @@ def test_new_queues_that_cannot_be_opened_leave_the_old_ones_served(
         raise StoreIOError("no room", path=root)
 
     with monkeypatch.context() as patched:
-        patched.setattr("migration.switching.switch.MessageStore.open", refuse)
+        patched.setattr("migration.switch.switch.MessageStore.open", refuse)
         with pytest.raises(StoreIOError, match="no room"):
             switch(root)
     record = read_standing(StorePaths(root))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from migration.planning.both_sides import BothSides, Measured, _side
+from migration.planning.both_sides import BackendComparison, BothSides, _side
 from store.queue.units import QUEUE_UNIT, BlockStop, QueueKey, UnitBlock
 from tests.kit.queue_of import QueueOf
 
@@ -43,7 +43,7 @@ class _Part:
         return UnitBlock(offset, data, QUEUE_UNIT.size, BlockStop.LIMIT)
 
 
-def side(part: _Part, other: _Part) -> Measured:
+def side(part: _Part, other: _Part) -> BackendComparison:
     return _side(cast("ConsumeQueueStore", part), cast("ConsumeQueueStore", other))
 
 
@@ -53,10 +53,10 @@ def test_a_side_lacks_the_beginnings_that_the_log_will_not_bring() -> None:
     part = _Part("rocksdb", 100, same=(2, 9), more=(0, 9), later=(5, 9), beyond=(8, 9),
                  lost=(9, 9), end=(2, 3))  # fmt: skip
     lacking = {"later": 2, "beyond": 4, "none": 3, "lost": 5}
-    assert side(part, other) == Measured(
+    assert side(part, other) == BackendComparison(
         "rocksdb", 100, 4, sum(lacking.values()), QueueKey("later", 3)
     )
-    assert side(other, other) == Measured("file", 0, 0, 0, None)
+    assert side(other, other) == BackendComparison("file", 0, 0, 0, None)
     assert side(_Part("rocksdb", 100), _Part("file", 0, behind=(10, 12))).units == 0
     assert side(_Part("rocksdb", 101), _Part("file", 0, behind=(10, 12))).units == 2
 
@@ -70,7 +70,7 @@ LAST = "have nothing of the log behind phy offset 900 of 1000"
 @pytest.mark.parametrize("units", [0, 5])
 @pytest.mark.parametrize("ends_at", [900, 1000])
 def test_a_side_says_how_whole_it_is(units: int, ends_at: int) -> None:
-    one = Measured("file", ends_at, 2 if units else 0, units, QUEUE if units else None)
+    one = BackendComparison("file", ends_at, 2 if units else 0, units, QUEUE if units else None)
     wanted = {
         (0, 1000): ALL, (5, 1000): FIRST, (0, 900): f"the {{}} queues {LAST}",
         (5, 900): f"{FIRST} and {LAST}",
@@ -84,8 +84,8 @@ def test_a_side_says_how_whole_it_is(units: int, ends_at: int) -> None:
 def test_the_ways_out_are_those_that_lose_nothing(
     source_units: int, target_units: int, target_end: int
 ) -> None:
-    source = Measured("file", 1000, 2, source_units, QUEUE)
-    target = Measured("rocksdb", target_end, 2, target_units, QUEUE)
+    source = BackendComparison("file", 1000, 2, source_units, QUEUE)
+    target = BackendComparison("rocksdb", target_end, 2, target_units, QUEUE)
     both = BothSides(source, target, 1000)
     reason = both.why_not_replace()
     if source_units:

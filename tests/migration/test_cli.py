@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from bench.sample_store import make_store
-from migration.copying.run import run_plan
 from migration.planning.planner import make_plan
+from migration.run.run import run_plan
 from migration.verify import verify_migration
 from migration.workspace import Workspace
 from tests.kit import commands

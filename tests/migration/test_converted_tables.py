@@ -19,14 +19,14 @@ from metadata.model import BrokerMetadata, Form, Table
 from metadata.places import FILES, names_of
 from metadata.writing import differences, write_form
 from migration.commands import app as migrate
-from migration.copying.run import run_plan
 from migration.metadata import stopped
 from migration.metadata.conversion import CONVERTED
-from migration.metadata.option import Without
+from migration.metadata.option import AcceptedLoss
+from migration.rollback.rollback import rollback
+from migration.run.run import run_plan
 from migration.status import status
-from migration.switching.switch import SwitchReport, switch
+from migration.switch.switch import SwitchReport, switch
 from migration.verify import verify_migration
-from migration.way_back.way_back import rollback
 from migration.workspace import Workspace
 from store.broker_json import broker_object
 from store.config import StoreConfig
@@ -159,7 +159,7 @@ def test_version_2_is_made_and_left_where_the_settings_say_so(root: Path) -> Non
     with pytest.raises(RefusedStoreError, match="--without forbidden"):
         switch(root, SETTINGS[Form.V2])
     assert tree_digest(root) == before
-    report = switch(root, SETTINGS[Form.V2], without=[Without.FORBIDDEN])
+    report = switch(root, SETTINGS[Form.V2], without=[AcceptedLoss.FORBIDDEN])
     assert report.converted_tables["dropped"] == ["forbidden"]
     known = later(root, Form.V2, 1)
     assert rollback(root) is not None  # no setting says otherwise: that broker reads version 2 on
@@ -200,7 +200,7 @@ def test_fields_that_no_release_writes_are_named(root: Path) -> None:
     prepare(root, "rocksdb")
     with pytest.raises(RefusedStoreError, match=r"topics\.json: ours.*--without unknown-fields"):
         switch(root)
-    report = switch(root, without=[Without.UNKNOWN_FIELDS])
+    report = switch(root, without=[AcceptedLoss.UNKNOWN_FIELDS])
     assert report.converted_tables["dropped"] == ["topics.json: ours"]
 
 
@@ -213,7 +213,7 @@ def test_a_switch_that_ended_before_the_queues_is_rolled_back_with_its_tables(
     def ends(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("migration.switching.switch.set_mode", ends)
+    monkeypatch.setattr("migration.switch.switch.set_mode", ends)
     with pytest.raises(KeyboardInterrupt):
         switch(root)
     assert set(forms(root)) == {Form.JSON, Form.V1}

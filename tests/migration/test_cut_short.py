@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from migration.copying.run import run_plan
-from migration.copying.segment import write_segment
 from migration.planning.planner import make_plan
-from migration.switching.switch import switch
+from migration.rollback.rollback import rollback
+from migration.run.run import run_plan
+from migration.run.segment import write_segment
+from migration.switch.switch import switch
 from migration.verify import verify_migration
-from migration.way_back.way_back import rollback
 from migration.workspace import Workspace
 from tests.kit.cut_short import cut_short
 from tests.kit.migrations import NO_SPARK, put_some

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from migration.switching.switch import switch
-from migration.way_back.way_back import rollback
+from migration.rollback.rollback import rollback
+from migration.switch.switch import switch
 from store.errors import RefusedStoreError
 from store.record.message import SCHEDULE_TOPIC, Message
 from store.service.message_store import MessageStore
-from store.service.upkeep.delay_levels import unlike_levels
-from store.service.upkeep.mode import possible_steps
+from store.service.offline.delay_levels import unlike_levels
+from store.service.offline.mode import possible_steps
 from tests.feeding.conftest import CONFIG, leading
 from tests.kit.migrations import moved_and_verified
 from tests.kit.moving import LEVEL, Moving

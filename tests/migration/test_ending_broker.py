@@ -15,9 +15,9 @@ from metadata.model import Form
 from metadata.writing import write_form
 from migration.commands import app as migrate
 from migration.metadata import stopped
-from migration.switching.switch import SwitchReport, switch
-from migration.switching.tables import prepare_for
-from migration.way_back.way_back import rollback
+from migration.rollback.rollback import rollback
+from migration.switch.switch import SwitchReport, switch
+from migration.switch.tables import prepare_for
 from store.cli.app import app as cqstore
 from store.errors import RefusedStoreError, StoreLockedError
 from store.journals.store_lock import StoreLock

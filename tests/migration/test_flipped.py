@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-import migration.switching.switch
-from migration.copying.run import run_plan
+import migration.switch.switch
 from migration.planning.planner import make_plan
-from migration.switching.switch import switch
+from migration.rollback.rollback import rollback
+from migration.run.run import run_plan
+from migration.switch.switch import switch
 from migration.verify import verify_migration
-from migration.way_back.way_back import rollback
 from migration.workspace import Workspace
 from store.errors import RefusedStoreError, StoreIOError
 from store.paths import StorePaths
 from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.upkeep.mode import StoreMode, change_mode
+from store.service.offline.mode import StoreMode, change_mode
 from tests.double_write.test_verify import Database
 from tests.kit.double_write import Told, config
 from tests.kit.migrations import NO_SPARK
@@ -112,7 +112,7 @@ def test_cut_short_it_goes_on_or_back(
     root: Path, told: Told, monkeypatch: pytest.MonkeyPatch, name: str, count: int, *, back: bool
 ) -> None:
     prepare(root)
-    real, left = getattr(migration.switching.switch, name), [count]
+    real, left = getattr(migration.switch.switch, name), [count]
 
     def broken(*words: object, **more: object) -> object:
         if not left[0]:
@@ -121,7 +121,7 @@ def test_cut_short_it_goes_on_or_back(
         return real(*words, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(migration.switching.switch, name, broken)
+        patch.setattr(migration.switch.switch, name, broken)
         if name == "write_file" and count:
             switch(root, PLAIN)
         else:

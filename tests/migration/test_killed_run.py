@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-import migration.copying.segment
+import migration.run.segment
 from bench.sample_store import make_store
-from migration.copying.run import run_plan
-from migration.copying.segment import SegmentDone, write_segment
 from migration.planning.plan import read_plan
 from migration.planning.planner import make_plan
+from migration.rollback.rollback import rollback
+from migration.run.run import run_plan
+from migration.run.segment import SegmentDone, write_segment
 from migration.verify import verify_migration
-from migration.way_back.way_back import rollback
 from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import StoreError
@@ -136,7 +136,7 @@ def test_an_attempt_that_ends_after_another_run_does_no_harm(
     """A task of a dead driver stops just before its marker, until the next run is over."""
     space, plan = Workspace.of(root), read_plan(Workspace.of(root))
     written, over = threading.Event(), threading.Event()
-    mark = migration.copying.segment._mark
+    mark = migration.run.segment._mark
     ended: list[object] = []
 
     def late_mark(*words: Any) -> SegmentDone:
@@ -151,7 +151,7 @@ def test_an_attempt_that_ends_after_another_run_does_no_harm(
             ended.append(exc)
 
     space.segments.mkdir()
-    monkeypatch.setattr(migration.copying.segment, "_mark", late_mark)
+    monkeypatch.setattr(migration.run.segment, "_mark", late_mark)
     thread = threading.Thread(target=attempt)
     thread.start()
     assert written.wait(180)

@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from migration.copying.run import run_plan
 from migration.planning.plan import read_plan
 from migration.planning.planner import make_plan
-from migration.switching.switch import SwitchReport, switch
+from migration.run.run import run_plan
+from migration.switch.switch import SwitchReport, switch
 from migration.verify import read_report, verify_migration
 from migration.workspace import Workspace
 from store.comparing.comparison import Comparison, union
-from store.comparing.known_queues import FACTS_BYTES, KnownQueues, QueueFacts
 from store.comparing.log_heads import LogHeads
 from store.comparing.queue_walk import NO_END, Bounds
+from store.comparing.verified_queues import FACTS_BYTES, QueueFacts, VerifiedQueues
 from store.config import StoreConfig
 from store.errors import RefusedStoreError
 from store.journals.store_lock import StoreLock
@@ -57,7 +57,7 @@ def compare(root: Path) -> set[bytes]:
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Queues that were moved and compared; the log has several files."""
-    monkeypatch.setattr("migration.copying.run.run_tasks", in_this_process)
+    monkeypatch.setattr("migration.run.run.run_tasks", in_this_process)
     monkeypatch.setattr("migration.verify.verification.run_tasks", in_this_process)
     root = tmp_path / "store"
     put(root, "t", *range(QUEUES), number=9)
@@ -211,7 +211,7 @@ def test_of_a_store_that_was_opened_meanwhile_nothing_is_known(
     assert compare(root) == set()
     report = read_report(Workspace.of(root).report)
     assert report.plan is not None
-    assert (bool(report.plan.at_rest), report.plan.known_queues) == (True, "")
+    assert (bool(report.plan.unmodified_since), report.plan.known_queues) == (True, "")
 
 
 def test_a_copy_by_links_says_nothing_of_the_store(root: Path) -> None:
@@ -231,7 +231,7 @@ def test_a_queue_to_which_units_came_since_is_compared(
     space, source = Workspace.of(root), place(root)
     made = QueuePlace("rocksdb", space.made.root, source.log_folders, source.settings)
     sides = source.open(), made.open()
-    known = KnownQueues(space.known_queues.read_bytes(), complete_to)
+    known = VerifiedQueues(space.known_queues.read_bytes(), complete_to)
     comparison = Comparison(
         *sides,
         LogHeads(source.log_folders),
@@ -277,11 +277,11 @@ def test_known_is_what_was_written_and_nothing_beside(tmp_path: Path) -> None:
     draw = np.random.default_rng(1)
     digests = [draw.bytes(FACTS_BYTES) for _ in range(100)]
     path = tmp_path / "known"
-    named = KnownQueues.write(path, digests)
-    known = KnownQueues(path.read_bytes())
+    named = VerifiedQueues.write(path, digests)
+    known = VerifiedQueues(path.read_bytes())
     assert known.digest == named
     assert all(each in known for each in digests)
     assert not any(each[1:] + each[:1] in known for each in digests)
     assert b"\0" * FACTS_BYTES not in known
     assert b"\xff" * FACTS_BYTES not in known
-    assert b"\xff" * FACTS_BYTES not in KnownQueues(b"")
+    assert b"\xff" * FACTS_BYTES not in VerifiedQueues(b"")

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from migration.copying.log_records import LogRecords
+from migration.run.log_records import LogRecords
 from store.errors import CorruptionError, StoreIOError
 from store.queue.bulk import UNIT_ROWS, UnitRows
 from tests.kit.plain_record import PlainRecord
@@ -55,7 +55,7 @@ def log(tmp_path: Path) -> Log:
 def test_every_record_gives_its_time_in_any_order(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("migration.copying.log_records._MAPS", 2)
+    monkeypatch.setattr("migration.run.log_records._MAPS", 2)
     (log.folders[0] / "notes").write_text("no file of the log")
     (log.folders[1] / "0").write_text("nor this")
     (log.folders[1] / ("\u0660" * 20)).write_text("nor this")

@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 
 from bench.sample_store import make_store
-from migration.copying import run as run_module
-from migration.copying import segment
-from migration.copying.log_records import LogRecords
-from migration.copying.run import run_plan
+from migration.from_log.block_source import BlockUnitSource
+from migration.from_log.blocks import UNITS, BlockWriter, map_units, read_index
+from migration.from_log.log_scan import ScannedUnits
+from migration.from_log.merge import merge_indexes
+from migration.from_log.rebuild_plan import make_log_plan
+from migration.from_log.scan_plan import ScanSpace
 from migration.planning.planner import make_plan
 from migration.preflight import preflight
-from migration.rebuild.block_source import BlockUnitSource
-from migration.rebuild.blocks import UNITS, BlockWriter, map_units, read_index
-from migration.rebuild.log_scan import ScannedUnits
-from migration.rebuild.merge import merge_indexes
-from migration.rebuild.rebuild_plan import make_log_plan
-from migration.rebuild.scan_plan import ScanSpace
-from migration.switching import switch
+from migration.rollback import rollback
+from migration.run import run as run_module
+from migration.run import segment
+from migration.run.log_records import LogRecords
+from migration.run.run import run_plan
+from migration.switch import switch
 from migration.verify.fingerprint import made_digest
-from migration.way_back import way_back
 from migration.workspace import Workspace
 from store.config import read_properties
 from store.errors import CorruptionError, StoreIOError
@@ -101,7 +101,7 @@ def test_blocks_that_cannot_be_written_are_named(
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("migration.copying.run.run_tasks", in_this_process)
+    monkeypatch.setattr("migration.run.run.run_tasks", in_this_process)
     make_store(tmp_path / "store", 100, 4)
     return tmp_path / "store"
 
@@ -117,9 +117,7 @@ def test_steps_of_a_move_that_the_disk_refuses_name_their_folders(
     space.segments.touch()
     named(lambda: run_plan(root, master=NO_SPARK), "tidy the workspace", space.segments)
     with monkeypatch.context() as patched:
-        patched.setattr(
-            "migration.copying.segment.uuid.uuid4", lambda: SimpleNamespace(hex="0" * 32)
-        )
+        patched.setattr("migration.run.segment.uuid.uuid4", lambda: SimpleNamespace(hex="0" * 32))
         attempt = space.attempt(0, f"{os.getpid()}-{'0' * 8}")
         named(lambda: segment.write_segment(space, plan, 0), "make the folder of an attempt",
               attempt)  # fmt: skip
@@ -127,7 +125,7 @@ def test_steps_of_a_move_that_the_disk_refuses_name_their_folders(
     first = segment.write_segment(space, plan, 0)
     with monkeypatch.context() as patched:
         patched.setattr(segment, "make_marker", lambda *_: first)
-        patched.setattr("migration.copying.segment.shutil.rmtree", refuse)
+        patched.setattr("migration.run.segment.shutil.rmtree", refuse)
         named(lambda: segment._mark(space, plan, first), "remove the second attempt at a segment",
               space.segments)  # fmt: skip
     with monkeypatch.context() as patched:
@@ -138,8 +136,8 @@ def test_steps_of_a_move_that_the_disk_refuses_name_their_folders(
         patched.setattr("migration.verify.fingerprint._file_digest", refuse)
         named(lambda: made_digest(space), "read the new queues", space.made.root)
     with monkeypatch.context() as patched:
-        patched.setattr(way_back, "sync_folder", refuse)
-        named(lambda: way_back._clear(space, "dropped"), "empty the workspace", space.root)
+        patched.setattr(rollback, "sync_folder", refuse)
+        named(lambda: rollback._clear(space, "dropped"), "empty the workspace", space.root)
 
 
 def test_steps_of_a_scan_that_the_disk_refuses_name_their_folders(
@@ -153,12 +151,12 @@ def test_steps_of_a_scan_that_the_disk_refuses_name_their_folders(
     def plan() -> object:
         return make_log_plan(root, target="file", master=NO_SPARK)
 
-    where = "migration.rebuild.rebuild_plan.shutil.rmtree"
+    where = "migration.from_log.rebuild_plan.shutil.rmtree"
     with monkeypatch.context() as patched:
         patched.setattr(where, refuse)
         named(plan, "begin a scan", scan.root)
     with monkeypatch.context() as patched:
-        patched.setattr("migration.rebuild.rebuild_plan.run_tasks", interrupt)
+        patched.setattr("migration.from_log.rebuild_plan.run_tasks", interrupt)
         with pytest.raises(KeyboardInterrupt):
             plan()
         (scan.root / "000000.left").mkdir()

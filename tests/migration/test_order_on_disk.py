@@ -6,8 +6,8 @@ from pathlib import Path
 
 from migration.metadata.conversion import NextBroker
 from migration.planning.planner import make_plan
-from migration.switching.tables import prepare_locked
-from migration.way_back.way_back import rollback
+from migration.rollback.rollback import rollback
+from migration.switch.tables import prepare_locked
 from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.paths import StorePaths

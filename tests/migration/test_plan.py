@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from bench.sample_store import make_store, topic_and_queue
-from migration.copying.run import run_plan
 from migration.planning.plan import read_slices
 from migration.planning.planner import make_plan
+from migration.run.run import run_plan
 from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import (

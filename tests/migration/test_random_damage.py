@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from migration.copying.run import run_plan
 from migration.planning.planner import make_plan
+from migration.rollback.rollback import rollback
+from migration.run.run import run_plan
 from migration.status import status
-from migration.switching.switch import switch
+from migration.switch.switch import switch
 from migration.verify import verify_migration
-from migration.way_back.way_back import rollback
 from migration.workspace import Workspace
 from store.errors import RefusedStoreError, StoreError
 from tests.kit.migrations import NO_SPARK

@@ -9,17 +9,17 @@ import pytest
 from typer.testing import CliRunner
 
 from migration.commands import app
-from migration.copying.run import run_plan
 from migration.planning.planner import make_plan
-from migration.switching.switch import switch
+from migration.rollback.deleted_topic_policy import DeletedTopicPolicy
+from migration.rollback.rollback import rollback
+from migration.run.run import run_plan
+from migration.switch.switch import switch
 from migration.verify import verify_migration
-from migration.way_back.returning import Returning
-from migration.way_back.way_back import rollback
 from store.errors import RefusedStoreError
 from store.paths import StorePaths
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.upkeep.mode import StoreMode
+from store.service.offline.mode import StoreMode
 from tests.kit.migrations import NO_SPARK
 from tests.kit.served import served
 from tests.kit.tree import tree_digest
@@ -76,7 +76,7 @@ def test_it_is_listed_and_nobody_guesses(root: Path) -> None:
 
 def test_deleted_it_stays_deleted(root: Path) -> None:
     whole = served(root)
-    report = rollback(root, returning=Returning.DELETE)
+    report = rollback(root, returning=DeletedTopicPolicy.DELETE)
     assert report is not None
     assert report.returning == [GONE]
     assert served(root) == whole
@@ -85,7 +85,7 @@ def test_deleted_it_stays_deleted(root: Path) -> None:
 
 def test_kept_it_comes_back(root: Path) -> None:
     whole = served(root)
-    report = rollback(root, returning=Returning.KEEP)
+    report = rollback(root, returning=DeletedTopicPolicy.KEEP)
     assert report is not None
     assert report.state in {StoreMode("file"), StoreMode("rocksdb")}
     back = served(root)
@@ -98,7 +98,7 @@ def test_one_queue_of_a_topic_that_lives_on(root: Path) -> None:
     with MessageStore.open(root, housekeeping=False) as store:
         assert store.put_message(Message(GONE, b"new life", 1)).ok
     whole = served(root)
-    assert rollback(root, returning=Returning.DELETE) is not None
+    assert rollback(root, returning=DeletedTopicPolicy.DELETE) is not None
     assert served(root) == whole
 
 

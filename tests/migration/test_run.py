@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
-import migration.copying.segment
+import migration.run.segment
 from bench.sample_store import make_store, topic_and_queue
-from migration.copying.run import RunReport, run_plan
-from migration.copying.segment import SegmentDone, write_segment
 from migration.planning.plan import Plan
 from migration.planning.planner import make_plan
+from migration.run.run import RunReport, run_plan
+from migration.run.segment import SegmentDone, write_segment
 from migration.status import status
 from migration.workspace import Workspace
 from store.errors import CorruptionError, StoreLockedError
@@ -94,7 +94,7 @@ def test_of_two_attempts_one_counts(root: Path) -> None:
     space.segments.mkdir()
     together = threading.Barrier(2)
     found: list[SegmentDone] = []
-    writer = migration.copying.segment.write_segment
+    writer = migration.run.segment.write_segment
 
     def attempt() -> None:
         together.wait(30)
@@ -119,9 +119,9 @@ def test_a_second_driver_is_refused(root: Path) -> None:
 def test_progress_is_told_and_kept_to_a_rate(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan(root)
     slept: list[float] = []
-    monkeypatch.setattr(migration.copying.segment, "CHUNK_UNITS", 1_000)
+    monkeypatch.setattr(migration.run.segment, "CHUNK_UNITS", 1_000)
     clock = SimpleNamespace(sleep=slept.append, monotonic=time.monotonic)  # of this module alone:
-    monkeypatch.setattr(migration.copying.segment, "time", clock)  # threads of Spark sleep too
+    monkeypatch.setattr(migration.run.segment, "time", clock)  # threads of Spark sleep too
     write_segment(Workspace.of(root), plan, 0, bytes_per_second=28)
     assert len(slept) == 4
     for number, seconds in enumerate(slept, 1):
@@ -183,7 +183,7 @@ def test_on_spark_as_without_it(root: Path, tmp_path: Path, spark: SparkSession)
 
 def in_chunks_of(monkeypatch: pytest.MonkeyPatch, chunk: int, root: Path) -> Plan:
     """Move all segments in this process, so many units at once."""
-    monkeypatch.setattr(migration.copying.segment, "CHUNK_UNITS", chunk)
+    monkeypatch.setattr(migration.run.segment, "CHUNK_UNITS", chunk)
     plan = make_plan(root, segment_units=330)
     for number in range(len(plan.segments)):
         write_segment(Workspace.of(root), plan, number)

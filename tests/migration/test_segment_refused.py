@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from migration.copying.segment import SegmentDone, write_segment
 from migration.planning.planner import make_plan
+from migration.run.segment import SegmentDone, write_segment
 from migration.workspace import Workspace
 from store.errors import StoreError, StoreIOError
 from tests.kit.nth_call import FAULTS, Case, NthCall, faults_of

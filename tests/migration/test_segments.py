@@ -19,7 +19,7 @@ from store.errors import CorruptionError, StoreIOError
 from store.queue.bulk import UNIT_ROWS, BulkBackend, UnitRows, UnitSource
 from store.queue.units import QueueKey
 
-MOST_SLICES = 3
+MAX_SLICES = 3
 
 
 class _Source:
@@ -63,7 +63,7 @@ def made(
             yield from writer.cut(QueueKey("t", number), begin, end)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("migration.planning.segment_writer._MOST_SLICES", MOST_SLICES)
+        patched.setattr("migration.planning.segment_writer._MAX_SLICES", MAX_SLICES)
         segments = writer.write(space, slices())
     return segments, writer.units
 
@@ -101,10 +101,10 @@ def test_slices_and_segments_are_as_large_as_they_may_be_and_no_larger(
         assert (one.first, one.last) == (names[0], names[-1])
         assert one.units == sum(each.end - each.begin for each in held)
         assert one.units <= most or len(held) == 1
-        assert len(held) <= MOST_SLICES
+        assert len(held) <= MAX_SLICES
     for (one, _), (_, behind) in pairwise(zip(segments, found, strict=True)):
         more = behind[0].end - behind[0].begin
-        assert one.slices == MOST_SLICES or one.units + more > most
+        assert one.slices == MAX_SLICES or one.units + more > most
     assert sum(one.size_bytes for one in segments) == space.slices.stat().st_size
 
 

@@ -7,22 +7,22 @@ from pathlib import Path
 import pytest
 
 import cq_rocksdb.bulk
-import migration.switching.switch
-from migration.copying.run import run_plan
+import migration.switch.switch
+from migration.from_log.rebuild_plan import make_log_plan
 from migration.planning.planner import make_plan
-from migration.rebuild.rebuild_plan import make_log_plan
+from migration.rollback.rollback import finish, rollback
+from migration.run.run import run_plan
 from migration.status import status
-from migration.switching.switch import switch
+from migration.switch.switch import switch
 from migration.verify import verify_migration
-from migration.way_back.way_back import finish, rollback
 from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreIOError, StoreLockedError
-from store.journals.standing import read_standing
+from store.journals.backend_state import read_standing
 from store.paths import StorePaths
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.upkeep.mode import StoreMode, change_mode
+from store.service.offline.mode import StoreMode, change_mode
 from tests.kit.golden import load_dump
 from tests.kit.migrations import NO_SPARK
 from tests.kit.served import served
@@ -327,7 +327,7 @@ def test_a_switch_that_is_cut_short_goes_on_or_back(
     prepare(root, target)
     put(root, 5)
     whole = served(root)
-    real = getattr(migration.switching.switch, name)
+    real = getattr(migration.switch.switch, name)
 
     def broken(*words: object, **more: object) -> object:
         if after:
@@ -335,7 +335,7 @@ def test_a_switch_that_is_cut_short_goes_on_or_back(
         raise StoreIOError("pulled")
 
     with monkeypatch.context() as patch:
-        patch.setattr(migration.switching.switch, name, broken)
+        patch.setattr(migration.switch.switch, name, broken)
         with pytest.raises(StoreIOError, match="pulled"):
             switch(root)
     assert served(root) == whole

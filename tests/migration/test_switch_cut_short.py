@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 import migration
-from migration.copying.run import run_plan
 from migration.planning.planner import make_plan
-from migration.switching.switch import switch
+from migration.rollback.rollback import rollback
+from migration.run.run import run_plan
+from migration.switch.switch import switch
 from migration.verify import verify_migration
-from migration.way_back.way_back import rollback
 from migration.workspace import Workspace
 from store.errors import StoreError
 from store.service.message_store import MessageStore

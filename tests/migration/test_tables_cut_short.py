@@ -26,9 +26,9 @@ from metadata.forms import read_forms
 from metadata.model import BrokerMetadata, Form, Table
 from metadata.rocksdb_v1 import read_v1
 from metadata.writing import write_form
-from migration.following.beside import take_beside
+from migration.follow.beside import take_beside
 from migration.metadata.conversion import NextBroker
-from migration.switching.tables import prepare
+from migration.switch.tables import prepare
 from store.config import StoreConfig
 from store.errors import StoreIOError
 from store.paths import StorePaths

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import pytest
 
 from bench.sample_store import make_store
-from migration.copying.run import _parallel, run_plan, tidy
-from migration.copying.segment import SegmentDone, read_done, units_done, write_segment
 from migration.markers import make_marker, read_marker
 from migration.planning.context import log_identity
 from migration.planning.plan import read_plan
 from migration.planning.planner import make_plan
+from migration.rollback import deleted_topic_policy
+from migration.rollback.deleted_topic_policy import refuse_to_guess
+from migration.rollback.rollback import finish, rollback
+from migration.run.run import _parallel, run_plan, tidy
+from migration.run.segment import SegmentDone, read_done, units_done, write_segment
 from migration.status import status
-from migration.switching.switch import read_switched, switch
+from migration.switch.switch import read_switched, switch
 from migration.verify import verify_migration
-from migration.way_back import returning
-from migration.way_back.returning import refuse_to_guess
-from migration.way_back.way_back import finish, rollback
 from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, StoreConfigError, StoreIOError
@@ -30,7 +30,7 @@ from store.paths import StorePaths
 from store.queue.units import QueueKey
 from store.replica_config import BrokerRole
 from store.service.message_store import MessageStore
-from store.service.upkeep.mode import StoreMode
+from store.service.offline.mode import StoreMode
 from tests.kit.migrations import NO_SPARK, stored
 from tests.migration.made import in_this_process
 
@@ -44,7 +44,7 @@ UNITS, QUEUES = 400, 8
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store of 50 units in each of 8 queues; tasks run in this process."""
-    monkeypatch.setattr("migration.copying.run.run_tasks", in_this_process)
+    monkeypatch.setattr("migration.run.run.run_tasks", in_this_process)
     monkeypatch.setattr("migration.verify.verification.run_tasks", in_this_process)
     make_store(tmp_path / "store", UNITS, QUEUES)
     return tmp_path / "store"
@@ -75,7 +75,7 @@ def test_progress_only_rises_and_ends_with_all(root: Path, monkeypatch: pytest.M
     plan = make_plan(root, segment_units=100)
     write_segment(Workspace.of(root), plan, 2)
     told: list[tuple[int, int]] = []
-    monkeypatch.setattr("migration.copying.segment.CHUNK_UNITS", 60)
+    monkeypatch.setattr("migration.run.segment.CHUNK_UNITS", 60)
 
     def tasks(
         task: Callable[[str], str], items: Sequence[str], _: str, tick: Callable[[], object]
@@ -94,7 +94,7 @@ def test_progress_only_rises_and_ends_with_all(root: Path, monkeypatch: pytest.M
         tick()
         return done
 
-    monkeypatch.setattr("migration.copying.run.run_tasks", tasks)
+    monkeypatch.setattr("migration.run.run.run_tasks", tasks)
     run_plan(root, master=NO_SPARK, progress=lambda *one: told.append(one))
     assert told == [
         (at, UNITS) for at in (100, 160, 200, 260, 300, 360, 400, 400, 400)
@@ -216,7 +216,7 @@ def test_what_was_not_done_is_not_noted(root: Path, monkeypatch: pytest.MonkeyPa
     space = moved(root)
     plan = read_plan(space)
     with monkeypatch.context() as patched:
-        patched.setattr("migration.switching.switch.walk", refuse)
+        patched.setattr("migration.switch.switch.walk", refuse)
         with pytest.raises(StoreIOError, match="no more"):
             switch(root)
     assert steps(space)[-1] == ("published", plan.digest)
@@ -226,7 +226,7 @@ def test_what_was_not_done_is_not_noted(root: Path, monkeypatch: pytest.MonkeyPa
     assert steps(space)[-1] == ("switched", plan.digest)
     space.segments.mkdir()
     with monkeypatch.context() as patched:
-        patched.setattr("migration.way_back.way_back.shutil.rmtree", refuse)
+        patched.setattr("migration.rollback.rollback.shutil.rmtree", refuse)
         with pytest.raises(StoreIOError, match="empty the workspace"):
             finish(root)
     assert steps(space)[-1] == ("switched", plan.digest)
@@ -347,8 +347,8 @@ def test_queues_come_back_that_were_there_before_what_is_served_ends() -> None:
 
     deleted = cast("DeletedTopics", SimpleNamespace(has_record=has_record))
     sides = cast("ConsumeQueueStore", left), cast("ConsumeQueueStore", served)
-    assert [key.topic for key in returning._queues(*sides, deleted)] == ["last", "gone"]
-    assert returning._topics(*sides, deleted) == ["gone", "last"]
+    assert [key.topic for key in deleted_topic_policy._queues(*sides, deleted)] == ["last", "gone"]
+    assert deleted_topic_policy._topics(*sides, deleted) == ["gone", "last"]
 
 
 # ---- markers, and which store this is

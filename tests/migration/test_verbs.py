@@ -9,8 +9,8 @@ from typer.testing import CliRunner, Result
 
 from bench.sample_store import make_store
 from migration.commands import app
-from migration.copying.run import RunReport
 from migration.planning.plan import read_plan
+from migration.run.run import RunReport
 from migration.status import status
 from migration.workspace import Workspace
 from store.errors import RefusedStoreError
@@ -22,9 +22,9 @@ UNITS, QUEUES = 400, 8
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("migration.copying.run.run_tasks", in_this_process)
+    monkeypatch.setattr("migration.run.run.run_tasks", in_this_process)
     monkeypatch.setattr("migration.verify.verification.run_tasks", in_this_process)
-    monkeypatch.setattr("migration.rebuild.rebuild_plan.run_tasks", in_this_process)
+    monkeypatch.setattr("migration.from_log.rebuild_plan.run_tasks", in_this_process)
     make_store(tmp_path / "store", UNITS, QUEUES)
     return tmp_path / "store"
 

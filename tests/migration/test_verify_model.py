@@ -471,7 +471,7 @@ def test_neighbours_are_one_finding_however_they_were_read(log: LogHeads) -> Non
 def test_a_report_lists_as_many_queues_as_it_may(
     log: LogHeads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("store.comparing.comparison.MOST_QUEUES", 2)
+    monkeypatch.setattr("store.comparing.comparison.MAX_QUEUES", 2)
     tally = compare({key: Held({}, 1) for key in QUEUES}, {}, log, Bounds(0, 1 << 60), 1, 3)
     assert tally.differing == 3
     assert [(one.topic, one.queue_id) for one in tally.listed] == QUEUES[:2]

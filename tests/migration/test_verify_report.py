@@ -19,7 +19,7 @@ from migration.verify.command import both_backends
 from migration.verify.page import page
 from migration.verify.report import VerifyReport, report_schema
 from migration.workspace import Workspace
-from store.comparing.tally import MOST_FINDINGS, MOST_QUEUES, Kind
+from store.comparing.tally import MAX_FINDINGS, MAX_QUEUES, Kind
 from store.errors import CorruptionError, RefusedStoreError, UnsupportedFormatError
 from store.queue.units import QueueKey
 from tests.kit.golden import load_dump
@@ -183,16 +183,16 @@ def test_the_report_stays_small_and_counts_all(
     assert report.result.counts == {Kind.ONLY_SOURCE: len(queues)}
     assert report.result.units_only_source == sum(len(queue["units"]) for queue in queues)
     assert report.result.topics_only_source == len({queue["topic"] for queue in queues})
-    assert len(report.result.listed) == MOST_QUEUES < report.result.differing
+    assert len(report.result.listed) == MAX_QUEUES < report.result.differing
     assert f"The first 1,000 of {len(queues):,}" in page(report)
 
 
 def test_findings_of_one_queue_are_capped_and_counted(made: Made) -> None:
-    for offset in range(1, 1 + 2 * (MOST_FINDINGS + 3), 2):
+    for offset in range(1, 1 + 2 * (MAX_FINDINGS + 3), 2):
         made.delete_units(QUEUE, range(offset, offset + 1))
     (queue,) = made.verify().result.listed
-    assert queue.counts == {Kind.HOLE: MOST_FINDINGS + 3}
-    assert (len(queue.findings), queue.more_findings) == (MOST_FINDINGS, 3)
+    assert queue.counts == {Kind.HOLE: MAX_FINDINGS + 3}
+    assert (len(queue.findings), queue.more_findings) == (MAX_FINDINGS, 3)
 
 
 class _Strict(HTMLParser):

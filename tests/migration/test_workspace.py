@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from migration.copying.segment import SegmentDone
 from migration.markers import make_marker, read_versioned
 from migration.planning.context import log_identity, tail_identity
 from migration.planning.plan import Plan, Segment, Slice, read_slices
+from migration.run.segment import SegmentDone
 from migration.status import status
 from migration.workspace import Workspace, write_file
 from store.config import StoreConfig
@@ -20,7 +20,7 @@ from store.files import sync_folder
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
 from store.queue.places import queue_context, settings_of_tasks
-from store.queue.units import MOST_UNITS, QueueKey
+from store.queue.units import MAX_UNITS, QueueKey
 from tests.kit.descriptors import descriptors_of
 from tests.migration.made_log import Made, make_log
 
@@ -165,13 +165,13 @@ def lines_of(path: Path, text: str, before: str = "") -> Segment:
 def test_a_slice_is_a_line_that_any_program_can_read(tmp_path: Path) -> None:
     slices = [
         Slice(QueueKey("t", 1), 0, 5, 5, 7), Slice(QueueKey("\udcff\xe9", -1), 3, 3, None, 0),
-        Slice(QueueKey("t", 0), MOST_UNITS, MOST_UNITS, MOST_UNITS, 1),
+        Slice(QueueKey("t", 0), MAX_UNITS, MAX_UNITS, MAX_UNITS, 1),
     ]  # fmt: skip
     text = "".join(each.line() for each in slices)
     first = '["t",1,0,5,5,7]\n["\\udcff\\u00e9",-1,3,3,null,0]\n["t",0,'
     assert text.startswith(first)
     assert list(read_slices(tmp_path / "q", lines_of(tmp_path / "q", text, "zzz\n"))) == slices
-    for begin, end in ((-1, 5), (5, 4), (0, MOST_UNITS + 1)):
+    for begin, end in ((-1, 5), (5, 4), (0, MAX_UNITS + 1)):
         line = f'["t",1,{begin},{end},null,0]\n'
         with pytest.raises(CorruptionError, match="a slice of the plan is impossible") as caught:
             list(read_slices(tmp_path / "q", lines_of(tmp_path / "q", line)))

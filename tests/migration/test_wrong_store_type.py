@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from migration.copying.run import run_plan
 from migration.planning.planner import make_plan
-from migration.switching.switch import switch
+from migration.rollback.rollback import rollback
+from migration.run.run import run_plan
+from migration.switch.switch import switch
 from migration.verify import verify_migration
-from migration.way_back.way_back import rollback
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.migrations import NO_SPARK

@@ -4,7 +4,7 @@ import pytest
 
 from bench.peer.sessions import Rounds, Row
 from bench.peer.sides import OURS, THEIRS, Window
-from bench.peer.warming import MOST_WINDOWS, Warming, warm
+from bench.peer.warming import MAX_WINDOWS, Warming, warm
 
 
 class Scripted:
@@ -45,7 +45,7 @@ def test_what_comes_before_each_round_comes_before_each_window() -> None:
     assert side.lines == ["fill", "put 10"] * 3
 
 
-@pytest.mark.parametrize(("most_seconds", "windows"), [(0.0, 3), (60.0, MOST_WINDOWS)])
+@pytest.mark.parametrize(("most_seconds", "windows"), [(0.0, 3), (60.0, MAX_WINDOWS)])
 def test_a_side_that_is_never_steady_is_measured_all_the_same(
     most_seconds: float, windows: int
 ) -> None:

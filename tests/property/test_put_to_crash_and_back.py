@@ -23,7 +23,7 @@ from store.record.message import LMQ_PREFIX, Message
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageStatus
 from tests.kit.crash_images import crash_image
-from tests.kit.messages import LIGHT, LIGHT_OFFSETS, MOST_BODY, V6_BITS, WAYS, messages, put
+from tests.kit.messages import LIGHT, LIGHT_OFFSETS, MAX_BODY, V6_BITS, WAYS, messages, put
 
 OTHER = {"file": "rocksdb", "rocksdb": "file"}
 
@@ -77,7 +77,7 @@ def test_what_is_acknowledged_comes_back_after_a_crash(
     backend: str, calls: list[tuple[str, list[Message]]], *, enable_lmq: bool
 ) -> None:
     config = StoreConfig(
-        mapped_file_size_commit_log=1 << 17, max_message_size=MOST_BODY, enable_lmq=enable_lmq,
+        mapped_file_size_commit_log=1 << 17, max_message_size=MAX_BODY, enable_lmq=enable_lmq,
         enable_multi_dispatch=enable_lmq, max_hash_slot_num=64, max_index_num=4096,
     )  # fmt: skip
     folder = Path(tempfile.mkdtemp())

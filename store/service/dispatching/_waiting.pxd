@@ -12,6 +12,6 @@ cdef class Waiting:
     cdef public object last
 
 
-cdef class HandedOn:
+cdef class InFlight:
     cdef int64_t full
     cdef public object handed

@@ -8,6 +8,6 @@ class Waiting:
     keys: IndexBatch
     last: Appended | None
 
-class HandedOn:
+class InFlight:
     full_at: int
     handed: Appends

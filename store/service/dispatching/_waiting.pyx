@@ -12,7 +12,7 @@ cdef class Waiting:
     """Units and keys of what was appended, and its last record."""
 
 
-cdef class HandedOn:
+cdef class InFlight:
     """The batch that is being dispatched, and how many units make the next one."""
 
     @property

@@ -8,7 +8,7 @@ from store.errors import StoreConfigError
 
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIGN = 1 << 63
-_MOST_DIGITS = 12
+_MAX_DIGITS = 12
 """Of the number of a level: thirty thousand years in seconds."""
 
 
@@ -24,7 +24,7 @@ class DelayLevels:
         self._delays_ms: list[int] = []
         for level in text.split():
             number, unit = level[:-1], _UNIT_MS.get(level[-1])
-            if unit is None or not number.isdecimal() or len(number) > _MOST_DIGITS:
+            if unit is None or not number.isdecimal() or len(number) > _MAX_DIGITS:
                 raise StoreConfigError(f"messageDelayLevel: {level!r} is no time such as 30m")
             self._delays_ms.append(int(number) * unit)
 

@@ -17,14 +17,14 @@ from store.errors import RetryableDiskFullError
 from store.index.index_batch import IndexBatch
 from store.index.index_service import IndexService
 from store.log.commit_log import Appended
-from store.progress import untold
+from store.progress import noop
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueRestart
 from store.queue.units import UnitBatch
 from store.service.dispatching import _waiting
 from store.service.dispatching.pending import NOTHING, Pending, oldest_timestamp
 from store.service.dispatching.reput import ReputService
-from store.service.running.running_state import RunningState, Section
+from store.service.runtime.running_state import CriticalSection, RunningState
 
 ASSIGNED_QUEUES = 500_000
 """Queues whose next offset is kept beside the queues; others are read from them again.
@@ -39,7 +39,7 @@ _FAR_TOO_MANY = 4
 """Times ``batch_limit`` from which the writer waits for a batch that another thread hands on."""
 
 
-class Dispatcher(_waiting.HandedOn):
+class Dispatcher(_waiting.InFlight):
     """Feeds the queues and the index of one store. Any thread.
 
     Locks are taken in this order: ``owner``, then that of ``pending``. From taking a batch to
@@ -55,7 +55,7 @@ class Dispatcher(_waiting.HandedOn):
         index: IndexService | None,
         dispatch_slice: int,
         state: RunningState,
-        before_store: Callable[[], object] = untold,
+        before_store: Callable[[], object] = noop,
     ) -> None:
         """``dispatch_slice``: units that make a batch, where there are few queues.
 
@@ -73,7 +73,7 @@ class Dispatcher(_waiting.HandedOn):
         self.locks = state.locks
         self.locks.add(self.owner)
         self._state = state
-        self._handing_on = Section(state, "the dispatch of a batch")
+        self._handing_on = CriticalSection(state, "the dispatch of a batch")
         self._slice = dispatch_slice
         self.batch_limit = dispatch_slice
         """Units that make a batch."""

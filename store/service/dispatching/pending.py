@@ -22,7 +22,7 @@ from store.service.dispatching import _waiting
 from store.service.dispatching.queue_offsets import QueueOffsets
 from store.service.dispatching.record_keys import RecordKeys
 from store.service.dispatching.record_units import RecordUnits, Unit
-from store.service.running.running_state import RunningState, Section
+from store.service.runtime.running_state import CriticalSection, RunningState
 
 
 class Appends(NamedTuple):
@@ -49,9 +49,9 @@ class Pending(_waiting.Waiting):
         self.owner = CheckedLock("an append")
         """One append at a time: taken first, with ``owner.entry(), lock``."""
         self.lock = threading.Lock()
-        """Under ``owner``, for who asks whether anybody appends (``PlainPuts``)."""
+        """Under ``owner``, for who asks whether anybody appends (``FastPut``)."""
         state.locks.add(self.owner)
-        self.appending = Section(state, "an append")
+        self.appending = CriticalSection(state, "an append")
         """Guards the steps of an append; who takes what waits finds them done, or none."""
         self.offsets = QueueOffsets(queues)
         self.units = UnitBatch()

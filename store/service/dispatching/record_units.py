@@ -16,11 +16,11 @@ from store.queue.facts import QueueType
 from store.record.encoder import is_queued
 from store.record.message import LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
 from store.record.properties import DispatchProperties, dispatch_properties
-from store.record.record_layout import MOST_QUEUE_OFFSET
+from store.record.record_layout import MAX_QUEUE_OFFSET
 from store.record.scan import ScannedRecord
 from store.service.dispatching.delay import DelayLevels
 
-_DIGITS = len(str(MOST_QUEUE_OFFSET))
+_DIGITS = len(str(MAX_QUEUE_OFFSET))
 _INNER = b"INNER_"
 """What the names of all properties begin with that give a record other units than its own."""
 
@@ -197,4 +197,4 @@ def light_queues(topic: str, properties: DispatchProperties) -> list[tuple[str, 
 def _is_queue_offset(text: str) -> bool:
     """Return whether ``text`` is a number without a sign that a queue offset can be."""
     digits = text.isascii() and text.isdecimal() and len(text) <= _DIGITS
-    return digits and int(text) < MOST_QUEUE_OFFSET
+    return digits and int(text) < MAX_QUEUE_OFFSET

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from store.core import CORE, LONG_WAY
+from store.core import CORE, SLOW_PATH_ONLY
 from store.errors import CorruptionError
 from store.index.index_batch import TAGS_PREFIX, IndexBatch
-from store.progress import Progress, untold
+from store.progress import Progress, noop
 from store.queue.facts import QueueRestart
 from store.queue.units import UnitBatch
 from store.record.message import SCHEDULE_TOPIC
@@ -22,7 +22,7 @@ from store.service.dispatching.record_units import RecordUnits
 
 REPLAY_UNITS = 1 << 18
 """Units that a replay collects before it hands them on: large, so that queues get runs."""
-MOST_REPLAY_UNITS = 1 << 20
+MAX_REPLAY_UNITS = 1 << 20
 """As many where there are many queues; about 250 bytes of memory a unit on RocksDB."""
 
 PutUnits = Callable[[UnitBatch, IndexBatch], list[QueueRestart]]
@@ -42,8 +42,8 @@ class Replay:
         self._keys = keys
         self._fill: Fill = self._fill_by_one
         self._walked: Callable[[Iterable[Scan]], Walked] = chain.from_iterable
-        if not LONG_WAY:
-            self._fill = CORE.Noting(
+        if not SLOW_PATH_ONLY:
+            self._fill = CORE.ReplayBatcher(
                 note=self._note, deleted=units.deleted, scheduled=SCHEDULE_TOPIC,
                 tags_prefix=TAGS_PREFIX, keys_wanted=keys.wanted,
                 tags_wanted=keys.tags,
@@ -55,7 +55,7 @@ class Replay:
         blocks: Iterable[Scan],
         queues_from: int,
         index_from: int | None,
-        progress: Progress = untold,
+        progress: Progress = noop,
     ) -> "ReplayResult":
         """Dispatch scanned records, to the queues those that start at or behind ``queues_from``.
 
@@ -69,7 +69,7 @@ class Replay:
         storing = False
         try:
             while self._fill(waiting, result, batch, keys, queues_from, index_from, full_at):
-                wanted = min(SLICE_PER_QUEUE * len(batch.queues), MOST_REPLAY_UNITS)
+                wanted = min(SLICE_PER_QUEUE * len(batch.queues), MAX_REPLAY_UNITS)
                 if len(batch) < wanted:
                     full_at = wanted
                     continue

@@ -15,8 +15,8 @@ from typing import Final
 
 from store.errors import RetryableDiskFullError
 from store.logger import StoreLogger
-from store.service.running.surroundings import usable_cores
-from store.service.running.worker import Worker
+from store.service.runtime.environment import usable_cores
+from store.service.runtime.worker import Worker
 from store.wakeup import Wakeup
 
 _LOG = StoreLogger(__name__)

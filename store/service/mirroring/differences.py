@@ -15,8 +15,8 @@ from store.queue.units import QueueKey
 from store.record.message import LMQ_PREFIX
 from store.service.mirroring.reads import Answer, Failed, MirroredRead, QueueEnds, Row
 
-MOST_KEPT = 1000
-MOST_BYTES = 4 << 20
+MAX_KEPT = 1000
+MAX_BYTES = 4 << 20
 _FIELDS = {
     "time": float, "op": str, "topic": str, "queueId": int, "asked": dict, "queueOffset": int,
     "phyOffset": int, "answers": dict, "wrong": str,
@@ -70,9 +70,9 @@ class Differences:
         Raises:
             StoreIOError: it cannot be written.
         """
-        if _place(found) in self._known or self.kept >= MOST_KEPT:
+        if _place(found) in self._known or self.kept >= MAX_KEPT:
             return False
-        if self._journal.size() >= MOST_BYTES:
+        if self._journal.size() >= MAX_BYTES:
             return False
         line = found._asdict()
         topic, queue_id = line.pop("queue")

@@ -18,17 +18,17 @@ from store.errors import CorruptionError, os_errors
 from store.files import make_folder
 from store.journals.journal import Entry, read_lines, rewrite
 from store.service.mirroring.verdict import ReadOutcome
-from store.service.running.meters import BOUNDS, Histogram, HistogramSnapshot
+from store.service.runtime.meters import BOUNDS, Histogram, HistogramSnapshot
 
 FINE_BOUNDS = tuple(sorted({*BOUNDS, *(float(f"{5e-7 * 10 ** (k / 20):.3g}") for k in range(147))}))
 """Upper bounds of buckets, seconds, twenty a power of ten: all of ``BOUNDS`` and more."""
-MOST_HOURS = 5 * 7 * 24
+MAX_HOURS = 5 * 7 * 24
 AGAIN = " again"
 """Behind the name of the reference: asked twice, it shows what is noise."""
 HOUR_SECONDS = 3600
 
 
-class Way(StrEnum):
+class ReadOrigin(StrEnum):
     """How a side came to be asked."""
 
     SERVED = "served"
@@ -58,7 +58,7 @@ class Seconds(_Saved):
 
     op: str
     side: str
-    way: Way
+    way: ReadOrigin
     counts: tuple[NonNegativeInt, ...] = Field(
         min_length=len(FINE_BOUNDS) + 1, max_length=len(FINE_BOUNDS) + 1
     )
@@ -109,7 +109,7 @@ class FiguresSnapshot(_Saved):
         )
 
 
-class Taken(NamedTuple):
+class AnswerCost(NamedTuple):
     """What one answer took, in the mirror's thread."""
 
     seconds: float
@@ -158,7 +158,7 @@ class Figures:
         self._lock = CheckedLock("the figures of compared reads")  # guards all that follows
         self._began = 0.0
         self._reads: Counter[tuple[str, ReadOutcome]] = Counter()
-        self._seconds: defaultdict[tuple[str, str, Way], Histogram] = defaultdict(_histogram)
+        self._seconds: defaultdict[tuple[str, str, ReadOrigin], Histogram] = defaultdict(_histogram)
         self._hours: list[Hour] = []  # those that are over
         self._hour = 0  # the one that runs, since the epoch
         self._hour_began = 0
@@ -189,13 +189,13 @@ class Figures:
             self._began = self._began or time.time()
             self._reads[op, outcome] += 1
 
-    def observe(self, op: str, side: str, way: Way, seconds: float) -> None:
+    def observe(self, op: str, side: str, way: ReadOrigin, seconds: float) -> None:
         """Count how long one answer took."""
         with self._lock.entry():
             histogram = self._seconds[op, side, way]
         histogram.observe(seconds)
 
-    def add_alike(self, op: str, taken: Mapping[str, Taken], items: int) -> None:
+    def add_alike(self, op: str, taken: Mapping[str, AnswerCost], items: int) -> None:
         """Count a read that the mirror asked of every side: ``taken`` is by side."""
         now = int(time.time())
         with self._lock.entry():
@@ -207,11 +207,11 @@ class Figures:
                 sums.cpu_seconds += cpu_seconds
                 sums.histogram.observe(seconds)
         for side, (seconds, _) in taken.items():
-            self.observe(op, side, Way.MIRRORED, seconds)
+            self.observe(op, side, ReadOrigin.MIRRORED, seconds)
 
     def _begin_hour(self, now: int) -> None:
         self._hours = [
-            hour for hour in self._all_hours() if hour.began > now - MOST_HOURS * HOUR_SECONDS
+            hour for hour in self._all_hours() if hour.began > now - MAX_HOURS * HOUR_SECONDS
         ]
         self._sums.clear()
         self._hour, self._hour_began = now // HOUR_SECONDS, now

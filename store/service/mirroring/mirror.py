@@ -21,7 +21,7 @@ from store.queue.consume_queue import ConsumeQueue
 from store.queue.time_search import BoundaryType
 from store.queue.units import QueueKey
 from store.service.mirroring.differences import Differences, difference
-from store.service.mirroring.figures import AGAIN, Figures, FiguresSnapshot, Taken, Way
+from store.service.mirroring.figures import AGAIN, AnswerCost, Figures, FiguresSnapshot, ReadOrigin
 from store.service.mirroring.moments import Moment, Moments
 from store.service.mirroring.reads import (
     Answer,
@@ -35,13 +35,13 @@ from store.service.mirroring.shares import Shares
 from store.service.mirroring.verdict import ReadOutcome, judge
 from store.service.reading.puller import Puller, TagFilter
 from store.service.results import GetMessageResult
-from store.service.running.waiting import Waiting
-from store.service.running.worker import Worker
+from store.service.runtime.waiting import Waiting
+from store.service.runtime.worker import Worker
 from store.service.tracing.operation_lines import StoreOp
 from store.wakeup import Latch
 
 _LOG = StoreLogger(__name__)
-MOST_WAITING = 1024
+MAX_WAITING = 1024
 """Reads; each holds the units that it read."""
 LOOK_SECONDS = 0.2
 """Between two looks at what waits: nobody is woken, for that would cost the reader."""
@@ -63,7 +63,7 @@ class MirrorSnapshot:
 
 
 class Mirror:
-    """The mirror of one open store, a ``Tap``. Any thread reads through it."""
+    """The mirror of one open store, a ``ReadInterceptor``. Any thread reads through it."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Mirror:
         self._moments = Moments(queues.changes, log)
         self._shares = Shares(config.ab_share, config.ab_share_classes)
         self._left = self._shares.gap()  # reads until the next candidate
-        self._waiting: Waiting[MirroredRead] = Waiting(MOST_WAITING)
+        self._waiting: Waiting[MirroredRead] = Waiting(MAX_WAITING)
         self._figures = Figures(paths.ab_figures)
         self._differences = Differences(paths.ab_differences)
         self._random = random.Random()
@@ -242,7 +242,7 @@ class Mirror:
             figures.count(op, ReadOutcome.GONE)
             return
         reference, other = read.sides
-        figures.observe(op, reference.name, Way.SERVED, read.nanoseconds * _NS)
+        figures.observe(op, reference.name, ReadOrigin.SERVED, read.nanoseconds * _NS)
         if self._random.random() * ALIKE < 1:
             later, after = self._ask_all(read)
         else:
@@ -259,13 +259,13 @@ class Mirror:
         name = reference.name
         sides = [(name, reference), (name + AGAIN, reference), (other.name, other)]
         self._random.shuffle(sides)
-        taken: dict[str, Taken] = {}
+        taken: dict[str, AnswerCost] = {}
         later: Answer = 0
         after = read.moment
         for side, queues in sides:
             cpu = time.thread_time_ns()
             answer, nanoseconds = read.ask(queues)
-            taken[side] = Taken(nanoseconds * _NS, (time.thread_time_ns() - cpu) * _NS)
+            taken[side] = AnswerCost(nanoseconds * _NS, (time.thread_time_ns() - cpu) * _NS)
             if queues is other:
                 later, after = answer, self._moments.now()
         self._figures.add_alike(read.op.value, taken, _items(later))

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 from store.config import FlushDiskType, StoreConfig
 from store.errors import ConsumeQueueError, CorruptionError, StoreError
-from store.journals.behind_lines import BehindLines
 from store.journals.deleted_topics import DeletedTopics
 from store.journals.expired_queues import ExpiredQueues
 from store.journals.kept import KEPT_LOCK, keep_those_there
+from store.journals.lagging_backends import LaggingBackends
 from store.journals.store_lock import StoreLock
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
 from store.logger import StoreLogger
-from store.progress import untold
+from store.progress import noop
 from store.queue.backends import backend
 from store.queue.combined import CombinedConsumeQueueStore
 from store.queue.combined_reads import CombinedReads
@@ -30,28 +30,28 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
 from store.queue.units import QueueKey
 from store.record.scan import ScanRules
-from store.service.care.clean_service import CleanService
-from store.service.care.disk_levels import DiskLevels
-from store.service.care.file_expiry import FileExpiry
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.dispatching.pending import Pending
 from store.service.dispatching.record_keys import RecordKeys
 from store.service.dispatching.record_units import RecordUnits
 from store.service.dispatching.replay import Replay
 from store.service.dispatching.reput import MODE
-from store.service.figures.metrics import StoreMetrics
-from store.service.finding.lay_out import lay_out
-from store.service.finding.left_behind import written_since
-from store.service.finding.store_layout import (
+from store.service.layout.left_behind import written_since
+from store.service.layout.resolve_layout import resolve_layout
+from store.service.layout.store_layout import (
     StoreLayout,
     choose_backends,
     choose_roles,
     present_backends,
 )
+from store.service.maintenance.clean_service import CleanService
+from store.service.maintenance.disk_levels import DiskLevels
+from store.service.maintenance.file_expiry import FileExpiry
+from store.service.metrics.metrics import StoreMetrics
+from store.service.opening.abort_marker import AbortMarker
 from store.service.opening.left_out import open_index, refuse_queues_without_log
-from store.service.opening.marking import Marking
 from store.service.opening.options import OpenOptions
-from store.service.opening.parts import Loaded, Parts, Recovered
+from store.service.opening.parts import LoadedStore, RecoveredStore, StoreComponents
 from store.service.opening.unopened import begin_again, opened
 from store.service.reading.other_indexes import OtherIndexes
 from store.service.reading.puller import Puller
@@ -60,13 +60,13 @@ from store.service.recovering.given_places import refuse_sound_places
 from store.service.recovering.queue_mend import QueueMend
 from store.service.recovering.queue_rebuild import QueueRebuild
 from store.service.recovering.recovery import Recovery, RecoveryReport
-from store.service.running.running_state import RunningState
-from store.service.writing.answers import Answers
+from store.service.runtime.running_state import RunningState
+from store.service.writing.ack_waiter import AckWaiter
 from store.service.writing.append import Appender
-from store.service.writing.flush import FlushService, WholeFlush
+from store.service.writing.flush import FlushService, FullFlush
 from store.service.writing.group_commit import GroupCommit
 from store.service.writing.light_quota import LightQuota
-from store.service.writing.pages_ahead import PagesAhead
+from store.service.writing.log_prefault import LogPrefault
 from store.service.writing.putter import Putter
 from store.service.writing.replicas import ReplicaWait
 
@@ -78,13 +78,13 @@ _LOG = StoreLogger(__name__)
 
 def open_parts(
     undo: ExitStack, root: Path, config: StoreConfig, commit_log: Path | None, options: OpenOptions
-) -> Parts:
+) -> StoreComponents:
     """Open the store in ``root``, see ``MessageStore.open``.
 
     ``undo`` closes what was opened: the caller leaves it with whatever is raised until the store is
     the caller's own, and drops it then.
     """
-    layout, config = lay_out(
+    layout, config = resolve_layout(
         root, config, commit_log, read_only=options.read_only, fed=options.replicas is not None
     )
     lock = None
@@ -92,7 +92,7 @@ def open_parts(
         names = choose_backends(layout, config, options.backend, read_only=True)
     else:
         lock, layout, names = _take_over(undo, layout, config, options)
-    marking = Marking(layout.paths)
+    marking = AbortMarker(layout.paths)
     undo.push(marking.undo)
     loaded = _load(undo, marking, layout, config, names, lock)
     recovered = _recover(undo, marking, loaded, options)
@@ -157,12 +157,12 @@ def _finished_queues(root: Path, config: StoreConfig) -> list[tuple[QueueKey, in
 
 def _load(
     undo: ExitStack,
-    marking: Marking,
+    marking: AbortMarker,
     layout: StoreLayout,
     config: StoreConfig,
     names: Sequence[str],
     lock: StoreLock | None,
-) -> Loaded:
+) -> LoadedStore:
     """Load what lies there; the index follows when the queues can be trusted."""
     paths, read_only = layout.paths, lock is None
     state = RunningState(paths.root, read_only=read_only)
@@ -174,7 +174,7 @@ def _load(
     context = QueueStoreContext(paths, config, log, checkpoint, last_exit_ok, read_only)
     if log.min_phy_offset() < 0:
         refuse_queues_without_log(context, layout.backends)
-    lines = BehindLines(paths, read_only=read_only)
+    lines = LaggingBackends(paths, read_only=read_only)
     deleted = DeletedTopics(paths.deleted_topics)
     queues = _queues(context, names, lines, deleted)
     undo.callback(marking.closing, queues.close)
@@ -182,13 +182,13 @@ def _load(
     report = RecoveryReport(last_exit_ok, read_only)
     kept = [part.name for part in queues.parts()]
     report.written_since = written_since(context, lines.standing, kept)
-    return Loaded(
+    return LoadedStore(
         layout, config, lock, state, checkpoint, last_exit_ok, report, log, lines, deleted, queues
     )
 
 
 def _queues(
-    context: QueueStoreContext, names: Sequence[str], lines: BehindLines, deleted: DeletedTopics
+    context: QueueStoreContext, names: Sequence[str], lines: LaggingBackends, deleted: DeletedTopics
 ) -> ConsumeQueueStore:
     """Make the queues of backends ``names``: several, or one that was not always kept, combined."""
     kinds = [backend(name) for name in names]
@@ -198,7 +198,9 @@ def _queues(
     return CombinedConsumeQueueStore(context, kinds, roles, lines, deleted.has_record)
 
 
-def _recover(undo: ExitStack, marking: Marking, loaded: Loaded, options: OpenOptions) -> Recovered:
+def _recover(
+    undo: ExitStack, marking: AbortMarker, loaded: LoadedStore, options: OpenOptions
+) -> RecoveredStore:
     """Make log, queues and index whole; read-only only find out where they end."""
     config, paths, log, queues = loaded.config, loaded.paths, loaded.log, loaded.queues
     report, deleted, state = loaded.report, loaded.deleted, loaded.state
@@ -251,22 +253,22 @@ def _recover(undo: ExitStack, marking: Marking, loaded: Loaded, options: OpenOpt
         dispatcher.note_last(last.phy_offset, last.size, last.store_timestamp)
     others = OtherIndexes(paths.root)
     state.locks.add_outer(others.lock)
-    return Recovered(index, others, pending, commit, dispatcher, rebuild)
+    return RecoveredStore(index, others, pending, commit, dispatcher, rebuild)
 
 
 def _before_units(config: StoreConfig, log: CommitLog, commit: GroupCommit) -> Callable[[], object]:
     """Return what has to be done with the log before units of it become visible."""
     if config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
         return commit.flush
-    return log.commit if config.is_transient else untold
+    return log.commit if config.is_transient else noop
 
 
-def _serve(loaded: Loaded, recovered: Recovered, options: OpenOptions) -> Parts:
+def _serve(loaded: LoadedStore, recovered: RecoveredStore, options: OpenOptions) -> StoreComponents:
     """Make the services over a store that is whole; nothing runs yet."""
     config, paths, log, queues = loaded.config, loaded.paths, loaded.log, loaded.queues
     state, index, commit = loaded.state, recovered.index, recovered.commit
     pending, dispatcher = recovered.pending, recovered.dispatcher
-    flush_all = WholeFlush(dispatcher, queues, index, loaded.checkpoint, commit)
+    flush_all = FullFlush(dispatcher, queues, index, loaded.checkpoint, commit)
     flush = FlushService(config, log, commit, dispatcher, flush_all, state.fail)
     puller = Puller(config, log, queues)
     mirror = _mirror(loaded, puller)
@@ -274,9 +276,9 @@ def _serve(loaded: Loaded, recovered: Recovered, options: OpenOptions) -> Parts:
     append = Appender(log, pending, state, quota)
     replicas = ReplicaWait.of(config, log, options.replicas)
     state.locks.add(*(() if replicas is None else replicas.locks))
-    answers = Answers(config, commit, flush, replicas, state.fail)
-    ahead = None if loaded.read_only else PagesAhead.of(log, is_transient=config.is_transient)
-    look_ahead = untold if ahead is None else ahead.look
+    answers = AckWaiter(config, commit, flush, replicas, state.fail)
+    ahead = None if loaded.read_only else LogPrefault.of(log, is_transient=config.is_transient)
+    look_ahead = noop if ahead is None else ahead.look
     putter = Putter(config, log, queues, dispatcher, append, answers, look_ahead)
     clean = CleanService(
         log, queues, index, pending, dispatcher, commit, loaded.deleted,
@@ -295,13 +297,13 @@ def _serve(loaded: Loaded, recovered: Recovered, options: OpenOptions) -> Parts:
     stops += [dispatcher.reput.stop, flush.stop]  # the flush thread may start the other one
     stops += [expiry.stop] if options.housekeeping else []
     stops += [] if mirror is None else [mirror.stop]
-    return Parts(
+    return StoreComponents(
         loaded, recovered, flush, flush_all, puller, putter, mirror, clean, expiry, metrics, ahead,
         replicas, () if loaded.read_only else tuple(stops),
     )  # fmt: skip
 
 
-def _mirror(loaded: Loaded, puller: Puller) -> "Mirror | None":
+def _mirror(loaded: LoadedStore, puller: Puller) -> "Mirror | None":
     """Make the mirror where two backends are kept and reads of one are to be asked of both."""
     queues = loaded.queues
     if loaded.read_only or not isinstance(queues, CombinedReads):
@@ -311,7 +313,7 @@ def _mirror(loaded: Loaded, puller: Puller) -> "Mirror | None":
     return Mirror.of(loaded.config, loaded.paths, loaded.log, queues, puller)
 
 
-def _start(undo: ExitStack, parts: Parts, options: OpenOptions) -> None:
+def _start(undo: ExitStack, parts: StoreComponents, options: OpenOptions) -> None:
     """Start the threads; each is to be stopped from before it runs."""
     if parts.loaded.read_only:
         return

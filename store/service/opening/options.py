@@ -3,9 +3,9 @@
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from store.progress import Progress, untold
+from store.progress import Progress, noop
 from store.service.recovering.replacement import Rebuild
-from store.service.running.surroundings import Surroundings
+from store.service.runtime.environment import Environment
 from store.service.writing.replicas import Replicas
 
 
@@ -20,5 +20,5 @@ class OpenOptions:
     rebuild: Rebuild = Rebuild.NOTHING
     housekeeping: bool = True
     replicas: Replicas | None = None
-    surroundings: Surroundings = field(default_factory=Surroundings)
-    progress: Progress = untold
+    surroundings: Environment = field(default_factory=Environment)
+    progress: Progress = noop

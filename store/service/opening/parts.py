@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING, NamedTuple
 from store.config import StoreConfig
 from store.errors import StoreError
 from store.index.index_service import IndexService
-from store.journals.behind_lines import BehindLines
 from store.journals.deleted_topics import DeletedTopics
+from store.journals.lagging_backends import LaggingBackends
 from store.journals.store_lock import StoreLock, mark_closed
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
 from store.logger import StoreLogger
 from store.paths import StorePaths
 from store.queue.consume_queue_store import ConsumeQueueStore
-from store.service.care.clean_service import CleanService
-from store.service.care.file_expiry import FileExpiry
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.dispatching.pending import Pending
-from store.service.figures.metrics import StoreMetrics
-from store.service.finding.store_layout import StoreLayout
+from store.service.layout.store_layout import StoreLayout
+from store.service.maintenance.clean_service import CleanService
+from store.service.maintenance.file_expiry import FileExpiry
+from store.service.metrics.metrics import StoreMetrics
 from store.service.reading.other_indexes import OtherIndexes
 from store.service.reading.puller import Puller
 from store.service.recovering.queue_rebuild import QueueRebuild
 from store.service.recovering.recovery import RecoveryReport
-from store.service.running.running_state import RunningState
-from store.service.writing.flush import FlushService, WholeFlush
+from store.service.runtime.running_state import RunningState
+from store.service.writing.flush import FlushService, FullFlush
 from store.service.writing.group_commit import GroupCommit
-from store.service.writing.pages_ahead import PagesAhead
+from store.service.writing.log_prefault import LogPrefault
 from store.service.writing.putter import Putter
 from store.service.writing.replicas import ReplicaWait
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _LOG = StoreLogger(__name__)
 
 
-class Loaded(NamedTuple):
+class LoadedStore(NamedTuple):
     """What lies on disk, loaded; not recovered yet."""
 
     layout: StoreLayout
@@ -51,7 +51,7 @@ class Loaded(NamedTuple):
     last_exit_ok: bool
     report: RecoveryReport
     log: CommitLog
-    lines: BehindLines
+    lines: LaggingBackends
     deleted: DeletedTopics
     queues: ConsumeQueueStore
 
@@ -67,7 +67,7 @@ class Loaded(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveredStore:
     """Log, queues and index are whole, and can be fed."""
 
     index: IndexService | None
@@ -78,20 +78,20 @@ class Recovered:
     rebuild: QueueRebuild
 
 
-class Parts(NamedTuple):
+class StoreComponents(NamedTuple):
     """All of an open store."""
 
-    loaded: Loaded
-    recovered: Recovered
+    loaded: LoadedStore
+    recovered: RecoveredStore
     flush: FlushService
-    flush_all: WholeFlush
+    flush_all: FullFlush
     puller: Puller
     putter: Putter
     mirror: "Mirror | None"
     clean: CleanService
     expiry: FileExpiry
     metrics: StoreMetrics
-    ahead: PagesAhead | None
+    ahead: LogPrefault | None
     replicas: ReplicaWait | None
     stops: tuple[Callable[[], None], ...]
     """What ends the threads, in the order in which they were started."""

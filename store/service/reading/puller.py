@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from store.config import CQ_UNIT_SIZE, StoreConfig
-from store.core import LONG_WAY, READS
+from store.core import READS, SLOW_PATH_ONLY
 from store.errors import CorruptionError
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue import PulledUnits
@@ -26,7 +26,7 @@ from store.record.java_hash import java_hash
 from store.record.message import MessageProperty, SysFlag
 from store.record.record_layout import MAGIC_V1, MIN_RECORD_SIZE, PLACE
 from store.service.results import GetMessageResult, GetMessageStatus
-from store.service.running.meters import GetMeter
+from store.service.runtime.meters import GetMeter
 
 if TYPE_CHECKING:
     from store.core import _reads
@@ -110,9 +110,9 @@ class Puller:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._in_memory = memory * config.access_message_in_memory_max_ratio // 100
         self._fallbacks = queues.context.read_fallbacks
-        self._plain: _reads.PlainPulls | None = None
-        if not LONG_WAY and not config.check_crc_on_pull:
-            self._plain = self.meter.plain = READS.PlainPulls(
+        self._plain: _reads.FastPull | None = None
+        if not SLOW_PATH_ONLY and not config.check_crc_on_pull:
+            self._plain = self.meter.plain = READS.FastPull(
                 log, self.meter, config.max_transfer_bytes_on_message_in_memory,
                 config.max_transfer_count_on_message_in_memory, self._in_memory,
                 self._most_filtered, self._units_per_file,

@@ -15,7 +15,7 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.record.decoder import StoredMessage
 from store.record.encoder import is_queued
 from store.record.message import LMQ_PREFIX, MessageProperty
-from store.service.finding.store_layout import StoreLayout
+from store.service.layout.store_layout import StoreLayout
 from store.service.reading.topic_reader import TopicMessage
 
 

@@ -13,7 +13,7 @@ from store.log.log_span import LogSpan, span_at
 from store.paths import StorePaths
 from store.record.decoder import StoredMessage
 from store.record.scan import ScanRules
-from store.service.finding.store_layout import StoreLayout
+from store.service.layout.store_layout import StoreLayout
 from store.service.recovering.log_end import whole_records
 from store.service.recovering.recovery import RecoveryReport
 

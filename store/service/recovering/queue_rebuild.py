@@ -15,7 +15,7 @@ from store.journals.kept import forget, keep
 from store.log.commit_log import CommitLog
 from store.logger import StoreLogger
 from store.paths import StorePaths
-from store.progress import Progress, untold
+from store.progress import Progress, noop
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueType
 from store.queue.units import UnitBatch
@@ -70,7 +70,7 @@ class QueueRebuild:
         if queues.queue_type(topic) is QueueType.BATCH:
             raise RefusedStoreError(f"{topic!r} is a BatchCQ topic: it is read, not written")
         counted = self._log.max_phy_offset()
-        told = progress or untold
+        told = progress or noop
         counts = self._count(topic, 0, counted, told)
         dispatcher, pending = self._dispatcher, self._pending
         with dispatcher.owner.entry(), dispatcher.drain_lock, pending.owner.entry(), pending.lock:
@@ -88,7 +88,7 @@ class QueueRebuild:
             units = self.build([{"topic": topic, "queue": queue_id, "ends": ends}], told)
         return RebuildReport(len(keys), units)
 
-    def build(self, entries: Sequence[Entry], progress: Progress = untold) -> int:
+    def build(self, entries: Sequence[Entry], progress: Progress = noop) -> int:
         """Note durably which queues go, remove them and build them anew; return their units.
 
         Nobody puts meanwhile. Each entry names a topic, one queue or ``None`` for all of them, and
@@ -132,7 +132,7 @@ class QueueRebuild:
         units = self._units.of(records, {topic})
         return Counter(unit.key[1] for unit in units)
 
-    def _build(self, entries: Sequence[Entry], progress: Progress = untold) -> int:
+    def _build(self, entries: Sequence[Entry], progress: Progress = noop) -> int:
         queues, count, batch = self._queues, 0, UnitBatch()
         ends = [(entry["topic"], *pair) for entry in entries for pair in entry["ends"]]
         wanted = _wanted(entries)

@@ -32,7 +32,7 @@ from store.log.commit_log import CommitLog
 from store.log.synced_mark import SyncedMark
 from store.logger import StoreLogger
 from store.paths import StorePaths
-from store.progress import Progress, untold
+from store.progress import Progress, noop
 from store.queue.backends import queue_folders
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueDamage, QueueRestart
@@ -190,7 +190,7 @@ class Recovery:
         replay: Replay,
         cut_at: int | None,
         pass_over: Collection[int] = (),
-        progress: Progress = untold,
+        progress: Progress = noop,
     ) -> RecoveryReport:
         """Recover on disk; ``progress`` is told phy offsets now and then.
 

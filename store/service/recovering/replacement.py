@@ -25,7 +25,7 @@ from store.paths import StorePaths
 from store.queue.backends import backend, unlike_others
 from store.queue.units import QueueKey
 from store.record.scan import ScanRules
-from store.service.finding.store_layout import StoreLayout, choose_backends
+from store.service.layout.store_layout import StoreLayout, choose_backends
 from store.service.recovering.log_end import valid_record_behind, was_on_disk
 
 _LOG = StoreLogger(__name__)

@@ -7,7 +7,7 @@ from store.future import Promised, Soon, at_once
 from store.queue.time_search import BoundaryType
 from store.record.message import Message, MessageProperty
 from store.service.reading.puller import TagFilter
-from store.service.reading.tap import NoTap, Tap
+from store.service.reading.read_interceptor import DirectReads, ReadInterceptor
 from store.service.results import GetMessageResult, PutMessageResult
 from store.service.tracing.operation_lines import StoreOp
 from store.service.tracing.trace import Trace
@@ -17,7 +17,7 @@ from store.service.writing.putter import Puts
 class Recorder:
     """Stands in front of ``behind``, the mirror if there is one, and of ``plain``."""
 
-    def __init__(self, trace: Trace, plain: NoTap, behind: Tap | None) -> None:
+    def __init__(self, trace: Trace, plain: DirectReads, behind: ReadInterceptor | None) -> None:
         self.trace = trace
         self._plain = plain
         self._behind = behind
@@ -26,7 +26,7 @@ class Recorder:
         """Return True: it wants all of them."""
         return True
 
-    def _next(self) -> Tap:
+    def _next(self) -> ReadInterceptor:
         behind = self._behind
         return behind if behind is not None and behind.is_due() else self._plain
 

@@ -16,14 +16,14 @@ from typing import Self
 from store.errors import StoreConfigError, os_errors
 from store.files import open_regular, write_all
 from store.logger import StoreLogger
-from store.service.running.waiting import Waiting
-from store.service.running.worker import Worker
+from store.service.runtime.waiting import Waiting
+from store.service.runtime.worker import Worker
 from store.service.tracing.operation_lines import StoreOp, first_line, operation_line
 from store.wakeup import Latch
 
 _LOG = StoreLogger(__name__)
-MOST_TRACE_BYTES = 1 << 30
-_MOST_WAITING = 1 << 17
+MAX_TRACE_BYTES = 1 << 30
+_MAX_WAITING = 1 << 17
 """Operations, some 200 bytes each."""
 _LOOK_SECONDS = 0.05
 _now = time.perf_counter
@@ -59,7 +59,7 @@ class Trace:
         """What ended it before it was stopped."""
         self._most_bytes = most_bytes
         self._stopped = stopped
-        self._waiting: Waiting[tuple[StoreOp, float, tuple[object, ...]]] = Waiting(_MOST_WAITING)
+        self._waiting: Waiting[tuple[StoreOp, float, tuple[object, ...]]] = Waiting(_MAX_WAITING)
         self._began = _now()
         self._stop = Latch()
         self._closing = threading.RLock()  # one thread closes the file

@@ -33,9 +33,9 @@ cdef extern from "pythread.h":
     ) nogil
 
 cdef enum:
-    MOST_SKIPPED = 64  # syncs
+    MAX_SKIPPED = 64  # syncs
 
-_LOG = StoreLogger("store.service.writing.answers")
+_LOG = StoreLogger("store.service.writing.ack_waiter")
 cdef object _OK = PutMessageStatus.PUT_OK
 cdef object _NOT_DURABLE = PutMessageStatus.FLUSH_DISK_TIMEOUT
 cdef object _NOT_REPLICATED = PutMessageStatus.FLUSH_SLAVE_TIMEOUT
@@ -178,7 +178,7 @@ cdef class DiskWaits:
         if _now() < self._until <= deadline:
             return False
         if self._waiting.count:  # somebody waited in vain
-            self._to_skip = min(2 * self._to_skip + 1, <int> MOST_SKIPPED)
+            self._to_skip = min(2 * self._to_skip + 1, <int> MAX_SKIPPED)
         return True
 
     cdef bint _sleep(self, Waiter *mine, double deadline) except -1:
@@ -369,7 +369,7 @@ cdef class AwaitedPut:
         if self.future is None and PyThread_get_thread_ident() == <unsigned long> self._of.thread:
             self.is_told = True
         else:
-            self._of.tell(self)
+            self._of.complete_soon(self)
         return 0
 
     def answer(self):

@@ -3,7 +3,7 @@
 The one way into the log, by two doors: whoever puts brings encoded records and gets places back;
 whoever follows another store brings bytes of its log, which have theirs.
 From a record's first byte to its unit's being in a batch either all of it happens or the store
-fails, also where an exception comes between two lines (``Section``).
+fails, also where an exception comes between two lines (``CriticalSection``).
 
 Source: RocketMQ ``CommitLog.asyncPutMessage``, ``MultiDispatch``.
 """
@@ -24,10 +24,10 @@ from store.service.dispatching.queue_offsets import Queue
 from store.service.dispatching.record_units import Unit
 from store.service.dispatching.topic_hold import TopicHeldError
 from store.service.results import PutMessageResult
-from store.service.running.running_state import RunningState
+from store.service.runtime.running_state import RunningState
 from store.service.writing.encoded import Encoded, Interpreted
+from store.service.writing.fast_put import FastPut, fast_put
 from store.service.writing.light_quota import LightQuota
-from store.service.writing.plain_puts import PlainPuts, plain_puts
 
 _REFUSALS = (DiskFullError, IllegalMessageError)
 """What the log raises before it has written a byte of a record."""
@@ -56,7 +56,7 @@ class Appender:
         self._section = pending.appending
         self.quota = quota
 
-    def plain_puts(
+    def fast_put(
         self,
         config: StoreConfig,
         encoder: MessageEncoder,
@@ -64,9 +64,9 @@ class Appender:
         *,
         alone: bool,
         has_light: bool,
-    ) -> PlainPuts:
+    ) -> FastPut:
         """Return the short way of messages that are plain; it takes the lock's part itself."""
-        return plain_puts(
+        return fast_put(
             config, encoder, self._log, dispatcher, self._state, alone=alone, has_light=has_light
         )
 

@@ -24,7 +24,7 @@ from store.log.commit_log import CommitLog
 from store.log.mapped_file import PAGE_BYTES
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.service.dispatching.dispatch import Dispatcher
-from store.service.running.worker import Worker
+from store.service.runtime.worker import Worker
 from store.service.writing.group_commit import GroupCommit
 from store.wakeup import Wakeup
 
@@ -38,7 +38,7 @@ class FlushService:
         log: CommitLog,
         commit: GroupCommit,
         dispatcher: Dispatcher,
-        whole: "WholeFlush",
+        whole: "FullFlush",
         failed: Callable[[BaseException], StoreError],
     ) -> None:
         self._config = config
@@ -140,7 +140,7 @@ class FlushService:
         self._whole.queues.flush(self._config.flush_consume_queue_least_pages)
 
 
-class WholeFlush:
+class FullFlush:
     """Flushes the log first, then what points into it, then the checkpoint that vouches for both.
 
     Writers go on meanwhile. One flush at a time, so that each has done all it claims.

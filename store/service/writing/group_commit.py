@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from store.checked_lock import CheckedLock
 from store.log.commit_log import CommitLog
-from store.service.running.meters import Histogram
+from store.service.runtime.meters import Histogram
 from store.service.writing import _waits
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ def _sync(log: CommitLog, seconds: "_reads.Histogram") -> float:
         return 0
     took = time.perf_counter() - started
     seconds.observe(took)
-    return min(took, _MOST_WAITED_FOR)
+    return min(took, _MAX_WAITED_FOR)
 
 
-_MOST_WAITED_FOR = 0.01
+_MAX_WAITED_FOR = 0.01
 """Seconds."""

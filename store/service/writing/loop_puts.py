@@ -16,7 +16,7 @@ from store.service.results import PutMessageResult
 from store.service.writing import _waits
 from store.service.writing.putter import Puts, put_for_future
 
-MOST_IN_FLIGHT = 4096
+MAX_IN_FLIGHT = 4096
 """Puts of one loop that wait for disk or followers; the next one waits before it appends."""
 
 _LOOPS: tuple[type, ...] = (asyncio.BaseEventLoop,)
@@ -39,7 +39,7 @@ class LoopPuts:
         of: _InLoop | None = getattr(self._here, "of", None)
         if of is None or of.loop is not loop:
             self._here.of = of = _InLoop(loop)
-        if len(of.in_flight) >= MOST_IN_FLIGHT:
+        if len(of.in_flight) >= MAX_IN_FLIGHT:
             await of.room()
         put = _waits.AwaitedPut(of)
         puts.put_later(message, put, of.soon)
@@ -74,8 +74,8 @@ class _InLoop:
             self._asked.append(None)
 
     async def room(self) -> None:
-        """Wait until fewer than ``MOST_IN_FLIGHT`` are in flight."""
-        while len(self.in_flight) >= MOST_IN_FLIGHT:
+        """Wait until fewer than ``MAX_IN_FLIGHT`` are in flight."""
+        while len(self.in_flight) >= MAX_IN_FLIGHT:
             turn = self.loop.create_future()
             self._turns.append(turn)
             try:
@@ -86,7 +86,7 @@ class _InLoop:
                 raise
 
     def _let_in(self) -> None:
-        while self._turns and len(self.in_flight) < MOST_IN_FLIGHT:
+        while self._turns and len(self.in_flight) < MAX_IN_FLIGHT:
             turn = self._turns[0]  # stays there until it is let in
             is_new = not turn.done()
             if is_new:

@@ -1,6 +1,6 @@
 """Putter: the checks before a put, and the put.
 
-check → encode outside the lock → append (``Appender``) → wait as configured (``Answers``).
+check → encode outside the lock → append (``Appender``) → wait as configured (``AckWaiter``).
 
 Source: RocketMQ ``HookUtils.checkBeforePutMessage``, ``CommitLog.asyncPutMessage``,
 ``DefaultMessageStore.putMessages``, ``MultiDispatch``.
@@ -38,13 +38,13 @@ from store.record.properties import DispatchProperties, dispatch_properties_of
 from store.record.scan import ScanRules
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.results import PutMessageResult, PutMessageStatus
-from store.service.running.meters import PutMeter
-from store.service.writing.answers import Answers
+from store.service.runtime.meters import PutMeter
+from store.service.writing.ack_waiter import AckWaiter
 from store.service.writing.append import Appender
 from store.service.writing.delay_check import refuse_delay
 from store.service.writing.encoded import Encoded, Interpreted, add_encoded
+from store.service.writing.fast_put import SAMPLED_PUTS
 from store.service.writing.light_quota import LightQuotaError
-from store.service.writing.plain_puts import SAMPLED_PUTS
 from store.service.writing.put_checks import (
     check_client_batch,
     check_light_size,
@@ -104,7 +104,7 @@ class Putter:
         queues: ConsumeQueueStore,
         dispatcher: Dispatcher,
         append: Appender,
-        answers: Answers,
+        answers: AckWaiter,
         look_ahead: Callable[[], object],
     ) -> None:
         self._config = config
@@ -122,12 +122,12 @@ class Putter:
         self._has_light = config.enable_lmq and (
             config.enable_multi_dispatch or not queues.lmq_needs_multi_dispatch
         )
-        self._plain = append.plain_puts(
+        self._plain = append.fast_put(
             config, self._encoder, dispatcher, alone=not answers.waits, has_light=self._has_light
         )
         self.meter = PutMeter()
         self._timed_from = 0  # appended records at which the next put is timed
-        self._look_ahead = look_ahead  # see PagesAhead.look
+        self._look_ahead = look_ahead  # see LogPrefault.look
 
     # ---- one message
 
@@ -319,7 +319,7 @@ class Putter:
                 records.skip(out)
                 at += out
                 continue
-            self.meter.went_long_way(len(done))
+            self.meter.count_fallback(len(done))
             for place, result in zip(places[at:], done, strict=False):
                 results[place] = result
             at += len(done)
@@ -377,7 +377,7 @@ class Putter:
             return self._refused(IllegalMessageError(exc.reason))
         except (DiskFullError, IllegalMessageError) as exc:
             return self._refused(exc)
-        self.meter.went_long_way()
+        self.meter.count_fallback()
         return result
 
     # ---- before and after

@@ -14,7 +14,7 @@ from store.checked_lock import CheckedLock
 from store.config import StoreConfig
 from store.future import Promised
 from store.log.commit_log import CommitLog
-from store.service.running.worker import Worker
+from store.service.runtime.worker import Worker
 from store.wakeup import Wakeup
 
 

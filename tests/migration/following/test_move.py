@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from migration.commands import app
-from migration.following import move
-from migration.following.move import FollowedMove
-from migration.following.proof import LastUnits, refuse_other_ends
-from migration.metadata.option import Without
+from migration.follow import move
+from migration.follow.move import FollowedMove
+from migration.follow.proof import LastUnits, refuse_other_ends
+from migration.metadata.option import AcceptedLoss
 from replication.feeding.settings import FeedSettings
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreError, StoreLockedError
@@ -54,7 +54,7 @@ def _only_who_has_all_is_level(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def moving(master: Master, own: Path, backend: str = "rocksdb") -> Moving:
-    return Moving(master.root, master.port, own, CONFIG, backend, without=[Without.COMPACTION])
+    return Moving(master.root, master.port, own, CONFIG, backend, without=[AcceptedLoss.COMPACTION])
 
 
 def put_to(master: Master, topic: str) -> None:

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from migration.following.beside import refuse_left, take_beside
+from migration.follow.beside import refuse_left, take_beside
 from migration.metadata.conversion import NextBroker
-from migration.metadata.option import Without
+from migration.metadata.option import AcceptedLoss
 from migration.metadata.stopped import BrokerProcess
 from store.config import StoreConfig
 from store.errors import RefusedStoreError
 from store.paths import StorePaths
-from store.service.upkeep.store_copy import copy_file
+from store.service.offline.store_copy import copy_file
 from tests.feeding.conftest import leading
 from tests.kit.call_order import CallOrder
 from tests.kit.waiting import until
@@ -136,7 +136,7 @@ def test_what_changes_while_it_is_copied_is_copied_again(
             (broker.root / "config" / "delayOffset.json").write_text(f"{changes.pop(0):09d}")
         return done
 
-    monkeypatch.setattr("migration.following.beside.copy_file", copy)
+    monkeypatch.setattr("migration.follow.beside.copy_file", copy)
     (broker.root / "config" / "delayOffset.json").write_text("at first")
     take_beside(broker, own, NextBroker(["file"], StoreConfig()))
     assert (own.root / "config" / "delayOffset.json").read_text() == "000000002"
@@ -176,7 +176,7 @@ def test_all_that_a_broker_keeps_beside_its_queues_comes_along(tmp_path: Path, t
     here = [at for at in order.renamed if "/" not in order.made[at][1]]
     assert order.made[max(here) + 1] == ("sync", ".")  # before what they came from is removed
     assert beside(own.root) == BESIDE
-    take_beside(broker, own, NextBroker([to], StoreConfig(), [Without.ROCKSDBSTORE]))
+    take_beside(broker, own, NextBroker([to], StoreConfig(), [AcceptedLoss.ROCKSDBSTORE]))
     left = {name for name in BESIDE if name.startswith("rocksdbstore/")}
     assert beside(own.root).keys() == BESIDE.keys() - left
     assert beside(broker.root) == BESIDE
@@ -189,5 +189,5 @@ def test_messages_of_compacted_topics_are_not_left_behind_unasked(tmp_path: Path
     refuse_left(broker, ())  # every broker of today makes the folders
     (folder / f"{0:020d}").write_bytes(b"x")
     with pytest.raises(RefusedStoreError, match=r"--without compaction.*broker/compaction"):
-        refuse_left(broker, [Without.ROCKSDBSTORE])
-    refuse_left(broker, [Without.COMPACTION])
+        refuse_left(broker, [AcceptedLoss.ROCKSDBSTORE])
+    refuse_left(broker, [AcceptedLoss.COMPACTION])

@@ -20,5 +20,5 @@ def in_this_process(
 @pytest.fixture
 def no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run tasks in this process."""
-    monkeypatch.setattr("migration.rebuild.rebuild_plan.run_tasks", in_this_process)
-    monkeypatch.setattr("migration.copying.run.run_tasks", in_this_process)
+    monkeypatch.setattr("migration.from_log.rebuild_plan.run_tasks", in_this_process)
+    monkeypatch.setattr("migration.run.run.run_tasks", in_this_process)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migration.rebuild.log_scan import LogScan, queue_of
-from migration.rebuild.tails import Tails
+from migration.from_log.log_scan import LogScan, queue_of
+from migration.from_log.tails import Tails
 from store.config import StoreConfig
 from store.errors import CorruptionError
 from store.journals.deleted_topics import DeletedTopics
@@ -187,7 +187,7 @@ def test_made_records_give_the_units_that_the_exact_decoder_gives(
         journal.begin([GONE], GONE_BELOW)
     write_log(folder, records, damage)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("migration.rebuild.log_scan.BLOCK_BYTES", block_bytes)
+        patched.setattr("migration.from_log.log_scan.BLOCK_BYTES", block_bytes)
         found, fault, _ = by_columns(folder, SIZE, rules, whole_only=whole_only)
     assert (found, fault) == one_by_one(folder, SIZE, rules, whole_only=whole_only)
 
@@ -197,7 +197,7 @@ def test_a_record_longer_than_a_block_is_read_whole(
 ) -> None:
     records = [PlainRecord(body=b"x" * size, queue_offset=at) for at, size in enumerate((9, 999))]
     write_log(tmp_path / "commitlog", records, None)
-    monkeypatch.setattr("migration.rebuild.log_scan.BLOCK_BYTES", 200)
+    monkeypatch.setattr("migration.from_log.log_scan.BLOCK_BYTES", 200)
     found, fault, exact = by_columns(tmp_path / "commitlog", SIZE, ScanRules(), whole_only=False)
     assert ([row[2] for row in found], fault, exact) == ([0, 1], None, 0)
 
@@ -208,7 +208,7 @@ def test_a_file_ends_as_the_exact_decoder_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int, block_bytes: int
 ) -> None:
     """So many bytes behind its last record: from eight on there is room for a blank one."""
-    monkeypatch.setattr("migration.rebuild.log_scan.BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr("migration.from_log.log_scan.BLOCK_BYTES", block_bytes)
     records = [PlainRecord(queue_offset=at) for at in range(3)]
     length = len(records[0].encode())
     size = 3 * length + left
@@ -245,7 +245,7 @@ def test_every_two_properties_are_read_as_the_exact_decoder_reads_them(
         PlainRecord(topic, body, one + two + b"UNIQ_KEY\x01%06d\x02" % at, queue_offset=at)
         for at, (topic, one, two) in enumerate(made)
     ]
-    monkeypatch.setattr("migration.rebuild.log_scan.BLOCK_BYTES", 20_000)
+    monkeypatch.setattr("migration.from_log.log_scan.BLOCK_BYTES", 20_000)
     size = 1 << 20
     write_log(tmp_path / "commitlog", records, None, size)
     found, fault, exact = by_columns(tmp_path / "commitlog", size, RULES[0], whole_only=whole_only)
@@ -261,7 +261,7 @@ def test_a_damaged_byte_of_a_record_is_judged_as_the_exact_decoder_judges_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_bytes: int
 ) -> None:
     """In small blocks the record is not the first one, and met where tails seem not to repeat."""
-    monkeypatch.setattr("migration.rebuild.log_scan.BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr("migration.from_log.log_scan.BLOCK_BYTES", block_bytes)
     records = [PlainRecord(queue_offset=at, body=b"b" * (at % 2)) for at in range(3)]
     start, size = len(records[0].encode()), len(records[1].encode())
     folder, faults = tmp_path / "commitlog", 0
@@ -280,7 +280,7 @@ def test_tails_that_never_come_again_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
     no_zeros: bool,  # noqa: FBT001
 ) -> None:
-    monkeypatch.setattr("migration.rebuild.tails._MOST_ENTRIES", 50)
+    monkeypatch.setattr("migration.from_log.tails._MAX_ENTRIES", 50)
     tails = Tails(record_units(tmp_path), no_zeros=no_zeros)
     for first in range(0, 1000, 10):
         texts = [f"TAGS\x01tag{number}\x02".encode() for number in range(first, first + 10)]

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from migration.rebuild.block_source import BlockUnitSource
-from migration.rebuild.blocks import BlockWriter, map_units, read_index
-from migration.rebuild.log_scan import ScannedUnits
-from migration.rebuild.merge import PIECES, QUEUES, Merged, merge_indexes
-from migration.rebuild.scan_plan import ScanDone, ScanSpace, sizes_in
+from migration.from_log.block_source import BlockUnitSource
+from migration.from_log.blocks import BlockWriter, map_units, read_index
+from migration.from_log.log_scan import ScannedUnits
+from migration.from_log.merge import PIECES, QUEUES, Merged, merge_indexes
+from migration.from_log.scan_plan import ScanDone, ScanSpace, sizes_in
 from migration.workspace import Workspace
 from store.errors import CorruptionError, QueueGapError
 from store.queue.bulk import UNIT_ROWS, key_order
@@ -111,7 +111,7 @@ def test_what_is_read_is_what_the_log_says_last(
     bounds = [0, *cuts, len(events)]
     parts = [events[a:b] for a, b in pairwise(bounds)]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("migration.rebuild.blocks.BLOCK_UNITS", block_units)
+        patched.setattr("migration.from_log.blocks.BLOCK_UNITS", block_units)
         scans = scanned(ScanSpace(space), parts)
     merged = merge_indexes(ScanSpace(space), scans, ends.items())
     model = Model()

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from migration.copying.run import run_plan
-from migration.rebuild.block_source import BlockUnitSource
-from migration.rebuild.blocks import BlockWriter
-from migration.rebuild.rebuild_plan import LogPlanReport, make_log_plan
+from migration.from_log.block_source import BlockUnitSource
+from migration.from_log.blocks import BlockWriter
+from migration.from_log.rebuild_plan import LogPlanReport, make_log_plan
+from migration.run.run import run_plan
 from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import CorruptionError, QueueGapError, RefusedStoreError, StoreError
@@ -195,8 +195,8 @@ def test_rebuilt_on_spark(
 def test_the_last_life_of_a_queue_wins_and_a_gap_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: list[int], block_units: int
 ) -> None:
-    monkeypatch.setattr("migration.rebuild.blocks.BLOCK_UNITS", block_units)
-    monkeypatch.setattr("migration.rebuild.log_scan.BLOCK_BYTES", 150)
+    monkeypatch.setattr("migration.from_log.blocks.BLOCK_UNITS", block_units)
+    monkeypatch.setattr("migration.from_log.log_scan.BLOCK_BYTES", 150)
     root = tmp_path / "store"
     records = [PlainRecord(queue_offset=place) for place in places]
     write_log(root / "commitlog", records, None)

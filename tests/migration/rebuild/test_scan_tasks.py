@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from migration.from_log.block_source import BlockUnitSource
+from migration.from_log.rebuild_plan import make_log_plan
+from migration.from_log.scan_plan import ScanDone, ScanPlan, ScanSpace
+from migration.from_log.scan_task import scan_item, scan_range
 from migration.planning.context import log_identity
 from migration.planning.plan import read_plan
-from migration.rebuild.block_source import BlockUnitSource
-from migration.rebuild.rebuild_plan import make_log_plan
-from migration.rebuild.scan_plan import ScanDone, ScanPlan, ScanSpace
-from migration.rebuild.scan_task import scan_item, scan_range
 from migration.workspace import Workspace, write_file
 from store.errors import CorruptionError, RefusedStoreError, StoreIOError
 from store.queue.units import QueueKey
@@ -57,7 +57,7 @@ def in_files(offsets: list[int], starts: list[int]) -> int:
 def test_a_task_ends_with_its_last_file_or_with_its_last_record(
     root: Path, offsets: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("migration.rebuild.scan_task._TELL_UNITS", 5)
+    monkeypatch.setattr("migration.from_log.scan_task._TELL_UNITS", 5)
     told: list[str] = []
     write = Path.write_text
 
@@ -67,7 +67,7 @@ def test_a_task_ends_with_its_last_file_or_with_its_last_record(
 
     monkeypatch.setattr(Path, "write_text", telling)
     clock = SimpleNamespace(monotonic=count(step=1.5).__next__)
-    monkeypatch.setattr("migration.rebuild.scan_task.time", clock)
+    monkeypatch.setattr("migration.from_log.scan_task.time", clock)
     starts = sorted({offset // FILE * FILE for offset in offsets})
     ranges = [starts[:1], starts[1:3], starts[3:]]
     space, found = scan(root, ranges)
@@ -108,7 +108,7 @@ def test_a_task_that_fails_leaves_nothing(root: Path, offsets: list[int]) -> Non
         scan(root, [[0]])
     space = ScanSpace(Workspace.of(root))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("migration.rebuild.scan_task._scan", refuse)
+        patched.setattr("migration.from_log.scan_task._scan", refuse)
         with pytest.raises(StoreIOError, match="scan the log into blocks") as caught:
             scan(root, [[0]])
     met = caught.value.path

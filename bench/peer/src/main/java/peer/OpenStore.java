@@ -13,7 +13,7 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
 /** RocketMQ's store with its defaults, and when all that was put can be read. */
 final class OpenStore {
-    private static final long MOST_SECONDS_BEHIND = 120;
+    private static final long MAX_SECONDS_BEHIND = 120;
 
     final DefaultMessageStore store;
     private final boolean slave;
@@ -55,7 +55,7 @@ final class OpenStore {
         }
         double cpu = Figures.cpuSeconds();
         long begin = System.nanoTime();
-        long limit = begin + MOST_SECONDS_BEHIND * 1_000_000_000L;
+        long limit = begin + MAX_SECONDS_BEHIND * 1_000_000_000L;
         while (store.getMaxPhyOffset() < end) {
             if (System.nanoTime() > limit) {
                 throw new IllegalStateException("the log ends at " + store.getMaxPhyOffset() + ", not at " + end);
@@ -91,7 +91,7 @@ final class OpenStore {
     }
 
     void awaitDispatched() throws Exception {
-        long end = System.nanoTime() + MOST_SECONDS_BEHIND * 1_000_000_000L;
+        long end = System.nanoTime() + MAX_SECONDS_BEHIND * 1_000_000_000L;
         while (behind() > 0) {
             if (System.nanoTime() > end) {
                 throw new IllegalStateException("the queues stay behind by " + behind() + " bytes");

@@ -1,0 +1,369 @@
+"""FollowedMove: from a base copy to a follower that may be started in its broker's place.
+
+Each step is found done or not from what lies there, so the same call goes on after any end. The
+broker's store is only read.
+"""
+
+import json
+import time
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+
+from migration.follow.beside import refuse_left, take_beside
+from migration.follow.proof import (
+    compare_shown,
+    compare_with_broker,
+    deleted_topics,
+    drain,
+    last_units,
+    refuse_lost_history,
+    refuse_other_ends,
+    refuse_other_tail,
+)
+from migration.markers import read_marker
+from migration.metadata.conversion import NextBroker, plan_conversion
+from migration.metadata.option import AcceptedLoss
+from migration.metadata.stopped import BrokerProcess
+from migration.metadata.table_files import newest_table
+from migration.workspace import write_file
+from replication.following.base import closed_files, take_base
+from replication.following.blocking import to_the_end
+from replication.following.follower import Follower
+from replication.following.follower_progress import FollowerProgress, Timing
+from store.comparing.compared import Compared
+from store.config import StoreConfig
+from store.errors import CorruptionError, RefusedStoreError, StoreError, os_errors
+from store.journals.store_lock import StoreLock
+from store.paths import StorePaths
+from store.progress import Tell, noop
+from store.queue.backends import backend, backend_names
+from store.service.layout.resolve_layout import resolve_layout
+from store.service.layout.store_layout import choose_backends, refuse_log_elsewhere
+from store.service.message_store import MessageStore
+from store.service.offline.delay_levels import unlike_levels
+
+_NOTE = "followed.json"
+_LEVEL_SECONDS = 2.0
+"""Since the last record here was stored at the broker, on the same machine."""
+_TRIES = 5
+_TRY_SECONDS = 1.0
+"""Between looks at a broker whose queues are behind its log: it dispatches within milliseconds."""
+
+
+@dataclass(slots=True)
+class FollowedReport:
+    """How far the move is, and what was seen."""
+
+    verified_to: int = -1
+    """Phy offset up to which each unit was compared, -1: not yet. Units of RocksDB queues that a
+    running broker has not flushed are compared when it has stopped."""
+    queues: int = 0
+    units: int = 0
+    deleted_topics: int = 0
+    """That the broker had deleted: they were deleted here."""
+    stopped: bool = False
+    """The broker has stopped, all that it had is here, and its queues end like these."""
+    end: int = 0
+    """Of the log here."""
+    drained_bytes: int = 0
+    """That did not come over the wire, taken from the broker's log when it had stopped."""
+    down_seconds: float = 0.0
+    """From the broker's last sign until it may be started again."""
+    prepared_tables: list[str] = field(default_factory=list)
+    """What was done to the broker's tables so that the next broker reads them."""
+    converted_tables: dict[str, object] = field(default_factory=dict)
+    """From which forms into which one, and how much; empty: they were in the right form."""
+    older_tables: list[str] = field(default_factory=list)
+    """That the broker kept in RocksDB: the files that the next one would read are older."""
+    not_taken: list[str] = field(default_factory=list)
+    """What else lies in the broker's folder (compacted topics, say): it stays there."""
+
+
+class FollowedMove:
+    """Moves the store of a running broker into a folder of its own."""
+
+    def __init__(
+        self,
+        broker: Path,
+        master: tuple[str, int],
+        own: Path,
+        config: StoreConfig,
+        *,
+        backend: str = "rocksdb",
+        timing: Timing | None = None,
+        without: Collection[AcceptedLoss] = (),
+        accept_older_tables: bool = False,
+        tell: Tell = noop,
+    ) -> None:
+        """``broker`` is the root of the broker's store, ``own`` that of the new one.
+
+        ``master``: host and replication port of the broker. ``accept_older_tables``: to file
+        queues, and what the broker keeps in RocksDB is not brought into the files that are read.
+        ``without``: what may stay behind where it cannot be brought.
+        """
+        self._broker, self._own = StorePaths(broker.absolute()), StorePaths(own.absolute())
+        self._master, self._config, self._backend = master, config, backend
+        # storePathCommitLog is the new store's: by it the broker's log would be read from there.
+        self._broker_config = config.model_copy(update={"store_path_commit_log": None})
+        self._timing = timing or Timing(last_retry=0.5)
+        self._next = NextBroker([backend], config, without, accept_older_tables)
+        self._tell = tell
+        self._process = BrokerProcess(self._broker)
+        self._note = self._own.own / _NOTE
+        self._last_sign = time.monotonic()
+        self._opened: MessageStore | None = None  # also where nobody waits for it any more
+        self.report = self._read_note()
+
+    async def run(self) -> FollowedReport:
+        """Take the steps until the broker has stopped and its follower is whole.
+
+        To be cancelled at any time; the next call goes on.
+
+        Raises:
+            RefusedStoreError: the queues differ, or the broker's log is no continuation; nothing
+                is changed of the broker's store.
+            StoreError: as for following, and for opening either store.
+        """
+        await to_the_end(self._begin)
+        try:
+            store = await to_the_end(self._open)
+            self._refuse_if_replaced(store)
+            follower = self._follower(store)
+            if self.report.verified_to < 0:
+                await follower.run(partial(self._is_level, store))
+                if not self._is_stopped():
+                    await to_the_end(self._verify, store)
+            if not self._is_stopped():
+                self._tell("following; stop the broker when it suits")
+            await self._follower(store).run(self._has_stopped)
+            await self._process.ended(self._tell)
+            await to_the_end(self._finish, store)
+        finally:
+            if self._opened is not None:
+                await to_the_end(self._opened.close)
+        return self.report
+
+    # ---- steps
+
+    def _begin(self) -> None:
+        """Take the closed log files of the broker, if nothing has begun.
+
+        Raises:
+            RefusedStoreError: there is no store to move, or it is to be moved onto itself, or the
+                log of one of them is in another folder, or delay levels are not the broker's.
+        """
+        refuse_log_elsewhere(self._own.root, self._config)
+        layout, _ = resolve_layout(self._broker.root, self._broker_config, None, read_only=True)
+        if not layout.has_log:
+            raise RefusedStoreError(
+                "the broker's commit log is not here. If its storePathCommitLog is another folder,"
+                " make this path a symbolic link to that folder; several folders cannot be"
+                " followed",
+                path=self._broker.commit_log,
+            )
+        self._process.has_store()  # who is to have ended later
+        if self._own.root.resolve() == self._broker.root.resolve():
+            raise RefusedStoreError("the new store needs a folder of its own", path=self._own.root)
+        if not self.report.stopped:
+            refuse_left(self._broker, self._next.without)
+            plan_conversion(self._broker, self._next)  # what is refused is so before the stop
+        own, settings = resolve_layout(self._own.root, self._config, None, read_only=False)
+        choose_backends(own, settings, self._backend)  # what cannot be opened later is not begun
+        if any(self._own.commit_log.glob("*")):
+            return
+        self._refuse_other_levels()
+        try:
+            closed_files(self._broker.root)
+        except RefusedStoreError:
+            return  # one file alone, and the master sends it whole
+        self._tell("copying the closed log files")
+        take_base(self._broker.root, self._own.root)
+
+    def _refuse_other_levels(self) -> None:
+        """Refuse settings by which the new queues could not be those of the broker."""
+        with self._reading() as theirs:
+            for each in unlike_levels(theirs, self._config.message_delay_level, 0):
+                raise RefusedStoreError(each.sentence(), path=self._broker.root)
+
+    def _open(self) -> MessageStore:
+        self._tell("opening the follower")
+        self._opened = MessageStore.open(self._own.root, self._config, backend=self._backend)
+        return self._opened
+
+    def _refuse_if_replaced(self, store: MessageStore) -> None:
+        end = store.commit_log.max_phy_offset()
+        if self.report.stopped and end > self.report.end:
+            raise RefusedStoreError(
+                f"it was put to since it took the broker's place at {self.report.end}: the log ends"
+                f" at {end}",
+                path=self._own.root,
+            )
+        newest = newest_table(self._own) if self.report.stopped else None
+        with os_errors("look at the note of the move", self._note):
+            if newest is not None and newest > self._note.stat().st_mtime:
+                raise RefusedStoreError(
+                    "its tables were written since it took the broker's place: they would be lost"
+                    " under the former broker's",
+                    path=self._own.topics.parent,
+                )
+
+    def _follower(self, store: MessageStore) -> Follower:
+        return Follower(store, *self._master, timing=self._timing, tell=self._tell)
+
+    def _is_level(self, store: MessageStore, standing: FollowerProgress) -> bool:
+        """Return whether the follower has all that the broker had a moment ago.
+
+        A broker that is busy always has more: then the last record here is a new one.
+        """
+        stored = store.commit_log.followed_timestamp / 1000
+        is_new = standing.verified and time.time() - stored < _LEVEL_SECONDS
+        return is_new or standing.caught_up or self._has_stopped(standing)
+
+    def _has_stopped(self, standing: FollowerProgress) -> bool:
+        if standing.connected:
+            self._last_sign = time.monotonic()
+        return not standing.connected and self._is_stopped()
+
+    def _is_stopped(self) -> bool:
+        """Return whether the broker has let its store go."""
+        return not self._process.has_store()
+
+    def _reading(self) -> MessageStore:
+        """Open the broker's store to read, as it is now."""
+        return MessageStore.open(
+            self._broker.root, self._broker_config, read_only=True, housekeeping=False
+        )
+
+    def _verify(self, store: MessageStore) -> None:
+        """Compare all queues with the broker's; nobody writes here meanwhile.
+
+        Again where the broker had not dispatched yet what its log had.
+        """
+        self._tell("comparing each queue with the broker's")
+        store.flush()
+        compared, shown = self._compare_running(store)
+        for _ in range(_TRIES):
+            if compared.clean:
+                break
+            time.sleep(_TRY_SECONDS)
+            compared, shown = self._compare_running(store)
+        self._take_for_verified(compared, shown)
+        if shown < store.commit_log.max_phy_offset():
+            self._tell(
+                "the broker's queues show what it has flushed; the rest is compared when it has"
+                " stopped"
+            )
+
+    def _take_for_verified(self, compared: Compared, end: int, before: int = 0) -> None:
+        """Note that the queues are equal up to ``end``; ``before`` units were so already."""
+        self._refuse_difference(compared)
+        self.report.queues, self.report.units = compared.queues, compared.units + before
+        self.report.verified_to = end
+        self._write_note()
+        self._tell(
+            f"{compared.queues} queues and {self.report.units} units are those of the broker, up to"
+            f" phy offset {end}"
+        )
+
+    def _compare_running(self, store: MessageStore) -> tuple[Compared, int]:
+        with self._reading() as theirs:
+            refuse_lost_history(theirs.commit_log, store.commit_log)
+            there, here = last_units(theirs.queues), last_units(store.queues)
+            self._delete(store, deleted_topics(there, here))
+            return compare_shown(theirs, store)
+
+    def _delete(self, store: MessageStore, topics: list[str]) -> None:
+        if topics:
+            self._tell(f"{len(topics)} topics are deleted at the broker: deleted here")
+            store.delete_topics(topics)
+            self.report.deleted_topics += len(topics)
+
+    def _refuse_difference(self, compared: Compared) -> None:
+        if not compared.clean:
+            queue, finding = next(iter(compared.differences()))
+            raise RefusedStoreError(
+                f"{compared.tally.differing} queues differ from the broker's: queue"
+                f" {queue.queue_id} of {queue.topic!r}: {compared.sentence(finding)}",
+                path=self._own.root,
+            )
+        if compared.skipped:
+            raise RefusedStoreError(
+                f"{len(compared.skipped)} BatchCQ queues live in files alone",
+                path=self._broker.root,
+            )
+
+    def _finish(self, store: MessageStore) -> None:
+        """Become what the broker left; it cannot be started meanwhile."""
+        lock = StoreLock(self._broker)
+        try:
+            self._take_rest(store)
+            store.close()
+            done = take_beside(self._broker, self._own, self._next)
+            self.report.prepared_tables, self.report.older_tables = done.sentences, done.older
+            self.report.converted_tables = done.converted
+            self.report.not_taken = self._others()
+        finally:
+            lock.release()
+        self.report.stopped = True
+        self.report.down_seconds = round(time.monotonic() - self._last_sign, 3)
+        self._write_note()
+
+    def _take_rest(self, store: MessageStore) -> None:
+        """Take the rest from the broker's log, and hold the ends of all queues against its own."""
+        if self._broker.abort.exists():
+            raise RefusedStoreError(
+                "the broker was not stopped well: start it and stop it once more, then call this"
+                " again",
+                path=self._broker.root,
+            )
+        with self._reading() as theirs:
+            refuse_lost_history(theirs.commit_log, store.commit_log)
+            refuse_other_tail(theirs.commit_log, store.commit_log)
+            self.report.drained_bytes += drain(theirs.commit_log, store)
+            store.flush()
+            there, here = last_units(theirs.queues), last_units(store.queues)
+            gone = frozenset(deleted_topics(there, here))
+            self._delete(store, sorted(gone))
+            left = {key: unit for key, unit in here.items() if key.topic not in gone}
+            self._verify_rest(theirs, store)
+            refuse_other_ends(there, left, self._broker.root)
+            self.report.queues, self.report.end = len(there), store.commit_log.max_phy_offset()
+
+    def _verify_rest(self, theirs: MessageStore, store: MessageStore) -> None:
+        """Compare what nobody could while the broker ran: all, or what it had not flushed then."""
+        end = store.commit_log.max_phy_offset()
+        if self.report.verified_to < 0:
+            self._take_for_verified(compare_with_broker(theirs, store), end)
+        elif theirs.queues.hides_unflushed:
+            units, since = self.report.units, self.report.verified_to
+            self._take_for_verified(compare_with_broker(theirs, store, since), end, units)
+
+    def _others(self) -> list[str]:
+        """Return the names that are neither here nor those of queues."""
+        with os_errors("list the folder", self._broker.root):
+            there = {path.name for path in self._broker.root.iterdir()}
+            here = {path.name for path in self._own.root.iterdir()}
+        names = backend_names()
+        queues = {path.name for name in names for path in backend(name).folders(self._broker)}
+        return sorted(there - here - queues)
+
+    # ---- the note
+
+    def _read_note(self) -> FollowedReport:
+        if not self._note.exists():
+            return FollowedReport()
+        try:
+            found = read_marker(self._note)
+            if found.pop("broker") != str(self._broker.root):
+                raise RefusedStoreError("this folder follows another store", path=self._own.root)
+            return FollowedReport(**found)
+        except (
+            CorruptionError, ValueError, TypeError, KeyError, AttributeError, OSError,
+        ) as exc:  # fmt: skip
+            raise StoreError("the note of the move is damaged", path=self._note) from exc
+
+    def _write_note(self) -> None:
+        note = {"broker": str(self._broker.root), **asdict(self.report)}
+        write_file(self._note, json.dumps(note) + "\n")

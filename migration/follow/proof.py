@@ -1,0 +1,184 @@
+"""What shows that a follower has what its broker has: each unit while it runs, then the ends.
+
+The broker's store is opened read-only, also while the broker has it open.
+"""
+
+from itertools import islice
+from pathlib import Path
+
+from replication.checking.logs import are_same, parts
+from store.comparing.compared import Compared
+from store.comparing.open_sides import compare_stores
+from store.comparing.queue_walk import NO_END, Bounds
+from store.errors import CorruptionError, RefusedStoreError
+from store.log.commit_log import CommitLog
+from store.progress import Progress, noop
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.facts import QueueType
+from store.queue.units import QueueKey
+from store.service.message_store import MessageStore
+
+_PIECE_BYTES = 4 << 20
+_TAIL_BYTES = 1 << 26
+"""Of the logs' last common bytes that are compared when the broker has stopped."""
+
+
+def shown_to(theirs: ConsumeQueueStore) -> int:
+    """Return the phy offset up to which the queues of a running broker show every unit.
+
+    Queues in RocksDB lie in the broker's memory until it flushes them, and are in no log: who opens
+    them beside it sees what they were then.
+    """
+    return theirs.dispatch_from_phy_offset() if theirs.hides_unflushed else NO_END
+
+
+def compare_with_broker(
+    theirs: MessageStore, own: MessageStore, since: int = 0, progress: Progress = noop
+) -> Compared:
+    """Compare all queues of ``own``, which nobody writes meanwhile, with a stopped broker's.
+
+    Units below phy offset ``since`` do not count, nor those behind the end of ``own``'s log.
+
+    Raises:
+        StoreError: the broker's queues cannot be read.
+    """
+    begin = max(theirs.commit_log.min_phy_offset(), since, 0)
+    bounds = Bounds(begin, own.commit_log.max_phy_offset())
+    return compare_stores(theirs.queues, own.queues, bounds, progress=progress)
+
+
+def compare_shown(
+    theirs: MessageStore, own: MessageStore, progress: Progress = noop
+) -> tuple[Compared, int]:
+    """Compare as far as a running broker's queues show; return also up to which phy offset.
+
+    ``theirs`` was opened when ``own`` had its last unit.
+
+    Raises:
+        StoreError: the broker's queues cannot be read.
+    """
+    end, shown = own.commit_log.max_phy_offset(), shown_to(theirs.queues)
+    if shown >= end:
+        return compare_with_broker(theirs, own, progress=progress), end
+    bounds = Bounds(max(theirs.commit_log.min_phy_offset(), 0), shown)
+    # Ours is the reference here: only the copy may lack what ends behind the bound.
+    return compare_stores(own.queues, theirs.queues, bounds, progress=progress), shown
+
+
+LastUnits = dict[QueueKey, tuple[int, int]]
+"""Queue offset and phy offset of the last unit of each queue that has one in the log."""
+
+
+def last_units(queues: ConsumeQueueStore) -> LastUnits:
+    """Read the last unit of each queue.
+
+    Raises:
+        StoreError: one cannot be read.
+    """
+    found: LastUnits = {}
+    for key, low, high in queues.spans():
+        if low >= high:
+            continue
+        queue = queues.queue(*key)
+        if queues.queue_type(key.topic) is QueueType.BATCH:
+            units = ((unit.queue_offset, unit.phy_offset) for unit in queue.iterate(high - 1))
+        else:
+            units = ((high - 1, row[0]) for row in queue.read_units(high - 1, 1).rows())
+        found.update((key, unit) for unit in islice(units, 1))
+    return found
+
+
+def deleted_topics(theirs: LastUnits, ours: LastUnits) -> list[str]:
+    """Return topics whose queues the broker has deleted, though their records are in the log.
+
+    A topic counts only if the broker has dispatched a later record: else its queue may be on its
+    way.
+    """
+    dispatched_to = max((phy_offset for _, phy_offset in theirs.values()), default=-1)
+    there = {key.topic for key in theirs}
+    newest: dict[str, int] = {}
+    for key, (_, phy_offset) in ours.items():
+        if key.topic not in there:
+            newest[key.topic] = max(phy_offset, newest.get(key.topic, -1))
+    return sorted(topic for topic, phy_offset in newest.items() if phy_offset < dispatched_to)
+
+
+def refuse_other_ends(theirs: LastUnits, ours: LastUnits, broker: Path) -> None:
+    """Refuse queues that end elsewhere, or with another unit, or that one side alone has.
+
+    Raises:
+        RefusedStoreError: there is one; it is named.
+    """
+    for key in [*theirs, *(key for key in ours if key not in theirs)]:
+        unit, mine = theirs.get(key), ours.get(key)
+        if unit != mine:
+            raise RefusedStoreError(
+                f"queue {key.queue_id} of {key.topic!r} ends otherwise at the broker, with"
+                f" {_said(unit)}, than here, with {_said(mine)}",
+                path=broker,
+            )
+
+
+def _said(unit: tuple[int, int] | None) -> str:
+    return f"unit {unit[0]} at phy offset {unit[1]}" if unit else "nothing"
+
+
+def refuse_lost_history(theirs: CommitLog, own: CommitLog) -> None:
+    """Refuse a follower whose log begins behind the broker's.
+
+    Raises:
+        RefusedStoreError: it does: it began with the last file, where the rest was to be copied.
+    """
+    begin, there = own.min_phy_offset(), theirs.min_phy_offset()
+    if begin > there:
+        raise RefusedStoreError(
+            f"the broker's log begins at {there}, the follower's at {begin}: older messages would"
+            " be lost. Begin anew with an empty folder",
+            path=theirs.files.folder,
+        )
+
+
+def refuse_other_tail(theirs: CommitLog, own: CommitLog) -> None:
+    """Refuse a broker's log that is not ``own``'s, or ends before it.
+
+    Raises:
+        RefusedStoreError: it ends before, or its last common bytes are others.
+    """
+    end, theirs_end = own.max_phy_offset(), theirs.max_phy_offset()
+    if theirs_end < end:
+        raise RefusedStoreError(
+            f"the broker's log ends at {theirs_end}, the follower's at {end}: the broker has lost"
+            " what it had sent. Keep both",
+            path=theirs.files.folder,
+        )
+    least = max(theirs.min_phy_offset(), own.min_phy_offset(), 0)
+    for part in parts(theirs, own, range(max(least, end - _TAIL_BYTES), end)):
+        if not are_same(theirs.view(part.start, len(part)), own.view(part.start, len(part))):
+            raise RefusedStoreError(
+                f"the logs differ between phy offsets {part.start} and {part.stop}",
+                path=theirs.files.folder,
+            )
+
+
+def drain(theirs: CommitLog, own: MessageStore) -> int:
+    """Append what the broker's log has behind the end of ``own``'s; return the bytes.
+
+    Raises:
+        CorruptionError: the broker's log does not go on with whole records.
+        StoreError: as for ``append_to_commit_log``.
+    """
+    begin = own.commit_log.max_phy_offset()
+    end, at = theirs.max_phy_offset(), begin
+    file_size, most = theirs.files.file_size, _PIECE_BYTES
+    while at < end:
+        size = min(most, end - at, file_size - at % file_size)
+        came_to = own.append_to_commit_log(at, theirs.files.read(at, size))
+        if came_to == at:
+            if size < most:
+                raise CorruptionError(
+                    "the broker's log does not go on with a whole record",
+                    path=theirs.files.folder, phy_offset=at,
+                )  # fmt: skip
+            most *= 2  # a record longer than that
+        at = came_to
+    return at - begin

@@ -1,0 +1,297 @@
+"""Planning queues that are built from the commit log alone.
+
+The log is scanned into blocks by tasks, the blocks' indexes are merged, and the plan is made as of
+any other source: ``run`` and all that follows do not see the difference. Old queues are asked for
+one thing only, where they can be read: where those go on of which the log has no record any more.
+"""
+
+import hashlib
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from migration.from_log.block_source import LOG, BlockUnitSource
+from migration.from_log.merge import Merged, merge_indexes
+from migration.from_log.scan_plan import ScanDone, ScanPlan, ScanSpace
+from migration.from_log.scan_task import PROGRESS, scan_item, scan_range
+from migration.markers import read_progress
+from migration.planning.context import log_identity, tail_identity
+from migration.planning.plan import Plan, Slice, write_plan
+from migration.planning.segment_writer import SEGMENT_UNITS, SegmentWriter
+from migration.tasks import MASTER, run_tasks
+from migration.workspace import Workspace, write_file
+from store.config import StoreConfig
+from store.errors import (
+    ConsumeQueueError,
+    CorruptionError,
+    RefusedStoreError,
+    os_errors,
+)
+from store.files import read_file
+from store.journals.deleted_topics import DeletedTopics
+from store.journals.expired_queues import ExpiredQueues
+from store.journals.journal import MAX_BYTES
+from store.journals.store_lock import locked_by
+from store.log.commit_log import CommitLog
+from store.progress import Progress, noop
+from store.queue.backends import unlike_others
+from store.queue.bulk import BulkBackend, bulk_backend
+from store.queue.places import settings_of_tasks
+from store.queue.units import QueueKey
+from store.service.layout.resolve_layout import resolve_layout
+from store.service.layout.store_layout import StoreLayout
+from store.service.message_store import MessageStore
+from store.service.recovering.log_end import valid_record_behind
+
+RANGE_BYTES = 1 << 28
+"""Log files that one task scans are together no shorter, save the last ones."""
+
+
+@dataclass(slots=True)
+class LogPlanReport:
+    """What planning from the log found."""
+
+    plan: Plan
+    merged: Merged
+    scanned: int
+    """Tasks that this call ran; the others had been done before."""
+    tasks: int
+    records: int
+    exact_records: int
+    """Records that were read one by one."""
+    seconds: float
+    """Of the scan, without the start of Spark."""
+
+
+def make_log_plan(
+    root: Path,
+    config: StoreConfig | None = None,
+    *,
+    target: str = "rocksdb",
+    master: str = MASTER,
+    workspace: Workspace | None = None,
+    segment_units: int = SEGMENT_UNITS,
+    range_bytes: int = RANGE_BYTES,
+    progress: Progress = noop,
+) -> LogPlanReport:
+    """Plan to build queues of backend ``target`` from the log of the store in ``root``.
+
+    Scans the log, changes nothing of the store. Stopped, the same call goes on. ``progress`` is
+    told how many units have been found.
+
+    Raises:
+        RefusedStoreError: it cannot be done; the sentence says why.
+        CorruptionError: the log is damaged, or units are missing inside a queue.
+        IllegalMessageError: the target cannot hold a queue.
+        StoreLockedError: another migration works in the workspace.
+    """
+    root = root.absolute()
+    space, to = workspace or Workspace.of(root), bulk_backend(target)
+    layout, config = resolve_layout(root, config or StoreConfig(), None, read_only=True)
+    _refuse(layout, target)
+    with space.held(begin=True):
+        if space.plan.exists():
+            raise RefusedStoreError(
+                "there is a plan already: go on with it, or cqstore migrate rollback",
+                path=space.plan,
+            )
+        log = CommitLog(layout.log_folders, config, read_only=True)
+        log.load()
+        try:
+            rebuild = _Rebuild(layout, config, to, space, log, progress)
+            return rebuild.run(master, segment_units, range_bytes)
+        finally:
+            log.close()
+
+
+def _refuse(layout: StoreLayout, target: str) -> None:
+    paths = layout.paths
+    if not layout.has_log:
+        raise RefusedStoreError("there is no commit log", path=paths.commit_log)
+    if target in layout.backends:
+        raise RefusedStoreError(f"there are {target} queues already", path=paths.root)
+    if layout.log_folders != [paths.commit_log]:
+        raise RefusedStoreError("its commit log is spread over several paths", path=paths.root)
+    if (batches := unlike_others(paths)) is not None:
+        raise RefusedStoreError(
+            "the store has BatchCQ queues, which are read, not written", path=batches
+        )
+
+
+class _Rebuild:
+    def __init__(
+        self,
+        layout: StoreLayout,
+        config: StoreConfig,
+        target: BulkBackend,
+        space: Workspace,
+        log: CommitLog,
+        progress: Callable[[int], object],
+    ) -> None:
+        self._layout = layout
+        self._paths = layout.paths
+        self._config = config
+        self._target = target
+        self._space = space
+        self._scan_space = ScanSpace(space)
+        self._log = log
+        self._progress = progress
+
+    def run(self, master: str, segment_units: int, range_bytes: int) -> LogPlanReport:
+        scan = self._begin(range_bytes)
+        started = time.monotonic()
+        missing = self._scan(len(scan.ranges), master)
+        seconds = time.monotonic() - started
+        found = [self._scan_space.read_done(task) for task in range(len(scan.ranges))]
+        scans = [done for done in found if done is not None]
+        if len(scans) < len(found):
+            raise RefusedStoreError("scanned blocks have gone", path=self._scan_space.root)
+        end = self._end_of(scans)
+        merged = merge_indexes(self._scan_space, scans, self._expired().items())
+        plan = write_plan(self._space, self._plan(scan, segment_units, end))
+        self._space.note(
+            "planned", digest=plan.digest, queues=plan.queues, units=plan.units,
+            restarts=len(merged.restarts),
+        )  # fmt: skip
+        return LogPlanReport(
+            plan, merged, missing, len(scans), sum(done.records for done in scans),
+            sum(done.exact_records for done in scans), round(seconds, 3),
+        )  # fmt: skip
+
+    # ---- scan
+
+    def _begin(self, range_bytes: int) -> ScanPlan:
+        """Write the plan of the scan, or go on with the one that is there if it is the same."""
+        space = self._scan_space
+        journal = self._paths.deleted_topics
+        text = read_file(journal, MAX_BYTES) if journal.exists() else b""
+        plan = ScanPlan(
+            identity=log_identity(self._layout.log_folders),
+            settings=settings_of_tasks(self._config),
+            log_folders=[str(folder) for folder in self._layout.log_folders],
+            ranges=self._ranges(range_bytes), deleted_topics=str(journal),
+            deleted_digest=hashlib.blake2b(text, digest_size=16).hexdigest(),
+            target=self._target.name,
+            whole_only=self._paths.abort.exists() and not locked_by(self._paths),
+        )  # fmt: skip
+        if space.plan.exists() and space.read_plan() == plan:
+            return plan
+        with os_errors("begin a scan", space.root):
+            if space.root.exists():
+                shutil.rmtree(space.root)
+        write_file(space.plan, plan.model_dump_json(indent=1) + "\n")
+        return plan
+
+    def _ranges(self, range_bytes: int) -> list[list[int]]:
+        size = self._log.files.file_size
+        count = max(-(-range_bytes // size), 1)
+        starts = [file.file_from_offset for file in self._log.files]
+        return [starts[at : at + count] for at in range(0, len(starts), count)]
+
+    def _scan(self, tasks: int, master: str) -> int:
+        """Run the tasks that have not been done; return how many."""
+        space = self._scan_space
+        done = {task: space.read_done(task) for task in range(tasks)}
+        missing = [task for task, each in done.items() if each is None]
+        kept = {space.plan} | {space.done(t) for t, each in done.items() if each is not None}
+        kept |= {space.attempt(t, each.attempt) for t, each in done.items() if each is not None}
+        with os_errors("tidy the scanned blocks", space.root):
+            for path in space.root.iterdir():
+                if path.is_dir() and path not in kept:
+                    shutil.rmtree(path)
+                elif path not in kept:
+                    path.unlink()
+        before = sum(each.units for each in done.values() if each is not None)
+        self._space.note("scan", tasks=len(missing), master=master)
+        items = [scan_item(self._space, task) for task in missing]
+        run_tasks(scan_range, items, master, lambda _: self._progress(before + self._told(missing)))
+        return len(missing)
+
+    def _told(self, missing: Sequence[int]) -> int:
+        """Return how many units the running tasks have found, as far as they have told."""
+        found = dict.fromkeys(missing, 0)
+        for path in self._scan_space.root.glob("*/" + PROGRESS):
+            try:
+                task, units = int(path.parent.name.split(".")[0]), read_progress(path)
+            except (OSError, CorruptionError, ValueError):  # removed, or being written
+                continue
+            found[task] = max(found.get(task, 0), units)
+        for task in missing:
+            if (done := self._scan_space.read_done(task)) is not None:
+                found[task] = done.units
+        return sum(found.values())
+
+    def _end_of(self, scans: Sequence[ScanDone]) -> int:
+        """Return where the log ends.
+
+        Raises:
+            CorruptionError: records lie behind.
+        """
+        last = next((done for done in scans if done.fault), scans[-1])
+        survivor = valid_record_behind(self._log, last.end) if last.fault else None
+        if survivor is not None:
+            file = self._log.files.find(last.end)
+            raise CorruptionError(
+                f"the log is damaged ({last.fault}) and a valid record lies behind, at {survivor}:"
+                " see cqstore check; on a copy, cqstore recover --cut-at loses what follows",
+                path=file.path if file is not None else self._paths.commit_log,
+                phy_offset=last.end,
+            )
+        return last.end
+
+    # ---- plan
+
+    def _expired(self) -> dict[QueueKey, int]:
+        """Return where queues go on that may have no record left."""
+        found = dict(self._old_ends())
+        deleted = DeletedTopics(self._paths.deleted_topics)
+        deleted.load()
+        expired = ExpiredQueues(self._paths.expired_queues).ends()
+        found |= {QueueKey(*queue): end for queue, end in expired.items()}
+        gone = set(deleted.unfinished())
+        return {queue: end for queue, end in found.items() if queue.topic not in gone}
+
+    def _old_ends(self) -> Iterator[tuple[QueueKey, int]]:
+        """Yield the ends of old queues without a unit, if all can be read."""
+        if not self._layout.backends:
+            return
+        root = self._paths.root
+        try:
+            with MessageStore.open(root, self._config, read_only=True, housekeeping=False) as store:
+                spans = [
+                    (k, store.min_offset(*k), store.max_offset(*k)) for k in store.queue_keys()
+                ]
+        except (CorruptionError, ConsumeQueueError) as exc:
+            self._space.note("old queues not readable", reason=str(exc))
+            return
+        yield from ((key, high) for key, low, high in spans if low >= high > 0)
+
+    def _plan(self, scan: ScanPlan, segment_units: int, end: int) -> Plan:
+        source = BlockUnitSource(self._space)
+        config = scan.config
+        writer = SegmentWriter(source, self._target, config, segment_units, bool, self._paths.root)
+        count = expired = 0
+
+        def slices() -> Iterator[Slice]:
+            nonlocal count, expired
+            for queue in source.queues(None, None):
+                self._target.check_queue(queue)
+                first, following = source.span(queue)
+                count += 1
+                expired += first == following
+                yield from writer.cut(queue, first, following)
+
+        try:
+            segments = writer.write(self._space, slices())
+        finally:
+            source.close()
+        return Plan(
+            created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            store=str(self._paths.root), identity=scan.identity, source=LOG,
+            tail=tail_identity(self._log, end),
+            target=self._target.name, settings=scan.settings, log_folders=scan.log_folders,
+            min_phy_offset=self._log.min_phy_offset(), max_phy_offset=end, complete_to=end,
+            queues=count, units=writer.units, expired=expired, empty=0, segments=segments,
+        )  # fmt: skip

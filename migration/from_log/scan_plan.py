@@ -1,0 +1,116 @@
+"""ScanPlan: which log files are scanned by which task, and by what rules; a file of the workspace.
+
+What a scan has done is kept until it is planned on: a scan of the same log under the same settings
+goes on where it was stopped.
+"""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from migration.markers import MAX_PLAN_BYTES, make_marker, read_marker
+from migration.workspace import Workspace
+from store.config import StoreConfig
+from store.errors import CorruptionError, os_errors
+from store.files import read_file
+
+
+class ScanPlan(BaseModel):
+    """Everything that a task has to know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    identity: str
+    """The store's, as in ``Plan``."""
+    settings: dict[str, Any]
+    log_folders: list[str]
+    ranges: list[list[int]]
+    """Of each task the starts of its log files, bytes from the start of the log."""
+    deleted_topics: str
+    """Path of the journal of deleted topics."""
+    deleted_digest: str
+    """BLAKE2b of the journal, so that one that has changed is seen."""
+    target: str
+    """The backend that the queues are for."""
+    whole_only: bool
+    """A crash ended the log."""
+
+    @property
+    def config(self) -> StoreConfig:
+        """Return the settings."""
+        return StoreConfig.from_mapping(self.settings)
+
+
+@dataclass(slots=True)
+class ScanDone:
+    """What one task found; the content of its marker."""
+
+    task: int
+    attempt: str
+    end: int
+    """Where its last record ends; with a blank record behind it, the end of its last file."""
+    fault: str = ""
+    """Why no record starts at ``end``, unless its last file is full."""
+    records: int = 0
+    exact_records: int = 0
+    """Those that the exact decoder has read."""
+    units: int = 0
+    seconds: float = 0.0
+    digest: str = ""
+    """Of the index of its blocks."""
+    files: dict[str, int] = field(default_factory=dict)
+
+
+class ScanSpace:
+    """Names of a scan in a workspace."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.root = workspace.root / "blocks"
+        self.plan = self.root / "scan.json"
+        self.merged = self.root / "merged"
+
+    def attempt(self, task: int, attempt: str) -> Path:
+        """Return the folder of one attempt at a task."""
+        return self.root / f"{task:06d}.{attempt}"
+
+    def done(self, task: int) -> Path:
+        """Return the marker of a finished task."""
+        return self.root / f"{task:06d}.done"
+
+    def read_plan(self) -> ScanPlan:
+        """Return the plan of the scan.
+
+        Raises:
+            CorruptionError: it cannot be read as one.
+        """
+        with os_errors("read the plan of a scan", self.plan):
+            text = read_file(self.plan, MAX_PLAN_BYTES)
+        try:
+            return ScanPlan.model_validate_json(text)
+        except (ValueError, ValidationError) as exc:
+            raise CorruptionError("this is no plan of a scan", path=self.plan) from exc
+
+    def read_done(self, task: int) -> ScanDone | None:
+        """Return the marker of a task whose files are there, else ``None``."""
+        try:
+            done = ScanDone(**read_marker(self.done(task)))
+        except (OSError, CorruptionError, ValueError, TypeError):
+            return None
+        return done if sizes_in(self.attempt(task, done.attempt)) == done.files else None
+
+    def mark(self, done: ScanDone) -> bool:
+        """Make the marker; return whether no other attempt was first."""
+        other = make_marker(
+            self.done(done.task), done.attempt, done, lambda: self.read_done(done.task)
+        )
+        return other is None
+
+
+def sizes_in(folder: Path) -> dict[str, int]:
+    """Return names and bytes of the files in ``folder``."""
+    if not folder.is_dir():
+        return {}
+    return {entry.name: entry.stat().st_size for entry in os.scandir(folder)}

@@ -1,0 +1,122 @@
+"""Scanning a range of log files into blocks: plain Python and numpy, in whatever process.
+
+The marker is made last and once; whoever comes second throws its own work away.
+"""
+
+import json
+import os
+import shutil
+import time
+import uuid
+from dataclasses import asdict
+from pathlib import Path
+
+from migration.from_log.blocks import BlockWriter
+from migration.from_log.log_scan import LogScan
+from migration.from_log.scan_plan import ScanDone, ScanPlan, ScanSpace, sizes_in
+from migration.workspace import Workspace
+from store.errors import CorruptionError, os_errors
+from store.journals.deleted_topics import DeletedTopics
+from store.log.commit_log import CommitLog
+from store.queue.backends import backend
+from store.queue.bulk import bulk_backend
+from store.queue.facts import QueueType
+from store.queue.units import QueueKey
+from store.record.scan import ScanRules
+from store.service.dispatching.record_units import RecordUnits
+
+PROGRESS = "progress"
+
+
+def scan_item(workspace: Workspace, task: int) -> str:
+    """Return the text of a task."""
+    return json.dumps({"workspace": str(workspace.root), "task": task})
+
+
+def scan_range(item: str) -> str:
+    """Scan the log files of the task that ``item`` names, unless that is done.
+
+    Raises:
+        CorruptionError: a journal is damaged. Damage in the log is an outcome, see ``ScanDone``.
+        DiskFullError, StoreIOError: the disk refused; the attempt's folder is removed.
+    """
+    given = json.loads(item)
+    space, task = ScanSpace(Workspace(Path(given["workspace"]))), given["task"]
+    before = space.read_done(task)
+    if before is None:
+        before = _attempt(space, space.read_plan(), task)
+    return json.dumps(asdict(before))
+
+
+def _attempt(space: ScanSpace, plan: ScanPlan, task: int) -> ScanDone:
+    done = ScanDone(task, f"{os.getpid()}-{uuid.uuid4().hex[:8]}", end=plan.ranges[task][0])
+    folder = space.attempt(task, done.attempt)
+    started = time.monotonic()
+    with os_errors("scan the log into blocks", folder):
+        folder.mkdir(parents=True)
+        try:
+            _scan(plan, done, folder)
+            done.seconds = round(time.monotonic() - started, 3)
+            done.files = sizes_in(folder)
+            if space.mark(done):
+                return done
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+    shutil.rmtree(folder)
+    other = space.read_done(task)
+    return done if other is None else other
+
+
+def _scan(plan: ScanPlan, done: ScanDone, folder: Path) -> None:
+    config = plan.config
+    log = CommitLog([Path(each) for each in plan.log_folders], config, read_only=True)
+    log.load()
+    deleted = DeletedTopics(Path(plan.deleted_topics))
+    deleted.load()
+    bulk = bulk_backend(plan.target)
+    units = RecordUnits(
+        config, deleted, lambda _: QueueType.SIMPLE,
+        check_topic=lambda topic: bulk.check_queue(QueueKey(topic, 0)),
+        lmq_needs_multi_dispatch=backend(plan.target).lmq_needs_multi_dispatch,
+    )  # fmt: skip
+    rules = ScanRules(config.check_crc_on_recover, config.force_verify_prop_crc)
+    scan = LogScan(log, units, rules, whole_only=plan.whole_only)
+    writer = BlockWriter(folder, scan.topics)
+    try:
+        for start in plan.ranges[done.task]:
+            if not _scan_file(log, scan, writer, start, done, folder):
+                break
+        done.digest = writer.finish()
+    finally:
+        writer.abandon()
+        log.close()
+    done.records, done.exact_records = scan.records, scan.exact_records
+    (folder / PROGRESS).unlink(missing_ok=True)
+
+
+def _scan_file(
+    log: CommitLog, scan: LogScan, writer: BlockWriter, start: int, done: ScanDone, folder: Path
+) -> bool:
+    """Scan one file; return whether its last record is followed by the end of the file."""
+    file = log.files.find(start)
+    if file is None:
+        done.fault, done.end = "the file has gone", start
+        return False
+    told = done.units
+    try:
+        for units in scan.scan(file):
+            writer.add(units)
+            done.units += len(units.rows)
+            if done.units - told >= _TELL_UNITS:
+                told = done.units
+                (folder / PROGRESS).write_text(str(told))
+    except CorruptionError as exc:
+        done.fault = exc.reason
+        done.end = start if exc.phy_offset is None else exc.phy_offset
+        return False
+    done.end = start + file.file_size
+    return True
+
+
+_TELL_UNITS = 1 << 18

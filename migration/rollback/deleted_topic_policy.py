@@ -1,0 +1,108 @@
+"""Queues that a way back would bring back: RocketMQ deleted them on the side that is served.
+
+It keeps no journal of what it deletes, so the queues that were left behind have them still; nothing
+tells such a deletion from a loss but the one who knows.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+
+from store.config import StoreConfig
+from store.errors import RefusedStoreError
+from store.journals.deleted_topics import DeletedTopics
+from store.queue.backends import backend
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.units import QueueKey
+from store.service.message_store import MessageStore
+
+_NAMED = 5
+
+
+class DeletedTopicPolicy(StrEnum):
+    """What is to be done with them."""
+
+    KEEP = "keep"
+    """They come back, with all their messages."""
+    DELETE = "delete"
+    """They are deleted here too, for good."""
+
+
+def returning_topics(root: Path, config: StoreConfig, left: str) -> list[str]:
+    """Return the topics of which backend ``left`` has queues that the one that is read has not.
+
+    Sorted. Queues whose records have expired, of whose deletion our journal tells, or whose records
+    are still to come from the log, do not count. Changes nothing.
+
+    Raises:
+        StoreError: a backend cannot be read.
+    """
+    with MessageStore.open(root, config, read_only=True) as store:
+        served = store.queues
+        kept = {part.name: part for part in served.parts()}
+        if next(iter(kept)) == left:
+            return []
+        if left in kept:
+            return _topics(kept[left], served, store.deleted_topics)
+        queues = backend(left)(replace(served.context, read_only=True)).load()
+        try:
+            queues.recover()
+            return _topics(queues, served, store.deleted_topics)
+        finally:
+            queues.close()
+
+
+def _topics(
+    left: ConsumeQueueStore, served: ConsumeQueueStore, deleted: DeletedTopics
+) -> list[str]:
+    return sorted({key.topic for key in _queues(left, served, deleted)})
+
+
+def _queues(
+    left: ConsumeQueueStore, served: ConsumeQueueStore, deleted: DeletedTopics
+) -> Iterator[QueueKey]:
+    has_all_before = served.dispatch_from_phy_offset()
+    for key in left.queues():
+        queue = left.queue(*key)
+        low, high = queue.ends()
+        if low >= high or served.queue(*key).max_offset():
+            continue
+        last = next(queue.iterate(high - 1), None)
+        phy_offset = 0 if last is None else last.phy_offset
+        if phy_offset < has_all_before and not deleted.has_record(key.topic, phy_offset):
+            yield key
+
+
+def refuse_to_guess(topics: list[str], left: str, root: Path) -> None:
+    """Refuse a way back that would bring topics back unasked.
+
+    Raises:
+        RefusedStoreError: there are some; the sentence names the first.
+    """
+    if not topics:
+        return
+    more = f" and {len(topics) - _NAMED} more" if len(topics) > _NAMED else ""
+    raise RefusedStoreError(
+        f"{len(topics)} topics have queues among the {left} queues and none among those that are"
+        f" served: {', '.join(topics[:_NAMED])}{more}. If they were deleted since the switch, say"
+        " --returning delete; to have them back, --returning keep (--dry-run lists them all)",
+        path=root,
+    )
+
+
+def let_go(store: MessageStore, left: str) -> None:
+    """Delete from backend ``left``, which is kept beside the one that is read, what that lacks.
+
+    Topics of which nothing is left are deleted durably, so that no replay brings them back.
+    """
+    parts = {part.name: part for part in store.queues.parts()}
+    if left not in parts:  # set aside: the step is refused with the reason
+        return
+    served = store.queues.parts()[0]
+    keys = list(_queues(parts[left], served, store.deleted_topics))
+    whole = {key.topic for key in keys if next(served.queues(key.topic), None) is None}
+    for key in keys:
+        if key.topic not in whole:
+            parts[left].delete_queue(*key)
+    store.delete_topics(sorted(whole))

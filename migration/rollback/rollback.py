@@ -1,0 +1,211 @@
+"""The way back from a migration, however far it is, and its end for good.
+
+Before the switch the workspace is emptied. After it the store walks back through its states, so the
+old queues catch up before they are served, and then the new ones are moved away.
+"""
+
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+from migration.from_log.block_source import LOG
+from migration.from_log.scan_plan import ScanSpace
+from migration.metadata.conversion import NextBroker, plan_conversion
+from migration.metadata.option import AcceptedLoss
+from migration.planning.plan import read_plan
+from migration.rollback.deleted_topic_policy import (
+    DeletedTopicPolicy,
+    let_go,
+    refuse_to_guess,
+    returning_topics,
+)
+from migration.switch.switch import SwitchReport, read_switched, recover, walk
+from migration.switch.tables import (
+    last_conversion,
+    note_tables,
+    prepare,
+    replaced_folder,
+    wait_for_broker,
+)
+from migration.workspace import Workspace
+from store.config import StoreConfig
+from store.errors import RefusedStoreError, os_errors
+from store.files import sync_folder
+from store.journals.store_lock import StoreLock
+from store.paths import StorePaths
+from store.progress import Tell, noop
+from store.queue.bulk import bulk_backend
+from store.service.layout.resolve_layout import resolve_layout
+from store.service.layout.store_layout import StoreLayout
+from store.service.message_store import MessageStore
+from store.service.offline.mode import StoreMode, current_mode, set_mode
+
+
+def rollback(
+    root: Path,
+    config: StoreConfig | None = None,
+    *,
+    workspace: Workspace | None = None,
+    returning: DeletedTopicPolicy | None = None,
+    without: Collection[AcceptedLoss] = (),
+    accept_older_tables: bool = False,
+    dry_run: bool = False,
+    tell: Tell = noop,
+) -> SwitchReport | None:
+    """Undo a migration, however far it is; ``None``: nothing had been published.
+
+    Before the switch the workspace is emptied. After it the old queues catch up from the log, are
+    compared and served, and the new ones are moved to ``cqstore/replaced``, first what makes them
+    found. Topics that only the old queues have were deleted since, by RocketMQ: ``returning`` says
+    what is to be done with them. With ``dry_run`` the report says what there is to be done, and
+    nothing is changed. The broker's tables are converted into the form that the next broker reads,
+    but for what it does ``without``; ``accept_older_tables``: what is in RocksDB is not brought
+    into JSON files. Cut short, the same call goes on.
+
+    Raises:
+        RefusedStoreError: there is nothing to undo, or the old queues differ once they caught up,
+            or there are such topics and ``returning`` says nothing, or the tables cannot be
+            converted.
+        StoreLockedError: somebody has the store open.
+    """
+    root = root.absolute()
+    space = workspace or Workspace.of(root)
+    with space.held():
+        config = (config or StoreConfig()).without_replicas()  # nothing is acknowledged here
+        layout, config = resolve_layout(root, config, None, read_only=True)
+        if space.switched.exists():
+            if read_plan(space).source == LOG:
+                raise RefusedStoreError(
+                    "queues built from the log have none to go back to: cqstore migrate finish",
+                    path=root,
+                )
+            broker = NextBroker(
+                StoreMode(read_switched(space).source).backends, config, without,
+                accept_older_tables,
+            )  # fmt: skip
+            return _walk_back(space, layout, broker, returning, tell, dry_run=dry_run)
+        if not space.plan.exists():
+            raise RefusedStoreError("there is no migration to roll back", path=space.root)
+        if not dry_run:
+            now = current_mode(layout, config)
+            _take_back_half(space, layout, now)
+            if last_conversion(space):
+                broker = NextBroker(now.backends, config, without, accept_older_tables)
+                prepare(layout.paths, broker, space)
+            _clear(space, "dropped")
+        return None
+
+
+def _walk_back(
+    space: Workspace,
+    layout: StoreLayout,
+    broker: NextBroker,
+    returning: DeletedTopicPolicy | None,
+    tell: Tell,
+    *,
+    dry_run: bool,
+) -> SwitchReport:
+    """Serve the old queues again, or only say what there is to be done for it."""
+    root, done, config = layout.paths.root, read_switched(space), broker.config
+    before, goal = current_mode(layout, config), StoreMode(done.source)
+    report = SwitchReport(before=before, state=before)
+    if not dry_run:
+        wait_for_broker(layout.paths, space, tell)
+    if conversion := plan_conversion(layout.paths, broker):
+        report.converted_tables = conversion.facts()
+    if not dry_run:
+        recover(root, config, tell)
+    tell("looking for deleted topics")
+    report.returning = returning_topics(root, config, done.source)
+    if dry_run:
+        return report
+    if returning is None:
+        refuse_to_guess(report.returning, done.source, root)
+
+    def forget(store: MessageStore) -> None:
+        if returning is DeletedTopicPolicy.DELETE:
+            let_go(store, done.source)
+
+    report.add(prepare(layout.paths, broker, space))
+    note_tables(layout.paths, space)
+    walk(root, config, goal, report, tell, forget)
+    tell(f"moving the {done.target} queues away")
+    _withdraw(layout.paths, done.target, goal)
+    report.left_behind = {}
+    _clear(space, "rolled back")
+    return report
+
+
+def finish(
+    root: Path, config: StoreConfig | None = None, *, workspace: Workspace | None = None
+) -> dict[str, int]:
+    """End a migration for good: move the queues that were left behind to ``cqstore/replaced``.
+
+    Returns backend → phy offset up to which it was whole. There is no way back afterwards but
+    another migration. Cut short, the same call goes on.
+
+    Raises:
+        RefusedStoreError: nothing was switched, or the new queues are not the only ones kept.
+        StoreLockedError: somebody has the store open.
+    """
+    root = root.absolute()
+    space = workspace or Workspace.of(root)
+    with space.held():
+        if not space.switched.exists():
+            raise RefusedStoreError("there is no switch to finish", path=space.root)
+        done = read_switched(space)
+        layout, config = resolve_layout(root, config or StoreConfig(), None, read_only=True)
+        now, wanted = current_mode(layout, config), StoreMode(done.target)
+        if now != wanted:
+            raise RefusedStoreError(f"the store's state is {now}, not yet {wanted}", path=root)
+        left = dict(layout.standing.behind)
+        for name in left:
+            _withdraw(layout.paths, name, wanted)
+        _clear(space, "finished")
+    return left
+
+
+def _take_back_half(space: Workspace, layout: StoreLayout, now: StoreMode) -> None:
+    """Take out what an interrupted switch has published already.
+
+    Raises:
+        CorruptionError: something may be published, and the plan that tells cannot be read.
+        RefusedStoreError: the new queues are in use: it was no interrupted switch.
+    """
+    standing = layout.standing
+    if standing.state is None and not standing.behind:
+        return  # nothing was ever published, whatever the plan says
+    plan = read_plan(space)
+    told = [each.get("plan") for each in space.history() if each["step"] == "published"]
+    if plan.target in now.backends and plan.digest in told:
+        raise RefusedStoreError(
+            f"the note of the switch has gone, and the store's state is {now}: go back to"
+            f" {plan.source} with cqstore mode, step by step",
+            path=space.switched,
+        )
+    if plan.target in standing.behind and plan.target not in now.backends:
+        _withdraw(layout.paths, plan.target, now)
+
+
+def _withdraw(paths: StorePaths, name: str, state: StoreMode) -> None:
+    lock = StoreLock(paths)
+    try:
+        bulk_backend(name).withdraw(paths, replaced_folder(paths))
+        set_mode(paths, state, {})
+    finally:
+        lock.release()
+
+
+def _clear(space: Workspace, step: str) -> None:
+    """Empty the workspace, the plan last; the journal stays."""
+    with os_errors("empty the workspace", space.root):
+        folders = (space.segments, space.unfinished.root, space.made.root, ScanSpace(space).root)
+        for folder in folders:
+            if folder.exists():
+                shutil.rmtree(folder)
+        for path in (space.report, space.report_page, space.known_queues):
+            path.unlink(missing_ok=True)
+        for path in (space.slices, space.switched, space.plan):
+            path.unlink(missing_ok=True)
+        sync_folder(space.root)
+    space.note(step)

@@ -1,0 +1,23 @@
+"""The source of a plan: the store's old queues, or the blocks that its log was scanned into."""
+
+from pathlib import Path
+
+from migration.from_log.block_source import LOG, BlockUnitSource
+from migration.planning.plan import Plan
+from migration.workspace import Workspace
+from store.paths import StorePaths
+from store.queue.bulk import UnitSource, bulk_backend
+from store.queue.places import queue_context
+
+
+def open_source(workspace: Workspace, plan: Plan) -> UnitSource:
+    """Open what the plan moves.
+
+    Raises:
+        StoreError: it cannot be opened.
+    """
+    if plan.source == LOG:
+        return BlockUnitSource(workspace)
+    folders = [Path(each) for each in plan.log_folders]
+    context = queue_context(StorePaths(Path(plan.store)), folders, plan.config)
+    return bulk_backend(plan.source).source(context)

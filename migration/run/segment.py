@@ -1,0 +1,282 @@
+"""Moving one segment: plain Python and numpy, in whatever process it is called.
+
+The task reads its lines of the plan, checks that the source is what was planned, translates the
+units and writes them through a sink into a folder of its own attempt. A marker, made last and once,
+says that the segment is done; whoever comes second throws its own work away.
+"""
+
+import os
+import shutil
+import time
+import uuid
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from migration.markers import make_marker, read_marker, read_progress
+from migration.planning.plan import Plan, Slice, read_plan, read_slices
+from migration.run.log_records import LogRecords
+from migration.run.plan_source import open_source
+from migration.workspace import Workspace
+from store.errors import CorruptionError, RefusedStoreError, os_errors
+from store.queue.bulk import (
+    UNIT_ROWS,
+    UnitRows,
+    UnitSink,
+    UnitSource,
+    bulk_backend,
+    row_table,
+)
+from store.queue.units import QUEUE_UNIT
+from store.record.message import LMQ_PREFIX
+
+CHUNK_UNITS = 1 << 17
+"""Units that are read, gathered and written at once: 3.5 MB."""
+_EXAMPLES = 10
+_PROGRESS = "progress"
+
+
+@dataclass(slots=True)
+class SegmentDone:
+    """What one task did; the content of its marker."""
+
+    plan: str
+    """Digest of the plan."""
+    segment: int
+    attempt: str
+    units: int = 0
+    queues: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    shifted: int = 0
+    """Units whose record names another place than they have; their place was kept."""
+    shifted_queues: list[str] = field(default_factory=list)
+    """Some of the queues with such units."""
+    files: dict[str, int] = field(default_factory=dict)
+    """Names and bytes of the files in the attempt's folder, but for those in folders."""
+
+
+def read_done(workspace: Workspace, segment: int, plan: Plan) -> SegmentDone | None:
+    """Return the marker of a segment whose files are there, else ``None``."""
+    try:
+        done = SegmentDone(**read_marker(workspace.done(segment)))
+    except (OSError, CorruptionError, ValueError, TypeError):
+        return None
+    folder = workspace.attempt(segment, done.attempt)
+    there = _files_in(folder) if folder.is_dir() else None
+    return done if done.plan == plan.digest and there == done.files else None
+
+
+def write_segment(
+    workspace: Workspace,
+    plan: Plan,
+    number: int,
+    *,
+    bytes_per_second: float | None = None,
+    timestamps: bool = True,
+) -> SegmentDone:
+    """Move one segment, unless that is done; return what was done. Any process, any host.
+
+    ``bytes_per_second`` is what it may write. Without ``timestamps`` units get none: for measuring.
+
+    Raises:
+        RefusedStoreError: the source is not what was planned.
+        CorruptionError: a unit leads to no record.
+        DiskFullError, StoreIOError: the disk refused; the attempt's folder is removed.
+    """
+    if (before := read_done(workspace, number, plan)) is not None:
+        return before
+    done = SegmentDone(plan.digest, number, f"{os.getpid()}-{uuid.uuid4().hex[:8]}")
+    folder = workspace.attempt(number, done.attempt)
+    with os_errors("make the folder of an attempt", folder):
+        folder.mkdir(parents=True)
+    started = time.monotonic()
+    try:
+        _Mover(workspace, plan, number, done, bytes_per_second, timestamps=timestamps).run(folder)
+        done.seconds = round(time.monotonic() - started, 3)
+        done.files = _files_in(folder)
+        return _mark(workspace, plan, done)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _mark(workspace: Workspace, plan: Plan, done: SegmentDone) -> SegmentDone:
+    """Make the marker; if another attempt was first, remove this one's folder.
+
+    Raises:
+        RefusedStoreError: there is another plan by now; its markers stay.
+    """
+    if read_plan(workspace).digest != plan.digest:
+        raise RefusedStoreError("a new plan was made meanwhile", path=workspace.plan)
+    other = make_marker(
+        workspace.done(done.segment), done.attempt, done,
+        lambda: read_done(workspace, done.segment, plan),
+    )  # fmt: skip
+    if other is None:
+        return done
+    with os_errors("remove the second attempt at a segment", workspace.segments):
+        shutil.rmtree(workspace.attempt(done.segment, done.attempt))
+    return other
+
+
+class _Mover:
+    """The work of one attempt."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        plan: Plan,
+        number: int,
+        done: SegmentDone,
+        bytes_per_second: float | None,
+        *,
+        timestamps: bool,
+    ) -> None:
+        self._workspace = workspace
+        self._plan = plan
+        self._segment = plan.segments[number]
+        self._done = done
+        self._rate = bytes_per_second
+        self._timestamps = timestamps
+        self._rows = np.empty(CHUNK_UNITS, UNIT_ROWS)
+        self._places = np.empty(CHUNK_UNITS, np.int64)
+        self._waiting: list[tuple[Slice, int, int, int]] = []  # slice, offset, first row, rows
+        self._filled = 0
+        self._checksum = 0
+        self._started = time.monotonic()
+
+    def run(self, folder: Path) -> None:
+        plan, config = self._plan, self._plan.config
+        source = open_source(self._workspace, plan)
+        folders = [Path(each) for each in plan.log_folders]
+        log = None if source.has_timestamps or not self._timestamps else LogRecords(folders)
+        try:
+            sink = bulk_backend(plan.target).sink(folder, config)
+            try:
+                for _ in self._chunks(source):
+                    self._write(sink, log)
+                    self._tell(folder)
+                self._done.bytes = sink.finish()
+            except BaseException:
+                sink.abandon()
+                raise
+        finally:
+            source.close()
+        with os_errors("remove the progress of an attempt", folder / _PROGRESS):
+            (folder / _PROGRESS).unlink(missing_ok=True)
+
+    def _chunks(self, source: UnitSource) -> Iterator[None]:
+        """Fill the buffer, and yield when it is full and at the end."""
+        for each in read_slices(self._workspace.slices, self._segment):
+            offset, self._checksum = each.begin, 0
+            while True:
+                room = min(each.end - offset, CHUNK_UNITS - self._filled)
+                self._fill(source, each, offset, room)
+                offset += room
+                if offset == each.end:
+                    break
+                yield
+            if self._checksum != each.checksum:
+                raise _changed(each, "its units are not those of the plan")
+            if self._filled == CHUNK_UNITS:
+                yield
+        if self._waiting:
+            yield
+
+    def _fill(self, source: UnitSource, each: Slice, offset: int, count: int) -> None:
+        first = self._filled
+        rows = self._rows[first : first + count]
+        if count:
+            found = source.fill(each.queue, offset, rows)
+            if found < count:
+                raise _changed(each, f"the unit at queue offset {offset + found} has gone")
+            self._checksum = zlib.crc32(row_table(rows).data, self._checksum)
+            light = each.queue.topic.startswith(LMQ_PREFIX)
+            places = self._places[first : first + count]
+            places[:] = -1 if light else np.arange(offset, offset + count)
+        self._waiting.append((each, offset, first, count))
+        self._filled += count
+
+    def _write(self, sink: UnitSink, log: LogRecords | None) -> None:
+        rows = self._rows[: self._filled]
+        if log is not None:
+            self._gather(log, rows)
+        for each, offset, first, count in self._waiting:
+            sink.add(each.queue, offset, rows[first : first + count])
+            if offset + count == each.end and each.next_offset is not None:
+                sink.end(each.queue, each.next_offset)
+                self._done.queues += 1
+        self._done.units += self._filled
+        self._waiting.clear()
+        self._filled = 0
+
+    def _gather(self, log: LogRecords, rows: UnitRows) -> None:
+        try:
+            shifted = log.gather(rows, self._places[: len(rows)])
+        except CorruptionError as exc:
+            raise self._name_queue(exc, rows) from exc
+        if shifted:
+            self._note_shifted(log, rows, shifted)
+
+    def _note_shifted(self, log: LogRecords, rows: UnitRows, shifted: int) -> None:
+        self._done.shifted += shifted
+        for each, _, first, count in self._waiting:
+            if len(self._done.shifted_queues) >= _EXAMPLES:
+                return
+            span = slice(first, first + count)
+            name = f"{each.queue.topic}/{each.queue.queue_id}"
+            known = name in self._done.shifted_queues
+            if not known and log.gather(rows[span], self._places[span]):
+                self._done.shifted_queues.append(name)
+
+    def _name_queue(self, exc: CorruptionError, rows: UnitRows) -> CorruptionError:
+        at = int(np.flatnonzero(rows["phy_offset"] == exc.phy_offset)[0])
+        for each, offset, first, count in self._waiting:
+            if first <= at < first + count:
+                where = f"unit {offset + at - first} of queue {each.queue.queue_id}"
+                reason = f"{where} of topic {each.queue.topic!r} leads to no record of the log"
+                return CorruptionError(
+                    reason, phy_offset=exc.phy_offset, expected=exc.expected, got=exc.got
+                )
+        return exc
+
+    def _tell(self, folder: Path) -> None:
+        """Say how far this attempt has come, and keep to the rate."""
+        with os_errors("write progress", folder):
+            (folder / _PROGRESS).write_text(str(self._done.units))
+        if self._rate:
+            due = self._started + self._done.units * QUEUE_UNIT.size / self._rate
+            time.sleep(max(due - time.monotonic(), 0))
+
+
+def units_done(workspace: Workspace) -> dict[int, int]:
+    """Return how many units of each segment have been moved, as far as the tasks have told."""
+    found: dict[int, int] = {}
+    for path in workspace.segments.glob("*/" + _PROGRESS):
+        try:
+            number, units = int(path.parent.name.split(".")[0]), read_progress(path)
+        except (OSError, CorruptionError, ValueError):  # removed, or being written
+            continue
+        found[number] = max(found.get(number, 0), units)
+    return found
+
+
+def _changed(each: Slice, what: str) -> RefusedStoreError:
+    topic, queue_id = each.queue
+    return RefusedStoreError(
+        f"the source was changed since the plan was made: queue {queue_id} of topic {topic!r},"
+        f" {what}; make a new plan (cqstore migrate rollback, then plan)"
+    )
+
+
+def _files_in(folder: Path) -> dict[str, int]:
+    with os_errors("list the files of an attempt", folder):
+        return {
+            entry.name: entry.stat().st_size
+            for entry in os.scandir(folder)
+            if entry.is_file() and entry.name != _PROGRESS
+        }

@@ -1,0 +1,390 @@
+"""The switch to the new queues.
+
+The new queues are put into the store as a backend that is behind: its state stays the old one, so
+nobody serves them. Where the store is, file by file, the one that was compared, they are read from
+then on. Else the store goes from state to state (``cqstore mode``): the new backend catches up from
+the log, both are compared again, and only then it is read. The old queues stay where they lie, with
+a line that says up to where they are whole; the way back catches them up from there.
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from migration.from_log.block_source import LOG
+from migration.from_log.scan_plan import ScanSpace
+from migration.markers import read_marker
+from migration.metadata.conversion import NextBroker, plan_conversion
+from migration.metadata.option import AcceptedLoss
+from migration.planning.context import tail_identity
+from migration.planning.plan import Plan, read_plan
+from migration.switch.tables import (
+    TablesReport,
+    note_tables,
+    prepare,
+    prepare_locked,
+    replaced_folder,
+    wait_for_broker,
+)
+from migration.switch.trust import is_as_compared, known_queues
+from migration.verify import verified
+from migration.workspace import Workspace, write_file
+from store.comparing.verified_queues import KnownFile
+from store.config import StoreConfig
+from store.errors import CorruptionError, RefusedStoreError, StoreError, os_errors
+from store.files import make_folder, reading, replacing
+from store.journals.store_lock import StoreLock, lock_stamp
+from store.log.checkpoint import StoreCheckpoint
+from store.log.commit_log import CommitLog
+from store.progress import Tell, noop
+from store.queue.backends import backend
+from store.queue.bulk import bulk_backend
+from store.record.scan import ScanRules
+from store.service.layout.resolve_layout import resolve_layout
+from store.service.layout.store_layout import StoreLayout
+from store.service.message_store import MessageStore
+from store.service.offline.mode import StoreMode, change_mode, current_mode, set_mode
+from store.service.recovering.claims import vouch_for_queues
+
+"""Told what is being done, a few words."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SwitchReport(TablesReport):
+    """What a switch, or the way back, did."""
+
+    before: StoreMode
+    caught_up_units: int = 0
+    """Units dispatched from the log into the backend that was behind."""
+    deleted_since: list[str] = field(default_factory=list)
+    """Topics that had been deleted since the plan was made; they stay deleted."""
+    known_queues: int = 0
+    """Queues whose files nobody has touched since they were compared: they were not again."""
+    left_behind: dict[str, int] = field(default_factory=dict)
+    """Backend that is no longer kept → phy offset up to which it is whole."""
+    returning: list[str] = field(default_factory=list)
+    """Of a way back: topics that only the old queues had, see ``DeletedTopicPolicy``."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkippableComparison:
+    """What a switch that began in this call need not compare once more."""
+
+    whole: bool = False
+    """Nothing."""
+    known: KnownFile | None = None
+    stamp: int = 0
+    """Of the lock file: as long as it is the same nobody else's broker has started."""
+
+
+@dataclass(slots=True)
+class Switched:
+    """What ``switched.json`` says."""
+
+    at: str
+    plan: str
+    source: str
+    target: str
+
+
+def switch(
+    root: Path,
+    config: StoreConfig | None = None,
+    *,
+    to: StoreMode | None = None,
+    workspace: Workspace | None = None,
+    without: Collection[AcceptedLoss] = (),
+    accept_older_tables: bool = False,
+    tell: Tell = noop,
+) -> SwitchReport:
+    """Publish the verified queues, catch them up from the log, and go to state ``to``.
+
+    ``to`` is by default the state in which the new backend alone is kept. ``workspace`` may be that
+    of a copy of this store. Cut short, the same call goes on. The broker's tables are converted
+    into the form that the next broker reads, but for what it does ``without``;
+    ``accept_older_tables``: what is in RocksDB is not brought into JSON files.
+
+    Raises:
+        RefusedStoreError: nothing was verified, the store is another one or needs recovery, its
+            tables cannot be converted, or the new queues differ after they have caught up; the old
+            ones are served then as before.
+        StoreLockedError: somebody has the store open.
+    """
+    root = root.absolute()
+    own = Workspace.of(root)
+    space = own if workspace is None or own.switched.exists() else workspace
+    with space.held():
+        plan = read_plan(space)
+        config = (config or StoreConfig()).without_replicas()  # nothing is acknowledged here
+        layout, config = resolve_layout(root, config, None, read_only=True)
+        before = current_mode(layout, config)
+        goal = to or StoreMode(plan.target)
+        if plan.target not in goal.backends:
+            raise RefusedStoreError(
+                f"in state {goal} the new {plan.target} queues would not be used", path=root
+            )
+        report = SwitchReport(before=before, state=before)
+        wait_for_broker(layout.paths, own, tell)
+        broker = NextBroker(goal.backends, config, without, accept_older_tables)
+        plan_conversion(layout.paths, broker)  # what is refused is refused before all else
+        trusted = SkippableComparison()
+        if not own.switched.exists():
+            tell("publishing")
+            trusted = _publish(space, own, plan, layout, broker, report, goal)
+        else:
+            report.add(prepare(layout.paths, broker, own))
+        note_tables(layout.paths, own)
+        if trusted.whole:
+            tell("opening the store")
+            report.caught_up_units = _open_as_compared(layout, config, plan)
+        if plan.source == LOG:
+            report.caught_up_units = _take_over(root, config, plan, tell)
+
+        def forget(store: MessageStore) -> None:
+            if plan.source != LOG:
+                report.deleted_since += _forget_deleted(store, plan)
+
+        walk(root, config, goal, report, tell, forget, trusted)
+        own.note("switched", plan=plan.digest, state=str(goal))
+    return report
+
+
+def _publish(
+    space: Workspace,
+    own: Workspace,
+    plan: Plan,
+    layout: StoreLayout,
+    broker: NextBroker,
+    report: SwitchReport,
+    goal: StoreMode,
+) -> SkippableComparison:
+    """Put tables and new queues into the store; return what need not be compared once more.
+
+    These are kept alone from here on if ``goal`` says so, and nothing has touched the store since
+    they were compared.
+    """
+    paths, before, config = layout.paths, report.before, broker.config
+    _check(space, plan, layout, before, config)
+    target = bulk_backend(plan.target)
+    lock = StoreLock(paths)
+    try:
+        alone = goal == plan.target and is_as_compared(space, plan, layout, config)
+        known = None if alone else known_queues(space, plan, layout, config)
+        report.add(prepare_locked(paths, broker, own))
+        if plan.replaces:
+            before = StoreMode(plan.source)
+            if not _is_publishing(plan, layout):
+                # Said first: what is moved away file by file is served by nobody.
+                set_mode(paths, before, {plan.target: 0})
+                target.withdraw(paths, replaced_folder(paths))
+        set_mode(paths, before, {plan.target: plan.complete_to})
+        target.publish(space.made, paths, config)
+        if own != space:  # that of a copy: the way back is to be found here
+            for path in (space.slices, space.report, space.plan):
+                _copy(path, own.root / path.name)
+        note = Switched(_now(), plan.digest, plan.source, plan.target)
+        write_file(own.switched, json.dumps(asdict(note)) + "\n")
+        if alone:  # last: from here on there is nothing to go on with
+            _advance_checkpoint(layout, config, plan)
+            set_mode(paths, goal, {plan.source: plan.complete_to})
+        trusted = SkippableComparison(alone, known, lock_stamp(paths))
+    finally:
+        lock.release()
+    own.note("published", plan=plan.digest)
+    for folder in (space.made.root, space.segments, ScanSpace(space).root):
+        shutil.rmtree(folder, ignore_errors=True)
+    return trusted
+
+
+def _advance_checkpoint(layout: StoreLayout, config: StoreConfig, plan: Plan) -> None:
+    """Say in the checkpoint that the new queues are whole, if it speaks of such queues.
+
+    What is killed while it opens the store is recovered from there, not from the log's beginning.
+    """
+    if not backend(plan.target).counts_in_checkpoint:
+        return
+    log = CommitLog(layout.log_folders, config, read_only=True)
+    log.load()
+    try:
+        checkpoint = StoreCheckpoint(layout.paths.checkpoint)
+        vouch_for_queues(checkpoint, log, plan.complete_to, ScanRules(config.check_crc_on_recover))
+    finally:
+        log.close()
+
+
+def _open_as_compared(layout: StoreLayout, config: StoreConfig, plan: Plan) -> int:
+    """Open the store with the new queues alone; if that fails, the old ones are kept as before.
+
+    Returns how many units were caught up.
+    """
+    try:
+        with MessageStore.open(layout.paths.root, config, housekeeping=False) as store:
+            return store.report.dispatched_units
+    except StoreError:
+        lock = StoreLock(layout.paths)
+        try:
+            set_mode(layout.paths, StoreMode(plan.source), {plan.target: plan.complete_to})
+        finally:
+            lock.release()
+        raise
+
+
+def _check(
+    space: Workspace, plan: Plan, layout: StoreLayout, before: StoreMode, config: StoreConfig
+) -> None:
+    root = layout.paths.root
+    if not space.made.root.exists():
+        raise RefusedStoreError("there are no new queues: run cqstore migrate run", path=space.root)
+    going_on = _is_publishing(plan, layout)
+    reason = None if going_on else verified(space, plan)
+    if reason is not None:
+        raise RefusedStoreError(f"the new queues are not verified: {reason}", path=space.root)
+    alone = before == plan.source
+    in_the_way = plan.target in layout.backends and not going_on
+    if not plan.replaces and ((plan.source != LOG and not alone) or in_the_way):
+        raise RefusedStoreError(
+            f"the store's state is {before}; its {plan.source} queues alone were to be moved",
+            path=root,
+        )
+    if layout.paths.abort.exists():
+        raise RefusedStoreError(
+            "the store was not closed well and needs recovery (cqstore recover)", path=root
+        )
+    log = CommitLog(layout.log_folders, config, read_only=True)
+    log.load()
+    try:
+        found = tail_identity(log, plan.complete_to)
+    finally:
+        log.close()
+    if plan.tail and not found:
+        raise RefusedStoreError(
+            f"the log no longer has what lies before phy offset {plan.complete_to}, up to which the"
+            " new queues are whole: make a new plan",
+            path=root,
+        )
+    if found != plan.tail:
+        raise RefusedStoreError(
+            f"this is not the store that the plan was made for ({plan.store}), nor a later state of"
+            " it: their logs differ",
+            path=root,
+        )
+
+
+def _is_publishing(plan: Plan, layout: StoreLayout) -> bool:
+    """Return whether an interrupted switch has begun to publish, after all checks.
+
+    The new queues may have moved in part.
+    """
+    return layout.standing.behind.get(plan.target) == plan.complete_to
+
+
+def walk(
+    root: Path,
+    config: StoreConfig,
+    goal: StoreMode,
+    report: SwitchReport,
+    tell: Tell,
+    tidy: Callable[[MessageStore], object],
+    trusted: SkippableComparison | None = None,
+) -> None:
+    """Take the steps to ``goal``, one after the other.
+
+    ``tidy`` is told the store, open to write and with both backends, before another one of them is
+    read. A process that was killed in a step may have had the store open: then it is recovered.
+    """
+    recover(root, config, tell)
+    tidied = False
+    while True:
+        layout, settings = resolve_layout(root, config, None, read_only=True)
+        now = current_mode(layout, settings)
+        report.state = now
+        report.left_behind = {
+            name: at for name, at in layout.standing.behind.items() if name not in now.backends
+        }
+        if now == goal:
+            return
+        following = now.toward(goal)
+        tell(f"going to {following}")
+        if following.backends[0] != now.backends[0] and not tidied:
+            with MessageStore.open(root, config, housekeeping=False) as store:
+                tidy(store)
+        known = trusted.known if trusted and trusted.stamp == lock_stamp(layout.paths) else None
+        tidied = goal.backends[0] not in now.backends
+        change = change_mode(
+            root, following, config, passing=True, known=known, settled=tidy if tidied else noop
+        )
+        report.known_queues += change.passed_over
+        if change.set_aside:
+            name, reason = next(iter(change.set_aside.items()))
+            raise RefusedStoreError(f"the {name} queues cannot catch up: {reason}", path=root)
+        report.caught_up_units += change.recovery.dispatched_units if change.recovery else 0
+
+
+def _take_over(root: Path, config: StoreConfig, plan: Plan, tell: Tell) -> int:
+    """Keep queues that were built from the log alone: what was there before is no measure.
+
+    Opens the store, which catches them up; returns how many units that took.
+    """
+    layout, config = resolve_layout(root, config, None, read_only=True)
+    alone = StoreMode(plan.target)
+    if plan.target not in current_mode(layout, config).backends:
+        lock = StoreLock(layout.paths)
+        try:
+            others = {name: 0 for name in layout.backends if name != plan.target}
+            set_mode(layout.paths, alone, others)
+        finally:
+            lock.release()
+    tell("catching up")
+    with MessageStore.open(root, config, housekeeping=False) as store:
+        return store.report.dispatched_units
+
+
+def recover(root: Path, config: StoreConfig, tell: Tell) -> None:
+    """Open the store to write if it was not closed well, or keeps a backend that is behind."""
+    layout, settings = resolve_layout(root, config, None, read_only=True)
+    kept = current_mode(layout, settings).backends
+    needed = layout.paths.abort.exists() or any(name in kept for name in layout.standing.behind)
+    if needed:
+        tell("recovering the store")
+        with MessageStore.open(root, config, housekeeping=False):
+            pass
+
+
+def _forget_deleted(store: MessageStore, plan: Plan) -> list[str]:
+    """Delete from the new backend what the old one had deleted since the plan was made."""
+    parts = {part.name: part for part in store.queues.parts()}
+    old, new = parts.get(plan.source), parts.get(plan.target)
+    if old is None or new is None:  # set aside: the step is refused with the reason
+        return []
+    gone: set[str] = set()
+    for queue in list(new.queues()):
+        if not old.queue(*queue).max_offset():
+            new.delete_queue(*queue)
+            gone.add(queue.topic)
+    return sorted(gone)
+
+
+def _copy(path: Path, target: Path) -> None:
+    with os_errors("copy", path):
+        make_folder(target.parent)
+        with reading(path) as source, replacing(target) as file:
+            shutil.copyfileobj(source, file)
+
+
+def read_switched(space: Workspace) -> Switched:
+    """Return what the switch noted.
+
+    Raises:
+        CorruptionError: it cannot be read.
+    """
+    try:
+        return Switched(**read_marker(space.switched))
+    except (OSError, CorruptionError, ValueError, TypeError) as exc:
+        raise CorruptionError("the note of the switch is damaged", path=space.switched) from exc
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

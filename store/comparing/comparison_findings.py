@@ -1,0 +1,67 @@
+"""Found: what comparing some queues found; that of all is the sum."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Self
+
+from store.comparing.queue_findings import QueueFindings
+from store.comparing.tally import Kind, Tally
+from store.comparing.verified_queues import FACTS_BYTES
+
+_TARGET_LACKS = (Kind.MISSING_HEAD, Kind.MISSING_TAIL, Kind.HOLE)
+
+
+@dataclass(slots=True)
+class ComparisonFindings:
+    """The tally, and what no report shows."""
+
+    tally: Tally = field(default_factory=Tally)
+    lacking: list[int] = field(default_factory=lambda: [0, 0])
+    """Units that source and target have not, or have with other values; of queues the ends."""
+    differing: int = 0
+    """Of these, each once."""
+    passed_over: int = 0
+    """Queues that were not compared: their files are known."""
+    facts: list[bytes] = field(default_factory=list)
+    """Of queues of the source that were compared to their end, see ``QueueFacts``."""
+
+    def count_lacking(self, found: QueueFindings) -> None:
+        """Count what either side lacks of one queue."""
+        counts = found.counts
+        target = sum(counts.get(kind, 0) for kind in _TARGET_LACKS)
+        source = counts.get(Kind.EXTRA, 0)
+        if Kind.ONLY_SOURCE in counts:
+            target = max(found.source.units, 1)
+        if Kind.ONLY_TARGET in counts:
+            source = max(found.target.units, 1)
+        both = counts.get(Kind.DIFFERENT, 0) + counts.get(Kind.UNREADABLE, 0)
+        if not source and not target:
+            both += counts.get(Kind.NEXT_OFFSET, 0)
+        self.lacking[0] += source + both
+        self.lacking[1] += target + both
+        self.differing += source + target + both
+
+    def take(self, other: "ComparisonFindings") -> None:
+        """Add what was found in the queues that follow."""
+        self.tally.take(other.tally)
+        self.lacking = [sum(each) for each in zip(self.lacking, other.lacking, strict=True)]
+        self.differing += other.differing
+        self.passed_over += other.passed_over
+        self.facts += other.facts
+
+    def text(self) -> str:
+        """Return it as JSON."""
+        return json.dumps({
+            "tally": self.tally.model_dump(mode="json"), "lacking": self.lacking,
+            "differing": self.differing, "passed_over": self.passed_over,
+            "facts": b"".join(self.facts).hex(),
+        })  # fmt: skip
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Return what ``text`` was made of."""
+        given = json.loads(text)
+        facts = bytes.fromhex(given["facts"])
+        each = [facts[at : at + FACTS_BYTES] for at in range(0, len(facts), FACTS_BYTES)]
+        tally = Tally.model_validate(given["tally"])
+        return cls(tally, given["lacking"], given["differing"], given["passed_over"], each)

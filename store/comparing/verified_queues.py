@@ -1,0 +1,132 @@
+"""VerifiedQueues: queues whose files were compared, by what tells that they were not touched since.
+
+A queue takes 16 bytes: a digest of its name and of its files' names, sizes, inodes and times. Who
+finds the same digest again finds the same bytes.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from store.comparing.file_facts import add_facts, file_facts
+from store.errors import os_errors
+from store.files import is_file_name, read_file, replace_file
+from store.paths import StorePaths
+from store.queue.backends import backend
+from store.queue.places import QueuePlace
+from store.queue.units import QueueKey
+
+FACTS_BYTES = 16
+_MAX_BYTES = 1 << 32
+_HEAD = 2
+"""Bytes of a digest by which the place of its like is found."""
+
+
+class QueueFacts:
+    """Looks at the files of queues of one place. Nobody may have the store open meanwhile."""
+
+    def __init__(self, place: QueuePlace) -> None:
+        folders = backend(place.backend).folders_by_queue(StorePaths(place.root))
+        self._folders = [str(folder) for folder in folders]
+        config = place.config
+        # Other sizes make other units of the same files.
+        sizes = config.units_per_file, config.mapped_file_size_consume_queue_ext
+        self._sizes = b"%d %d" % sizes
+
+    def digest(self, queue: QueueKey) -> bytes | None:
+        """Return what tells these files from any others; ``None`` where they cannot tell.
+
+        So it is with a link among them, and where the backend keeps no files a queue.
+
+        Raises:
+            StoreIOError: they cannot be listed.
+        """
+        topic, queue_id = queue
+        name = os.fsencode(f"{queue_id}/{topic}")
+        digest = blake2b(self._sizes + b"\0" + name, digest_size=FACTS_BYTES)
+        for above in self._folders:
+            digest.update(b"//")
+            folder = f"{above}/{topic}/{queue_id}"
+            with os_errors("look at the files of a queue", folder):
+                if os.path.isdir(folder) and not add_facts(digest, folder, below=True):  # noqa: PTH112
+                    return None
+        return digest.digest() if self._folders else None
+
+
+class KnownFile(NamedTuple):
+    """A file of digests."""
+
+    path: Path
+    complete_to: int
+    """Phy offset: the other side is as it was then but for units of records behind."""
+
+
+class VerifiedQueues:
+    """The digests of many queues, sorted, one after the other."""
+
+    def __init__(self, data: bytes, complete_to: int = 0) -> None:
+        self._data = data
+        self.complete_to = complete_to
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """Return where the digests begin that begin with each number of ``_HEAD`` bytes."""
+        heads = np.frombuffer(self._data, f">u{_HEAD}")[:: FACTS_BYTES // _HEAD]
+        starts = np.searchsorted(heads, np.arange((1 << 8 * _HEAD) + 1)) * FACTS_BYTES
+        found: list[int] = starts.tolist()
+        return found
+
+    @classmethod
+    def of(cls, file: KnownFile) -> Self:
+        """Read them.
+
+        Raises:
+            StoreIOError: they cannot be read.
+        """
+        with os_errors("read what is known of the queues", file.path):
+            return cls(read_file(file.path, _MAX_BYTES), file.complete_to)
+
+    @classmethod
+    def write(cls, path: Path, digests: Iterable[bytes]) -> str:
+        """Write them, durably; return the digest of all.
+
+        Raises:
+            StoreIOError: it cannot be written.
+        """
+        known = cls(b"".join(sorted(digests)))
+        with os_errors("write what is known of the queues", path):
+            replace_file(path, known._data)
+        return known.digest
+
+    @property
+    def digest(self) -> str:
+        """Return what tells them from any others."""
+        return blake2b(self._data, digest_size=FACTS_BYTES).hexdigest()
+
+    def __contains__(self, digest: bytes) -> bool:
+        first = int.from_bytes(digest[:_HEAD])
+        start, end = self._starts[first : first + 2]
+        while (at := self._data.find(digest, start, end)) >= 0:
+            if at % FACTS_BYTES == 0:
+                return True
+            start = at + 1  # across two of them
+        return False
+
+
+def file_digests(folder: Path, end: int) -> Iterator[bytes]:
+    """Yield a digest of each file of a log that ends at or before phy offset ``end``.
+
+    Raises:
+        StoreIOError: they cannot be listed.
+    """
+    with os_errors("look at the files of the log", folder):
+        for path in sorted(folder.iterdir()):
+            name, status = path.name, path.lstat()
+            if is_file_name(name) and int(name) + status.st_size <= end:
+                facts = file_facts(name, status)
+                yield blake2b(b"log\0" + facts, digest_size=FACTS_BYTES).digest()

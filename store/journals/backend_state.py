@@ -1,0 +1,110 @@
+"""The record of a store's backends: its state, and up to where those that are behind are whole.
+
+One small file of ours, ``cqstore/mode``: one line as in every journal (CRC-32C, JSON), replaced as
+a whole by rename. Without it all backends that lie in the store are kept alike.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from store.errors import CorruptionError, os_errors
+from store.files import make_folder
+from store.journals.journal import Entry, is_offset, read_lines, rewrite
+from store.journals.kept import forget, keep
+from store.journals.store_mode import StoreMode
+from store.paths import StorePaths
+
+_OLD, _NEW = {"cut"}, {"alike"}
+"""What a record need not have: of a time before there was the one, or when there was the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendState:
+    """The record as it lies on disk."""
+
+    state: StoreMode | None = None
+    """The state that was set; ``None``: what lies on disk and the settings decide."""
+    behind: Mapping[str, int] = field(default_factory=dict)
+    """Backend → phy offset up to which it surely has every record; one that is not here is whole.
+
+    What it holds of records behind goes before anything is put into it: it may have holes, or be of
+    a log that was cut there since, or of somebody who did not keep the other backend.
+    """
+    covers: Mapping[str, str] = field(default_factory=dict)
+    """Backend → which topics it was given (``part.selects``); one not here: all of them."""
+    alike: int = 0
+    """Time of the file ``lock``, ns, when all backends were last alike, by a look or since filled.
+
+    RocketMQ writes that file at each start: with another time they must be compared again.
+    """
+
+
+def read_standing(paths: StorePaths) -> BackendState:
+    """Return the record; an empty one if there is none. Changes nothing.
+
+    Raises:
+        CorruptionError: it is damaged.
+        StoreIOError: it cannot be read.
+    """
+    entries = list(read_lines(paths.mode, _is_entry))
+    if not entries:
+        if paths.mode.exists():
+            raise CorruptionError("the record of the backends is empty", path=paths.mode)
+        return BackendState()
+    if len(entries) > 1 or entries[0] is None:
+        raise CorruptionError("the record of the backends is damaged", path=paths.mode)
+    entry = entries[0]
+    try:
+        state = None if entry["state"] is None else StoreMode(entry["state"])
+    except ValueError as exc:
+        raise CorruptionError(f"the record of the backends: {exc}", path=paths.mode) from exc
+    return BackendState(state, entry["behind"], entry["covers"], entry.get("alike", 0))
+
+
+def write_standing(paths: StorePaths, standing: BackendState) -> None:
+    """Replace the record, durably when it returns.
+
+    Raises:
+        StoreIOError: it cannot be written; the old one is as it was.
+    """
+    with os_errors("make the folder of the record", paths.own):
+        make_folder(paths.own)
+    entry = {
+        "state": standing.state,
+        "behind": dict(standing.behind),
+        "covers": dict(standing.covers),
+        "alike": standing.alike,
+    }
+    if standing == BackendState():  # says what no record says, too
+        forget(paths.mode)
+    rewrite(paths.mode, [entry])
+    if standing != BackendState():
+        keep(paths.mode)
+
+
+def set_mode(paths: StorePaths, state: StoreMode, behind: Mapping[str, int]) -> None:
+    """Set the state, and up to where each backend is whole that is behind, durably.
+
+    A backend that ``behind`` does not name passes for whole from now on. The caller has the store's
+    lock.
+
+    Raises:
+        StoreIOError: it cannot be written; the old record is as it was.
+    """
+    write_standing(paths, replace(read_standing(paths), state=state, behind=dict(behind)))
+
+
+def _is_entry(entry: Entry) -> bool:
+    if set(entry) - _OLD - _NEW != {"state", "behind", "covers"}:
+        return False
+    if not isinstance(entry["state"], str | None):
+        return False
+    return (
+        _is_table(entry["behind"], is_offset)
+        and _is_table(entry["covers"], lambda value: isinstance(value, str))
+        and is_offset(entry.get("alike", 0))
+    )
+
+
+def _is_table(value: object, is_value: Callable[[object], bool]) -> bool:
+    return isinstance(value, dict) and all(is_value(each) for each in value.values())

@@ -1,0 +1,100 @@
+"""LaggingBackends: what a store notes of its backends while it is open, see ``BackendState``."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from store.journals.backend_state import BackendState, read_standing, write_standing
+from store.journals.kept import keep
+from store.journals.store_lock import lock_stamp
+from store.paths import StorePaths
+
+
+class LaggingBackends:
+    """What the combined store notes of its backends. The caller sees to it that one writes."""
+
+    def __init__(self, paths: StorePaths, *, read_only: bool) -> None:
+        self._paths = paths
+        self._read_only = read_only
+        self.standing = read_standing(paths)
+
+    def behind(self, name: str) -> int | None:
+        """Return up to where a backend that is behind is whole; ``None`` if it is not behind."""
+        return self.standing.behind.get(name)
+
+    def covers(self, name: str) -> str | None:
+        """Return which topics the backend was given; ``None``: all."""
+        return self.standing.covers.get(name)
+
+    def keep(self) -> None:
+        """Note durably that the record is there: who wrote it may have ended before that.
+
+        Raises:
+            CorruptionError: the note of our journals is damaged.
+            StoreIOError: it cannot be written.
+        """
+        if self.standing != BackendState():
+            keep(self._paths.mode)
+
+    def note_behind(self, name: str, phy_offset: int) -> None:
+        """Note that a backend is whole only up to there.
+
+        Raises:
+            StoreIOError: it cannot be noted.
+        """
+        if self.standing.behind.get(name) != phy_offset:
+            behind = {**self.standing.behind, name: phy_offset}
+            self._write(replace(self.standing, behind=behind))
+
+    def caught_up(self, name: str) -> None:
+        """Note that a backend is whole, durably.
+
+        Raises:
+            StoreIOError: it cannot be noted.
+        """
+        behind = {key: at for key, at in self.standing.behind.items() if key != name}
+        self._write(replace(self.standing, behind=behind))
+
+    def note_covers(self, name: str, topics: str | None) -> None:
+        """Note which topics a backend gets; ``None``: all.
+
+        Raises:
+            StoreIOError: it cannot be noted.
+        """
+        covers = {key: text for key, text in self.standing.covers.items() if key != name}
+        if topics is not None:
+            covers[name] = topics
+        if covers != self.standing.covers:
+            self._write(replace(self.standing, covers=covers))
+
+    def log_was_cut(self, end: int, opened: Collection[str]) -> None:
+        """Note, for backends that are behind and not open, that the log was cut at ``end``.
+
+        Raises:
+            StoreIOError: it cannot be noted.
+        """
+        behind = {
+            name: at if name in opened else min(at, end)
+            for name, at in self.standing.behind.items()
+        }
+        if behind != self.standing.behind:
+            self._write(replace(self.standing, behind=behind))
+
+    @property
+    def alike(self) -> bool:
+        """Return whether all backends were alike and only we have had the store since."""
+        return 0 < self.standing.alike == lock_stamp(self._paths)
+
+    def note_alike(self) -> None:
+        """Note that all backends are alike.
+
+        Raises:
+            StoreIOError: it cannot be noted.
+        """
+        stamp = lock_stamp(self._paths)
+        if stamp != self.standing.alike:
+            self._write(replace(self.standing, alike=stamp))
+
+    def _write(self, standing: BackendState) -> None:
+        if not self._read_only:
+            write_standing(self._paths, standing)
+        self.standing = standing

@@ -1,0 +1,172 @@
+"""What makes the parts of the combined store alike where no replay of the log does.
+
+Source: RocketMQ ``CombineConsumeQueueStore.verifyAndInitOffsetForAllStore``, which begins anew what
+differs; here the log fills what is lacking, and nothing is hidden.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from store.errors import RefusedStoreError, StoreError
+from store.logger import StoreLogger
+from store.queue.backend_replica import BackendReplica
+from store.queue.facts import QueueSpan
+from store.queue.units import QueueKey
+
+_LOG = StoreLogger(__name__)
+_BLOCK = 4096
+"""Queues whose ends are asked for at once."""
+IsDeleted = Callable[[str, int], bool]
+"""Whether the record of a topic at a phy offset belongs to a deleted life of it."""
+
+
+class MissingUnits(NamedTuple):
+    """Units of one queue that one part has and the other ought to have."""
+
+    queue: QueueKey
+    offsets: range
+    is_head: bool
+    """They lie before all that the other part has of the queue."""
+
+
+def lacking(
+    late: BackendReplica, ahead: BackendReplica, is_deleted: IsDeleted, prefix: str = ""
+) -> Iterator[MissingUnits]:
+    """Yield what ``late`` lacks of ``ahead``'s units though it claims to be whole.
+
+    Told from the ends of each queue: a part that RocketMQ filled late begins later, and one that it
+    passed over ends earlier. What a replay from ``late.whole`` on brings is no lack.
+    """
+    keys = (
+        key for key in ahead.store.queues(prefix=prefix)
+        if late.takes(key.topic) and ahead.takes(key.topic)
+    )  # fmt: skip
+    while block := list(islice(keys, _BLOCK)):
+        yield from _lacking(late, ahead, block, is_deleted)
+
+
+def _lacking(
+    late: BackendReplica, ahead: BackendReplica, keys: list[QueueKey], is_deleted: IsDeleted
+) -> Iterator[MissingUnits]:
+    try:
+        spans = [*zip(ahead.store.spans_of(keys), late.store.spans_of(keys), strict=True)]
+        lacks = [_lack(late, ahead, has, ought, is_deleted) for ought, has in spans]
+    except StoreError as exc:
+        if len(keys) > 1:
+            for key in keys:
+                yield from _lacking(late, ahead, [key], is_deleted)
+            return
+        ((topic, queue_id),) = keys  # one queue's damage; reading it tells
+        _LOG.warning("queue %d of %r cannot be compared: %s", queue_id, topic, exc)
+        return
+    yield from (lack for lack in lacks if lack is not None)
+
+
+def _lack(
+    late: BackendReplica,
+    ahead: BackendReplica,
+    has: QueueSpan,
+    ought: QueueSpan,
+    is_deleted: IsDeleted,
+) -> MissingUnits | None:
+    key, low, high = ought
+    _, begin, end = has
+    if low >= high or (begin <= low and high <= end and begin < end):
+        return None
+    is_head = begin > low or begin >= end > 0
+    first = low if is_head else max(end, low)
+    last = min(begin, high) if is_head and begin < end else high
+    block = ahead.store.queue(*key).read_units(first, 1)
+    phy_offset = next((row[0] for row in block.rows()), 0)
+    if is_deleted(key.topic, phy_offset) or (phy_offset >= late.whole and not is_head):
+        return None
+    return MissingUnits(key, range(first, last), is_head)
+
+
+def backfill(
+    late: BackendReplica,
+    ahead: BackendReplica,
+    is_deleted: IsDeleted,
+    note_behind: Callable[[], object],
+) -> None:
+    """Let the replay of the log fill what ``late`` lacks, if it lacks anything.
+
+    ``note_behind`` notes durably that it has nothing for sure; called before a queue goes that the
+    replay could not fill.
+    """
+    units = queues = 0
+    for lack in lacking(late, ahead, is_deleted):
+        if not queues:
+            note_behind()
+            late.own = {
+                key for key in late.store.queues() if not ahead.store.queue(*key).max_offset()
+            }
+        queues += 1
+        units += len(lack.offsets)
+        if lack.is_head and not late.store.fills_holes:
+            late.store.delete_queue(*lack.queue)
+    if queues:
+        late.whole = 0
+        _LOG.warning(
+            "%d of the %s queues lack %d units that the %s queues have: the log fills them",
+            queues, late.name, units, ahead.name,
+        )  # fmt: skip
+
+
+def refuse_lack(
+    late: BackendReplica, ahead: BackendReplica, is_deleted: IsDeleted, root: Path
+) -> None:
+    """Refuse to serve ``late`` if it lacks anything.
+
+    Raises:
+        RefusedStoreError: it does.
+    """
+    lack = next(lacking(late, ahead, is_deleted), None)
+    if lack is not None:
+        (topic, queue_id), offsets, _ = lack
+        raise RefusedStoreError(
+            f"the {late.name} queues lack history that the {ahead.name} queues have (queue"
+            f" {queue_id} of {topic!r}, units {offsets.start} to {offsets.stop - 1}): open the"
+            " store to write (cqstore recover), which fills them, or read the other ones"
+            f" (--backend {ahead.name})",
+            path=root,
+        )
+
+
+def even(late: BackendReplica, ahead: BackendReplica, is_deleted: IsDeleted) -> None:
+    """Take over, after a replay, what the log cannot tell.
+
+    That is the next offsets of queues that are wholly expired, and that queues were deleted. Of
+    what ``late`` alone has, that goes which came from this replay, and that which a line of ours
+    explains; nothing else.
+    """
+    for key in ahead.store.queues():
+        end = ahead.store.queue(*key).max_offset()
+        if not late.takes(key.topic) or end <= late.store.queue(*key).max_offset():
+            continue
+        if not ahead.has_live_units(*key) and not late.has_live_units(*key):
+            late.store.restore_end(*key, end)
+    replayed = late.was_behind or late.began_empty or late.own is not None
+    gone = [
+        key
+        for key in (late.store.queues() if replayed else ())
+        if ahead.takes(key.topic)
+        and not ahead.store.queue(*key).max_offset()
+        and _is_gone(late, key, is_deleted)
+    ]
+    for key in gone:
+        _LOG.warning("queue %d of %r had been deleted", key.queue_id, key.topic)
+        late.store.delete_queue(*key)
+
+
+def _is_gone(late: BackendReplica, key: QueueKey, is_deleted: IsDeleted) -> bool:
+    """Return whether nothing of a queue lives on that only ``late`` has."""
+    if late.began_empty or not late.has_live_units(*key):
+        return True
+    if late.own is not None and key not in late.own:
+        return True
+    queue = late.store.queue(*key)
+    last = next(queue.iterate(queue.max_offset() - 1), None)
+    return last is not None and is_deleted(key.topic, last.phy_offset)

@@ -1,0 +1,48 @@
+"""What somebody has written to backends that a state of the store leaves behind.
+
+RocketMQ does not know ``cqstore/mode``: a broker that is started with the ``storeType`` of before
+goes on with the queues that were left, at their old end.
+"""
+
+from collections.abc import Collection, Mapping
+
+from store.errors import StoreError
+from store.journals.backend_state import BackendState
+from store.logger import StoreLogger
+from store.queue.backends import backend
+from store.queue.context import QueueStoreContext
+
+_LOG = StoreLogger(__name__)
+
+
+def written_since(
+    context: QueueStoreContext, standing: BackendState, kept: Collection[str]
+) -> Mapping[str, int]:
+    """Return backend → phy offset up to which somebody wrote to it behind its line; by a glance.
+
+    Asked before the store is recovered, which takes over what was written.
+    """
+    found: dict[str, int] = {}
+    for name, line in standing.behind.items() if standing.state is not None else ():
+        if name in kept:
+            continue
+        try:
+            end = backend(name).written_to(context)
+        except StoreError as exc:
+            _LOG.warning("the %s queues that were left behind cannot be read: %s", name, exc)
+            continue
+        if end > line:
+            found[name] = end
+            _LOG.warning("%s", sentence(name, line, end, next(iter(kept))))
+    return found
+
+
+def sentence(name: str, line: int, end: int, read: str) -> str:
+    """Return what happened and what to do, for people."""
+    return (
+        f"the {name} queues, left behind at phy offset {line}, were written to since, up to {end}"
+        f" at least: a broker was started with storeType={backend(name).store_type()}. Its"
+        f" messages are in the log, from where the {read} queues get them (cqstore recover lists"
+        " as restartedQueues where it gave queue offsets again); start it with"
+        f" storeType={backend(read).store_type()}, or go back with cqstore migrate rollback"
+    )

@@ -1,0 +1,49 @@
+"""What a folder holds, and by which settings it is to be opened; or why it must not be."""
+
+from pathlib import Path
+
+from store.config import StoreConfig
+from store.errors import RefusedStoreError, StoreConfigError
+from store.service.layout.store_layout import StoreLayout, detect, found_sizes
+
+
+def resolve_layout(
+    root: Path,
+    config: StoreConfig,
+    commit_log: Path | None,
+    *,
+    read_only: bool,
+    fed: bool = False,
+) -> tuple[StoreLayout, StoreConfig]:
+    """Look at what is there; return it, and the settings with the sizes that the files show.
+
+    ``fed``: somebody feeds followers.
+
+    Raises:
+        RefusedStoreError: it must not be opened this way.
+        StoreConfigError: to write, under settings that promise replicas that nobody feeds, or
+            promise what is not kept here.
+    """
+    layout = detect(root, config, commit_log)
+    if read_only and not (layout.has_log or layout.backends):
+        raise RefusedStoreError("no store here: neither commit log nor queues", path=root)
+    if layout.refusals and not read_only:
+        raise RefusedStoreError(
+            f"this store can only be read (open it read-only): {'; '.join(layout.refusals)}",
+            path=root,
+        )
+    if not read_only:
+        _refuse_promises(root, config, fed=fed)
+    return layout, config.model_copy(update=found_sizes(layout, config))
+
+
+def _refuse_promises(root: Path, config: StoreConfig, *, fed: bool) -> None:
+    if fed and config.unkept_promises:
+        raise StoreConfigError("; ".join(config.unkept_promises), path=root)
+    if not fed and config.replica_promises:
+        raise StoreConfigError(
+            f"{', '.join(config.replica_promises)} promises replicas of each message, and nobody"
+            " feeds followers here: nothing may be put under it (open the store read-only, or"
+            " without, or with replicas)",
+            path=root,
+        )

@@ -1,0 +1,269 @@
+"""What a directory holds, before anything in it is opened for writing.
+
+Stores that this project must not write to are recognised here, each with its reason; they are
+still read where their records are framed as ours are.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from store.config import StoreConfig
+from store.errors import RefusedStoreError, StoreConfigError, os_errors
+from store.installed import backend_of_type, known_types, taking_a_share
+from store.journals.backend_state import BackendState, read_standing
+from store.journals.kept import check_kept
+from store.paths import StorePaths
+from store.queue.backend_replica import NO_LIGHT, Roles
+from store.queue.backends import backend, backends, unlike_others
+from store.replica_config import BrokerRole
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLayout:
+    """The verdict on one directory."""
+
+    paths: StorePaths
+    log_folders: list[Path]
+    has_log: bool
+    backends: list[str]
+    """Backends that hold queues here, sorted by name."""
+    refusals: list[str] = field(default_factory=list)
+    """Why it must not be opened read-write."""
+    standing: BackendState = field(default_factory=BackendState)
+    """Our record of its backends."""
+
+    @property
+    def combined(self) -> bool:
+        """Return whether two backends hold queues, as double write leaves them."""
+        return len(self.backends) > 1
+
+
+def detect(root: Path, config: StoreConfig, commit_log: Path | None = None) -> StoreLayout:
+    """Look at ``root``; ``commit_log`` is the log's folder when it lies elsewhere.
+
+    Changes nothing.
+
+    Raises:
+        RefusedStoreError: two readings are possible, or the log is DLedger's.
+        CorruptionError: our record of its backends is damaged.
+        StoreIOError: a folder cannot be listed.
+    """
+    with os_errors("look at the store", root):
+        return _detect(root, config, commit_log)
+
+
+def _detect(root: Path, config: StoreConfig, commit_log: Path | None) -> StoreLayout:
+    refusals: list[str] = []
+    given = commit_log or _configured_log(config, root)
+    paths = StorePaths(root, given)
+    folders = [paths.commit_log]
+    if config.store_path_commit_log and "," in config.store_path_commit_log and not commit_log:
+        folders = [Path(part.strip()) for part in config.store_path_commit_log.split(",")]
+        refusals.append("its commit log is spread over several paths")
+    elif given is not None:
+        refusals.append(f"its commit log lies elsewhere, in {given}")
+    refusals += _foreign(paths, config)
+    has_log = any(_has_files(folder) for folder in folders)
+    found = present_backends(paths)
+    check_kept(paths)
+    return StoreLayout(paths, folders, has_log, found, refusals, read_standing(paths))
+
+
+def present_backends(paths: StorePaths) -> list[str]:
+    """Return the backends that hold queues below a root, sorted by name; changes nothing.
+
+    Raises:
+        StoreIOError: a folder cannot be listed.
+    """
+    with os_errors("look at the store", paths.root):
+        return [kind.name for kind in backends() if kind.present(paths)]
+
+
+def _configured_log(config: StoreConfig, root: Path) -> Path | None:
+    text = config.store_path_commit_log
+    if not text or "," in text:
+        return None
+    folder = Path(text)
+    same = os.path.realpath(folder) == os.path.realpath(root / "commitlog")
+    return None if same else folder
+
+
+def refuse_log_elsewhere(root: Path, config: StoreConfig, conf: Path | None = None) -> None:
+    """Refuse settings by which the commit log of the new store ``root`` is in another folder.
+
+    Call it before the first byte is copied. Paths that lead to the same folder are the same.
+
+    Args:
+        root: that is to be written; it need not exist.
+        config: of the store.
+        conf: the file that ``config`` was read from, for the error.
+
+    Raises:
+        RefusedStoreError: ``storePathCommitLog`` is another folder, or several.
+    """
+    text = config.store_path_commit_log
+    if not text or ("," not in text and _configured_log(config, root) is None):
+        return
+    raise RefusedStoreError(
+        f"storePathCommitLog={text}: by this key the commit log of {root} lies elsewhere; expected"
+        f" {root / 'commitlog'} or no such key. Pass a copy of the configuration without it, and"
+        " start a broker on the new folder with that copy",
+        path=conf,
+    )
+
+
+def _foreign(paths: StorePaths, config: StoreConfig) -> list[str]:
+    reasons: list[str] = []
+    dledger = sorted(paths.root.glob("dledger-*")) if paths.root.is_dir() else []
+    if dledger or config.enable_dledger_commit_log:
+        where = dledger[0] if dledger else paths.root
+        if not _has_files(paths.commit_log):
+            raise RefusedStoreError(
+                "the commit log is DLedger's, framed in its own way", path=where
+            )
+        reasons.append("a DLedger log belongs to it")
+    is_controlled = paths.epoch_file.exists() or config.enable_controller_mode
+    if is_controlled and not config.follows_controlled:
+        reasons.append(
+            "a controller decides who writes it (epochFileCheckpoint, enableControllerMode); here"
+            " it can follow such a master (cqstore follow --controller) and never be one"
+        )
+    if config.broker_role is BrokerRole.SLAVE:
+        reasons.append("it is a slave's: only its master's bytes may be added")
+    if config.duplication_enable:
+        reasons.append("log duplication decides its offsets (duplicationEnable)")
+    if paths.compaction_log.is_dir() and any(paths.compaction_log.iterdir()):
+        reasons.append("compacted topics live in it (compaction/)")
+    return reasons
+
+
+def _has_files(folder: Path) -> bool:
+    return folder.is_dir() and any(path.is_file() for path in folder.iterdir())
+
+
+def choose_backends(
+    layout: StoreLayout, config: StoreConfig, asked: str | None, *, read_only: bool = False
+) -> list[str]:
+    """Return the backends to open, the one that is read first.
+
+    The state that was set decides, else what lies on disk, with double write also what the settings
+    load; for a new store ``asked`` or ``storeType``. ``asked`` picks the one to read of several.
+    Read-only nothing is opened that is not there, and nothing served that is behind.
+
+    Raises:
+        RefusedStoreError: ``asked`` has no queues here but another backend has, or is left behind;
+            or queues lie here that the settings do not load.
+        StoreConfigError: an unknown ``storeType``.
+    """
+    if asked is not None:
+        backend(asked)
+    names = _kept(layout, config, asked, read_only=read_only)
+    batches = unlike_others(layout.paths)
+    if len(names) > 1 and not read_only and batches is not None:
+        raise RefusedStoreError("BatchCQ queues live in files alone: no double write", path=batches)
+    if asked is not None and asked not in names:
+        _refuse_asked(layout, asked)
+    first = asked or names[0]
+    if read_only:
+        if asked is None:
+            first = next((name for name in names if _servable(layout, name, names)), first)
+        if not _servable(layout, first, names):
+            raise RefusedStoreError(
+                f"the {first} queues are behind or hold some topics only, and are not served so;"
+                " open the store to write (cqstore recover) and they catch up",
+                path=layout.paths.root,
+            )
+    return [first, *(name for name in names if name != first)]
+
+
+def _servable(layout: StoreLayout, name: str, names: Sequence[str]) -> bool:
+    given = layout.standing.covers.get(name)
+    whole = given is None or (given == NO_LIGHT and taking_a_share(names) is not None)
+    return whole and name not in layout.standing.behind
+
+
+def _refuse_asked(layout: StoreLayout, asked: str) -> NoReturn:
+    if (state := layout.standing.state) is not None:
+        raise RefusedStoreError(
+            f"the store's state is {state}: backend {asked!r} is not kept in it (cqstore mode)",
+            path=layout.paths.root,
+        )
+    raise RefusedStoreError(
+        f"the queues are in backend {layout.backends[0]!r}, not {asked!r}; "
+        "opening it so would hide them",
+        path=layout.paths.root,
+    )
+
+
+def _kept(
+    layout: StoreLayout, config: StoreConfig, asked: str | None, *, read_only: bool
+) -> list[str]:
+    """Return the backends that are kept, in the order in which they would be read."""
+    there, state = layout.backends, layout.standing.state
+    if state is not None:
+        names = list(state.backends)
+    elif not there:
+        return [asked] if asked else _configured(config)
+    else:
+        names = list(there)
+        kind = backend_of_type(config.store_type)
+        if config.rocksdb_cq_double_write_enable and kind is not None and kind.honours_double_write:
+            names = config.loaded_backends
+            if left := [name for name in there if name not in names]:
+                raise RefusedStoreError(
+                    f"{left[0]} queues lie here that combineCQLoadingCQTypes does not load: they"
+                    " would be left behind (cqstore mode does that well)",
+                    path=layout.paths.root,
+                )
+        if config.preferred_backend in names:
+            first = config.preferred_backend
+            names = [first, *(name for name in names if name != first)]
+    if read_only:
+        return [name for name in names if name in there] or names
+    return names
+
+
+def _configured(config: StoreConfig) -> list[str]:
+    kind = backend_of_type(config.store_type)
+    if kind is None:
+        raise StoreConfigError(f"storeType {config.store_type!r} is neither {known_types()}")
+    if not (config.rocksdb_cq_double_write_enable and kind.honours_double_write):
+        return [kind.name]
+    first = config.preferred_backend
+    return [first, *(name for name in config.loaded_backends if name != first)]
+
+
+def choose_roles(names: Sequence[str], config: StoreConfig) -> Roles:
+    """Return what each of the backends does of which the first is read.
+
+    Raises:
+        StoreConfigError: RocksDB gets some topics only, and would be read or assign offsets.
+    """
+    read, assign = names[0], config.assigning_backend
+    assign = assign if assign in names and assign is not None else read
+    sharing = taking_a_share(names)
+    if sharing is None or len(names) == 1:
+        return Roles(read, assign)
+    selection = config.double_write_selection
+    if selection is None:
+        return Roles(read, assign, sharing, config.combine_cq_use_rocksdb_for_lmq)
+    if sharing in {read, assign}:
+        raise StoreConfigError(
+            "rocksdbCQSelectiveDoubleWriteEnable leaves topics out of RocksDB, so it cannot be read"
+        )
+    return Roles(read, assign, selections={sharing: selection})
+
+
+def found_sizes(layout: StoreLayout, config: StoreConfig) -> dict[str, int]:
+    """Return the file sizes that the files themselves show, for settings that were not given."""
+    if "mapped_file_size_commit_log" in config.model_fields_set:
+        return {}
+    for folder in layout.log_folders:
+        if folder.is_dir():
+            sizes = {path.stat().st_size for path in folder.iterdir() if path.is_file()} - {0}
+            if sizes:
+                return {"mapped_file_size_commit_log": max(sizes)}
+    return {}

@@ -1,0 +1,329 @@
+"""The full check of a store: every record, every unit, every file. Changes nothing.
+
+Damage is reported and stepped over, so that one bad record does not hide the next.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from store.config import StoreConfig
+from store.errors import CorruptionError, StoreError
+from store.index.index_service import IndexService
+from store.journals.deleted_topics import DeletedTopics
+from store.log.commit_log import CommitLog
+from store.queue.combined import CombinedConsumeQueueStore
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.facts import QueueType
+from store.queue.units import BlockStop, QueueKey
+from store.record.decoder import StoredMessage
+from store.record.encoder import is_queued
+from store.record.message import LMQ_PREFIX, SCHEDULE_TOPIC, SysFlag
+from store.record.properties import DispatchProperties, dispatch_properties
+from store.record.scan import ScannedRecord, ScanRules
+from store.service.dispatching.delay import DelayLevels
+from store.service.dispatching.record_units import light_queues
+from store.service.maintenance.queue_incarnations import (
+    QueueIncarnation,
+    QueueIncarnations,
+    hash_of,
+)
+from store.service.recovering.log_end import data_behind, valid_record_behind
+
+_UNITS = 4096
+_QUEUES = 4096
+_IGNORED_TICKS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFinding:
+    """Something that the check found.
+
+    ``damage`` is wrong; without it the finding is worth knowing and may be right.
+    """
+
+    problem: str
+    damage: bool = True
+    path: str = ""
+    phy_offset: int | None = None
+    position: int | None = None
+    queue: QueueKey | None = None
+    queue_offset: int | None = None
+
+
+class StoreCheck:
+    """One check of an open store."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        log: CommitLog,
+        end_phy_offset: int,
+        queues: ConsumeQueueStore,
+        index: IndexService | None,
+        deleted: DeletedTopics,
+        progress: Callable[[int], None] | None = None,
+        index_left_out: StoreError | None = None,
+    ) -> None:
+        """Take the parts of an open store; ``progress`` is told phy offsets now and then.
+
+        The log is passed over for its records, then for the units that lead to them, by their
+        bytes.
+
+        ``index_left_out``: why ``index`` is ``None``, if there is one that cannot be read.
+
+        Records below ``end_phy_offset`` have been handed on to queues and index.
+        """
+        self._log = log
+        self._end = end_phy_offset
+        self._queues = queues
+        self._index = index
+        self._index_left_out = index_left_out
+        self._deleted = deleted
+        self._rules = ScanRules(check_crc=True, property_crc=config.force_verify_prop_crc)
+        self._delays = DelayLevels(config.message_delay_level)
+        self._progress = progress or (lambda _: None)
+        self._lives = QueueIncarnations()
+        self._unit_bytes = 0  # of the records that units lead to
+        self.records = 0
+        self.units = 0
+
+    def run(self, *, queues: bool = True) -> Iterator[CheckFinding]:
+        """Yield everything that is found: the log first, then queues, files and index.
+
+        Without ``queues`` those are passed over: they could not be loaded.
+        """
+        yield from self._check_log()
+        if queues:
+            yield from self._check_queues()
+        yield from self._check_index()
+
+    def _check_queues(self) -> Iterator[CheckFinding]:
+        for finding in self._queues.check_files():
+            yield CheckFinding(
+                finding.problem,
+                path=finding.path,
+                position=finding.position,
+                queue=finding.queue,
+                queue_offset=finding.queue_offset,
+            )
+        for keys in _blocks(self._queues.queues(), _QUEUES):
+            for key, life in zip(keys, self._lives.ask(keys), strict=True):
+                yield from self._check_queue(key, life)
+        for hashed, phy_offset in self._lives.not_asked():
+            yield CheckFinding(
+                "the log has records of this queue, but there is no such queue: its topic was "
+                "deleted, or it was never dispatched",
+                damage=False,
+                queue=self._queue_of(phy_offset, hashed),
+                phy_offset=phy_offset,
+            )
+        yield from self._compare_backends()
+
+    def _check_index(self) -> Iterator[CheckFinding]:
+        if self._index is not None:
+            for odd in self._index.check(self._log.max_phy_offset()):
+                yield CheckFinding(odd.problem, path=odd.path, position=odd.position)
+        if (fault := self._index_left_out) is not None:
+            yield CheckFinding(
+                f"the index cannot be read, and nothing can be found by key: {fault}",
+                damage=isinstance(fault, CorruptionError),
+                path=str(fault.path) if fault.path else "",
+                position=fault.position,
+            )
+
+    # ---- the log
+
+    def _check_log(self) -> Iterator[CheckFinding]:
+        at: int | None = max(self._log.min_phy_offset(), 0)
+        while at is not None and at < self._end:
+            try:
+                for record in self._log.scan(at, self._end, self._rules):
+                    self._note(record)
+                    if record.sys_flag & SysFlag.PASSED_OVER:
+                        yield self._passed_over(record)
+                break
+            except CorruptionError as exc:
+                bad = at if exc.phy_offset is None else exc.phy_offset
+                if bad < self._log.min_phy_offset():  # it has expired meanwhile
+                    at = self._log.min_phy_offset()
+                    continue
+                yield self._in_log(str(exc), bad, damage=True)
+                at = valid_record_behind(self._log, bad)
+        yield from self._look_behind()
+
+    def _look_behind(self) -> Iterator[CheckFinding]:
+        """Tell what lies behind the end of the log, unless it is being written just now."""
+        log = self._log
+        end = log.max_phy_offset()
+        spans = data_behind(log, end)
+        if log.append_began or log.max_phy_offset() != end:
+            return
+        for file, first, last in spans:
+            yield CheckFinding(
+                f"{last - first} bytes lie behind the end of the log",
+                damage=False,
+                path=str(file.path),
+                position=first,
+                phy_offset=file.file_from_offset + first,
+            )
+
+    def _passed_over(self, record: ScannedRecord) -> CheckFinding:
+        problem = "a damaged record was passed over here; its bytes are below cqstore/cut"
+        return self._in_log(problem, record.phy_offset, damage=False)
+
+    def _in_log(self, problem: str, phy_offset: int, *, damage: bool) -> CheckFinding:
+        """Return a finding with the file of the log and the position in it."""
+        file = self._log.files.find(phy_offset)
+        path = self._log.files.folder if file is None else file.path
+        position = None if file is None else phy_offset - file.file_from_offset
+        return CheckFinding(problem, damage, str(path), phy_offset, position)
+
+    def _note(self, record: ScannedRecord) -> None:
+        self.records += 1
+        if self.records % _IGNORED_TICKS == 0:
+            self._progress(record.phy_offset)
+        if not is_queued(record.sys_flag):
+            return
+        properties = dispatch_properties(record.properties)
+        for topic, queue_id, offset in _places(record, properties):
+            if not self._deleted.has_record(topic, record.phy_offset):
+                self._lives.note((topic, queue_id), offset, record.phy_offset)
+
+    def _queue_of(self, phy_offset: int, hashed: int) -> QueueKey | None:
+        """Return the queue of a record, its own or a light one, that has this hash."""
+        try:
+            record = next(self._log.scan(phy_offset))
+        except CorruptionError:  # it has expired meanwhile
+            return None
+        places = _places(record, dispatch_properties(record.properties))
+        found = (QueueKey(topic, number) for topic, number, _ in places)
+        return next((key for key in found if hash_of(key) == hashed), None)
+
+    # ---- the queues
+
+    def _check_queue(self, key: QueueKey, life: QueueIncarnation | None) -> Iterator[CheckFinding]:
+        try:
+            queue = self._queues.queue(*key)
+            low, high = queue.ends()
+            yield from self._compare_with_log(key, life, low, high)
+            if self._queues.queue_type(key.topic) is QueueType.BATCH:
+                yield from self._check_batch_queue(key, low)
+                return
+            at, previous = low, -1
+            while at < high:
+                block = queue.read_units(at, min(_UNITS, high - at))
+                for phy_offset, size, tags_code in block.rows():
+                    if phy_offset <= previous:
+                        yield self._unit("the unit's record lies before its predecessor's", key, at)
+                    previous = phy_offset
+                    yield from self._check_unit(key, at, phy_offset, size, tags_code)
+                    at += 1
+                if block.stop is BlockStop.HOLE and block.hole is not None:
+                    missing = f"units {block.hole.start} to {block.hole.stop - 1} are missing"
+                    yield self._unit(missing, key, at)
+                    at = block.hole.stop
+                elif not block.count:
+                    yield self._unit(f"the queue ends before its maximum {high}", key, at)
+                    break
+        except StoreError as exc:
+            yield CheckFinding(str(exc), queue=key)
+
+    def _compare_with_log(
+        self, key: QueueKey, life: QueueIncarnation | None, low: int, high: int
+    ) -> Iterator[CheckFinding]:
+        if life is None:
+            return
+        if life.last >= high:
+            problem = f"records {max(high, life.first)} to {life.last} of the log have no unit"
+            yield self._unit(problem, key, high)
+        if life.first < low:
+            problem = f"records {life.first} to {low - 1} of the log lie before the queue's minimum"
+            yield self._unit(problem, key, low)
+
+    def _compare_backends(self) -> Iterator[CheckFinding]:
+        """Compare the backends of a store with double write, unless one is known to be behind."""
+        queues = self._queues
+        if not isinstance(queues, CombinedConsumeQueueStore):
+            return
+        for name, exc in queues.set_aside.items():
+            yield CheckFinding(f"the {name} queues cannot be used: {exc}")
+        for name, at in queues.behind.items():
+            problem = f"the {name} queues are behind, whole up to here; the next open catches up"
+            yield CheckFinding(problem, damage=False, phy_offset=at)
+        if queues.behind or len(queues.parts()) == 1:
+            return
+        from store.comparing.open_sides import compare_open  # noqa: PLC0415 - seldom needed
+
+        try:
+            compared = compare_open(queues, progress=self._progress)
+        except StoreError as exc:
+            yield CheckFinding(f"the backends cannot be compared: {exc}")
+            return
+        for queue, found in compared.differences():
+            key = QueueKey(queue.topic, queue.queue_id)
+            yield CheckFinding(compared.sentence(found), queue=key, queue_offset=found.first)
+
+    def _check_batch_queue(self, key: QueueKey, low: int) -> Iterator[CheckFinding]:
+        following = low
+        for unit in self._queues.queue(*key).iterate(low):
+            if unit.queue_offset != following:
+                yield self._unit(f"expected unit {following}", key, unit.queue_offset)
+            following = unit.queue_offset + unit.batch_num
+            yield from self._check_unit(
+                key, unit.queue_offset, unit.phy_offset, unit.size, unit.tags_code or 0, batch=True
+            )
+
+    def _check_unit(
+        self, key: QueueKey, offset: int, phy_offset: int, size: int, tags_code: int,
+        *, batch: bool = False,
+    ) -> Iterator[CheckFinding]:  # fmt: skip
+        self.units += 1
+        self._unit_bytes += size
+        if self.units % _IGNORED_TICKS == 0:
+            self._progress(max(self._log.min_phy_offset(), 0) + self._unit_bytes)
+        try:
+            message = StoredMessage(self._log.view(phy_offset, size), phy_offset)
+        except CorruptionError as exc:
+            yield self._unit(f"the unit points to no message: {exc}", key, offset, phy_offset)
+            return
+        code = self._queues.queue(*key).resolve_tags_code(tags_code)
+        for problem in self._differences(key, offset, message, code, batch=batch):
+            yield self._unit(problem, key, offset, phy_offset)
+
+    def _differences(
+        self, key: QueueKey, offset: int, message: StoredMessage, code: int | None, *, batch: bool
+    ) -> Iterator[str]:
+        properties = dispatch_properties(message.properties_bytes)
+        place: tuple[str, int, int] = (message.topic, message.queue_id, message.queue_offset)
+        if key.topic.startswith(LMQ_PREFIX) and key.topic != message.topic:
+            places = [(name, 0, at) for name, at in light_queues(message.topic, properties)]
+            if (*key, offset) not in places:
+                yield f"the unit points to a message of {place}, not of this light queue"
+        elif place[:2] != tuple(key) or (not batch and place[2] != offset):
+            yield f"the unit points to the message of {place}"
+        expected = properties.tags_code
+        if message.topic == SCHEDULE_TOPIC and properties.delay is not None:
+            expected = self._delays.tags_code(properties.delay, message.store_timestamp, expected)
+        if code is not None and code != expected and not message.is_passed_over:
+            yield f"tags code {code}, but the message's is {expected}"
+
+    def _unit(
+        self, problem: str, key: QueueKey, offset: int, phy_offset: int | None = None
+    ) -> CheckFinding:
+        return CheckFinding(problem, queue=key, queue_offset=offset, phy_offset=phy_offset)
+
+
+def _places(
+    record: ScannedRecord, properties: DispatchProperties
+) -> Iterator[tuple[str, int, int]]:
+    """Yield topic, queue id and offset of each place that a record has in queues."""
+    yield record.topic, record.queue_id, record.queue_offset
+    if properties.multi_dispatch:
+        for name, offset in light_queues(record.topic, properties):
+            yield name, 0, offset
+
+
+def _blocks(keys: Iterator[QueueKey], size: int) -> Iterator[list[QueueKey]]:
+    while block := list(islice(keys, size)):
+        yield block

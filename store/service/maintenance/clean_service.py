@@ -1,0 +1,192 @@
+"""CleanService: what takes things away for good, topics and expired log files.
+
+*Topics*: the journal first, then the queues, see ``DeletedTopics``. *Log files*: what the queues
+hold of a file is read before it goes, the file is gone for good before a unit of it may be dropped,
+and queues keep their next offset.
+
+Source: RocketMQ ``CleanCommitLogService.deleteExpiredFiles``, ``CleanConsumeQueueService``,
+``DefaultMessageStore.cleanUnusedTopic``.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from store.checked_lock import CheckedLock
+from store.errors import CorruptionError, StoreIOError
+from store.index.index_service import IndexService
+from store.journals.deleted_topics import DeletedTopics
+from store.journals.expired_queues import ExpiredQueues
+from store.log.commit_log import CommitLog
+from store.logger import StoreLogger
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.units import QueueKey
+from store.record.encoder import is_queued
+from store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
+from store.record.properties import dispatch_properties
+from store.record.scan import ScanRules
+from store.service.dispatching.dispatch import Dispatcher
+from store.service.dispatching.pending import Pending
+from store.service.dispatching.record_units import light_queues
+from store.service.dispatching.topic_hold import TopicHold
+from store.service.runtime.running_state import RunningState
+from store.service.writing.group_commit import GroupCommit
+from store.service.writing.light_quota import LightQuota
+
+_LOG = StoreLogger(__name__)
+TOPICS_AT_ONCE = 1000
+"""Topics of one slice: with it a put into one of them waits for all of them."""
+ExpiredOffsets = dict[QueueKey, int]
+
+
+class ExpiryReport(NamedTuple):
+    """What an expiry took away."""
+
+    log_files: int
+    log_bytes: int
+    queues: int
+    """Queues or queue files that gave something back at once."""
+    index_files: int
+    min_phy_offset: int
+    fault: StoreIOError | None = None
+    """Why a file could not be deleted; it is still there, and so are those behind it."""
+
+
+class CleanService:
+    """Deletes topics and expired log files of one open store. Any thread may call."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: ConsumeQueueStore,
+        index: IndexService | None,
+        pending: Pending,
+        dispatcher: Dispatcher,
+        commit: GroupCommit,
+        deleted: DeletedTopics,
+        expired: ExpiredQueues,
+        quota: LightQuota,
+        state: RunningState,
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._pending = pending
+        self._dispatcher = dispatcher
+        self._commit = commit
+        self._deleted = deleted
+        self._expired = expired
+        self._quota = quota
+        self._state = state
+        self.lock = CheckedLock("a deletion, expiry or rebuild")
+        """One of them at a time; taken before the locks of the dispatcher."""
+        state.locks.add_outer(self.lock)
+
+    def delete_topics(self, topics: Sequence[str]) -> None:
+        """Delete a slice of topics, see ``MessageStore.delete_topics``.
+
+        Puts to other topics go on: none of their locks is held while anything is read or written.
+        Puts to these wait until they are deleted; all that is in their queues by then goes. An
+        exception must fail the store: next offsets are forgotten then that waiting units may need,
+        and of what was begun in the journal only the next open makes an end.
+        """
+        hold = TopicHold(frozenset(topics))
+        with self._state.writing(), self.lock.entry():
+            self._state.check_writable()  # a close may have come before
+            self._dispatcher.drain()  # without room for units nothing is begun
+            try:
+                with self._state.failing():
+                    self._delete_held(hold, topics)
+            finally:
+                hold.end()
+            self._deleted.compact(self._log.min_phy_offset())
+
+    def _delete_held(self, hold: TopicHold, topics: Sequence[str]) -> None:
+        below = self._hold(hold)
+        self._dispatcher.drain()  # what was put before goes with the queues
+        self._commit.flush()
+        light = [topic for topic in topics if topic.startswith(LMQ_PREFIX)]
+        gone = sum(self._queues.queue(topic, 0).max_offset() > 0 for topic in light)
+        self._deleted.begin(topics, below)
+        self._queues.delete_topics(topics)
+        self._expired.forget(topics)
+        self._deleted.finish(topics)
+        with self._pending.owner.entry(), self._pending.lock:
+            self._quota.let_out(gone)
+            self._pending.offsets.hold(None)
+
+    def _hold(self, hold: TopicHold) -> int:
+        """Let nobody put to the topics of ``hold``; return where the log ends before."""
+        pending = self._pending
+        with pending.owner.entry(), pending.lock:
+            pending.offsets.hold(hold)
+            self._quota.hold()
+        assigned = pending.offsets.queues_of(hold.topics)  # no further ones are assigned now
+        with pending.owner.entry(), pending.lock:
+            pending.offsets.forget(assigned)
+            return self._log.max_phy_offset()
+
+    def unused_topics(self, retain: Collection[str]) -> Iterator[str]:
+        """Yield the topics with queues that are not in ``retain``.
+
+        Never a light queue's name or a topic of the broker's own, which no topic table lists.
+        """
+        for topic in self._queues.topics():
+            system = topic in SYSTEM_TOPICS or topic.startswith((SYSTEM_PREFIX, LMQ_PREFIX))
+            if topic not in retain and not system:
+                yield topic
+
+    def delete_expired_files(self, phy_offset: int) -> ExpiryReport:
+        """Delete leading log files, see ``MessageStore.delete_expired_files``."""
+        with self._state.writing(), self.lock.entry():
+            self._state.check_writable()  # a close may have come before
+            return self._delete_files(phy_offset)
+
+    def _delete_files(self, phy_offset: int) -> ExpiryReport:
+        log, files = self._log, self._log.files
+        dispatcher, pending = self._dispatcher, self._pending
+        log.commit()
+        before = max(log.min_phy_offset(), 0)
+        last = files.files()[-1].file_from_offset if files.files() else 0
+        end = min(phy_offset - phy_offset % files.file_size, last)
+        if end <= before:
+            return ExpiryReport(0, 0, 0, 0, before)
+        expired = expired_offsets(log, end)
+        with dispatcher.owner.entry(), dispatcher.drain_lock, pending.owner.entry(), pending.lock:
+            dispatcher.catch_up()
+            ends = [(key, at) for key, at in (expired or {}).items() if self._ends_at(key, at)]
+            self._commit.flush()  # for the log, not a line here, names the queues that live on
+        self._expired.add(ends)  # before the records go
+        with dispatcher.owner.entry(), dispatcher.drain_lock, pending.owner.entry(), pending.lock:
+            dispatcher.catch_up()
+            fault = files.delete_before(end)
+            minimum = log.min_phy_offset()
+            if minimum == before:
+                return ExpiryReport(0, 0, 0, 0, before, fault)
+            queues = self._queues.clean_expired(minimum, expired)
+            index = self._index.delete_expired(minimum) if self._index is not None else 0
+        count = (minimum - before) // files.file_size
+        return ExpiryReport(count, minimum - before, queues, index, minimum, fault)
+
+    def _ends_at(self, key: QueueKey, queue_offset: int) -> bool:
+        return self._queues.queue(*key).max_offset() == queue_offset
+
+
+def expired_offsets(log: CommitLog, end: int) -> ExpiredOffsets | None:
+    """Return each queue with records before ``end``, with the offset behind its last one there.
+
+    ``None`` if a damaged record keeps that from being told. Memory: an entry a queue.
+    """
+    found: ExpiredOffsets = {}
+    try:
+        for record in log.scan(log.min_phy_offset(), end, ScanRules(check_crc=False)):
+            if not is_queued(record.sys_flag):
+                continue
+            found[QueueKey(record.topic, record.queue_id)] = record.queue_offset + 1
+            properties = dispatch_properties(record.properties)
+            if properties.multi_dispatch:
+                for name, offset in light_queues(record.topic, properties):
+                    found[QueueKey(name, 0)] = offset + 1
+    except CorruptionError as exc:
+        _LOG.warning("an expired log file is damaged, every queue is looked at: %s", exc)
+        return None
+    return found

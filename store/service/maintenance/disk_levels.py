@@ -1,0 +1,57 @@
+"""DiskLevels: how full the disk is, and what that asks for.
+
+Source: RocketMQ ``DefaultMessageStore.CleanCommitLogService.isSpaceToDelete``.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from store.config import StoreConfig
+from store.service.runtime.environment import Environment
+
+
+class DiskDemand(NamedTuple):
+    """What the disk asks for at one moment."""
+
+    delete: bool
+    """Expired files are to go at any hour."""
+    at_once: bool
+    """The oldest files are to go though they have not expired."""
+    full: str
+    """Why nothing more may be written, one sentence; empty if it may."""
+    log_percent: int
+    """How full the disk of the commit log is; -1: unknown."""
+    queues_percent: int
+
+
+class DiskLevels:
+    """Three levels: expired files go, files go early, nothing is written any more."""
+
+    def __init__(
+        self, config: StoreConfig, surroundings: Environment, log: Sequence[Path], queues: Path
+    ) -> None:
+        """``log``: the folders of the commit log; the emptiest of their disks counts."""
+        self._surroundings = surroundings
+        self._log = log
+        self._queues = queues
+        self._used = min(max(config.disk_max_used_space_ratio, 10), 95)
+        self._forced = min(max(config.disk_space_clean_forcibly_ratio, 30), 85)
+        self._warning = min(max(config.disk_space_warning_level_ratio, 35), 90)
+
+    def demand(self) -> DiskDemand:
+        """Look at the disks."""
+        used_percent = self._surroundings.used_percent
+        log = min(used_percent(folder) for folder in self._log)
+        queues = used_percent(self._queues if self._queues.is_dir() else self._queues.parent)
+        full = ""
+        for what, percent in (("commit log", log), ("queues", queues)):
+            if percent > self._warning:
+                full = (
+                    f"the disk of the {what} is {percent} % full; beyond {self._warning} %"
+                    " (diskSpaceWarningLevelRatio) nothing is written"
+                )
+        at_once = max(log, queues) > self._forced
+        unknown = min(log, queues) < 0
+        any_hour = at_once or unknown or max(log, queues) > self._used
+        return DiskDemand(any_hour, at_once, full, log, queues)

@@ -1,0 +1,172 @@
+"""FileExpiry: log files go when they are old, or when the disk asks for it.
+
+Old ones at the hours of ``deleteWhen``, at any hour where the disk is fuller than
+``diskMaxUsedSpaceRatio``, and those that are not old where it is fuller still. The last file never
+goes, and a file whose records are being read stays with its readers until they let go.
+
+Source: RocketMQ ``DefaultMessageStore.CleanCommitLogService``, ``MappedFileQueue.
+deleteExpiredFileByTime``.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import islice, takewhile
+from operator import attrgetter
+from typing import NamedTuple
+
+from store.config import StoreConfig
+from store.errors import StoreError, StoreIOError, os_errors
+from store.log.commit_log import CommitLog
+from store.logger import StoreLogger
+from store.service.maintenance.clean_service import ExpiryReport
+from store.service.maintenance.disk_levels import DiskDemand, DiskLevels
+from store.service.runtime.environment import Environment
+from store.service.runtime.worker import Worker
+from store.wakeup import Latch
+
+_LOG = StoreLogger(__name__)
+FIRST_RUN_SECONDS = 60
+MANUAL_RUNS = 20
+"""Runs that one call of ``delete_files_manually`` lasts."""
+_HOUR = 3600
+
+
+class FileOutlook(NamedTuple):
+    """What is to become of a log file."""
+
+    file_from_offset: int
+    file_size: int
+    written: float
+    """When it was last written, seconds since the epoch."""
+    goes: bool
+    early: bool
+    """It goes though it is not old."""
+    reason: str
+    """Why it goes, or stays."""
+
+    @property
+    def end(self) -> int:
+        """Return the phy offset behind it."""
+        return self.file_from_offset + self.file_size
+
+
+class FileExpiry:
+    """Runs every ``clean_resource_interval`` in a thread of its own.
+
+    ``delete`` deletes up to a phy offset; ``full`` is told why nothing may be written any more,
+    and an empty string when it may again, ``failed`` what ended the thread unexpectedly.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        log: CommitLog,
+        levels: DiskLevels,
+        surroundings: Environment,
+        delete: Callable[[int], ExpiryReport],
+        full: Callable[[str], None],
+        failed: Callable[[BaseException], object],
+    ) -> None:
+        self._config = config
+        self._log = log
+        self._levels = levels
+        self._surroundings = surroundings
+        self._delete = delete
+        self._full = full
+        self._manual_runs = 0
+        self._retry_at = 0.0
+        self._stop = Latch()
+        self.worker = Worker("cqstore-expiry", self._run, failed)
+
+    def start(self) -> None:
+        """Start the thread; its first run is a minute away."""
+        self.worker.start()
+
+    def stop(self) -> None:
+        """End the thread; a deletion that is under way comes to its end."""
+        self._stop.set()
+        self.worker.end()
+
+    def delete_manually(self) -> None:
+        """Let the next 20 runs delete what is old, whatever the hour."""
+        self._manual_runs = MANUAL_RUNS
+
+    def run(self) -> int:
+        """Look once and delete at most ``delete_file_batch_max`` files; return how many.
+
+        Raises:
+            StoreError: the store has failed or is closed.
+        """
+        config, surroundings = self._config, self._surroundings
+        demand = self._levels.demand()
+        self._full(demand.full)
+        manual, self._manual_runs = self._manual_runs > 0, max(self._manual_runs - 1, 0)
+        if not (surroundings.local_hour() in config.delete_hours or demand.delete or manual):
+            return 0
+        if surroundings.now() < self._retry_at:
+            return 0
+        deleted = early = 0
+        due = takewhile(attrgetter("goes"), self._outlook(demand))
+        for file in islice(due, config.delete_file_batch_max):
+            if deleted and surroundings.wait(
+                self._stop, config.delete_commit_log_files_interval / 1000
+            ):
+                break
+            report = self._delete(file.end)
+            if report.fault is not None:
+                self._retry_at = surroundings.now() + config.redelete_hanged_file_interval / 1000
+                _LOG.warning("an expired log file stays and is tried again: %s", report.fault)
+                break
+            deleted += report.log_files
+            early += file.early
+        if deleted:
+            _LOG.info("%d commit log files deleted, %d of them not old yet", deleted, early)
+        return deleted
+
+    def outlook(self) -> tuple[DiskDemand, list[FileOutlook]]:
+        """Return what the disks ask for, and what a deletion by hand would do with each file now.
+
+        That is, as ``run`` at one of the hours: those that are old go, and as many that are not as
+        one look takes. Changes nothing.
+
+        Raises:
+            StoreIOError: a file cannot be looked at.
+        """
+        demand = self._levels.demand()
+        return demand, list(self._outlook(demand))
+
+    def _outlook(self, demand: DiskDemand) -> Iterator[FileOutlook]:
+        """Yield the files in order; none that goes follows one that stays."""
+        reserved, now = self._config.file_reserved_time, self._surroundings.now()
+        left = self._config.delete_file_batch_max if self._forces(demand) else 0
+        files, goes = self._log.files.files(), True
+        for number, file in enumerate(files, 1):
+            with os_errors("look at a commit log file", file.path):
+                written = file.path.stat().st_mtime
+            old, early = now >= written + reserved * _HOUR, False
+            if not goes:
+                reason = "it follows one that stays"
+            elif number == len(files):
+                goes, reason = False, "the last file never goes"
+            elif old:
+                reason = f"not written for {reserved} hours (fileReservedTime)"
+            elif early := left > 0:
+                reason = "the disk is nearly full (diskSpaceCleanForciblyRatio)"
+            else:
+                goes, reason = False, f"written within {reserved} hours (fileReservedTime)"
+            left -= early
+            yield FileOutlook(file.file_from_offset, file.file_size, written, goes, early, reason)
+
+    def _forces(self, demand: DiskDemand) -> bool:
+        return demand.at_once and self._config.clean_file_forcibly_enable
+
+    def _run(self) -> None:
+        seconds: float = FIRST_RUN_SECONDS
+        while not self._surroundings.wait(self._stop, seconds):
+            seconds = self._config.clean_resource_interval / 1000
+            try:
+                self.run()
+            except StoreIOError as exc:
+                _LOG.warning("expired files could not be looked at: %s", exc)
+            except StoreError as exc:  # nothing can be deleted any more
+                _LOG.warning("no files are deleted any more: %s", exc)
+                return

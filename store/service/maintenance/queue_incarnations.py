@@ -1,0 +1,127 @@
+"""QueueIncarnations: what the log holds of each queue, packed: 33 bytes a queue, whatever its name.
+
+A queue is known by a hash of its name of 64 bits. Two of a million queues have the same with a
+chance of one in thirty million; a check would then report a difference that is none.
+"""
+
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+_CHUNK = 1 << 16
+"""Records that are noted before they are merged."""
+
+
+class QueueIncarnation(NamedTuple):
+    """The records of a queue that the log holds since the queue last began."""
+
+    first: int
+    """Queue offset of the first one."""
+    last: int
+
+
+class _Columns(NamedTuple):
+    """A row a queue, by rising hash."""
+
+    hashes: NDArray[np.int64]
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    phy_offset: NDArray[np.int64]
+    """Where the record of ``first`` lies."""
+
+
+class QueueIncarnations:
+    """Takes records in log order; then it is asked for each queue, and for those not asked for."""
+
+    def __init__(self) -> None:
+        self._noted: tuple[array[int], array[int], array[int]] = (
+            array("q"),
+            array("q"),
+            array("q"),
+        )
+        self._rows = _Columns(*(np.empty(0, np.int64) for _ in range(4)))
+        self._asked = np.empty(0, bool)
+
+    def note(self, key: tuple[str, int], queue_offset: int, phy_offset: int) -> None:
+        """Take in one record's place in a queue."""
+        hashes, offsets, phys = self._noted
+        hashes.append(hash_of(key))
+        offsets.append(queue_offset)
+        phys.append(phy_offset)
+        if len(phys) >= _CHUNK:
+            self._merge()
+
+    def ask(self, keys: Sequence[tuple[str, int]]) -> list[QueueIncarnation | None]:
+        """Return the life of each queue, ``None`` where the log has no record of it."""
+        self._merge()
+        rows = self._rows
+        wanted = np.fromiter(map(hash_of, keys), np.int64, len(keys))
+        places = np.searchsorted(rows.hashes, wanted)
+        places[places == len(rows.hashes)] = 0
+        if not len(rows.hashes):
+            return [None] * len(keys)
+        there = rows.hashes[places] == wanted
+        self._asked[places[there]] = True
+        pairs = zip(rows.first[places].tolist(), rows.last[places].tolist(), strict=True)
+        return [
+            QueueIncarnation(*pair) if found else None
+            for pair, found in zip(pairs, there.tolist(), strict=True)
+        ]
+
+    def not_asked(self) -> Iterator[tuple[int, int]]:
+        """Yield hash and first record's phy offset of each queue nobody asked for, in log order."""
+        self._merge()
+        rest = np.flatnonzero(~self._asked)
+        rest = rest[np.argsort(self._rows.phy_offset[rest], kind="stable")]
+        for at in rest.tolist():
+            yield int(self._rows.hashes[at]), int(self._rows.phy_offset[at])
+
+    def _merge(self) -> None:
+        hashes, offsets, phys = (np.frombuffer(column, np.int64) for column in self._noted)
+        if not len(hashes):
+            return
+        new, began_first, begins_anew = _last_lives(hashes, offsets, phys)
+        rows = self._rows
+        places = np.searchsorted(rows.hashes, new.hashes)
+        known = np.zeros(len(new.hashes), bool)
+        inside = places < len(rows.hashes)
+        known[inside] = rows.hashes[places[inside]] == new.hashes[inside]
+        at = places[known]
+        goes_on = ~begins_anew[known] & (began_first[known] > rows.last[at])
+        rows.last[at] = new.last[known]
+        anew = at[~goes_on]
+        rows.first[anew] = new.first[known][~goes_on]
+        rows.phy_offset[anew] = new.phy_offset[known][~goes_on]
+        if not known.all():
+            places, fresh = places[~known], ~known
+            pairs = zip(rows, new, strict=True)
+            self._rows = _Columns(*(np.insert(old, places, more[fresh]) for old, more in pairs))
+            self._asked = np.insert(self._asked, places, False)
+        self._noted = (array("q"), array("q"), array("q"))
+
+
+def hash_of(key: tuple[str, int]) -> int:
+    """Return what stands for a queue, the same within this process."""
+    return hash((key[0], key[1]))
+
+
+def _last_lives(
+    hashes: NDArray[np.int64], offsets: NDArray[np.int64], phys: NDArray[np.int64]
+) -> tuple[_Columns, NDArray[np.int64], NDArray[np.bool_]]:
+    """Return each queue's last life among records in log order, by rising hash.
+
+    And the offset of its first record among them, and whether it began anew behind that one. A
+    queue begins anew where its offset does not rise.
+    """
+    order = np.argsort(hashes, kind="stable")
+    hashes, offsets, phys = hashes[order], offsets[order], phys[order]
+    changes = np.diff(hashes) != 0
+    starts = np.concatenate(([0], np.flatnonzero(changes) + 1))
+    ends = np.concatenate((starts[1:], [len(hashes)]))
+    begins = np.concatenate(([True], changes | (np.diff(offsets) <= 0)))
+    begin = np.maximum.accumulate(np.where(begins, np.arange(len(hashes)), 0))[ends - 1]
+    lives = _Columns(hashes[starts], offsets[begin], offsets[ends - 1], phys[begin])
+    return lives, offsets[starts], begin > starts

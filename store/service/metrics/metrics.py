@@ -1,0 +1,186 @@
+"""StoreMetrics: what an open store counts and knows of itself, as one plain snapshot.
+
+Taking one costs a few system calls and, on RocksDB, a dozen property reads: for a scrape every few
+seconds, not for every message. It waits for no put: the append lock is not taken, so figures that
+belong together may be a few messages apart.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from store.errors import os_errors
+from store.log.commit_log import CommitLog
+from store.paths import StorePaths
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.facts import QueueStat
+from store.queue.read_fallbacks import ReadFallback
+from store.service.dispatching.dispatch import Dispatcher
+from store.service.reading.puller import Puller
+from store.service.results import PutMessageStatus
+from store.service.runtime.environment import used_blocks
+from store.service.runtime.meters import GetCounts, HistogramSnapshot
+from store.service.runtime.running_state import RunningState
+from store.service.writing.group_commit import GroupCommit
+from store.service.writing.putter import Putter
+
+if TYPE_CHECKING:
+    from store.service.mirroring.mirror import Mirror, MirrorSnapshot
+
+PAGE_CACHE_BUSY_MS = 1000
+"""An append that takes longer means a busy page cache (``osPageCacheBusyTimeOutMills``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSnapshot:
+    """The figures of one store at one moment; counts begin when the store was opened."""
+
+    put_messages: int
+    """Messages stored."""
+    put_bytes: int
+    """Their records, bytes."""
+    put_long_way: int
+    """Messages stored that the compiled path did not take: each costs several times as much.
+
+    All are where there is no compiled core, with ``enabledAppendPropCRC``, and for light queues.
+    Else few should be: the first of a queue, and what ``FastPut`` names.
+    """
+    put_not_ok: Mapping[PutMessageStatus, int]
+    """Messages by status: refused, or stored but late (``FLUSH_DISK_TIMEOUT``)."""
+    put_seconds: HistogramSnapshot
+    """Calls that put one message: every one under ``SYNC_FLUSH``, else one in 61."""
+    put_list_seconds: HistogramSnapshot
+    """Calls that put several, every one."""
+    read_fallbacks: Mapping[ReadFallback, int]
+    """Pulls, searches by time and queries that compiled code did not answer, mirrored ones too."""
+    gets: GetCounts
+    get_seconds: HistogramSnapshot
+    dispatch_lag_bytes: int
+    """Bytes of the log whose records may not be in their queues yet; readers hand them on."""
+    dispatch_lag_ms: int
+    """Since when the first of them waits."""
+    flush_seconds: HistogramSnapshot
+    """Flushes of the log that had something to flush."""
+    append_ms: int
+    """Since when the append that is under way has held the append lock; 0: none is."""
+    min_phy_offset: int
+    """-1 without files."""
+    max_phy_offset: int
+    flushed_phy_offset: int
+    log_disk_used_ratio: float
+    """How full the log's file system is, 0 to 1."""
+    queue_disk_used_ratio: float
+    queue_stats: tuple[QueueStat, ...]
+    """What the backends tell, see ``ConsumeQueueStore.stats``."""
+    failed: bool
+    """A write or a flush failed: the store takes no more writes."""
+    dispatch_stalled: bool
+    """There is no room for units or keys: nothing is put or dispatched until there is some."""
+    reput_batches: int
+    """Batches that the dispatch thread has brought to queues and index, not a writer or reader."""
+    reput_active: bool
+    """Batches take long, and full ones are left to the dispatch thread."""
+    mirror: "MirrorSnapshot | None" = None
+    """What mirrored reads have come to, since the first one; ``None``: none are."""
+
+    @property
+    def page_cache_busy(self) -> bool:
+        """Return whether an append has taken longer than RocketMQ waits for the page cache.
+
+        Source: RocketMQ ``DefaultMessageStore.isOSPageCacheBusy``.
+        """
+        return self.append_ms > PAGE_CACHE_BUSY_MS
+
+
+class StoreMetrics:
+    """Takes snapshots of one open store. Any thread."""
+
+    def __init__(
+        self,
+        paths: StorePaths,
+        log: CommitLog,
+        queues: ConsumeQueueStore,
+        dispatcher: Dispatcher,
+        commit: GroupCommit,
+        putter: Putter,
+        puller: Puller,
+        state: RunningState,
+        mirror: "Mirror | None",
+    ) -> None:
+        """Keep the parts; recovery is over, what is appended from here on was put."""
+        self._paths = paths
+        self._log = log
+        self._queues = queues
+        self._dispatcher = dispatcher
+        self._commit = commit
+        self._putter = putter
+        self._puller = puller
+        self._state = state
+        self._mirror = mirror
+        self._opened_end = log.max_phy_offset()
+
+    def snapshot(self) -> MetricsSnapshot:
+        """Return the figures of now.
+
+        Raises:
+            StoreStateError: the store has been closed, or this is a child process.
+            StoreIOError: a file system cannot be asked.
+        """
+        self._state.check_open()
+        log, put = self._log, self._putter.meter
+        lag_bytes, lag_ms = self._lag()
+        began = log.append_began
+        return MetricsSnapshot(
+            put_messages=log.appended_records,
+            put_bytes=log.max_phy_offset() - self._opened_end - log.blank_bytes,
+            put_long_way=put.long_way,
+            put_not_ok=put.statuses(),
+            put_seconds=put.seconds.snapshot(),
+            put_list_seconds=put.list_seconds.snapshot(),
+            read_fallbacks=self._queues.context.read_fallbacks.counts(),
+            gets=self._puller.meter.snapshot(),
+            get_seconds=self._puller.meter.seconds.snapshot(),
+            dispatch_lag_bytes=lag_bytes,
+            dispatch_lag_ms=lag_ms,
+            flush_seconds=self._commit.seconds.snapshot(),
+            append_ms=_since(began) if began else 0,
+            min_phy_offset=log.min_phy_offset(),
+            max_phy_offset=log.max_phy_offset(),
+            flushed_phy_offset=log.flushed_phy_offset(),
+            log_disk_used_ratio=disk_used_ratio(self._paths.commit_log),
+            queue_disk_used_ratio=disk_used_ratio(self._paths.consume_queue),
+            queue_stats=tuple(self._queues.stats()),
+            failed=self._state.failure is not None,
+            dispatch_stalled=bool(self._state.stalled),
+            reput_batches=self._dispatcher.reput.batches,
+            reput_active=self._dispatcher.reput.is_active,
+            mirror=self._mirror.snapshot() if self._mirror is not None else None,
+        )
+
+    def _lag(self) -> tuple[int, int]:
+        dispatcher, log = self._dispatcher, self._log
+        if not dispatcher.behind:
+            return 0, 0
+        oldest, last = dispatcher.oldest_waiting(), dispatcher.last_dispatched
+        done = last.phy_offset + last.size if last is not None else log.min_phy_offset()
+        return log.max_phy_offset() - done, _since(oldest) if oldest else 0
+
+
+def disk_used_ratio(folder: Path) -> float:
+    """Return how full the file system of ``folder`` (or of its nearest parent) is, as ``df`` does.
+
+    Raises:
+        StoreIOError: it cannot be asked.
+    """
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    with os_errors("ask how full the disk is", folder):
+        used, whole = used_blocks(folder)
+    return used / max(whole, 1)
+
+
+def _since(store_timestamp: int) -> int:
+    """Return the ms since a store time, 0 if the clock has gone back behind it."""
+    return max(time.time_ns() // 1_000_000 - store_timestamp, 0)

@@ -1,0 +1,137 @@
+"""StoreWatch: what the files of a store tell while another process has it open.
+
+It reads names, sizes, the checkpoint, ``abort``, a follower's note and the heads of log records. It
+takes no lock and never opens the file ``lock``: closing that would drop the lock of a store that
+this very process has open. Nothing is written.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from store.errors import os_errors
+from store.files import reading
+from store.journals.following import Following, read_following
+from store.log.checkpoint import CheckpointFields, StoreCheckpoint
+from store.log.log_tail import LogEnds, LogTail
+from store.queue.backends import backends, queue_folders
+from store.queue.facts import QueueStat
+from store.service.layout.store_layout import StoreLayout
+from store.service.metrics.metrics import disk_used_ratio
+
+MAX_FILES = 20_000
+"""Files that a folder is measured by; of one with more (queues in files) only these are counted."""
+_BLOCK_BYTES = 512
+"""Unit of ``st_blocks``."""
+_PID_DIGITS = 10
+
+
+class FolderSize(NamedTuple):
+    """What a folder holds, its folders too."""
+
+    files: int
+    disk_bytes: int
+    """Allocated blocks."""
+    whole: bool
+    """False: there are more than ``MAX_FILES`` files."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchSample:
+    """What one look found."""
+
+    time: float
+    """Seconds since the epoch."""
+    seconds: float
+    """A clock that only goes forward, for rates between two looks."""
+    opener: int | None
+    """The process that ``abort`` names, 0 if it names none; ``None``: the store is closed."""
+    log: LogEnds | None
+    checkpoint: CheckpointFields
+    """All zeros without the file."""
+    folders: dict[str, FolderSize]
+    """By name, those of queues and index that are there."""
+    log_disk_used_ratio: float
+    queue_disk_used_ratio: float
+    queue_stats: tuple[QueueStat, ...]
+    """What the backends' own files tell, see ``ConsumeQueueStore.watch``."""
+    following: Following | None
+    """What a follower has noted last; ``None``: nobody has followed into this store."""
+
+
+class StoreWatch:
+    """Looks at one store again and again. One thread."""
+
+    def __init__(self, layout: StoreLayout) -> None:
+        self._layout = layout
+        self._tail = LogTail(layout.log_folders)
+
+    def look(self) -> WatchSample:
+        """Return what the files tell now.
+
+        Raises:
+            StoreIOError: something cannot be read.
+            CorruptionError: the checkpoint is too short, or a follower's note is damaged.
+        """
+        layout, paths = self._layout, self._layout.paths
+        checkpoint = StoreCheckpoint(paths.checkpoint).fields
+        folders = (*queue_folders(paths), paths.index)
+        return WatchSample(
+            time=time.time(),
+            seconds=time.monotonic(),
+            opener=_opener(paths.abort),
+            log=self._tail.look(checkpoint.confirm_phy_offset),
+            checkpoint=checkpoint,
+            folders={folder.name: measure(folder) for folder in folders if folder.is_dir()},
+            log_disk_used_ratio=disk_used_ratio(layout.log_folders[0]),
+            queue_disk_used_ratio=disk_used_ratio(paths.consume_queue),
+            queue_stats=tuple(stat for kind in backends() for stat in kind.watch(paths)),
+            following=read_following(paths),
+        )
+
+
+def measure(folder: Path, most: int = MAX_FILES) -> FolderSize:
+    """Return what ``folder`` holds; what vanishes meanwhile does not count.
+
+    Raises:
+        StoreIOError: it cannot be listed.
+    """
+    files = disk_bytes = 0
+    with os_errors("measure", folder):
+        for path in _files(folder):
+            if files == most:
+                return FolderSize(files, disk_bytes, whole=False)
+            try:
+                status = path.lstat()
+            except FileNotFoundError:
+                continue
+            files += 1
+            disk_bytes += status.st_blocks * _BLOCK_BYTES
+    return FolderSize(files, disk_bytes, whole=True)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    waiting = [folder]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(Path(entry.path))
+                    else:
+                        yield Path(entry.path)
+        except FileNotFoundError:
+            continue
+
+
+def _opener(abort: Path) -> int | None:
+    with os_errors("read the abort marker", abort):
+        try:
+            with reading(abort) as file:
+                text = file.read(_PID_DIGITS + 1).strip()
+        except FileNotFoundError:
+            return None
+    return int(text) if text.isdigit() and len(text) <= _PID_DIGITS else 0

@@ -1,0 +1,181 @@
+"""A backup of a store that is open, here or in another process, or closed: from its files alone.
+
+What is derived never lies ahead of what it is derived from: the checkpoint, offsets of consumers
+and positions of timers are copied first, then queues, index and databases, then the end of the log.
+So a backup of an open store is what a crash at that moment could have left, and its opening brings
+the queues up to the end of the log. Log files that end before the log does are never written again;
+they come first, for they take longest. Topics come last, for a broker deletes queues of topics that
+it does not know. The backup gets its name when all of it is durable.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from store.config import StoreConfig
+from store.errors import RefusedStoreError, StoreError, StoreStateError, os_errors
+from store.files import make_folder, read_file, sync_below, sync_folder
+from store.journals.store_lock import locked_by
+from store.paths import StorePaths
+from store.progress import Progress, noop
+from store.service.layout.store_layout import detect
+from store.service.offline.backup_log import LogBackup
+from store.service.offline.backup_manifest import (
+    BackupManifest,
+    begun_path,
+    digest_files,
+    holds_files,
+    manifest_path,
+    write_manifest,
+)
+from store.service.offline.backup_tree import TreeBackup
+
+_MAX_MODE_BYTES = 1 << 20
+
+
+def back_up(
+    root: Path,
+    target: Path,
+    config: StoreConfig,
+    *,
+    commit_log: Path | None = None,
+    link: bool = False,
+    progress: Progress = noop,
+) -> BackupManifest:
+    """Back up the store ``root`` into the folder ``target``; return the manifest, which lies there.
+
+    ``target`` appears when it is whole, its commit log in ``target/commitlog`` wherever that of the
+    store lies. ``link``: files of the log that are never written again are hard links to the
+    store's where the file system can; a cut of the store's log reaches them. ``progress`` is told
+    the phy offset that the copying of the log has come to. Changes no byte of the store.
+
+    Raises:
+        RefusedStoreError: ``target`` is there or lies in the store, or ``root`` is no store.
+        StoreStateError: the store is being repaired, switched or cut, or a database changes faster
+            than it can be copied.
+        CorruptionError: something in the store is no regular file.
+        DiskFullError: there is no room; nothing is left of the backup.
+        StoreIOError: something cannot be read or written; nothing is left of the backup.
+    """
+    layout = detect(root, config, commit_log)
+    if not layout.has_log and not layout.backends:
+        raise RefusedStoreError("there is no store to back up", path=root)
+    with _building(root, target) as partial, os_errors("back up the store", root):
+        before = _Moment.of(layout.paths)
+        log = LogBackup(layout.log_folders, StorePaths(partial).commit_log, progress, link=link)
+        tree = TreeBackup(layout, partial, link=link)
+        log.check_room(root)
+        log.copy_closed()
+        tree.copy_positions()
+        tree.copy_derived()
+        tree.copy_metadata()
+        log.copy_rest()
+        tree.copy_last()
+        was_open = before.was_open_until(_Moment.of(layout.paths)) or log.has_grown()
+        damaged_at = log.cut_to_proven_end() if was_open else None
+        if was_open:
+            StorePaths(partial).abort.touch()
+        least, end = log.bounds()
+        manifest = BackupManifest(
+            source=str(root.absolute()), made=datetime.now(UTC).isoformat(timespec="seconds"),
+            was_open=was_open, min_phy_offset=least, max_phy_offset=end, damaged_at=damaged_at,
+            files=digest_files(partial, progress),
+        )  # fmt: skip
+        sync_below([partial])
+        write_manifest(partial, manifest)
+    return manifest
+
+
+class _Moment(NamedTuple):
+    """What tells whether a process had the store open, or changed what it is."""
+
+    pid: int
+    starts: tuple[int, int]
+    """When ``lock`` and ``abort.bak`` were written, ns: each start of a broker or of ours does."""
+    mode: bytes
+
+    @classmethod
+    def of(cls, paths: StorePaths) -> "_Moment":
+        """Look at the store.
+
+        Raises:
+            StoreStateError: a step of ours over the whole store is not finished.
+        """
+        for journal in (
+            paths.rebuilding, paths.replacing, paths.placing_metadata, paths.cutting,
+            paths.passing_over,
+        ):  # fmt: skip
+            if journal.exists():
+                raise StoreStateError(
+                    "a step that changes this store is not finished; let it finish, or open the"
+                    " store (cqstore recover)",
+                    path=journal,
+                )
+        try:
+            pid = locked_by(paths)
+        except StoreError:  # a file system that is read-only, say
+            pid = 0
+        mode = read_file(paths.mode, _MAX_MODE_BYTES) if paths.mode.exists() else b""
+        return cls(pid, (_written(paths.lock), _written(paths.abort_backup)), mode)
+
+    def was_open_until(self, after: "_Moment") -> bool:
+        """Return whether a process had the store open between the two.
+
+        Raises:
+            StoreStateError: its backends are others now.
+        """
+        if after.mode != self.mode:
+            raise StoreStateError("the store took another mode during the backup; call again")
+        return bool(self.pid or after.pid) or self.starts != after.starts
+
+
+def _written(path: Path) -> int:
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
+@contextmanager
+def _building(root: Path, target: Path) -> Iterator[Path]:
+    """Give the folder in which the backup is built; it gets its name when the block ends well."""
+    if os.path.lexists(target):
+        raise RefusedStoreError("the place of the backup is taken", path=target)
+    with os_errors("make the folder of the backup", target):
+        place, inside = target.absolute().parent.resolve(), root.resolve()
+        if place == inside or inside in place.parents:
+            raise RefusedStoreError("the backup would lie in the store itself", path=target)
+        partial = target.with_name(f"{target.name}.partial")
+        _remove_unfinished(partial)
+        make_folder(begun_path(partial).parent)
+        with begun_path(partial).open("wb") as begun:
+            fcntl.flock(begun, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                yield partial
+                begun_path(partial).unlink()
+                partial.rename(target)
+                sync_folder(target.absolute().parent)
+            except BaseException:
+                shutil.rmtree(partial, ignore_errors=True)
+                raise
+
+
+def _remove_unfinished(partial: Path) -> None:
+    """Remove what a killed backup left; nothing else, and nothing of one that still runs."""
+    if not os.path.lexists(partial):
+        return
+    begun = begun_path(partial)
+    is_ours = begun.is_file() or manifest_path(partial).is_file() or not holds_files(partial)
+    if not is_ours:
+        raise RefusedStoreError("this is there, and is no unfinished backup", path=partial)
+    if begun.is_file():
+        with begun.open("rb") as held:
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as exc:
+                raise RefusedStoreError(
+                    "another backup is being written here", path=partial
+                ) from exc
+    shutil.rmtree(partial)

@@ -1,0 +1,174 @@
+"""LogBackup: the commit log of a backup. Closed files first, the rest later, its end proven."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from store.errors import CorruptionError, DiskFullError, StoreStateError
+from store.files import is_file_name, make_folder, reading
+from store.log.log_tail import LogTail
+from store.progress import Progress
+from store.record.decoder import record_span
+from store.record.record_layout import BLANK_SIZE
+from store.record.scan import ScanRules, TopicCache, scan_block
+from store.service.offline.store_copy import COPIES, blocks_below, copy_file, share_file
+
+_BLOCK = 8 << 20
+_TRIES = 100
+
+
+class LogBackup:
+    """Copies the files of the log in ``folders`` to ``target``. One thread."""
+
+    def __init__(
+        self, folders: Sequence[Path], target: Path, progress: Progress, *, link: bool
+    ) -> None:
+        """Look where the log ends now.
+
+        Raises:
+            StoreIOError: its files cannot be read.
+        """
+        self._folders, self._target, self._progress, self._link = folders, target, progress, link
+        ends = LogTail(folders).look()
+        self._known_end = ends.max_phy_offset if ends else -1
+        """What lies before was whole when the backup began, or is damaged."""
+        self._file_size = ends.file_size if ends else 0
+        self._closed = [
+            path for path in self._files() if int(path.name) + self._file_size <= self._known_end
+        ]
+        make_folder(target)
+
+    def copy_closed(self) -> str:
+        """Copy what is never written again; return how."""
+        way = ""
+        for path in self._closed:
+            self._progress(int(path.name))
+            if not (self._target / path.name).exists():
+                with suppress(FileNotFoundError):  # it has just expired
+                    way = share_file(path, self._target / path.name, link=self._link)
+        return way
+
+    def check_room(self, root: Path) -> None:
+        """Refuse if what is to be copied has no room beside the backup.
+
+        The first closed file is brought on the way, to learn how the file system does that.
+
+        Raises:
+            DiskFullError: there is less room.
+        """
+        files = self._closed
+        self._closed = files[:1]
+        shared = self.copy_closed() not in {"", COPIES}
+        self._closed = files
+        folders = {root, *(each for each in self._folders if root not in each.parents)}
+        wanted = sum(blocks_below(folder) for folder in folders)
+        if shared:
+            wanted -= sum(path.stat().st_size for path in files if path.exists())
+        free = shutil.disk_usage(self._target).free
+        if wanted > free:
+            raise DiskFullError(
+                f"the backup takes {wanted} bytes, {free} are free", path=self._target.parent
+            )
+
+    def copy_rest(self) -> None:
+        """Copy the files that are written now, and leave out those that have expired meanwhile.
+
+        Where all that were there have expired, those that there are then are copied.
+
+        Raises:
+            StoreStateError: that goes on and on.
+        """
+        for _ in range(_TRIES):
+            for path in self._files():
+                if not (self._target / path.name).exists():
+                    self._progress(int(path.name))
+                    with suppress(FileNotFoundError):
+                        copy_file(str(path), str(self._target / path.name))
+            there = self._files()
+            least = min((int(path.name) for path in there), default=0)
+            for path in self._copied():
+                if int(path.name) < least:
+                    path.unlink()
+            if not there or self._copied():
+                return
+        raise StoreStateError("the log expires as fast as it is copied", path=self._folders[0])
+
+    def has_grown(self) -> bool:
+        """Return whether the log of the store has another end than when the backup began."""
+        ends = LogTail(self._folders).look()
+        return (ends.max_phy_offset if ends else -1) != self._known_end
+
+    def bounds(self) -> tuple[int, int]:
+        """Return the begin of the copied log and where it ends by its heads; -1 without a log."""
+        ends = LogTail([self._target]).look()
+        return (ends.min_phy_offset, ends.max_phy_offset) if ends else (-1, -1)
+
+    def cut_to_proven_end(self) -> int | None:
+        """Check every record from the last closed file on; zero what follows the last whole one.
+
+        It may be a record that was being written. Returns ``None``, or the phy offset of a record
+        that was damaged when the backup began: nothing is cut then.
+        """
+        if self._known_end < 0:
+            return None
+        topics = TopicCache()
+        first = max(self._known_end - 1, 0) // self._file_size * self._file_size
+        rest = [path for path in self._copied() if int(path.name) >= first]
+        for path in rest:
+            start, size = int(path.name), path.stat().st_size
+            with reading(path) as file:
+                end = _valid_end(file, start, size, topics)
+            if end == start + size:
+                continue
+            if end < self._known_end:
+                return end
+            os.truncate(path, end - start)
+            os.truncate(path, size)
+            for behind in rest:
+                if int(behind.name) > start:
+                    behind.unlink()
+            break
+        return None
+
+    def _files(self) -> list[Path]:
+        return _log_files(self._folders)
+
+    def _copied(self) -> list[Path]:
+        return _log_files([self._target])
+
+
+def _log_files(folders: Sequence[Path]) -> list[Path]:
+    """Return the files of a log that have got their size, in order."""
+    found = []
+    for folder in folders:
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if is_file_name(path.name):
+                with suppress(FileNotFoundError):
+                    if path.stat().st_size:
+                        found.append(path)
+    return sorted(found, key=lambda path: path.name)
+
+
+def _valid_end(file: BinaryIO, start: int, size: int, topics: TopicCache) -> int:
+    """Return the phy offset behind the last of the whole records at the begin of a log file."""
+    at, end, block = start, start + size, _BLOCK
+    while at < end:
+        base = at
+        file.seek(base - start)
+        data = file.read(block)
+        try:
+            for record in scan_block(data, base, end - base, ScanRules(), topics):
+                at = record.phy_offset + record.size
+            rest = data[at - base :]
+            if len(rest) >= BLANK_SIZE and not record_span(rest, 0, end - at, at):
+                return end
+        except CorruptionError:
+            return at
+        if at == base:  # longer than the block, or cut off by the end of the file
+            if base + len(data) >= end:
+                return at
+            block *= 2
+    return at

@@ -1,0 +1,138 @@
+"""TreeBackup: all of a store's folder but its commit log, in the order in which it may be behind.
+
+Source: RocketMQ ``BrokerPathConfigHelper``, ``TimerMessageStore``, ``MixAll.string2File``.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from store.errors import StoreIOError, StoreStateError
+from store.files import make_folder
+from store.paths import StorePaths
+from store.service.layout.store_layout import StoreLayout
+from store.service.offline.database_copy import copy_database, is_database, is_database_file
+from store.service.offline.store_copy import copy_file, share_file
+
+_BACKUP = ".bak"
+_POSITIONS = {
+    "consumerOffset.json", "lmqConsumerOffset.json", "delayOffset.json", "consumerOrderInfo.json",
+    "timercheck", "timermetrics", "consumerOffsets",
+}  # fmt: skip
+"""In ``config``: how far consumers and timers are, files and version 1's database."""
+_TOPICS = {"topics.json", "subscriptionGroup.json", "topics", "subscriptionGroups"}
+"""In ``config``: copied once more when the log has been."""
+_TIMER_WHEEL = "timerwheel"
+"""Leads into ``timerlog``, and is copied before it."""
+_TRIES = 100
+
+
+class TreeBackup:
+    """Copies the store of ``layout`` to ``target``, part by part, in the order of its methods.
+
+    One thread. Files that vanish meanwhile are left out. Methods raise ``CorruptionError`` for what
+    is no regular file, ``OSError`` and ``StoreIOError`` for what cannot be read or written.
+    """
+
+    def __init__(self, layout: StoreLayout, target: Path, *, link: bool) -> None:
+        self._from, self._to, self._link = layout.paths, StorePaths(target), link
+        own = self._from.own
+        self._journals = {own / "kept", self._from.deleted_topics, self._from.expired_queues}
+        self._left_out = {
+            self._from.lock, self._from.synced, self._from.replaced, self._from.new_metadata,
+            *layout.log_folders,
+        }  # fmt: skip
+
+    def copy_positions(self) -> None:
+        """Copy what says how far something is: checkpoint, our notes, offsets, timers."""
+        root, config = self._from.root, self._config(self._from)
+        for path in self._entries(root):
+            if not path.is_dir() or path.name == _TIMER_WHEEL:
+                self._copy(path)
+        if self._from.own.is_dir():
+            self._copy(self._from.own)
+        for path in self._entries(config):
+            if path.name.removesuffix(_BACKUP) in _POSITIONS:
+                self._copy(path)
+
+    def copy_derived(self) -> None:
+        """Copy queues, index, timer log, databases: all folders but those of the other methods."""
+        done = {self._from.own, self._config(self._from), self._from.root / _TIMER_WHEEL}
+        for path in self._entries(self._from.root):
+            if path.is_dir() and path not in done:
+                self._copy(path)
+
+    def copy_metadata(self) -> None:
+        """Copy what is left of ``config``."""
+        for path in self._entries(self._config(self._from)):
+            if path.name.removesuffix(_BACKUP) not in _POSITIONS | _TOPICS:
+                self._copy(path)
+
+    def copy_last(self) -> None:
+        """Copy topics and groups, which may lie ahead of the log, and our journals of deletions."""
+        for path in self._entries(self._config(self._from)):
+            if path.name.removesuffix(_BACKUP) in _TOPICS:
+                self._copy(path)
+        for _ in range(_TRIES):
+            kept = _content(self._from.own / "kept")
+            for path in self._journals:
+                target = self._target(path)
+                target.unlink(missing_ok=True)
+                if path.exists():
+                    make_folder(target.parent)
+                    _copy_if_there(path, target)
+            if _content(self._from.own / "kept") == kept:
+                return
+        raise StoreStateError("the journals change as fast as they are copied", path=self._from.own)
+
+    @staticmethod
+    def _config(paths: StorePaths) -> Path:
+        return paths.topics.parent
+
+    def _entries(self, folder: Path) -> list[Path]:
+        """Return what lies in a folder, by name, without what is left out or comes last."""
+        if not folder.is_dir():
+            return []
+        out = self._left_out | self._journals
+        return sorted(path for path in folder.iterdir() if path not in out)
+
+    def _target(self, path: Path) -> Path:
+        return self._to.root / path.relative_to(self._from.root)
+
+    def _copy(self, path: Path, above: frozenset[str] = frozenset()) -> None:
+        """Copy a file, or a folder with all that is in it; links are followed."""
+        target = self._target(path)
+        if not path.is_dir():
+            make_folder(target.parent)
+            _copy_if_there(path, target)
+            return
+        place = os.path.realpath(path)
+        if place in above:
+            raise StoreIOError("this link leads to a folder that it lies in", path=path)
+        make_folder(target)
+        database = is_database(path)
+        if database:
+            copy_database(path, target, self._share)
+        for entry in self._entries(path):
+            if not (database and is_database_file(entry.name)):
+                self._copy(entry, above | {place})
+
+    def _share(self, source: Path, target: Path) -> None:
+        share_file(source, target, link=self._link)
+
+
+def _copy_if_there(path: Path, target: Path) -> None:
+    """Copy a file, unless it has gone since it was listed."""
+    try:
+        copy_file(str(path), str(target))
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise StoreIOError("this link leads nowhere", path=path) from None
+        if path.exists():
+            raise
+
+
+def _content(path: Path) -> bytes:
+    with suppress(FileNotFoundError):
+        return path.read_bytes()
+    return b""

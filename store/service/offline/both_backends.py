@@ -1,0 +1,83 @@
+"""Holding the two backends of a store against each other: by processes, if nobody has it open."""
+
+from store.comparing.compared import Compared
+from store.comparing.comparison_findings import ComparisonFindings
+from store.comparing.open_sides import two_parts
+from store.comparing.places import compare_range, range_items
+from store.comparing.queue_walk import NO_END, Bounds
+from store.comparing.ranges import cut_ranges
+from store.comparing.verified_queues import KnownFile
+from store.config import CQ_UNIT_SIZE
+from store.journals.store_lock import locked_by
+from store.processes import in_processes
+from store.progress import Progress, noop
+from store.queue.backends import unlike_others
+from store.queue.bulk import bulk_backend, bulk_names
+from store.queue.combined import CombinedConsumeQueueStore
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.places import QueuePlace, settings_of_tasks
+from store.service.message_store import MessageStore
+from store.worker import unwrap
+
+
+def compare_backends(
+    store: MessageStore,
+    *,
+    locked: bool = False,
+    known: KnownFile | None = None,
+    progress: Progress = noop,
+) -> Compared:
+    """Compare the whole range of all queues of a store that was opened read-only.
+
+    Ranges of queues are tasks of processes, a process a core. With one range alone, and where
+    somebody writes the store or a backend cannot be read at rest, this process does it. With
+    ``locked`` the caller has the store's lock. ``known`` names queues that are passed over.
+    ``progress`` is told phy offsets if this process does it.
+
+    Raises:
+        RefusedStoreError: only one backend is kept.
+        StoreIOError, CorruptionError: a backend cannot be read.
+    """
+    reference, copy = two_parts(store.queues)
+    if not _is_at_rest(store, reference, copy, locked=locked):
+        return store.verify(progress=progress)
+    source, target = (_place(store, part) for part in (reference, copy))
+    bounds = Bounds(max(store.commit_log.min_phy_offset(), 0), NO_END)
+    assert isinstance(store.queues, CombinedConsumeQueueStore)
+    given = (str(known.path), known.complete_to) if known else None
+    items = range_items(
+        source, target, bounds, cut_ranges(source, target),
+        selections=store.queues.selections, known=given,
+    )  # fmt: skip
+    found, span = ComparisonFindings(), store.commit_log.max_phy_offset() - bounds.min_phy_offset
+
+    def tick(done: int) -> None:
+        progress(bounds.min_phy_offset + span * done // len(items))
+
+    texts = (
+        [compare_range(items[0])]
+        if len(items) == 1
+        else [unwrap(*outcome) for outcome in in_processes(compare_range, items, tick)]
+    )
+    for text in texts:
+        found.take(ComparisonFindings.of(text))
+    names = (source.backend, target.backend)
+    timeless = frozenset(name for name in names if not bulk_backend(name).keeps_timestamps)
+    return Compared(*names, found, timeless)
+
+
+def _is_at_rest(store: MessageStore, *parts: ConsumeQueueStore, locked: bool) -> bool:
+    """Return whether what lies on disk is all, and any process can read it."""
+    return (
+        store.last_exit_ok
+        and (locked or not locked_by(store.paths))
+        and {part.name for part in parts} <= set(bulk_names())
+        and unlike_others(store.paths) is None
+    )
+
+
+def _place(store: MessageStore, part: ConsumeQueueStore) -> QueuePlace:
+    size = part.units_per_file * CQ_UNIT_SIZE
+    settings = settings_of_tasks(store.config, mapped_file_size_consume_queue=size)
+    folders = tuple(store.layout.log_folders)
+    return QueuePlace(part.name, store.paths.root.absolute(), folders, settings)

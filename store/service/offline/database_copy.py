@@ -1,0 +1,107 @@
+"""A copy of a RocksDB database that another process may be writing, as of one moment.
+
+Table files are never changed once they have their name; which of them are live, the MANIFEST says,
+and RocksDB appends to it before it removes one. So a copy is of one moment if CURRENT, the MANIFEST
+and the list of write-ahead logs are behind the copying what they were before it. Else what is
+new is copied, and the list is compared once more.
+
+Source: RocksDB ``VersionSet::LogAndApply``, ``DBImpl::PurgeObsoleteFiles``.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from store.errors import CorruptionError, StoreStateError
+from store.files import read_file
+from store.service.offline.store_copy import copy_file
+
+CURRENT = "CURRENT"
+_FILE = re.compile(r"CURRENT|IDENTITY|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log|blob)")
+_LEFT_OUT = re.compile(r"LOCK|LOG(\.old\..*)?|\d+\.dbtmp")
+"""What an opening makes anew: its lock, its own log, files that it had not finished."""
+_TABLE = re.compile(r"\d+\.(sst|blob)")
+_MANIFEST = re.compile(rb"MANIFEST-\d{1,20}\n")
+_CURRENT_BYTES = 64
+_TRIES = 200
+
+Place = Callable[[Path, Path], object]
+"""Copies or links a file that is never changed."""
+
+
+def is_database(folder: Path) -> bool:
+    """Return whether a RocksDB database lies in ``folder``."""
+    return (folder / CURRENT).is_file()
+
+
+def is_database_file(name: str) -> bool:
+    """Return whether a file of this name, beside a CURRENT, is the database's."""
+    return bool(_FILE.fullmatch(name) or _LEFT_OUT.fullmatch(name))
+
+
+def copy_database(source: Path, target: Path, place: Place) -> None:
+    """Copy the database in ``source`` into the folder ``target``; ``place`` is given its tables.
+
+    Raises:
+        StoreStateError: it changed for as long as it was tried.
+        CorruptionError: CURRENT names no MANIFEST, or one that is not there.
+        OSError: something cannot be read or written.
+    """
+    for _ in range(_TRIES):
+        try:
+            if _try_copy(source, target, place):
+                return
+        except FileNotFoundError:  # removed between the list and its turn
+            continue
+    raise StoreStateError(
+        f"this database changed under each of {_TRIES} tries to copy it; try again when the broker"
+        " has less to do",
+        path=source,
+    )
+
+
+def _try_copy(source: Path, target: Path, place: Place) -> bool:
+    before = _state(source)
+    _remove_all_but_tables(target)
+    names = sorted(path.name for path in source.iterdir() if _FILE.fullmatch(path.name))
+    for name in names:
+        if not _TABLE.fullmatch(name):
+            copy_file(str(source / name), str(target / name))
+        elif not (target / name).exists():
+            place(source / name, target / name)
+    if _state(source) != before:
+        return False
+    for path in target.iterdir():
+        if path.name not in names and _TABLE.fullmatch(path.name):  # of an earlier try
+            path.unlink()
+    return True
+
+
+def _remove_all_but_tables(target: Path) -> None:
+    for path in target.iterdir():
+        if _FILE.fullmatch(path.name) and not _TABLE.fullmatch(path.name):
+            path.unlink()
+
+
+def _state(source: Path) -> tuple[bytes, int, tuple[tuple[str, int], ...]]:
+    """Return CURRENT, the length of its MANIFEST, and the logs, of all but the last the length."""
+    current = read_file(source / CURRENT, _CURRENT_BYTES)
+    if not _MANIFEST.fullmatch(current):
+        raise CorruptionError(
+            "CURRENT names no MANIFEST", path=source / CURRENT, expected="MANIFEST-<number>",
+            got=repr(current),
+        )  # fmt: skip
+    manifest = source / current.decode().strip()
+    try:
+        length = manifest.stat().st_size
+    except FileNotFoundError as exc:
+        # RocksDB removes one when CURRENT names the next.
+        if read_file(source / CURRENT, _CURRENT_BYTES) != current:
+            raise
+        raise CorruptionError(
+            "CURRENT names a MANIFEST that is not there", path=source / CURRENT,
+            expected=manifest.name, got="no such file",
+        ) from exc  # fmt: skip
+    logs = sorted(path.name for path in source.glob("*.log"))
+    closed = [(name, (source / name).stat().st_size) for name in logs[:-1]]
+    return current, length, (*closed, *((name, 0) for name in logs[-1:]))

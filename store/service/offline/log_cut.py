@@ -1,0 +1,62 @@
+"""Cutting the log of a store that nobody has open, see ``cut_off``."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from store.config import StoreConfig
+from store.journals.begun_cut import begin_cut
+from store.journals.store_lock import StoreLock
+from store.log.commit_log import CommitLog
+from store.progress import Progress, noop
+from store.record.scan import ScanRules
+from store.service.layout.resolve_layout import resolve_layout
+from store.service.message_store import MessageStore
+from store.service.recovering.cut_off import refuse_unsound, save_behind
+from store.service.recovering.log_end import SavedTail
+from store.service.recovering.recovery import RecoveryReport
+
+
+@dataclass(frozen=True, slots=True)
+class LogCut:
+    """What a cut has done."""
+
+    saved: list[SavedTail]
+    """What lay behind."""
+    report: RecoveryReport
+    """Of the opening that carried it out."""
+
+
+def cut_log(
+    root: Path,
+    config: StoreConfig,
+    phy_offset: int,
+    end_phy_offset: int,
+    lock: StoreLock,
+    progress: Progress = noop,
+) -> LogCut:
+    """End the log of the store in ``root`` at ``phy_offset``, where a record begins.
+
+    ``end_phy_offset`` is where its last record ends, as far as is known; what lies behind that and
+    is not zero is kept, too. The caller has the store's ``lock``; it is released once the cut is
+    noted: whoever opens the store first carries it out.
+
+    Raises:
+        RefusedStoreError: the store can only be read, or no sound records end there; nothing was
+            changed.
+        DiskFullError, StoreIOError: what lies behind could not be kept, and nothing was changed; or
+            the disk refused later, and the next opening goes on.
+    """
+    layout, config = resolve_layout(root, config, None, read_only=False)
+    log = CommitLog(layout.log_folders, config, read_only=True)
+    log.load()
+    try:
+        log.set_end(log.files.end_offset())
+        rules = ScanRules(config.check_crc_on_recover, config.force_verify_prop_crc)
+        refuse_unsound(log, phy_offset, rules)
+        saved = save_behind(log, phy_offset, end_phy_offset, layout.paths.cut)
+    finally:
+        log.close()
+    begin_cut(layout.paths, phy_offset)
+    lock.release()
+    with MessageStore.open(root, config, housekeeping=False, progress=progress) as store:
+        return LogCut(saved, store.report)

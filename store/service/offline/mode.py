@@ -1,0 +1,295 @@
+"""The states of a store, and the steps between them: which backends it keeps, which one it reads.
+
+From one backend alone over both, the one read or the other, to the other one alone: steps lead to
+a neighbour only, in both directions; ``passing`` takes two with one comparison. Before a step
+everything that speaks against it is looked for; nothing is changed if there is anything. A backend
+that is no longer kept stays where it lies, with a line that says up to where it is whole: it is not
+opened, and catches up from there when it is kept again.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from store.comparing.compared import Compared
+from store.comparing.verified_queues import KnownFile
+from store.config import StoreConfig
+from store.errors import IllegalMessageError, RefusedStoreError, StoreError
+from store.journals.backend_state import read_standing, set_mode
+from store.journals.store_lock import StoreLock, locked_by
+from store.journals.store_mode import StoreMode, store_modes
+from store.paths import StorePaths
+from store.progress import Progress, noop
+from store.queue.backend_replica import NO_LIGHT
+from store.queue.backends import backend, unlike_others
+from store.service.layout.resolve_layout import resolve_layout
+from store.service.layout.store_layout import StoreLayout, choose_backends
+from store.service.message_store import MessageStore
+from store.service.offline.both_backends import compare_backends
+from store.service.offline.delay_levels import unlike_levels
+from store.service.recovering.recovery import RecoveryReport
+
+__all__ = [
+    "ModeChange", "Step", "StoreMode", "change_mode", "current_mode",
+    "possible_steps", "set_mode", "store_modes",
+]  # fmt: skip
+_MAX_BACKENDS = 2
+"""That a state keeps."""
+_MAX_TOPICS = 5
+"""Topics that a reason names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step to a neighbour of the present state."""
+
+    to: StoreMode
+    reasons: list[str]
+    """What speaks against it, a sentence each; empty: it can be done."""
+
+    @property
+    def possible(self) -> bool:
+        """Return whether nothing speaks against it."""
+        return not self.reasons
+
+
+@dataclass(frozen=True, slots=True)
+class ModeChange:
+    """What one step did."""
+
+    before: StoreMode
+    after: StoreMode
+    behind: dict[str, int] = field(default_factory=dict)
+    """Backends that are behind now, or left behind: phy offset up to which each is whole."""
+    set_aside: dict[str, str] = field(default_factory=dict)
+    """Backends that failed while they caught up, and why."""
+    recovery: RecoveryReport | None = None
+    """With a backend that is kept anew: the opening that caught it up."""
+    passed_over: int = 0
+    """Queues that were not compared: they were known."""
+
+
+def current_mode(layout: StoreLayout, config: StoreConfig) -> StoreMode:
+    """Return the state that was set, else the one that disk and settings make.
+
+    Raises:
+        RefusedStoreError, StoreConfigError: as ``choose_backends``; or more backends than two are
+            kept, between which no steps lead.
+    """
+    if layout.standing.state is not None:
+        return layout.standing.state
+    names = choose_backends(layout, config, None)
+    if len(names) > _MAX_BACKENDS:
+        raise RefusedStoreError(
+            f"no state keeps the queues in {' and '.join(names)}: there are"
+            f" {', '.join(store_modes())}",
+            path=layout.paths.root,
+        )
+    return StoreMode.of(*names)
+
+
+def possible_steps(
+    root: Path, config: StoreConfig | None = None, *, progress: Progress = noop
+) -> list[Step]:
+    """Return the steps to the neighbours, each with what speaks against it. Changes nothing.
+
+    A step that another backend must be whole for compares both, the whole range.
+
+    Raises:
+        RefusedStoreError, CorruptionError, StoreIOError: there is no store that could be read.
+    """
+    layout, config = resolve_layout(root, config or StoreConfig(), None, read_only=True)
+    now = current_mode(layout, config)
+    look = _StepObstacles(layout, config, progress)
+    return [Step(to, look.reasons(now, to)) for to in now.neighbours]
+
+
+def change_mode(
+    root: Path,
+    to: StoreMode,
+    config: StoreConfig | None = None,
+    *,
+    passing: bool = False,
+    known: KnownFile | None = None,
+    settled: Callable[[MessageStore], object] = noop,
+    ready: Callable[[StorePaths], object] = noop,
+    progress: Progress = noop,
+) -> ModeChange:
+    """Take one step, under the store's lock; nothing is changed if anything speaks against it.
+
+    With ``passing`` a state that keeps two backends may be left for the one behind the neighbour
+    that keeps them too: both steps need the same comparison. A backend that is kept from now on is
+    caught up before this returns: from its line, or, if there is none of it yet, from all that the
+    log has; ``settled`` is told the store then, open to write. ``ready`` is called under the lock
+    where nothing speaks against the step; if it raises, the step is not taken. ``known`` names
+    queues that need no comparison: the caller answers for that.
+
+    Raises:
+        RefusedStoreError: it is not one step away, or something speaks against it: all of that is
+            named.
+        StoreLockedError: somebody has the store open.
+        StoreError: as for opening the store.
+    """
+    layout, config = resolve_layout(root, config or StoreConfig(), None, read_only=True)
+    now = current_mode(layout, config)
+    if to == now:
+        return ModeChange(now, to, dict(layout.standing.behind))
+    ways = now.reachable if passing else now.neighbours
+    if to not in ways:
+        named = " or ".join(str(mode) for mode in ways)
+        raise RefusedStoreError(
+            f"one step from {now} leads to {named}, not to {to}", path=layout.paths.root
+        )
+    lock = StoreLock(layout.paths)
+    try:
+        look = _StepObstacles(layout, config, progress, known)
+        reasons = look.reasons(now, to, locked=True)
+        if reasons:
+            raise RefusedStoreError(
+                f"no step from {now} to {to}: {'; '.join(reasons)}", path=layout.paths.root
+            )
+        ready(layout.paths)
+        set_mode(layout.paths, to, _behind(layout, now, to, look.log_end))
+    finally:
+        lock.release()
+    done = _settle(layout, config, now, to, settled, progress)
+    return replace(done, passed_over=look.passed_over)
+
+
+def _behind(layout: StoreLayout, now: StoreMode, to: StoreMode, log_end: int) -> dict[str, int]:
+    """Return up to where backends are whole that are behind, with those that go or come."""
+    behind = dict(layout.standing.behind)
+    for name in set(now.backends) - set(to.backends):
+        behind.setdefault(name, log_end)
+    for name in set(to.backends) - set(now.backends):
+        behind.setdefault(name, 0)
+    return behind
+
+
+def _settle(
+    layout: StoreLayout,
+    config: StoreConfig,
+    now: StoreMode,
+    to: StoreMode,
+    settled: Callable[[MessageStore], object],
+    progress: Progress,
+) -> ModeChange:
+    if not set(to.backends) - set(now.backends):
+        return ModeChange(now, to, dict(read_standing(layout.paths).behind))
+    with MessageStore.open(
+        layout.paths.root, config, housekeeping=False, progress=progress
+    ) as store:
+        aside = {name: str(exc) for name, exc in store.backends_set_aside().items()}
+        report = store.report
+        settled(store)
+    return ModeChange(now, to, dict(read_standing(layout.paths).behind), aside, report)
+
+
+class _StepObstacles:
+    """What speaks against steps of one store that nobody changes meanwhile."""
+
+    def __init__(
+        self,
+        layout: StoreLayout,
+        config: StoreConfig,
+        progress: Progress,
+        known: KnownFile | None = None,
+    ) -> None:
+        self._known = known
+        self._layout, self._config, self._progress = layout, config, progress
+        self._paths = layout.paths
+        self.log_end = 0
+        """Where the log ended when the store was looked at."""
+        self.passed_over = 0
+        """Queues that were known."""
+
+    def reasons(self, now: StoreMode, to: StoreMode, *, locked: bool = False) -> list[str]:
+        """Return all that speaks against the step; ``locked``: the caller has the store's lock."""
+        found = [f"the store can only be read: {reason}" for reason in self._layout.refusals]
+        holder = 0 if locked else locked_by(self._paths)
+        if holder:
+            return [*found, f"process {holder} has the store open"]
+        if self._paths.replacing.exists() or self._paths.rebuilding.exists():
+            found.append("a rebuild of queues is not finished (cqstore recover)")
+        if not self._layout.has_log:
+            found.append(
+                "there is no commit log: nothing to compare with, nothing to catch up from"
+            )
+        try:
+            with MessageStore.open(self._paths.root, self._config, read_only=True) as store:
+                self.log_end = max(store.commit_log.max_phy_offset(), 0)
+                found += self._of_open_store(store, now, to, locked=locked)
+        except StoreError as exc:
+            found.append(f"the store cannot be read: {exc}")
+        return found
+
+    def _of_open_store(
+        self, store: MessageStore, now: StoreMode, to: StoreMode, *, locked: bool
+    ) -> list[str]:
+        if store.report.needed:
+            return ["the store was not closed well and needs recovery (cqstore recover)"]
+        found: list[str] = []
+        for name in sorted(set(to.backends) - set(now.backends)):
+            found += self._not_for(store, name)
+            begin = self._layout.standing.behind.get(name, 0)
+            levels = unlike_levels(store, self._config.message_delay_level, begin)
+            found += [each.sentence() for each in levels]
+        if len(now.backends) > 1:
+            found += self._not_whole(store, to.backends, locked=locked)
+        return found
+
+    def _not_for(self, store: MessageStore, name: str) -> list[str]:
+        """Return why backend ``name`` could not hold the queues that are there."""
+        found: list[str] = []
+        batches = unlike_others(self._paths)
+        if batches is not None:
+            found.append(f"BatchCQ queues live in files alone ({batches})")
+        kind = backend(name)(store.queues.context)  # not loaded: it touches no file
+        unfit: list[str] = []
+        count = 0
+        for topic in store.topics():
+            try:
+                kind.check_topic(topic)
+            except IllegalMessageError as exc:
+                count += 1
+                if count <= _MAX_TOPICS:
+                    unfit.append(str(exc))
+        if count:
+            more = f" and {count - len(unfit)} more" if count > len(unfit) else ""
+            found.append(
+                f"{count} topics cannot be held by backend {name}: {', '.join(unfit)}{more}"
+            )
+        return found
+
+    def _not_whole(self, store: MessageStore, kept: Sequence[str], *, locked: bool) -> list[str]:
+        """Return why the first of these could not be the one that is read, or the only one."""
+        standing, name = self._layout.standing, kept[0]
+        if name in standing.behind:
+            return [
+                f"the {name} queues are behind, whole only up to phy offset"
+                f" {standing.behind[name]}: open the store to write (cqstore recover)"
+            ]
+        given = standing.covers.get(name)
+        if given == NO_LIGHT and len(kept) == 1:
+            return [f"the {name} queues hold no light queues: those lie in the other ones alone"]
+        if given not in {None, NO_LIGHT}:
+            return [f"the {name} queues hold only the topics {given!r}"]
+        if len(store.queues.parts()) == 1:
+            if store.queues.parts()[0].name == name:
+                return []
+            return [f"there are no {name} queues yet: open the store to write (cqstore recover)"]
+        found = compare_backends(store, locked=locked, known=self._known, progress=self._progress)
+        self.passed_over = found.found.passed_over
+        return _sentences(found, name)
+
+
+def _sentences(compared: Compared, name: str) -> list[str]:
+    found: list[str] = []
+    if lacking := compared.lacks(name):
+        found.append(
+            f"the {name} queues lack {lacking} units, or have other values"
+            " (cqstore mode --verify lists them)"
+        )
+    if compared.skipped:
+        found.append(f"{len(compared.skipped)} BatchCQ queues live in files alone")
+    return found

@@ -1,0 +1,240 @@
+"""Obstacles: damage that keeps a store from being opened, and a look past it that changes nothing.
+
+A log file that was cut short, a checkpoint without its fields, queues whose database RocksDB
+refuses. ``passed`` makes a private folder of links in which each is mended, so that a check finds
+what is behind; ``clear`` mends the log file and the checkpoint of a store that is to be repaired.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from store.config import StoreConfig
+from store.errors import (
+    ConsumeQueueError,
+    CorruptionError,
+    RefusedStoreError,
+    StoreError,
+    TruncatedRecordError,
+    os_errors,
+)
+from store.files import is_file_name, sync_folder
+from store.journals.store_lock import StoreLock, mark_open
+from store.log.checkpoint import StoreCheckpoint
+from store.paths import StorePaths
+from store.queue.backends import backend
+from store.service.layout.resolve_layout import resolve_layout
+from store.service.layout.store_layout import StoreLayout
+from store.service.message_store import MessageStore
+from store.service.offline.store_copy import copy_file
+
+
+class ObstacleKind(Enum):
+    """What keeps the store from being opened; the value is what a repair does about it."""
+
+    LOG_FILE = "fill it up with zeros: the bytes that were cut off are lost"
+    CHECKPOINT = "begin the checkpoint anew"
+    QUEUES = (
+        "build all queues anew from the log; a queue without a record in the log begins at 0 again"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """One of them; ``path`` is of the store itself."""
+
+    kind: ObstacleKind
+    problem: str
+    path: Path
+    phy_offset: int | None = None
+    """Where a log file ends."""
+    position: int | None = None
+    """The same inside the file."""
+
+
+def find_obstacles(layout: StoreLayout, config: StoreConfig) -> list[Obstacle]:
+    """Return those of log and checkpoint; ``config`` has the size of the log files.
+
+    Whether a log file was cut is sure only beside one that was not: else the settings may be wrong.
+
+    Raises:
+        StoreError: something cannot be read, or is damaged in another way.
+    """
+    found = list(_cut_files(layout, config.mapped_file_size_commit_log))
+    try:
+        StoreCheckpoint(layout.paths.checkpoint)
+    except TruncatedRecordError as exc:
+        problem = f"{exc.reason}: expected {exc.expected}, found {exc.got}"
+        found.append(Obstacle(ObstacleKind.CHECKPOINT, problem, layout.paths.checkpoint))
+    return found
+
+
+def of_queues(layout: StoreLayout, exc: CorruptionError) -> Obstacle:
+    """Return the obstacle of queues that could not be loaded, as ``exc`` says."""
+    path = exc.path or layout.paths.consume_queue
+    return Obstacle(ObstacleKind.QUEUES, exc.reason, path)
+
+
+def _cut_files(layout: StoreLayout, size: int) -> Iterator[Obstacle]:
+    if len(layout.log_folders) != 1 or not layout.log_folders[0].is_dir():
+        return
+    with os_errors("list the commit log", layout.log_folders[0]):
+        paths = sorted(layout.log_folders[0].iterdir())
+        sizes = [path.stat().st_size if path.is_file() else -1 for path in paths]
+    names = [path.name for path in paths]
+    if not all(map(is_file_name, names)):
+        return
+    starts = [int(name) for name in names]
+    in_a_row = all(start == starts[0] + at * size for at, start in enumerate(starts))
+    if not starts or starts[0] % size or not in_a_row or size not in sizes or max(sizes) > size:
+        return
+    for path, start, length in zip(paths, starts, sizes, strict=True):
+        if 0 <= length < size and not (length == 0 and path == paths[-1]):
+            problem = f"the log file was cut short: expected {size} bytes, found {length} bytes"
+            yield Obstacle(ObstacleKind.LOG_FILE, problem, path, start + length, length)
+
+
+@contextmanager
+def passed(
+    layout: StoreLayout, config: StoreConfig, obstacles: Sequence[Obstacle]
+) -> Iterator[StorePaths]:
+    """Yield the paths of a folder that can be opened read-only; without obstacles the store's own.
+
+    Copies the log files that were cut, and links the rest.
+
+    Raises:
+        StoreIOError: the folder cannot be made.
+    """
+    if not obstacles:
+        yield layout.paths
+        return
+    kinds = {obstacle.kind for obstacle in obstacles}
+    left_out = {layout.paths.commit_log}
+    if ObstacleKind.CHECKPOINT in kinds:
+        left_out.add(layout.paths.checkpoint)
+    if ObstacleKind.QUEUES in kinds:
+        left_out |= {
+            path for name in layout.backends for path in backend(name).folders(layout.paths)
+        }
+    cut = {obstacle.path for obstacle in obstacles if obstacle.kind is ObstacleKind.LOG_FILE}
+    with os_errors("make a private folder for", layout.paths.root):
+        folder = Path(tempfile.mkdtemp(prefix="cqstore-check-"))
+    try:
+        with os_errors("make a private folder for", layout.paths.root):
+            log = folder / layout.paths.root.name / "commitlog"
+            log.mkdir(parents=True)
+            for path in layout.paths.root.iterdir():
+                if path not in left_out and path.name != log.name:
+                    (log.parent / path.name).symlink_to(path.absolute())
+            for path in layout.log_folders[0].iterdir():
+                if path in cut:
+                    copy_file(str(path), str(log / path.name))
+                    os.truncate(log / path.name, config.mapped_file_size_commit_log)
+                else:
+                    (log / path.name).symlink_to(path.absolute())
+        yield StorePaths(log.parent, log)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def clear(root: Path, file_size: int, obstacles: Sequence[Obstacle]) -> None:
+    """Mend log files and checkpoint of the store in ``root``; interrupted, it is done again.
+
+    ``file_size``: bytes of a whole log file.
+
+    Raises:
+        RefusedStoreError: one of them is not in ``root``; nothing was done.
+        StoreLockedError: a process has the store open.
+        StoreIOError: something cannot be written.
+    """
+    for obstacle in obstacles:
+        if not obstacle.path.is_relative_to(root) and obstacle.kind is not ObstacleKind.QUEUES:
+            raise RefusedStoreError("what is to be mended is not in the store", path=obstacle.path)
+    paths = StorePaths(root)
+    lock = StoreLock(paths)
+    try:
+        with os_errors("mend the store", root):
+            if obstacles and not paths.abort.exists():
+                mark_open(paths)  # what was told of a clean stop no longer holds
+            for obstacle in obstacles:
+                if obstacle.kind is ObstacleKind.LOG_FILE:
+                    _fill_up(obstacle.path, file_size)
+                elif obstacle.kind is ObstacleKind.CHECKPOINT:
+                    obstacle.path.unlink(missing_ok=True)
+                    sync_folder(root)
+    finally:
+        lock.release()
+
+
+def _fill_up(path: Path, size: int) -> None:
+    with path.open("r+b") as file:
+        if os.fstat(file.fileno()).st_size < size:
+            file.truncate(size)
+            os.fsync(file.fileno())
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedPast:
+    """A store that was opened read-only past its obstacles."""
+
+    store: MessageStore
+    obstacles: list[Obstacle]
+    root: Path
+    """Of the store itself; that of ``store`` may be a private folder."""
+
+    @property
+    def has_queues(self) -> bool:
+        """Return whether its queues could be loaded."""
+        return all(obstacle.kind is not ObstacleKind.QUEUES for obstacle in self.obstacles)
+
+    def named(self, text: str) -> str:
+        """Return ``text`` with paths of the store itself."""
+        return text.replace(str(self.store.paths.root), str(self.root))
+
+
+@contextmanager
+def open_past(
+    root: Path, config: StoreConfig, backend_name: str | None, commit_log: Path | None
+) -> Iterator[OpenedPast]:
+    """Open a store read-only, past what would keep it from being opened. Changes nothing.
+
+    Raises:
+        StoreError: as ``MessageStore.open``, for what is no obstacle.
+    """
+    layout, sized = resolve_layout(root, config, commit_log, read_only=True)
+    obstacles = find_obstacles(layout, sized)
+    with ExitStack() as stack:
+        paths = stack.enter_context(passed(layout, sized, obstacles))
+        try:
+            store = _open(paths, sized if obstacles else config, backend_name, commit_log)
+        except CorruptionError as exc:
+            _name(exc, paths.root, root)
+            if not isinstance(exc, ConsumeQueueError):
+                raise
+            obstacles.append(of_queues(layout, exc))
+            paths = stack.enter_context(passed(layout, sized, obstacles))
+            store = _open(paths, sized, None, None)
+        with store:
+            yield OpenedPast(store, obstacles, root)
+
+
+def _name(exc: StoreError, private: Path, root: Path) -> None:
+    """Put the store's own paths into an error about the private folder."""
+    exc.reason = exc.reason.replace(str(private), str(root))
+    if exc.path is not None:
+        exc.path = Path(str(exc.path).replace(str(private), str(root)))
+
+
+def _open(
+    paths: StorePaths, config: StoreConfig, backend_name: str | None, commit_log: Path | None
+) -> MessageStore:
+    log = paths.commit_log_override or commit_log
+    return MessageStore.open(
+        paths.root, config, read_only=True, backend=backend_name, commit_log=log,
+        housekeeping=False,
+    )  # fmt: skip

@@ -1,0 +1,177 @@
+"""Repair: what can be done about what a check has found, planned first and then done.
+
+The log is the truth: queues and index are built anew from it, a torn tail is recovered from. A log
+that is damaged with valid records behind is cut only where the operator says so.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Self
+
+from store.config import StoreConfig
+from store.errors import CorruptionError, RefusedStoreError
+from store.log.commit_log import CommitLog
+from store.queue.facts import QueueType
+from store.queue.units import QueueKey
+from store.record.scan import ScanRules
+from store.service.layout.store_layout import detect, found_sizes
+from store.service.maintenance.check import CheckFinding
+from store.service.message_store import MessageStore
+from store.service.offline.obstacles import Obstacle, ObstacleKind, clear
+from store.service.recovering.log_end import valid_record_behind
+from store.service.recovering.replacement import Rebuild
+
+MAX_SINGLE = 16
+"""Queues that are rebuilt one by one; beyond that all of them are, in one pass."""
+
+
+@dataclass(slots=True)
+class RepairPlan:
+    """What is to be done; in the order of the fields."""
+
+    cut_at: int | None = None
+    """Where the log is damaged first, phy offset."""
+    lost_bytes: int = 0
+    lost_records: int = 0
+    """Valid records behind that place."""
+    recover: bool = False
+    """The store was not stopped cleanly, or something of it is not finished."""
+    index: bool = False
+    queues: list[QueueKey] = field(default_factory=list)
+    obstacles: list[Obstacle] = field(default_factory=list)
+    """What keeps the store from being opened; mended before all else."""
+    beyond: list[str] = field(default_factory=list)
+    """What cannot be mended here."""
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.cut_at is not None or self.recover or self.index or self.queues or self.obstacles
+        )
+
+    def moved_to(self, root: Path, target: Path) -> Self:
+        """Return the plan for ``target``, a copy of ``root``."""
+        moved = [
+            replace(each, path=target / each.path.relative_to(root))
+            if each.path.is_relative_to(root) else each
+            for each in self.obstacles
+        ]  # fmt: skip
+        return replace(self, obstacles=moved)
+
+    def steps(self) -> Iterator[str]:
+        """Yield each step as a sentence."""
+        for obstacle in self.obstacles:
+            yield f"{obstacle.path}: {obstacle.kind.value}"
+        if self.cut_at is not None:
+            yield (
+                f"cut the log at {self.cut_at}: {self.lost_bytes} bytes behind it are lost, among"
+                f" them {self.lost_records} valid records (--cut-at {self.cut_at}){self.instead()}"
+            )
+        if self.recover:
+            yield "recover, as the next opening would"
+        if self.index:
+            yield "build the index anew"
+        if len(self.queues) > MAX_SINGLE:
+            yield f"build all queues anew ({len(self.queues)} are damaged)"
+        else:
+            for key in self.queues:
+                yield f"build queue {key.queue_id} of {key.topic!r} anew"
+        for problem in self.beyond:
+            yield f"nothing can be done here about: {problem}"
+
+    def instead(self) -> str:
+        """Return what loses less than a cut, as the end of a sentence."""
+        if self.obstacles:  # the store must be opened to pass a record over
+            return ""
+        return f"; or give up that record alone before (cqstore recover --pass-over {self.cut_at})"
+
+
+def plan_repair(
+    store: MessageStore, findings: Iterable[CheckFinding], obstacles: Iterable[Obstacle] = ()
+) -> RepairPlan:
+    """Plan what ``findings`` ask for; ``store`` is open read-only, past ``obstacles``."""
+    plan = RepairPlan(recover=store.report.needed, obstacles=list(obstacles))
+    queues: dict[QueueKey, None] = {}
+    for finding in findings:
+        if not finding.damage:
+            continue
+        path = Path(finding.path) if finding.path else None
+        if finding.queue is not None:
+            if store.queues.queue_type(finding.queue.topic) is QueueType.BATCH:
+                plan.beyond.append(f"{finding.problem} (BatchCQ topic {finding.queue.topic})")
+            else:
+                queues[finding.queue] = None
+        elif path is not None and path.is_relative_to(store.paths.index):
+            plan.index = True
+        elif path is not None and any(map(path.is_relative_to, store.layout.log_folders)):
+            if plan.cut_at is None and finding.phy_offset is not None:
+                plan.cut_at = finding.phy_offset
+        else:
+            plan.beyond.append(f"{finding.problem} ({finding.path})")
+    plan.queues = list(queues)
+    if plan.cut_at is not None:
+        log = store.commit_log
+        plan.lost_bytes = log.max_phy_offset() - plan.cut_at
+        plan.lost_records = sum(1 for _ in _records_behind(log, plan.cut_at))
+    return plan
+
+
+def _records_behind(log: CommitLog, damaged_at: int) -> Iterator[int]:
+    """Yield where the valid records behind damage start."""
+    at = valid_record_behind(log, damaged_at)
+    while at is not None:
+        start, at = at, None
+        try:
+            for record in log.scan(start, rules=ScanRules(check_crc=True)):
+                yield record.phy_offset
+        except CorruptionError as exc:
+            at = valid_record_behind(log, start if exc.phy_offset is None else exc.phy_offset)
+
+
+def check_cut(root: Path, plan: RepairPlan, cut_at: int | None) -> None:
+    """Refuse a repair that must cut the log where the operator has not said so.
+
+    Raises:
+        RefusedStoreError: ``cut_at`` is not that place.
+    """
+    if plan.cut_at is not None and cut_at != plan.cut_at:
+        raise RefusedStoreError(
+            f"the log is damaged at {plan.cut_at}: nothing is done unless {plan.lost_records} valid"
+            f" records behind that are given up (--cut-at {plan.cut_at}){plan.instead()}",
+            path=root,
+        )
+
+
+def carry_out(
+    root: Path,
+    config: StoreConfig,
+    plan: RepairPlan,
+    cut_at: int | None,
+    progress: Callable[[int], None],
+) -> None:
+    """Do what ``plan`` says to the store in ``root``.
+
+    Raises:
+        RefusedStoreError: as ``check_cut``; nothing was done.
+        StoreError: as for opening.
+    """
+    check_cut(root, plan, cut_at)
+    rebuild = Rebuild.INDEX if plan.index else Rebuild.NOTHING
+    no_queues = any(obstacle.kind is ObstacleKind.QUEUES for obstacle in plan.obstacles)
+    if no_queues or len(plan.queues) > MAX_SINGLE:
+        rebuild |= Rebuild.QUEUES
+    if plan.obstacles:
+        size = config.mapped_file_size_commit_log
+        sizes = found_sizes(detect(root, config), config)
+        clear(root, sizes.get("mapped_file_size_commit_log", size), plan.obstacles)
+    with MessageStore.open(
+        root,
+        config,
+        cut_at=plan.cut_at,
+        rebuild=rebuild,
+        housekeeping=False,
+        progress=progress,
+    ) as store:
+        if Rebuild.QUEUES not in rebuild:
+            for key in plan.queues:
+                store.rebuild_queues(*key, progress)

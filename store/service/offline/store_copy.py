@@ -1,0 +1,136 @@
+"""A copy of a store that nobody has open: sparse files stay sparse, times are kept."""
+
+import errno
+import fcntl
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from store.errors import DiskFullError, RefusedStoreError, os_errors
+from store.files import open_regular, reading, write_all
+from store.journals.store_lock import refuse_if_open
+from store.paths import StorePaths
+from store.progress import Progress, noop
+
+_CHUNK = 4 << 20
+_BLOCK = 512
+"""Unit of ``st_blocks``."""
+_FICLONE = 0x40049409
+"""``FICLONE`` of Linux: a file whose blocks are another's until one of them is written."""
+_NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP}
+REFLINKS, HARD_LINKS, COPIES = "reflinks", "hard links", "copies"
+
+
+def copy_store(root: Path, target: Path, progress: Progress = noop) -> None:
+    """Copy the store in ``root`` to ``target``, which appears only when it is whole.
+
+    ``progress`` is told how many of ``blocks_below`` are copied.
+
+    Raises:
+        RefusedStoreError: ``target`` exists.
+        StoreLockedError: somebody has the store open: a copy would not be of one moment.
+        DiskFullError: there is no room for it; nothing was copied.
+        StoreIOError: something cannot be read or written; nothing is left of the copy.
+    """
+    if target.exists():
+        raise RefusedStoreError("the place of the copy is taken", path=target)
+    refuse_if_open(StorePaths(root))
+    partial = target.with_name(target.name + ".partial")
+    with os_errors("measure the store", root):
+        wanted = blocks_below(root)
+        free = shutil.disk_usage(target.absolute().parent).free
+    if wanted > free:
+        raise DiskFullError(f"a copy takes {wanted} bytes, {free} are free", path=target)
+    try:
+        with os_errors("copy the store", root):
+            shutil.rmtree(partial, ignore_errors=True)
+            copied = 0
+
+            def copy(source: str, there: str) -> str:
+                nonlocal copied
+                made = copy_file(source, there)
+                copied += Path(source).stat().st_blocks * _BLOCK
+                progress(copied)
+                return made
+
+            progress(0)
+            shutil.copytree(root, partial, copy_function=copy, symlinks=True)
+            partial.rename(target)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def copy_file(source: str, target: str, length: int | None = None) -> str:
+    """Copy one file, its holes as holes; return ``target``. Fits ``copytree``.
+
+    With ``length`` only as many bytes are copied; the copy is as long as the file all the same.
+    """
+    with reading(source) as old, Path(target).open("xb") as new:
+        size = os.fstat(old.fileno()).st_size
+        os.ftruncate(new.fileno(), size)
+        at, last = 0, size if length is None else min(length, size)
+        while at < last:
+            try:
+                at = os.lseek(old.fileno(), at, os.SEEK_DATA)
+            except OSError:  # ENXIO: only a hole is left
+                break
+            end = min(os.lseek(old.fileno(), at, os.SEEK_HOLE), last)
+            while at < end:
+                data = os.pread(old.fileno(), min(_CHUNK, end - at), at)
+                if not data:
+                    break
+                write_all(new.fileno(), data, at)
+                at += len(data)
+    shutil.copystat(source, target)
+    return target
+
+
+def share_file(source: Path, target: Path, *, link: bool = True) -> str:
+    """Give ``target`` the bytes of a file that is never written again; return how.
+
+    By reflink, else, if ``link``, by hard link, else copied: the first that the file system can.
+
+    Raises:
+        CorruptionError: ``source`` is no regular file.
+        OSError: it cannot be read, or ``target`` not be made.
+    """
+    if _reflink(source, target):
+        return REFLINKS
+    if link:
+        try:
+            target.hardlink_to(source)
+        except OSError as exc:
+            if exc.errno not in _NO_LINK:
+                raise
+        else:
+            return HARD_LINKS
+    copy_file(str(source), str(target))
+    return COPIES
+
+
+def _reflink(source: Path, target: Path) -> bool:
+    old = open_regular(source)
+    try:
+        new = open_regular(target, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        try:
+            fcntl.ioctl(new, _FICLONE, old)
+        except OSError:  # another file system, or one without
+            target.unlink()
+            return False
+        finally:
+            os.close(new)
+    finally:
+        os.close(old)
+    return True
+
+
+def blocks_below(folder: Path) -> int:
+    """Return the bytes of the disk that a copy of all below ``folder`` takes."""
+    total = 0
+    for above, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            with suppress(FileNotFoundError):  # it has gone since
+                total += Path(above, name).lstat().st_blocks * _BLOCK
+    return total

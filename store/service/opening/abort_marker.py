@@ -1,0 +1,52 @@
+"""Marking: the file ``abort`` while a store is being opened."""
+
+from collections.abc import Callable
+from types import TracebackType
+
+from store.errors import RefusedStoreError, StoreConfigError, StoreError
+from store.journals.store_lock import mark_closed, mark_open
+from store.paths import StorePaths
+
+
+class AbortMarker:
+    """Marks a store as open; an opening that changed nothing takes the mark away again.
+
+    So a refusal after a clean stop does not make the next open recover as after a crash.
+    """
+
+    def __init__(self, paths: StorePaths) -> None:
+        self._paths = paths
+        self._marked = False
+        self._changed = False
+
+    def mark(self) -> None:
+        """Mark it, if that was not done before."""
+        if not self._marked:
+            mark_open(self._paths)
+            self._marked = True
+
+    def changing(self) -> None:
+        """From here on the opening may stop with something half done."""
+        self._changed = True
+
+    def stay(self) -> None:
+        """Let the mark be: the store is open, whatever comes."""
+        self._marked = False
+
+    def closing(self, close: Callable[[], object]) -> None:
+        """Close a part; if that fails the mark stays, for what went wrong first is what counts."""
+        try:
+            close()
+        except StoreError:
+            self.stay()
+
+    def undo(
+        self,
+        _kind: type[BaseException] | None,
+        exc: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        """Take the mark away after ``exc``: nothing was changed by then, or nothing was begun."""
+        refused = isinstance(exc, RefusedStoreError | StoreConfigError)
+        if self._marked and (refused or not self._changed):
+            mark_closed(self._paths)

@@ -1,7 +1,0 @@
-class StateFlags:
-    closed: bool
-    forked: bool
-    unwritable: bool
-
-class SectionFlag:
-    begun: bool

@@ -1,0 +1,7 @@
+class StateFlags:
+    closed: bool
+    forked: bool
+    unwritable: bool
+
+class EnteredFlag:
+    begun: bool

@@ -1,0 +1,140 @@
+"""Meters: what the hot paths count and time, as cheaply as that goes.
+
+A meter adds and is read by ``StoreMetrics``; it decides nothing. What lies under the append lock
+is counted there without a lock of its own (``CommitLog.appended_records``); everything here takes
+a lock of its own, for a few hundred nanoseconds, and is kept off the path of a single put.
+"""
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.core import READS
+from store.service.results import GetMessageResult, GetMessageStatus, PutMessageStatus
+
+if TYPE_CHECKING:
+    from store.core import _reads
+
+BOUNDS = (
+    5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3,
+    1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+)  # fmt: skip
+"""Upper bounds of every histogram's buckets, seconds; one bucket more takes what is longer."""
+_FOUND = GetMessageStatus.FOUND
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramSnapshot:
+    """What a histogram held at one moment."""
+
+    counts: tuple[int, ...]
+    """How many were at most the bound *i* (of ``BOUNDS``, unless the histogram has its own) and
+    more than the bound before; the last: longer."""
+    total_seconds: float
+
+    @property
+    def count(self) -> int:
+        """Return how many were observed."""
+        return sum(self.counts)
+
+
+READS.bind_meters(HistogramSnapshot, BOUNDS)
+Histogram = READS.Histogram
+
+
+class PutMeter:
+    """What puts took, and which did not end with ``PUT_OK``. Any thread.
+
+    Messages and bytes are not counted here: the log knows them.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = Histogram()
+        """Calls that put one message; a sample of them, see ``Putter``."""
+        self.list_seconds = Histogram()
+        """Calls that put several, all of them."""
+        self._lock = threading.RLock()  # guards what follows
+        self._long_way = 0
+        self._not_ok = dict.fromkeys(PutMessageStatus, 0)
+        del self._not_ok[PutMessageStatus.PUT_OK]
+
+    def count_fallback(self, messages: int = 1) -> None:
+        """Count messages that were stored, but not by one compiled call (``FastPut``)."""
+        with self._lock:
+            self._long_way += messages
+
+    @property
+    def long_way(self) -> int:
+        """Return how many messages were stored, but not by the fast path."""
+        return self._long_way
+
+    def not_ok(self, status: PutMessageStatus, messages: int = 1) -> None:
+        """Count messages that were refused, or stored with a warning."""
+        with self._lock:
+            self._not_ok[status] += messages
+
+    def statuses(self) -> Mapping[PutMessageStatus, int]:
+        """Return how many messages ended with each status but ``PUT_OK``, zeros too."""
+        with self._lock:
+            return dict(self._not_ok)
+
+
+class GetCounts(NamedTuple):
+    """What pulls returned until one moment."""
+
+    statuses: Mapping[GetMessageStatus, int]
+    """Calls by their outcome, zeros too."""
+    messages: int
+    """Messages; a record of a batch queue holds several.
+
+    Source: RocketMQ ``StoreStatsService.getGetMessageTransferredMsgCount``.
+    """
+    total_bytes: int
+
+
+class GetMeter:
+    """What pulls returned and took, every one of them. Any thread."""
+
+    def __init__(self) -> None:
+        self.seconds = Histogram()
+        self._lock = threading.RLock()  # guards what follows
+        self._found = 0
+        self._others = dict.fromkeys(GetMessageStatus, 0)
+        self._messages = 0
+        self._bytes = 0
+        self.plain: _reads.FastPull | None = None
+        """Counts for itself what it answers."""
+
+    def pulled(self, started: float, result: GetMessageResult) -> None:
+        """Count one pull that began at ``started`` of ``time.perf_counter``."""
+        self.took(time.perf_counter() - started, result)
+
+    def took(self, seconds: float, result: GetMessageResult) -> None:
+        """Count one pull that took so many seconds."""
+        self.seconds.observe(seconds)
+        messages = result.record_count()
+        with self._lock:
+            if result.status is _FOUND:  # an enum as a key costs a call of Python
+                self._found += 1
+            else:
+                self._others[result.status] += 1
+            self._messages += messages
+            self._bytes += result.total_bytes
+
+    def add_batched(self, messages: int) -> None:
+        """Count the messages, but for one each, in the records of a pull from a batch queue."""
+        with self._lock:
+            self._messages += messages
+
+    def snapshot(self) -> GetCounts:
+        """Return what was counted until now."""
+        with self._lock:
+            found, messages, total_bytes = self._found, self._messages, self._bytes
+            statuses = dict(self._others)
+        if (plain := self.plain) is not None:
+            found += plain.found
+            messages += plain.messages
+            total_bytes += plain.total_bytes
+        return GetCounts({**statuses, _FOUND: found}, messages, total_bytes)

@@ -1,0 +1,87 @@
+"""Answers: what a put waits for before it is answered, the disk and then the followers.
+
+The one place where puts wait. ``GroupCommit`` knows the disk, ``ReplicaWait`` the followers.
+
+Source: RocketMQ ``CommitLog.handleDiskFlushAndHA``.
+"""
+
+from collections.abc import Callable
+
+from store.config import FlushDiskType, StoreConfig
+from store.errors import StoreError
+from store.future import Promised, Soon
+from store.service.results import PutMessageResult, PutMessageStatus
+from store.service.writing import _waits
+from store.service.writing.flush import FlushService
+from store.service.writing.group_commit import GroupCommit
+from store.service.writing.replicas import ReplicaWait
+
+_OK = PutMessageStatus.PUT_OK
+
+
+class AckWaiter:
+    """Answers the puts of one store. Any thread.
+
+    ``replicas``: ``None`` where puts wait for none. ``failed`` is told when a flush failed: only
+    reopening mends that.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        commit: GroupCommit,
+        flush: FlushService,
+        replicas: ReplicaWait | None,
+        failed: Callable[[BaseException], object],
+    ) -> None:
+        self.replicas = replicas
+        self.sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self.waits = self.sync or replicas is not None
+        """Whether a put waits for anything at all."""
+        self._commit = commit
+        self._flush = flush
+        self._failed = failed
+
+    def wait(self, phy_offset: int) -> PutMessageStatus:
+        """Wait for what the settings promise of the log up to ``phy_offset``.
+
+        What the disk does not have in time is not waited for any further: it is served to nobody.
+
+        Raises:
+            StoreError: the disk refused; the store has failed.
+        """
+        if self.sync and not self.is_durable(phy_offset):
+            return PutMessageStatus.FLUSH_DISK_TIMEOUT
+        if self.replicas is not None and not self.replicas.wait_for(phy_offset):
+            return PutMessageStatus.FLUSH_SLAVE_TIMEOUT
+        return _OK
+
+    def later(
+        self,
+        result: PutMessageResult,
+        promised: Promised[PutMessageResult],
+        not_ok: Callable[[PutMessageStatus], object],
+        soon: Soon,
+    ) -> None:
+        """Complete ``promised`` with ``result`` and the status that ``wait`` would return.
+
+        Some other thread does it, or this one where it is known already. ``not_ok`` is told a
+        status of another kind; ``soon`` has the disk asked.
+        """
+        waiting = _waits.LaterAnswer(result, promised, self.replicas, not_ok)
+        if self.sync:
+            self._flush.when_durable(waiting.phy_offset, waiting, soon)
+        else:
+            waiting.goes_on()  # nobody waits for the disk
+
+    def is_durable(self, phy_offset: int) -> bool:
+        """Wait for the disk; return whether it was in time.
+
+        Raises:
+            StoreError: it refused; the store has failed.
+        """
+        try:
+            return self._commit.wait_for(phy_offset)
+        except StoreError as exc:
+            self._failed(exc)
+            raise

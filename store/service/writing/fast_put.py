@@ -1,0 +1,124 @@
+"""FastPut: the compiled way of most messages, from the message to its place in one call.
+
+What it takes is put whole, under the interpreter's lock; for the rest ``Putter`` and ``Appender``
+are there: they decide what may be put, and where, and the core encodes and writes that too
+(``Encoded``).
+"""
+
+import time
+from collections.abc import Iterable
+from typing import Literal, Protocol
+
+from store.config import StoreConfig
+from store.core import CORE, READS, SLOW_PATH_ONLY
+from store.index.index_batch import TAGS_PREFIX
+from store.log.commit_log import Appended, CommitLog
+from store.record.encoder import MessageEncoder
+from store.record.message import SCHEDULE_TOPIC, TIMER_TOPIC, Host, Message
+from store.record.properties import crc_property
+from store.service.dispatching.dispatch import Dispatcher
+from store.service.results import PutMessageResult, PutMessageStatus
+from store.service.runtime.running_state import RunningState
+from store.service.writing.encoded import Encoded, Interpreted
+
+SAMPLED_PUTS = 61
+"""One in so many asynchronous puts of one message is timed: a clock costs what a put must not. A
+prime, so that no rhythm of the batches behind it is always met or always missed."""
+
+
+class FastPut(Protocol):
+    """Puts plain messages of one store. Any thread.
+
+    Not plain are light queues, delays, long bodies and lists, whatever is refused, a queue or topic
+    that was not put to of late, and any message where the log's file is full, or somebody else
+    appends, or nothing may be written.
+    """
+
+    def quick(self, message: Message) -> PutMessageResult | Literal[False] | None:
+        """Put a message if that is all there is to do.
+
+        ``None``: nothing was done, for something else is due: puts wait for disk or followers, the
+        batch of units is full with it, or the next of ``SAMPLED_PUTS`` is timed.
+        ``False``: nothing was done, and ``one`` would do nothing either.
+        """
+
+    def one(self, message: Message) -> PutMessageResult | None:
+        """Put a message; ``None``: nothing was done, it has to go the long way."""
+
+    def several(self, messages: Iterable[Message]) -> list[PutMessageResult] | None:
+        """Put all, in order, with one store time, into one file; ``None``: nothing was done."""
+
+    def batch(self, batch: Message) -> list[PutMessageResult] | None:
+        """Put the messages of a client batch that was checked; ``None``: nothing was done."""
+
+    def encoded(self) -> Encoded | Interpreted:
+        """Return what takes the messages of a put that was not taken, one by one."""
+
+
+class NoFastPut:
+    """Lets every message go the long way, in Python."""
+
+    def __init__(self, encoder: MessageEncoder) -> None:
+        self._encoder = encoder
+
+    def quick(self, message: Message) -> Literal[False]:
+        """Do nothing."""
+        return False
+
+    def one(self, message: Message) -> None:
+        """Do nothing."""
+
+    def several(self, messages: Iterable[Message]) -> None:
+        """Do nothing."""
+
+    def batch(self, batch: Message) -> None:
+        """Do nothing."""
+
+    def encoded(self) -> Interpreted:
+        """Return what Python encodes."""
+        return Interpreted(self._encoder)
+
+
+def fast_put(
+    config: StoreConfig,
+    encoder: MessageEncoder,
+    log: CommitLog,
+    dispatcher: Dispatcher,
+    state: RunningState,
+    *,
+    alone: bool,
+    has_light: bool,
+) -> FastPut:
+    """Return the compiled way if there is one for these settings.
+
+    ``alone``: a put waits for nothing, neither disk nor followers. ``has_light``: messages that ask
+    for light queues go there.
+    """
+    if SLOW_PATH_ONLY:
+        return NoFastPut(encoder)
+    pending = dispatcher.pending
+    made: FastPut = CORE.FastPut(
+        log=log,
+        pending=pending,
+        state=state,
+        dispatcher=dispatcher,
+        clock=time,
+        topics=encoder.topics,
+        scheduled=SCHEDULE_TOPIC,
+        timer=TIMER_TOPIC,
+        classes=(Host, Appended, PutMessageResult),
+        ok=PutMessageStatus.PUT_OK,
+        tags_prefix=TAGS_PREFIX,
+        max_body=config.max_message_size,
+        file_size=config.mapped_file_size_commit_log,
+        keys_wanted=pending.record_keys.wanted,
+        tags_wanted=pending.record_keys.tags,
+        alone=alone,
+        every=SAMPLED_PUTS,
+        fault_count=READS.fault_count(),
+        seal=crc_property(0) if config.enabled_append_prop_crc else None,
+        refuses_delay=not config.allow_delay_without_service,
+        has_light=has_light,
+        delays=pending.delays.tags_code,
+    )
+    return made

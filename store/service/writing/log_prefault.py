@@ -1,0 +1,112 @@
+"""LogPrefault: the log's next pages are in memory before a put writes to them.
+
+A put that is the first to write to a page waits for the kernel, which finds, zeroes and maps it,
+and as many behind it as the disk's read-ahead says. Here a thread has that done before, without the
+interpreter's lock. It changes no byte, and nothing depends on it: where it ends or does not come in
+time, puts meet their pages themselves. Decision 47 has the figures.
+"""
+
+import time
+from collections.abc import Callable
+
+from store.core import CORE
+from store.errors import StoreError
+from store.log.commit_log import CommitLog
+from store.logger import StoreLogger
+from store.service.runtime.worker import Worker
+from store.wakeup import Wakeup
+
+_LOG = StoreLogger(__name__)
+MIN_AHEAD = 256 << 10
+"""Bytes; a log that grows slower than that in ``SECONDS_AHEAD`` needs nobody's help."""
+MAX_AHEAD = 8 << 20
+SECONDS_AHEAD = 0.1
+"""So far as the log grows in this time. What is brought in is written to the disk by the next sync,
+as zeros, and once more with its records: of what is synced every half a second a fifth at most."""
+
+BringIn = Callable[[object, int, int], bool]
+"""Takes a map and a span of it, see ``store.core``; returns whether the kernel can."""
+
+
+class LogPrefault:
+    """Brings the pages behind the log's end into memory, in a thread of its own."""
+
+    def __init__(
+        self, log: CommitLog, bring_in: BringIn, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._log = log
+        self._bring_in = bring_in
+        self._clock = clock
+        self._due = 0  # the end of the log from which on the thread has something to do
+        self._wake = Wakeup()
+        self._stopped = False
+        self._seen, self._seen_at = log.end, clock()
+        self.brought = log.end
+        """Up to this offset of the log pages are in memory."""
+        self.worker = Worker(
+            "cqstore-pages", self._run, lambda _: None, "puts bring in the log's pages themselves"
+        )
+
+    @staticmethod
+    def of(log: CommitLog, *, is_transient: bool) -> "LogPrefault | None":
+        """Return it if records are written through maps."""
+        if is_transient:
+            return None
+        return LogPrefault(log, CORE.bring_in)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self.worker.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped = True
+        self._wake.set()
+        self.worker.end()
+
+    def look(self) -> None:
+        """Wake the thread if the log has grown to where it is due. Any thread; nothing waits.
+
+        Due again some bytes on, until the thread says where: a caller that is interrupted before it
+        wakes the thread leaves that to a later put.
+        """
+        end = self._log.end
+        if end >= self._due:
+            self._due = end + MIN_AHEAD
+            self._wake.set()
+
+    def _run(self) -> None:
+        while True:
+            self._wake.wait()
+            if self._stopped:
+                return
+            if not self.step():
+                _LOG.info("the kernel does not bring in the log's pages ahead")
+                return
+
+    def step(self) -> bool:
+        """Bring in what the log will need next; return whether the kernel does such a thing."""
+        end, now = self._log.end, self._clock()
+        lead = bytes_ahead(end - self._seen, now - self._seen_at)
+        self._seen, self._seen_at = end, now
+        file = self._log.prepared  # its blocks are reserved
+        if not lead or file is None:
+            self._due = end + MIN_AHEAD
+            return True
+        first, last = file.file_from_offset, file.file_from_offset + file.file_size
+        start, stop = max(self.brought, end, first), min(end + lead, last)
+        self._due = last if stop == last else stop - lead // 2
+        try:
+            done = start >= stop or self._bring_in(file.map(), start - first, stop - first)
+        except StoreError:  # the file is gone; there may be another one when the log has grown
+            return True
+        self.brought = max(start, stop)
+        return done
+
+
+def bytes_ahead(grown: int, seconds: float) -> int:
+    """Return how far ahead to be of a log that has grown by so many bytes in so many seconds."""
+    if seconds <= 0:
+        return 0
+    lead = min(round(grown * SECONDS_AHEAD / seconds), MAX_AHEAD)
+    return lead if lead >= MIN_AHEAD else 0
