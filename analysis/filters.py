@@ -68,7 +68,7 @@ class RowFilter:
         """Return what is asked of a column of numbers."""
         return self.numbers.get(name, Span())
 
-    def takes_topic(self, topic: str) -> bool:
+    def accepts_topic(self, topic: str) -> bool:
         """Return whether rows of ``topic`` are asked for."""
         named = self.topics is None or topic in self.topics
         return named and all(topic.startswith(prefix) for prefix in self.prefixes)

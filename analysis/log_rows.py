@@ -47,7 +47,7 @@ class LogRows:
         keep = np.ones(len(records), np.bool_)
         if rows.topics is not None or rows.prefixes:
             named = {record.topic for record in records}  # a file's at most, and only for now
-            taken = {topic for topic in named if rows.takes_topic(topic)}
+            taken = {topic for topic in named if rows.accepts_topic(topic)}
             keep = np.fromiter(
                 (record.topic in taken for record in records), np.bool_, len(records)
             )

@@ -70,7 +70,7 @@ class SourceOptions(BaseModel):
         )
         return {name: str(value) for name, value in given.items()}
 
-    def look(self) -> None:
+    def check_root(self) -> None:
         """Refuse what is no store at a glance; opens nothing.
 
         Raises:

@@ -35,7 +35,7 @@ class Answer:
     """There are more rows than were asked for."""
 
 
-def ask(spark: SparkSession, options: SourceOptions, query: str, limit: int) -> Answer:
+def run_query(spark: SparkSession, options: SourceOptions, query: str, limit: int) -> Answer:
     """Return what ``query`` says about the store; at most ``limit`` rows, 0: all.
 
     The tables ``commitlog`` and ``cq`` are temporary views of the session.

@@ -99,7 +99,7 @@ def _spans(queues: ConsumeQueueStore, rows: RowFilter) -> Iterator[tuple[QueueKe
         key
         for topic in named
         for key in queues.queues(topic)
-        if rows.takes_topic(key.topic) and ids.holds(key.queue_id)
+        if rows.accepts_topic(key.topic) and ids.holds(key.queue_id)
     }
     for key in sorted(keys, key=_key_order):
         low, high = queues.queue(*key).ends()

@@ -77,7 +77,7 @@ class _Source(DataSource):
             StoreError: there is no store, or an option makes no sense.
         """
         options = SourceOptions.parse(self.options)
-        options.look()
+        options.check_root()
         return ddl(self.table.columns(options))
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -61,15 +61,15 @@ def sql(
     text = _question(query, ready)
     refuse_without_spark()
     from analysis.options import SourceOptions  # noqa: PLC0415 - needs the extra
-    from analysis.query import ask  # noqa: PLC0415
+    from analysis.query import run_query  # noqa: PLC0415
 
     options = SourceOptions(
         path=root, config=config, backend=backend, commitlog=commit_log, crc=crc
     )
-    options.look()  # before Java starts
+    options.check_root()  # before Java starts
     logging.getLogger("SQLQueryContextLogger").disabled = True  # says as JSON what we say
     with spark_session("cqstore sql", master) as spark:
-        answer = ask(spark, options, text, limit)
+        answer = run_query(spark, options, text, limit)
     if answer.table.num_columns:
         output(kind).rows(
             {name: _shown(value) for name, value in row.items()}

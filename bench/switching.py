@@ -61,7 +61,7 @@ def main(words: list[str]) -> None:
         step("verify", lambda: verify_migration(root, master=NO_SPARK))
         if share:
             step("puts", lambda: _touch(root, config, queues, round(1 / share)))
-        step("a bare look at each file", lambda: _look(root))
+        step("a bare look at each file", lambda: _check(root))
         settings = Path(folder, "broker.conf")
         settings.write_text(
             f"mappedFileSizeCommitLog={config.mapped_file_size_commit_log}\n"
@@ -82,7 +82,7 @@ def _command(*words: str | Path) -> None:
     subprocess.run([sys.executable, "-c", _COMMAND, "migrate", *words], check=True)
 
 
-def _look(root: Path) -> None:
+def _check(root: Path) -> None:
     for folder, _, names in os.walk(root / "consumequeue"):
         for name in names:
             Path(folder, name).stat()

@@ -38,7 +38,7 @@ class DamagedQueues:
             _LOG.warning("%r: %s", damage.path, damage.problem)
             self.held_back.add(damage.queue)
 
-    def settle(self) -> None:
+    def clear_suspects(self) -> None:
         """Forget what was suspect, and hold nothing back any more."""
         self.found = {key: each for key, each in self.found.items() if not each.is_suspect}
         self.held_back.clear()

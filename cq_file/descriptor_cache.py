@@ -74,7 +74,7 @@ class LimitWatch:
         self._from = warn_from(limit)
         self._warned = False
 
-    def look(self, queues: int) -> None:
+    def check(self, queues: int) -> None:
         """Warn if there are now so many ``queues`` that it is due."""
         if queues < self._from or self._warned:
             return

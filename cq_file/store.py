@@ -103,7 +103,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._appends = plain_appends(self._access, self._table)
         self._loaded = True
         self._queue_count = sum(map(len, self._table.simple.values()))
-        self._watch.look(self._queue_count)
+        self._watch.check(self._queue_count)
         return self
 
     def recover(self) -> None:
@@ -119,7 +119,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
 
     def damage_is_settled(self) -> None:
         """Forget what was suspect, and take units for the others."""
-        self._damaged.settle()
+        self._damaged.clear_suspects()
 
     def dispatch_from_phy_offset(self) -> int:
         """Return the end of the last record in any queue; after a crash what is surely on disk."""
@@ -225,7 +225,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         queue = FileConsumeQueue(self._access, folder, [])
         self._table.simple.setdefault(key.topic, {})[key.queue_id] = queue
         self._queue_count += 1
-        self._watch.look(self._queue_count)
+        self._watch.check(self._queue_count)
         return queue
 
     def truncate_dirty(self, phy_offset: int) -> int:

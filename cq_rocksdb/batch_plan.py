@@ -130,7 +130,7 @@ class BatchPlan:
         pieces.row = starts[order].tolist()
         pieces.count = (ends - starts)[order].tolist()
         pieces.queue_offset = first[order].tolist()
-        self._take([prefixes[run] for run in order], after[order])
+        self._plan_max_entries([prefixes[run] for run in order], after[order])
         return True
 
     def _plan_runs(self, order: list[int]) -> None:
@@ -152,9 +152,9 @@ class BatchPlan:
         after[renewed, 2:] = UNKNOWN
         self._renewed = any(renewed)
         changed = np.array([queue.last != queue.before for queue in planned], bool)
-        self._take([queue.prefix for queue in planned], after, changed)
+        self._plan_max_entries([queue.prefix for queue in planned], after, changed)
 
-    def _take(
+    def _plan_max_entries(
         self,
         prefixes: list[bytes],
         after: NDArray[np.int64],

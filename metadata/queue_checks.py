@@ -46,7 +46,7 @@ class QueueChecks:
             "Topics have no queues: nothing was written to them.",
         )  # fmt: skip
 
-    def take(self, span: QueueSpan) -> None:
+    def compare(self, span: QueueSpan) -> None:
         """Compare one queue."""
         key, low, high = span
         topic, queue_id = key
@@ -83,7 +83,7 @@ def check_queues(
     checks = [QueueChecks(each) for each in found]
     for span in spans:
         for check in checks:
-            check.take(span)
+            check.compare(span)
     for check in checks:
         yield from check.findings()
 

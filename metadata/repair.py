@@ -105,7 +105,7 @@ def apply_repairs(paths: StorePaths, repairs: Sequence[Repair]) -> Path | None:
         with os_errors("repair a file of the broker's", path):
             make_folder(config)
             if kept is not None:
-                _keep(there, kept)
+                _retain(there, kept)
             if repair.source != "bak":
                 replace_file(backup_of(path), repair.content)
             replace_file(path, repair.content)
@@ -130,7 +130,7 @@ def base_of_topics(found: Sequence[BrokerMetadata], root: Path) -> BrokerMetadat
                 f"the form {each.form} is damaged: {each.faults[0]} (cqstore meta repair)",
                 path=root,
             )
-        if unlike := list(differences_in("topics", *map(_kept_topics, (found[0], each)))):
+        if unlike := list(differences_in("topics", *map(_operator_topics, (found[0], each)))):
             raise RefusedStoreError(
                 f"{found[0].form} and {each.form} differ: {unlike[0]}. cqstore meta convert --from"
                 " the form that counts leaves that one alone", path=root,
@@ -138,7 +138,7 @@ def base_of_topics(found: Sequence[BrokerMetadata], root: Path) -> BrokerMetadat
     return found[0] if found else None
 
 
-def _kept_topics(found: BrokerMetadata) -> dict[str, Json]:
+def _operator_topics(found: BrokerMetadata) -> dict[str, Json]:
     """Return the topics that a broker does not make by itself at each start."""
     return {name: row for name, row in found.topics.items() if not is_exempt(name)}
 
@@ -171,7 +171,7 @@ def next_version(found: Sequence[BrokerMetadata], table: Table) -> DataVersion:
     return DataVersion(state, time.time_ns() // 1_000_000, counter + 1)
 
 
-def _keep(files: Sequence[Path], kept: Path) -> None:
+def _retain(files: Sequence[Path], kept: Path) -> None:
     make_folder(kept)
     for path in files:
         replace_file(kept / path.name, read_file(path, _MAX_BYTES))

@@ -169,7 +169,7 @@ def switch(
     with progress("switching") as tick:
         report = switch_to(
             root, read_config(config, root), to=to, workspace=_space(root, workspace),
-            without=without or (), accept_older_tables=accept_older_tables, tell=tick.say,
+            without=without or (), accept_older_tables=accept_older_tables, tell=tick.set_label,
         )  # fmt: skip
     output(kind).record(_record(report))
 
@@ -199,7 +199,7 @@ def rollback(
         report = roll_back(
             root, read_config(config, root), workspace=_space(root, workspace), returning=returning,
             without=without or (), accept_older_tables=accept_older_tables, dry_run=dry_run,
-            tell=tick.say,
+            tell=tick.set_label,
         )  # fmt: skip
     if report is None:
         what = "would be" if dry_run else "are"
@@ -231,7 +231,7 @@ def tables(
     with progress("switching") as tick:
         report = prepare_for(
             root, read_config(config, root), to=to, without=without or (),
-            accept_older_tables=accept_older_tables, tell=tick.say,
+            accept_older_tables=accept_older_tables, tell=tick.set_label,
         )  # fmt: skip
     output(kind).record(_record(report))
 

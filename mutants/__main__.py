@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mutants.equal import equal_ones, key_of
 from mutants.mutations import Mutation, mutations
-from mutants.touched import Touching, look
+from mutants.touched import Touching, touched_by
 from mutants.trial import Fate, Trees, TriedMutation
 
 ROOT = Path(__file__).parents[1]
@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
         ThreadPoolExecutor(options.jobs) as pool,
     ):
         trees = Trees(ROOT, Path(folder), options.jobs)
-        touching = look(trees, pool, ROOT / ".mutants", options.marks, options.tests.split())
+        touching = touched_by(trees, pool, ROOT / ".mutants", options.marks, options.tests.split())
         drawn = [
             mutation
             for package in PACKAGES

@@ -100,7 +100,7 @@ def in_turn(tests: Iterable[str], seconds: dict[str, float]) -> list[str]:
     return [test for *_, test in sorted(turns)]
 
 
-def look(
+def touched_by(
     trees: Trees, pool: Executor, kept: Path, marks: str, folders: Iterable[str] = ("tests",)
 ) -> Touching:
     """Return what the tests in files and folders touch; find out what ``kept`` does not hold."""

@@ -17,7 +17,7 @@ from pyspark import daemon
 _CLOSED = (BrokenPipeError, ConnectionResetError)
 
 
-def tell(*words: object, file: TextIO | None = None) -> None:
+def print_line(*words: object, file: TextIO | None = None) -> None:
     """Print as the daemon does, unless the pipe was closed."""
     if not _closed():
         print(*words, file=file or sys.stderr)
@@ -36,7 +36,7 @@ def _closed() -> bool:
 def quieten() -> None:
     """Put both in the place of what the daemon's module calls by these names."""
     names = vars(daemon)
-    names["print"] = tell
+    names["print"] = print_line
     names["traceback"] = SimpleNamespace(print_exc=print_exc, format_exc=traceback.format_exc)
 
 

@@ -34,10 +34,10 @@ class Usage:
         """Add units of another queue, or of another part of one."""
         self.units += other.units
         self.bytes += other.bytes
-        self.see(other.oldest)
-        self.see(other.newest)
+        self.observe(other.oldest)
+        self.observe(other.newest)
 
-    def see(self, timestamp: int | None) -> None:
+    def observe(self, timestamp: int | None) -> None:
         """Widen the time by one store time; ``None`` or below 0: it is not known."""
         if timestamp is None or timestamp < 0:
             return
@@ -79,11 +79,11 @@ def queue_usage(store: MessageStore, span: QueueSpan, progress: Progress = noop)
         if piece.timestamps is not None:
             known = piece.timestamps[piece.timestamps >= 0]
             if len(known):
-                found.see(int(known.min()))
-                found.see(int(known.max()))
+                found.observe(int(known.min()))
+                found.observe(int(known.max()))
         else:
-            found.see(queue.unit_timestamp(piece.queue_offset))
-            found.see(queue.unit_timestamp(piece.queue_offset + len(piece.sizes) - 1))
+            found.observe(queue.unit_timestamp(piece.queue_offset))
+            found.observe(queue.unit_timestamp(piece.queue_offset + len(piece.sizes) - 1))
     return found
 
 
@@ -97,11 +97,11 @@ def _large_pieces(queue: ConsumeQueue, low: int, high: int, found: Usage) -> Ite
         if block.stride == QUEUE_UNIT.size:
             for _, size, _, timestamp in QUEUE_UNIT.struct.iter_unpack(block.data):
                 found.bytes += size
-                found.see(timestamp)
+                found.observe(timestamp)
         else:
             found.bytes += sum(size for _, size, _ in block.rows())
-            found.see(queue.unit_timestamp(block.queue_offset))
-            found.see(queue.unit_timestamp(block.queue_offset + block.count - 1))
+            found.observe(queue.unit_timestamp(block.queue_offset))
+            found.observe(queue.unit_timestamp(block.queue_offset + block.count - 1))
 
 
 def usage_by_day(store: MessageStore, span: QueueSpan) -> Iterator[tuple[int | None, Usage]]:
@@ -146,8 +146,8 @@ def _searched_days(queue: ConsumeQueue, piece: UnitSizes) -> Iterator[tuple[int 
             next_day = queue.offset_by_time((day + 1) * DAY, BoundaryType.LOWER) - first
             end = min(max(next_day, end), count)
         found = Usage(end - at, int(piece.sizes[at:end].sum()))
-        found.see(timestamp)
-        found.see(queue.unit_timestamp(first + end - 1))
+        found.observe(timestamp)
+        found.observe(queue.unit_timestamp(first + end - 1))
         yield day, found
         at = end
 

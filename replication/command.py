@@ -9,9 +9,9 @@ import typer
 
 from replication.address import address
 from replication.checking.rejoin import cut_to
-from replication.checking.rejoin_command import tell_beyond
+from replication.checking.rejoin_command import report_offsets_beyond
 from replication.errors import BeyondEpochError
-from replication.following.base import take_base
+from replication.following.base import copy_base
 from replication.following.epoch_talk import Learner
 from replication.following.follower import Follower
 from replication.following.follower_progress import FollowerProgress, Timing, Until
@@ -183,7 +183,7 @@ class _Run:
     def once(self) -> _Outcome:
         """Open the store and follow; return how it ended."""
         with _open(self.root, self.settings, self.backend) as store:
-            _tell_begin(store, self.root, self.way.master, self.way.learner)
+            _report_start(store, self.root, self.way.master, self.way.learner)
             follower, tables = self.way.followers(store)
             is_enough, deadline = self.end.of(store)
             ended, facts = followed(store, follower, tables, is_enough, self.interval)
@@ -234,10 +234,10 @@ def _cut(root: Path, why: BeyondEpochError, phy_offset: int, settings: StoreConf
         cut = cut_to(root, phy_offset, settings, tick)
     kept = ", ".join(str(tail.path) for tail in cut.saved)
     note(f"{root}: cut at {phy_offset}; what lay behind is kept in {kept}")
-    tell_beyond(cut)
+    report_offsets_beyond(cut)
 
 
-def _tell_begin(store: MessageStore, root: Path, master: str, learner: Learner | None) -> None:
+def _report_start(store: MessageStore, root: Path, master: str, learner: Learner | None) -> None:
     """Say what the opening cut, and where a new log begins."""
     opened = store.report
     if opened.dropped_bytes:
@@ -266,7 +266,7 @@ def _begin_with(base: Path, root: Path, settings: StoreConfig, backend: str | No
     layout, settings = resolve_layout(root, settings, None, read_only=False)
     choose_backends(layout, settings, backend)  # what could not be opened then is not begun
     with progress("copying the base", about_end(base, StoreConfig())) as tick:
-        size = take_base(base, root, tick)
+        size = copy_base(base, root, tick)
     note(f"{root}: {size} bytes of log files copied; their records are checked, their queues built")
 
 

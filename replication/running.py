@@ -45,7 +45,7 @@ async def _run(
 ) -> signal.Signals | None:
     """Follow until the end or a signal; return that."""
     others = [
-        asyncio.create_task(_tell(follower, store, interval)),
+        asyncio.create_task(_report_progress(follower, store, interval)),
         asyncio.create_task(_note(follower, store)),
     ]
     if beside is not None:
@@ -64,7 +64,7 @@ async def _run(
     return came
 
 
-async def _tell(follower: Follower, store: MessageStore, interval: float) -> None:
+async def _report_progress(follower: Follower, store: MessageStore, interval: float) -> None:
     """Say how far it is, again and again; nothing where nothing has changed."""
     before, said = follower.standing.end, ""
     while True:

@@ -46,7 +46,7 @@ def make_banner(
     busy = _busy([each for each in result.workloads if each.name in names])
     if answers.status != "same":
         return Banner(text="No verdict: " + _no_answers(answers), matters=result.matters)
-    side, text = _told(result, counted, _Places(len(counted), named=bool(result.matters)))
+    side, text = _describe(result, counted, _Places(len(counted), named=bool(result.matters)))
     if busy and side is None and not _decided(counted):
         return Banner(text=f"Too busy to tell. {busy}", busy=busy, matters=result.matters)
     sure = percent_text(result.method.confidence)
@@ -71,7 +71,7 @@ class _Places(NamedTuple):
         one = f"the one workload{matter}{'s' if self.named else ''}"
         return one if self.total == 1 else f"the {self.total} workloads{matter}"
 
-    def told(self, names: Sequence[str]) -> str:
+    def text(self, names: Sequence[str]) -> str:
         """Return how many some are, and which."""
         how_many = self.all if self.total == 1 else f"{len(names)} of {self.all}"
         return f"{how_many} ({_named(names)})"
@@ -107,7 +107,7 @@ def _busy(workloads: Sequence[WorkloadFigures]) -> str:
     )
 
 
-def _told(
+def _describe(
     result: Result, workloads: Sequence[WorkloadJudgement], places: "_Places"
 ) -> tuple[str | None, str]:
     reference, sides = result.sides[0].name, compared_sides(result)
@@ -119,13 +119,13 @@ def _told(
         others = [side for side in winners if side != best]
         also = f" So are {' and '.join(others)}, at fewer." if others else ""
         return best, (
-            f"{best} for this store: better than {reference} at {places.told(better[best])}, worse"
+            f"{best} for this store: better than {reference} at {places.text(better[best])}, worse"
             f" at none.{also}"
         )
     losers = [side for side in sides if worse[side] and not better[side]]
     if losers and len(losers) == len(sides):
         told = "; ".join(
-            f"{side} is worse at {places.told(worse[side])}, better at none" for side in sides
+            f"{side} is worse at {places.text(worse[side])}, better at none" for side in sides
         )
         return reference, f"{reference} for this store: {told}."
     torn = [side for side in sides if better[side] and worse[side]]

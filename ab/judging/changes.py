@@ -140,7 +140,7 @@ def _text(
         f"{side} is {{}} times as fast in B as in A",
         f"the {FIGURES[key].label} of {side} in B is {{}} times that in A",
     )
-    return claim.told(outcome, made, key, workload, confidence, "change")
+    return claim.sentence(outcome, made, key, workload, confidence, "change")
 
 
 def _beside(judged: Judgement, workload: str, side: str, key: str) -> str:

@@ -17,7 +17,7 @@ class Phrases(NamedTuple):
     figure: str
     """Of anything else."""
 
-    def told(
+    def sentence(
         self, outcome: Outcome, found: Interval, figure: str, workload: str, confidence: float,
         nothing: str = "difference",
     ) -> str:  # fmt: skip
@@ -48,7 +48,7 @@ def sentence(
     first = next((each for each in mine if each.figure == headline), None)
     if first is not None and first.outcome is Outcome.NOISY:
         first = next((each for each in mine if _is_firm(each)), first)
-    outcome, text = _told(result, workload, answers, first, side)
+    outcome, text = _sentence(result, workload, answers, first, side)
     if first is not None and first.figure != headline:
         text += f" Its {FIGURES[headline].label} is too noisy to tell."
     also = [
@@ -66,7 +66,7 @@ def _is_firm(comparison: ComparedFigure) -> bool:
     return times and comparison.outcome in DECIDED
 
 
-def _told(
+def _sentence(
     result: Result, workload: WorkloadFigures, answers: AnswersJudgement,
     first: ComparedFigure | None, side: str,
 ) -> tuple[Outcome, str]:  # fmt: skip
@@ -94,7 +94,9 @@ def _judged(result: Result, workload: WorkloadFigures, first: ComparedFigure) ->
         f"the {first.label} of {side} is {{}} times that of {reference}",
     )
     found = Interval(first.ratio or 1.0, first.low or 1.0, first.high or 1.0)
-    told = claim.told(first.outcome, found, first.figure, workload.name, result.method.confidence)
+    told = claim.sentence(
+        first.outcome, found, first.figure, workload.name, result.method.confidence
+    )
     if first.outcome is Outcome.SAME:
         told = told.removesuffix(".") + f"{_in_spite(result, first)}."
     return told

@@ -98,7 +98,7 @@ def compare(result: Result, workload: WorkloadFigures, given: Levels) -> Iterato
             found = pairs(workload, figure, repeat.name, reference)
             floor = _interval(found, result.method.confidence, MIN_ROUNDS)
             if floor is not None:
-                yield _told(workload, figure, repeat.name, reference, found).model_copy(
+                yield _values(workload, figure, repeat.name, reference, found).model_copy(
                     update=_ends(floor) | {"outcome": Outcome.FLOOR, "floor": floor.farthest}
                 )
         rule = Rule(
@@ -107,7 +107,7 @@ def compare(result: Result, workload: WorkloadFigures, given: Levels) -> Iterato
         )  # fmt: skip
         for side in compared_sides(result):
             found = pairs(workload, figure, side, reference)
-            told = _told(workload, figure, side, reference, found)
+            told = _values(workload, figure, side, reference, found)
             if told.value or told.reference or told.why:
                 yield _judged(workload, told, found, rule)
 
@@ -169,7 +169,7 @@ def _ends(found: Interval) -> dict[str, object]:
     return {"ratio": found.ratio, "low": found.low, "high": found.high}
 
 
-def _told(
+def _values(
     workload: WorkloadFigures, figure: Figure, side: str, reference: str, found: Pairs
 ) -> ComparedFigure:
     """Return the values of both sides, without any judgement."""

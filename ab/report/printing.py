@@ -20,12 +20,12 @@ def print_report(judgement: Judgement, kind: OutputFormat) -> None:
     elif kind is OutputFormat.JSONL:
         output(kind).rows(_lines(judgement))
     else:
-        _tell(judgement)
+        _print_workload(judgement)
 
 
-def _tell(judgement: Judgement) -> None:
-    _tell_banner(judgement.banner)
-    _tell_answers(judgement)
+def _print_workload(judgement: Judgement) -> None:
+    _print_banner(judgement.banner)
+    _print_answers(judgement)
     for told in tally(judgement):
         typer.echo(told)
     typer.echo("")
@@ -46,7 +46,7 @@ def _tell(judgement: Judgement) -> None:
         typer.echo(note)
 
 
-def _tell_banner(banner: Banner) -> None:
+def _print_banner(banner: Banner) -> None:
     """Tell the answer, first of all whether the machine was too busy for one."""
     if banner.busy and banner.busy not in banner.text:
         typer.echo(banner.busy)
@@ -55,7 +55,7 @@ def _tell_banner(banner: Banner) -> None:
         typer.echo(banner.sure)
 
 
-def _tell_answers(judgement: Judgement) -> None:
+def _print_answers(judgement: Judgement) -> None:
     typer.echo(judgement.answers.sentence)
     for told in judgement.answers.digests:
         typer.echo(f"  {told}")

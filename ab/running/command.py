@@ -146,7 +146,7 @@ def _bar() -> Iterator[Callable[[str, float], object]]:
     with progress("looking", _PARTS, PARTS) as tick:
 
         def say(text: str, share: float) -> None:
-            tick.say(text)
+            tick.set_label(text)
             tick(round(share * _PARTS))
 
         yield say

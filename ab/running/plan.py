@@ -45,7 +45,7 @@ def plan_of(
     project: int | None,
 ) -> RunPlan:
     """Return the plan for a store that was surveyed."""
-    left_out = {each.name: reason for each in asked if (reason := each.lacks(found))}
+    left_out = {each.name: reason for each in asked if (reason := each.unsupported_reason(found))}
     runs = [each for each in asked if each.name not in left_out]
     shape, sides = found.shape, len(specs)
     seconds = sides * (3 * _START_SECONDS + shape.units / _BUILT_UNITS)

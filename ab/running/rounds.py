@@ -77,7 +77,7 @@ class Measurement:
             StoreError: a side failed.
         """
         for side in self._sides:
-            side.ask(
+            side.request(
                 "begin_workload", name=self._workload.name,
                 setting=self._setting.model_dump(mode="json"),
             )  # fmt: skip
@@ -93,7 +93,7 @@ class Measurement:
                 order = order[::-1]
             tick()
         for side in self._sides:
-            side.ask("end_workload")
+            side.request("end_workload")
         return self._figures()
 
     def _calibrated(self) -> int:
@@ -140,11 +140,11 @@ class Measurement:
                 continue
             for block, (one, two) in enumerate(zip_longest(mine.digests, other.digests)):
                 if one != two:
-                    self._look_at(block, reference, side)
+                    self._compare_block(block, reference, side)
 
-    def _look_at(self, block: int, reference: SideProcess, other: SideProcess) -> None:
+    def _compare_block(self, block: int, reference: SideProcess, other: SideProcess) -> None:
         """Find the operations of a block that two sides answered differently."""
-        mine, theirs = (side.ask("answers", block=block) for side in (reference, other))
+        mine, theirs = (side.request("answers", block=block) for side in (reference, other))
         for one, two in zip_longest(mine, theirs):
             if one == two:
                 continue

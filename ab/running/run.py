@@ -147,7 +147,7 @@ class Run:
             odd = sides.build(lambda text: say(text, 0.02))
             figures, points = [_different(odd)] if odd else [], list[Point]()
             if not odd:
-                sides.take_footprints()
+                sides.measure_footprints()
                 figures += self._workloads(sides, say)
             if options.project is not None and not any(each.answers.different for each in figures):
                 points = sides.measure_points(options.project, lambda text: say(text, 0.98))
@@ -159,7 +159,7 @@ class Run:
             workload = self._kinds()[name]
             share = 0.05 + 0.9 * at / len(self._names)
             say(name, share)
-            reason = workload.lacks(self._found)
+            reason = workload.unsupported_reason(self._found)
             if reason:
                 yield Figures(
                     name=name, what=workload.what, item=workload.item, not_measured=reason

@@ -75,9 +75,9 @@ class Sides:
             copies.bring_journals(self._root, root, found)
             process = SideProcess(spec, str(root), self._mix)
             self.processes.append(process)
-            seconds, _ = process.ask("build")
-            digests.append(tuple(process.ask("whole_digest")))
-            self.told.append(_told(spec, way, seconds))
+            seconds, _ = process.request("build")
+            digests.append(tuple(process.request("whole_digest")))
+            self.told.append(_described(spec, way, seconds))
         return self._proof(digests)
 
     def _proof(self, digests: list[tuple[str, int, int]]) -> list[Difference]:
@@ -103,7 +103,7 @@ class Sides:
         pair = (self.processes[0], other)
         files = [self._folder / f"queues-{number}" for number in range(2)]
         for process, path in zip(pair, files, strict=True):
-            process.ask("queue_digests", path=str(path))
+            process.request("queue_digests", path=str(path))
         mine, theirs = (_digests_in(path) for path in files)
         odd = equality.first_difference(mine, theirs)
         names = [process.spec.name for process in pair]
@@ -123,7 +123,7 @@ class Sides:
     def _unit(self, pair: Sequence[SideProcess], key: QueueKey) -> tuple[int, list[str]]:
         files = [self._folder / f"units-{number}" for number in range(2)]
         for process, path in zip(pair, files, strict=True):
-            process.ask("unit_rows", topic=key.topic, queue_id=key.queue_id, path=str(path))
+            process.request("unit_rows", topic=key.topic, queue_id=key.queue_id, path=str(path))
         with files[0].open() as first, files[1].open() as second:
             for mine, theirs in zip_longest(first, second, fillvalue="none"):
                 if mine != theirs:
@@ -132,15 +132,15 @@ class Sides:
                     return int(offset), told
         return -1, ["", ""]
 
-    def take_footprints(self) -> None:
+    def measure_footprints(self) -> None:
         """Measure what each side's queues take, in a process that has done nothing else."""
         for number, process in enumerate(self.processes):
             process.finish()
             fresh = SideProcess(process.spec, str(self._folder / f"side-{number}"), self._mix)
             self.processes[number] = fresh
-            footprint = Footprint.model_validate(fresh.ask("footprint"))
+            footprint = Footprint.model_validate(fresh.request("footprint"))
             self.told[number] = self.told[number].model_copy(update={"footprint": footprint})
-            versions = fresh.ask("versions")
+            versions = fresh.request("versions")
             if process.spec.twin_of is None:
                 self.versions |= {f"{process.spec.name}: {key}": text
                                   for key, text in versions.items()}  # fmt: skip
@@ -167,9 +167,9 @@ class Sides:
     def _point(self, spec: SideSpec, queues: int, units: int) -> Footprint:
         root = self._folder / "point"
         with self._lent(spec, root) as process:
-            process.ask("fill", queues=queues, units=units)
+            process.request("fill", queues=queues, units=units)
         with self._lent(spec, root) as process:
-            footprint = Footprint.model_validate(process.ask("footprint"))
+            footprint = Footprint.model_validate(process.request("footprint"))
         shutil.rmtree(root)
         return footprint
 
@@ -184,7 +184,7 @@ class Sides:
             process.stop()
 
 
-def _told(spec: SideSpec, way: str, seconds: float) -> Side:
+def _described(spec: SideSpec, way: str, seconds: float) -> Side:
     return Side(
         name=spec.name, given=spec.given, backend=spec.backend, options=spec.options,
         twin_of=spec.twin_of, log_shared_by=way, build_seconds=seconds,

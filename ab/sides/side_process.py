@@ -27,7 +27,7 @@ class SideProcess:
         )  # fmt: skip
         config = spec.config.model_dump(mode="json", exclude_unset=True)
         try:
-            self.ask("begin", root=root, backend=spec.backend, config=config, mix=mix)
+            self.request("begin", root=root, backend=spec.backend, config=config, mix=mix)
         except BaseException:
             self.stop()
             raise
@@ -37,7 +37,7 @@ class SideProcess:
         """Return its id."""
         return self._process.pid
 
-    def ask(self, request: str, /, **arguments: object) -> Any:
+    def request(self, request: str, /, **arguments: object) -> Any:
         """Ask for something, see ``ab.sides.worker.Worker``; waits for the answer.
 
         Raises:
@@ -63,7 +63,7 @@ class SideProcess:
 
     def turn(self, number: int, count: int, *, drop: bool) -> Told:
         """Run one turn of the workload that was begun."""
-        return Told.model_validate(self.ask("turn", number=number, count=count, drop=drop))
+        return Told.model_validate(self.request("turn", number=number, count=count, drop=drop))
 
     def stop(self) -> None:
         """End the process at once; what it was doing is lost."""
@@ -76,5 +76,5 @@ class SideProcess:
 
     def finish(self) -> None:
         """Close the side's store, then end the process."""
-        self.ask("close")
+        self.request("close")
         self.stop()

@@ -12,7 +12,7 @@ from ab.stores.survey import StoreSurvey
 from store.errors import DiskFullError, os_errors
 from store.files import make_folder
 from store.journals.expired_queues import ExpiredQueues
-from store.journals.kept import keep
+from store.journals.kept import register
 from store.paths import StorePaths
 from store.service.offline.store_copy import (
     COPIES,
@@ -90,7 +90,7 @@ def bring_journals(root: Path, target: Path, found: StoreSurvey) -> None:
         for name in (old.deleted_topics.name, old.expired_queues.name):
             if (old.own / name).exists():
                 shutil.copy(old.own / name, new.own / name)
-                keep(new.own / name)
+                register(new.own / name)
     ExpiredQueues(new.expired_queues).add(found.expired)
 
 

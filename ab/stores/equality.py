@@ -89,11 +89,11 @@ def first_difference(
             continue
         known = [QueueKey(each.topic, each.queue_id) for each in (one, two) if each is not None]
         key = min(known)
-        return key, _told(one, key), _told(two, key)
+        return key, _offsets_of(one, key), _offsets_of(two, key)
     return None
 
 
-def _told(found: QueueDigest | None, key: QueueKey) -> str:
+def _offsets_of(found: QueueDigest | None, key: QueueKey) -> str:
     if found is None or (found.topic, found.queue_id) != key:
         return "no such queue"
     return f"offsets {found.min_offset} to {found.max_offset - 1}, {found.units} units"

@@ -53,7 +53,7 @@ class _Asked(BaseModel):
     def bind(self, store: MessageStore) -> Callable[[], object]:
         """Return what runs the operation, with nothing left to be looked up."""
 
-    def tell(self, answer: object) -> Told:
+    def to_text(self, answer: object) -> Told:
         """Return ``answer`` as text: equal answers give the same, all others another one."""
         return str(answer), 1
 
@@ -76,7 +76,7 @@ class Pull(_OfQueue):
         tags = None if self.tags is None else TagFilter(self.tags)
         return partial(store.get_message, self.topic, self.queue_id, self.offset, self.count, tags)
 
-    def tell(self, answer: object) -> Told:
+    def to_text(self, answer: object) -> Told:
         """Tell status, offsets, and a checksum over the bytes of all records."""
         if not isinstance(answer, GetMessageResult):
             return str(answer), 0
@@ -154,9 +154,9 @@ class ListTopics(_Asked):
         """List them all."""
         return lambda: list(store.topics(self.prefix))
 
-    def tell(self, answer: object) -> Told:
+    def to_text(self, answer: object) -> Told:
         """Tell how many, and a checksum: the order is a backend's own."""
-        return _told_list(answer, "topics")
+        return _list_to_text(answer, "topics")
 
 
 class ListQueues(_Asked):
@@ -169,9 +169,9 @@ class ListQueues(_Asked):
         """List them all."""
         return lambda: list(store.queue_spans(self.topic))
 
-    def tell(self, answer: object) -> Told:
+    def to_text(self, answer: object) -> Told:
         """Tell how many, and a checksum: the order is a backend's own."""
-        return _told_list(answer, "queues")
+        return _list_to_text(answer, "queues")
 
 
 class Put(_OfQueue):
@@ -188,7 +188,7 @@ class Put(_OfQueue):
         message = Message(self.topic, body, self.queue_id, properties, born_timestamp=1)
         return partial(store.put_message, message)
 
-    def tell(self, answer: object) -> Told:
+    def to_text(self, answer: object) -> Told:
         """Tell what does not hang on the moment."""
         if not isinstance(answer, PutMessageResult):
             return str(answer), 0
@@ -294,7 +294,7 @@ def _offsets(offsets: list[int]) -> str:
     return f"{shown}, in all {len(offsets)}" if len(offsets) > 64 else shown  # noqa: PLR2004
 
 
-def _told_list(answer: object, what: str) -> Told:
+def _list_to_text(answer: object, what: str) -> Told:
     if not isinstance(answer, list):
         return str(answer), 0
     checksum = 0

@@ -75,7 +75,7 @@ class TurnResult(OperationsRun):
 
 
 class Workload(ABC):
-    """A named workload; ``derive``, ``lacks`` are the parent's, the rest a side's."""
+    """A named workload; ``derive``, ``unsupported_reason`` are the parent's, the rest a side's."""
 
     name: str
     what: str
@@ -93,7 +93,7 @@ class Workload(ABC):
     passes: ClassVar[int] = 2
     """Turns of a side in a round: two for ABBA within it, one where a turn takes long."""
 
-    def lacks(self, found: StoreSurvey) -> str:
+    def unsupported_reason(self, found: StoreSurvey) -> str:
         """Return why the store does not carry this workload; empty if it does."""
         _ = found
         return ""

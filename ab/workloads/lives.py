@@ -60,7 +60,7 @@ class Dispatch(_Life):
     what = "Replay a record of a log like the store's into queues that begin empty, until durable."
     item = "messages"
 
-    def lacks(self, found: StoreSurvey) -> str:
+    def unsupported_reason(self, found: StoreSurvey) -> str:
         """It needs queues to be like."""
         return "" if found.keys else "no queue of the store has a message in the log"
 
@@ -172,7 +172,7 @@ class Expiry(_Life):
     what = "Let the oldest log file go, and the units of its records."
     item = "files"
 
-    def lacks(self, found: StoreSurvey) -> str:
+    def unsupported_reason(self, found: StoreSurvey) -> str:
         """The newest file never goes."""
         if found.min_phy_offset + found.log_file_size >= found.max_phy_offset:
             return "the log has one file, and the newest is never let go"

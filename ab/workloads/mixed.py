@@ -30,7 +30,7 @@ class Mixed(ReadWorkload):
             derived.mixed(dict(mix)),
         )  # fmt: skip
 
-    def lacks(self, found: StoreSurvey) -> str:
+    def unsupported_reason(self, found: StoreSurvey) -> str:
         """It needs messages to read."""
         return "" if found.keys else "no queue of the store has a message in the log"
 
@@ -54,7 +54,7 @@ class Mixed(ReadWorkload):
             answers |= zip(share, part.answers, strict=True)
             done.service += part.service
         for at, operation in enumerate(operations):
-            done.tell(operation, answers[at])
+            done.record(operation, answers[at])
         _delete_topic(side, operations)
         return done
 

@@ -26,7 +26,7 @@ class ReadWorkload(Workload):
         self._derive = derive
         self._operations: list[Operation] = []
 
-    def lacks(self, found: StoreSurvey) -> str:
+    def unsupported_reason(self, found: StoreSurvey) -> str:
         """Filters need tags that let about 1 % through."""
         if not found.keys:
             return "no queue of the store has a message in the log"
@@ -73,7 +73,7 @@ class GivenTrace(ReadWorkload):
     def __init__(self) -> None:
         super().__init__("trace", "Run the next operation of the trace.", "items", lambda *_: [])
 
-    def lacks(self, found: StoreSurvey) -> str:
+    def unsupported_reason(self, found: StoreSurvey) -> str:
         """It asks nothing of the store."""
         _ = found
         return ""

@@ -32,18 +32,18 @@ class OperationsRun:
     answers: list[str] = field(default_factory=list)
     items: int = 0
 
-    def tell(self, operation: Operation, answer: object) -> None:
+    def record(self, operation: Operation, answer: object) -> None:
         """Note what an operation answered."""
-        text, items = told(operation, answer)
+        text, items = answer_text(operation, answer)
         self.answers.append(text)
         self.items += items
 
 
-def told(operation: Operation, answer: object) -> Told:
+def answer_text(operation: Operation, answer: object) -> Told:
     """Return an answer as text, and its items; a fault is an answer too."""
     if isinstance(answer, StoreError):  # without its path, which is each side's own
         return f"{type(answer).__name__}: {answer.reason}", 0
-    return operation.tell(answer)
+    return operation.to_text(answer)
 
 
 def run_closed(operations: Sequence[Operation], store: MessageStore) -> OperationsRun:
@@ -56,7 +56,7 @@ def run_closed(operations: Sequence[Operation], store: MessageStore) -> Operatio
         with ran.spent.timed():
             run_calls(calls, answers, ran.service)
         for operation, answer in zip(part, answers, strict=True):
-            ran.tell(operation, answer)
+            ran.record(operation, answer)
     return ran
 
 
@@ -106,7 +106,7 @@ def run_open(
         for done in [pool.submit(run, lane) for lane in lanes]:
             done.result()
     for operation, answer in zip(operations, answers, strict=True):
-        ran.tell(operation, answer)
+        ran.record(operation, answer)
     return ran
 
 

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         report = Report.load(BUILT / "figures.json")
     else:
         report, faults = measure(asked.words, quick=asked.quick, console=console)
-    tell(report, console)
+    report_all(report, console)
     if asked.publish and report.quick:
         faults.append("the last run was a quick one, and is not published")
     elif asked.publish:
@@ -96,7 +96,7 @@ def short(row: Measured) -> str:
     return f"  {row.name}, {row.backend}: {', '.join(parts)}"
 
 
-def tell(report: Report, console: Console) -> None:
+def report_all(report: Report, console: Console) -> None:
     """Write table and plot, and print the table."""
     text = f"{words(report)}\n{table(report)}"
     (BUILT / "table.md").write_text(text, encoding="utf-8")

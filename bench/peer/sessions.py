@@ -187,7 +187,7 @@ class _Again:
         """Return the sides that are."""
         return [OURS] if self.ours_alone else list(SIDES)
 
-    def told(self, found: Rounds) -> Iterator[Measured]:
+    def results(self, found: Rounds) -> Iterator[Measured]:
         """Yield what was found, and which side was not asked."""
         if self.ours_alone:
             found.failed = {SIDES[1]: self.ours_alone}
@@ -212,7 +212,7 @@ class Openings(_Again):
                         window = found.add(side, "open")
                         window |= {"disk_bytes": disk[name], "queues": self.queues}
                         side.do("close")
-        yield from self.told(found)
+        yield from self.results(found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,7 +239,7 @@ class Replays(_Again):
                         window["count"] = self.messages
                         units = int(side.do("totals")["units"])
                     lost = max(lost, self._lost(name, units))
-        for measured in self.told(found):
+        for measured in self.results(found):
             if lost:
                 measured.note = f"RocketMQ's queues lack {lost} of {self.messages:,} messages"
             yield measured

@@ -23,7 +23,7 @@ _PARTIAL, _FORMER = "beside", "former"
 _TRIES = 5
 
 
-def take_beside(broker: StorePaths, own: StorePaths, following: NextBroker) -> TablesDone:
+def copy_tables(broker: StorePaths, own: StorePaths, following: NextBroker) -> TablesDone:
     """Copy tables and timer of a broker that has ended; return what was done to the tables.
 
     All is copied and durable before the first of it has its name; cut short, the same call begins

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
-from migration.follow.beside import refuse_left, take_beside
+from migration.follow.beside import copy_tables, refuse_left
 from migration.follow.proof import (
     compare_shown,
     compare_with_broker,
@@ -28,7 +28,7 @@ from migration.metadata.option import AcceptedLoss
 from migration.metadata.stopped import BrokerProcess
 from migration.metadata.table_files import newest_table
 from migration.workspace import write_file
-from replication.following.base import closed_files, take_base
+from replication.following.base import closed_files, copy_base
 from replication.following.blocking import to_the_end
 from replication.following.follower import Follower
 from replication.following.follower_progress import FollowerProgress, Timing
@@ -179,7 +179,7 @@ class FollowedMove:
         except RefusedStoreError:
             return  # one file alone, and the master sends it whole
         self._tell("copying the closed log files")
-        take_base(self._broker.root, self._own.root)
+        copy_base(self._broker.root, self._own.root)
 
     def _refuse_other_levels(self) -> None:
         """Refuse settings by which the new queues could not be those of the broker."""
@@ -249,14 +249,14 @@ class FollowedMove:
                 break
             time.sleep(_TRY_SECONDS)
             compared, shown = self._compare_running(store)
-        self._take_for_verified(compared, shown)
+        self._mark_verified(compared, shown)
         if shown < store.commit_log.max_phy_offset():
             self._tell(
                 "the broker's queues show what it has flushed; the rest is compared when it has"
                 " stopped"
             )
 
-    def _take_for_verified(self, compared: Compared, end: int, before: int = 0) -> None:
+    def _mark_verified(self, compared: Compared, end: int, before: int = 0) -> None:
         """Note that the queues are equal up to ``end``; ``before`` units were so already."""
         self._refuse_difference(compared)
         self.report.queues, self.report.units = compared.queues, compared.units + before
@@ -298,9 +298,9 @@ class FollowedMove:
         """Become what the broker left; it cannot be started meanwhile."""
         lock = StoreLock(self._broker)
         try:
-            self._take_rest(store)
+            self._receive_rest(store)
             store.close()
-            done = take_beside(self._broker, self._own, self._next)
+            done = copy_tables(self._broker, self._own, self._next)
             self.report.prepared_tables, self.report.older_tables = done.sentences, done.older
             self.report.converted_tables = done.converted
             self.report.not_taken = self._others()
@@ -310,7 +310,7 @@ class FollowedMove:
         self.report.down_seconds = round(time.monotonic() - self._last_sign, 3)
         self._write_note()
 
-    def _take_rest(self, store: MessageStore) -> None:
+    def _receive_rest(self, store: MessageStore) -> None:
         """Take the rest from the broker's log, and hold the ends of all queues against its own."""
         if self._broker.abort.exists():
             raise RefusedStoreError(
@@ -335,10 +335,10 @@ class FollowedMove:
         """Compare what nobody could while the broker ran: all, or what it had not flushed then."""
         end = store.commit_log.max_phy_offset()
         if self.report.verified_to < 0:
-            self._take_for_verified(compare_with_broker(theirs, store), end)
+            self._mark_verified(compare_with_broker(theirs, store), end)
         elif theirs.queues.hides_unflushed:
             units, since = self.report.units, self.report.verified_to
-            self._take_for_verified(compare_with_broker(theirs, store, since), end, units)
+            self._mark_verified(compare_with_broker(theirs, store, since), end, units)
 
     def _others(self) -> list[str]:
         """Return the names that are neither here nor those of queues."""

@@ -161,7 +161,7 @@ class LogScan:
             plain[:] = False
         topics, codes = np.zeros((2, len(starts)), np.int64)
         at = np.flatnonzero(plain)
-        plain[at], topics[at], codes[at] = self._tails.look(data, body_end[at], ends[at])
+        plain[at], topics[at], codes[at] = self._tails.parse(data, body_end[at], ends[at])
         if self._rules.check_crc:
             plain[at] &= _crc_matches(data, body_at[at], body_end[at], heads["body_crc"][at])
         return ~plain, topics, codes

@@ -206,10 +206,15 @@ class _Rebuild:
         before = sum(each.units for each in done.values() if each is not None)
         self._space.note("scan", tasks=len(missing), master=master)
         items = [scan_item(self._space, task) for task in missing]
-        run_tasks(scan_range, items, master, lambda _: self._progress(before + self._told(missing)))
+        run_tasks(
+            scan_range,
+            items,
+            master,
+            lambda _: self._progress(before + self._reported_units(missing)),
+        )
         return len(missing)
 
-    def _told(self, missing: Sequence[int]) -> int:
+    def _reported_units(self, missing: Sequence[int]) -> int:
         """Return how many units the running tasks have found, as far as they have told."""
         found = dict.fromkeys(missing, 0)
         for path in self._scan_space.root.glob("*/" + PROGRESS):

@@ -49,18 +49,18 @@ class Tails:
         """Return the number of ``topic``."""
         return self._names.number(topic)
 
-    def look(self, data: bytes, starts: _Int64s, ends: _Int64s) -> _Found:
+    def parse(self, data: bytes, starts: _Int64s, ends: _Int64s) -> _Found:
         """Return what the tails say that lie in ``data``, each of 3 bytes or more."""
         whole = self._whole
         if not self._repeat and not self._no_zeros and self._units.are_plain(data):
-            return self._look_apart(data, starts, ends)
+            return self._parse_slow(data, starts, ends)
         whole.forget()
         pairs = zip(starts.tolist(), ends.tolist(), strict=True)
         numbers = np.array([whole[data[a:b]] for a, b in pairs], np.int64)
         self._repeat = 2 * whole.misses <= len(numbers)
-        return whole.tell(numbers)
+        return whole.lookup(numbers)
 
-    def _look_apart(self, data: bytes, starts: _Int64s, ends: _Int64s) -> _Found:
+    def _parse_slow(self, data: bytes, starts: _Int64s, ends: _Int64s) -> _Found:
         """Look up topics and tags of properties that no dictionary would find again."""
         octets, names = np.frombuffer(data, np.uint8), self._names
         name_end = starts + 1 + octets[starts]
@@ -160,7 +160,7 @@ class _WholeTails(dict[bytes, int]):
             self._numbers.clear()
             self._topic_of, self._code_of = array("q", [0]), array("q", [0])
 
-    def tell(self, numbers: _Int64s) -> _Found:
+    def lookup(self, numbers: _Int64s) -> _Found:
         """Return what tails of these numbers say."""
         topic_of, code_of = np.array(self._topic_of), np.array(self._code_of)
         return numbers != _EXACT, topic_of[numbers], code_of[numbers]

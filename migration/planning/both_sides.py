@@ -69,7 +69,7 @@ class BothSides:
         return None
 
 
-def look_at_both(store: MessageStore, target: str) -> BothSides:
+def compare_backends(store: MessageStore, target: str) -> BothSides:
     """Compare the part that is read with ``target``; the store is open read-only.
 
     Raises:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from migration.planning.both_sides import look_at_both
+from migration.planning.both_sides import compare_backends
 from migration.planning.context import log_identity, tail_identity
 from migration.planning.plan import Plan, Slice, write_plan
 from migration.planning.segment_writer import SEGMENT_UNITS, SegmentWriter
@@ -85,7 +85,7 @@ def _refuse(store: MessageStore, target: str, *, replace: bool) -> bool:
     if store.layout.log_folders != [store.paths.commit_log]:
         raise RefusedStoreError("its commit log is spread over several paths", path=root)
     if there:
-        both = look_at_both(store, target)
+        both = compare_backends(store, target)
         if not replace:
             raise RefusedStoreError(both.refusal(), path=root)
         if (reason := both.why_not_replace()) is not None:

@@ -22,7 +22,7 @@ class CombinedStart(QueueCheck):
         self._reset, self._later = NameCount(), NameCount()
         self._hidden = self._units_lacking = 0
 
-    def look(self, queue: UnitRange) -> None:
+    def check(self, queue: UnitRange) -> None:
         """Compare one queue."""
         low, high = self._other.queue(queue.topic, queue.queue_id).ends()
         mine, others = self._names

@@ -36,7 +36,7 @@ class ConsumerOffsets:
             if found.faults:
                 said = f"Consumer offsets cannot be read from the form {found.form}"
                 yield not_compared(Severity.WARN, f"{said}: {found.faults[0]}.")
-            self._look_at_database(found)
+            self._check_database(found)
             yield from self._found()
             return
         files = [self._paths.topics.with_name(name) for name in _FILES]
@@ -48,12 +48,12 @@ class ConsumerOffsets:
             for path in present:
                 for table in _TABLES:
                     for key, value in table_entries(path, table):
-                        self._look(key, value)
+                        self._check(key, value)
         except StoreError as exc:
             yield not_compared(Severity.WARN, f"{exc}.")
         yield from self._found()
 
-    def _look_at_database(self, found: BrokerMetadata) -> None:
+    def _check_database(self, found: BrokerMetadata) -> None:
         """Compare every offset whose topic the names of topics and groups tell."""
         for key, row in found.offsets.items():
             ways = fitting_readings(key, found.topics, found.groups)
@@ -63,7 +63,7 @@ class ConsumerOffsets:
                 for queue_id, offset in row.items():
                     self._compare(topic, group, queue_id, offset, known=known)
 
-    def _look(self, key: str, value: object) -> None:
+    def _check(self, key: str, value: object) -> None:
         topic, separator, group = key.partition(_SEPARATOR)
         offsets: dict[str, Any] = value if isinstance(value, dict) else {"0": value}
         if not separator:

@@ -17,8 +17,8 @@ from migration.preflight.layout import (
     IN_USE,
     READABLE,
     FolderFacts,
+    inspect_folder,
     layout_findings,
-    look,
     state_findings,
 )
 from migration.preflight.limits import Extent, machine_findings
@@ -89,7 +89,7 @@ def preflight(
     values = read_properties(broker_conf) if broker_conf is not None else {}
     config = config or usable_config(values)
     with os_errors("look at the store", root):  # where nothing nearer names a path
-        found = look(root, config)
+        found = inspect_folder(root, config)
         state = list(state_findings(root, running=running))
         in_use = any(finding.code == IN_USE for finding in state)
         findings = [*layout_findings(root, found, to), *state]

@@ -54,7 +54,7 @@ class FolderFacts(NamedTuple):
     fault: StoreError | None = None
 
 
-def look(root: Path, config: StoreConfig) -> FolderFacts:
+def inspect_folder(root: Path, config: StoreConfig) -> FolderFacts:
     """Look at ``root``; changes nothing, takes no lock."""
     if not root.is_dir():
         return FolderFacts(FolderKind.NOT_A_STORE, None)

@@ -110,7 +110,7 @@ class LiteQueues(QueueCheck):
         self._expiring, self._parents = NameCount(), set[str]()
         self._lite = self._units = self._units_at_risk = 0
 
-    def look(self, queue: UnitRange) -> None:
+    def check(self, queue: UnitRange) -> None:
         """Compare the newest message of a lite queue with its parent's expiration."""
         parent = parent_topic(queue.topic)
         if parent is None or queue.queue_id or not queue.units:

@@ -56,7 +56,7 @@ class TopicTable(QueueCheck):
         self._queues = self._units = 0
         self._queues_at_risk = self._units_at_risk = 0
 
-    def look(self, queue: UnitRange) -> None:
+    def check(self, queue: UnitRange) -> None:
         """Add one queue to its topic."""
         if queue.topic != self._topic:
             self._end_topic()

@@ -19,7 +19,7 @@ class TopicNames(QueueCheck):
         self._found: dict[NameFault, NameCount] = {}
         self._longest = 0
 
-    def look(self, queue: UnitRange) -> None:
+    def check(self, queue: UnitRange) -> None:
         """Look at the topic's name."""
         for fault in self._target.name_faults(queue.topic, self._config):
             size = len(queue.topic.encode("utf-8", "surrogateescape"))
@@ -40,7 +40,7 @@ class QueueIds(QueueCheck):
     def __init__(self) -> None:
         self._bad = NameCount()
 
-    def look(self, queue: UnitRange) -> None:
+    def check(self, queue: UnitRange) -> None:
         """Look at the id."""
         if queue.queue_id < 0:
             self._bad.add(queue.name, units=queue.units)

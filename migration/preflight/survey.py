@@ -41,7 +41,7 @@ class QueueCheck(ABC):
     """A check that looks at every queue. The queues of one topic come one after the other."""
 
     @abstractmethod
-    def look(self, queue: UnitRange) -> None:
+    def check(self, queue: UnitRange) -> None:
         """Look at one queue.
 
         Raises:
@@ -67,7 +67,7 @@ class Totals(QueueCheck):
         self.empty = self.from_zero = 0
         self.longest = 0
 
-    def look(self, queue: UnitRange) -> None:
+    def check(self, queue: UnitRange) -> None:
         """Add one queue."""
         if queue.topic != self._topic:
             self._topic = queue.topic
@@ -126,7 +126,7 @@ class QueueSurvey:
             try:
                 span = UnitRange(topic, queue_id, *queues.queue(topic, queue_id).ends())
                 for check in self._checks:
-                    check.look(span)
+                    check.check(span)
             except StoreError as exc:
                 self._unreadable.add(f"{topic}/{queue_id}", reason=str(exc))
         yield from self._unreadable.finding(

@@ -26,7 +26,7 @@ class BatchQueues(QueueCheck):
         self._queues = queues
         self._found = NameCount()
 
-    def look(self, queue: UnitRange) -> None:
+    def check(self, queue: UnitRange) -> None:
         """Ask for the topic's kind."""
         if self._queues.queue_type(queue.topic) is QueueType.BATCH:
             self._found.add(queue.name, messages=queue.units)
@@ -65,7 +65,7 @@ class UnitCheck(QueueCheck):
         )
         self._missing = self._astray = self._addresses = self._blank_units = 0
 
-    def look(self, queue: UnitRange) -> None:
+    def check(self, queue: UnitRange) -> None:
         """Read the queue's units."""
         if self._queues.queue_type(queue.topic) is QueueType.BATCH:
             return
@@ -85,7 +85,7 @@ class UnitCheck(QueueCheck):
                 missing += queue.high - at
                 break
         self._note(queue, missing, astray, addresses)
-        self._look_for_blanks(queue)
+        self._count_blanks(queue)
 
     def _read(self, block: UnitBlock) -> tuple[int, int]:
         rows = block.columns()
@@ -109,7 +109,7 @@ class UnitCheck(QueueCheck):
         if addresses:
             self._ext.add(queue.name, units=addresses)
 
-    def _look_for_blanks(self, queue: UnitRange) -> None:
+    def _count_blanks(self, queue: UnitRange) -> None:
         """Count the rows before the first unit of its file that are no units of expired records."""
         if not self._queues.begins_with_blanks or queue.low <= 0:
             return

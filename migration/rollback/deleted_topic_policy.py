@@ -91,7 +91,7 @@ def refuse_to_guess(topics: list[str], left: str, root: Path) -> None:
     )
 
 
-def let_go(store: MessageStore, left: str) -> None:
+def delete_missing_topics(store: MessageStore, left: str) -> None:
     """Delete from backend ``left``, which is kept beside the one that is read, what that lacks.
 
     Topics of which nothing is left are deleted durably, so that no replay brings them back.

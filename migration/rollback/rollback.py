@@ -15,7 +15,7 @@ from migration.metadata.option import AcceptedLoss
 from migration.planning.plan import read_plan
 from migration.rollback.deleted_topic_policy import (
     DeletedTopicPolicy,
-    let_go,
+    delete_missing_topics,
     refuse_to_guess,
     returning_topics,
 )
@@ -88,7 +88,7 @@ def rollback(
             raise RefusedStoreError("there is no migration to roll back", path=space.root)
         if not dry_run:
             now = current_mode(layout, config)
-            _take_back_half(space, layout, now)
+            _undo_partial_switch(space, layout, now)
             if last_conversion(space):
                 broker = NextBroker(now.backends, config, without, accept_older_tables)
                 prepare(layout.paths, broker, space)
@@ -124,7 +124,7 @@ def _walk_back(
 
     def forget(store: MessageStore) -> None:
         if returning is DeletedTopicPolicy.DELETE:
-            let_go(store, done.source)
+            delete_missing_topics(store, done.source)
 
     report.add(prepare(layout.paths, broker, space))
     note_tables(layout.paths, space)
@@ -165,7 +165,7 @@ def finish(
     return left
 
 
-def _take_back_half(space: Workspace, layout: StoreLayout, now: StoreMode) -> None:
+def _undo_partial_switch(space: Workspace, layout: StoreLayout, now: StoreMode) -> None:
     """Take out what an interrupted switch has published already.
 
     Raises:

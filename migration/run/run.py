@@ -83,7 +83,7 @@ def run_plan(
         with _room_named(space, plan):
             with ready(master if items else NO_SPARK):
                 started = time.monotonic()
-                tick = partial(_tell, space, plan, missing, progress)
+                tick = partial(_report_progress, space, plan, missing, progress)
                 run_tasks(move_segment, items, master, tick)
                 seconds = time.monotonic() - started
             tidy(space, plan)  # of attempts that were killed and tried again, or came second
@@ -188,7 +188,7 @@ def _item(space: Workspace, number: int, rate: float | None, timestamps: bool) -
     )
 
 
-def _tell(
+def _report_progress(
     space: Workspace,
     plan: Plan,
     missing: Sequence[int],

@@ -159,7 +159,7 @@ class _Mover:
             try:
                 for _ in self._chunks(source):
                     self._write(sink, log)
-                    self._tell(folder)
+                    self._report_progress(folder)
                 self._done.bytes = sink.finish()
             except BaseException:
                 sink.abandon()
@@ -244,7 +244,7 @@ class _Mover:
                 )
         return exc
 
-    def _tell(self, folder: Path) -> None:
+    def _report_progress(self, folder: Path) -> None:
         """Say how far this attempt has come, and keep to the rate."""
         with os_errors("write progress", folder):
             (folder / _PROGRESS).write_text(str(self._done.units))

@@ -141,7 +141,7 @@ def switch(
             tell("opening the store")
             report.caught_up_units = _open_as_compared(layout, config, plan)
         if plan.source == LOG:
-            report.caught_up_units = _take_over(root, config, plan, tell)
+            report.caught_up_units = _accept_queues_from_log(root, config, plan, tell)
 
         def forget(store: MessageStore) -> None:
             if plan.source != LOG:
@@ -323,7 +323,7 @@ def walk(
         report.caught_up_units += change.recovery.dispatched_units if change.recovery else 0
 
 
-def _take_over(root: Path, config: StoreConfig, plan: Plan, tell: Tell) -> int:
+def _accept_queues_from_log(root: Path, config: StoreConfig, plan: Plan, tell: Tell) -> int:
     """Keep queues that were built from the log alone: what was there before is no measure.
 
     Opens the store, which catches them up; returns how many units that took.

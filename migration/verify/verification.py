@@ -170,7 +170,7 @@ def _compare(
     progress(0, len(items))
     found = ComparisonFindings()
     for text in run_tasks(compare_range, items, master, lambda done: progress(done, len(items))):
-        found.take(ComparisonFindings.of(text))
+        found.add(ComparisonFindings.of(text))
     progress(len(items), len(items))
     result = found.tally
     report = VerifyReport(

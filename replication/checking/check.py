@@ -89,7 +89,7 @@ def _open(
     file_size = config.mapped_file_size_commit_log if beside is None else beside.log.files.file_size
     for master, begin in begins.items():
         refuse_other_files(master, begin, file_size)
-    wanted = _wanted(beside, min(begins.values()), file_size, how_much.last_bytes)
+    wanted = _bytes_to_compare(beside, min(begins.values()), file_size, how_much.last_bytes)
     sides: list[Side] = []
     for place, store in zip(places, stores, strict=True):
         if isinstance(place, Master):
@@ -102,7 +102,7 @@ def _open(
     return sides
 
 
-def _wanted(
+def _bytes_to_compare(
     beside: StoreSide | None, last_file: int, file_size: int, last_bytes: int | None
 ) -> ByteRange:
     """Return which bytes of a master's log are to be laid beside a store's, or another master's.

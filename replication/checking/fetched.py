@@ -132,21 +132,21 @@ class _Fetching:
             data = await _read(reader, patience)
             if data is not None:
                 heard = time.monotonic()
-                if (has_all := self._take_all(parser.feed(data), heard)) is not None:
+                if (has_all := self._receive_all(parser.feed(data), heard)) is not None:
                     return has_all
             if self._has_enough(time.monotonic()):
                 return False
 
-    def _take_all(self, pieces: Iterable[Piece], now: float) -> bool | None:
+    def _receive_all(self, pieces: Iterable[Piece], now: float) -> bool | None:
         """Keep what is wanted of ``pieces``; return whether the master has no more, at the end."""
         for piece in pieces:
-            if self._take(piece, now):
+            if self._receive(piece, now):
                 return True
             if self._next >= self._wanted.most:
                 return False
         return None
 
-    def _take(self, piece: Piece, now: float) -> bool:
+    def _receive(self, piece: Piece, now: float) -> bool:
         """Keep a piece; return whether it says that there is no more."""
         if piece.phy_offset != self._next:
             raise DivergedError(

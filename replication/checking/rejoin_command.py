@@ -72,10 +72,10 @@ def _show(former: Path, found: Rejoin, facts: dict[str, object], kind: OutputFor
         note(f"{former}: nothing to cut: all of it up to {found.phy_offset} is the new master's")
     elif not found.done:
         note(f"{former}: would be cut at {found.phy_offset} (--yes does it)")
-    tell_beyond(found)
+    report_offsets_beyond(found)
 
 
-def tell_beyond(found: Rejoin) -> None:
+def report_offsets_beyond(found: Rejoin) -> None:
     """Say which offsets of consumers lie behind a cut."""
     for each in found.beyond[:_SHOWN]:
         note(

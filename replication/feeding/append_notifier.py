@@ -21,7 +21,7 @@ _main = threading.main_thread()
 
 
 class AppendNotifier:
-    """For the followers of one log, within one loop; ``look_soon`` alone is for any thread."""
+    """For the followers of one log, within one loop; ``check_soon`` alone is for any thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -36,7 +36,7 @@ class AppendNotifier:
         while True:
             await self._begun.wait()
             await asyncio.sleep(LOOK_SECONDS)
-            self._look()
+            self._check()
 
     async def wait(self, is_due: Callable[[], bool], seconds: float, lane: Lane | None) -> None:
         """Return when it ``is_due``, or too late. Who has a ``lane`` has added it."""
@@ -62,7 +62,7 @@ class AppendNotifier:
         """Have nobody send there any more."""
         self._lanes = tuple(each for each in self._lanes if each is not lane)
 
-    def look_soon(self) -> None:
+    def check_soon(self) -> None:
         """Look now; from any thread, also when the loop is over."""
         if get_ident() == _main.ident:
             self._ask()
@@ -78,9 +78,9 @@ class AppendNotifier:
             return  # it has not looked yet
         self._is_asked = True
         with suppress(RuntimeError):  # the loop is closed: nobody is fed
-            self._loop.call_soon_threadsafe(self._look)
+            self._loop.call_soon_threadsafe(self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._is_asked = False  # before the look: who comes behind it asks again
         for grown, is_due in list(self._waiting.items()):
             if is_due():

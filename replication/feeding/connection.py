@@ -178,7 +178,7 @@ class FeedConnection:
             if not self._log.size_at(at):
                 await self._send_nothing(at)
                 continue
-            allowed = self._allowance.left(now)
+            allowed = self._allowance.remaining(now)
             if not allowed:
                 await asyncio.sleep(self._allowance.seconds_left(now))
                 continue
@@ -204,7 +204,7 @@ class FeedConnection:
             try:
                 await self._growth.wait(self._is_due, left, lane)
             finally:
-                rest = lane.take_back()
+                rest = lane.reclaim()
             if rest:
                 await self._write([rest])
 
@@ -216,7 +216,7 @@ class FeedConnection:
     async def _write(self, parts: list[bytes | memoryview]) -> None:
         """Send ``parts``; return once the kernel has them."""
         size = sum(map(len, parts))
-        self._allowance.take(size)
+        self._allowance.consume(size)
         self._sent_bytes += size
         self._writer.writelines(parts)
         left = self._writer.transport.get_write_buffer_size()
@@ -245,7 +245,7 @@ class Allowance:
         self._taken = 0
         self._until = 0.0
 
-    def left(self, now: float) -> int:
+    def remaining(self, now: float) -> int:
         """Return how many bytes may be sent now, by ``time.monotonic``."""
         if not self._counts:
             return _NO_LIMIT
@@ -257,7 +257,7 @@ class Allowance:
         """Return when more may be sent."""
         return max(self._until - now, 0)
 
-    def take(self, size: int) -> None:
+    def consume(self, size: int) -> None:
         """Count what was sent."""
         self._taken += size
 

@@ -26,7 +26,7 @@ _SECONDS = 1.0
 
 
 class Lane:
-    """One connection's; the loop has it, but from ``open`` to ``take_back``. ``send``: any thread.
+    """One connection's; the loop has it, but from ``open`` to ``reclaim``. ``send``: any thread.
 
     Who has ``_turn`` may send. The loop has it from the begin on, so what the loop sends and what
     threads send never mix.
@@ -95,10 +95,10 @@ class Lane:
     # ---- the loop
 
     def open(self) -> None:
-        """Let threads send; the caller sends nothing until it has called ``take_back``."""
+        """Let threads send; the caller sends nothing until it has called ``reclaim``."""
         self._turn.release()
 
-    def take_back(self) -> bytes:
+    def reclaim(self) -> bytes:
         """Let no thread send any more; return what the kernel did not take of a frame.
 
         Raises:
@@ -143,8 +143,8 @@ class Hearing:
             self._take(peer)
         except BaseException as exc:  # noqa: BLE001 - who serves the connection raises it
             with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._tell, exc)
+                self._loop.call_soon_threadsafe(self._report, exc)
 
-    def _tell(self, exc: BaseException) -> None:
+    def _report(self, exc: BaseException) -> None:
         if not self._ended.done():
             self._ended.set_exception(exc)

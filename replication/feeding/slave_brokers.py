@@ -38,27 +38,27 @@ class SlaveBroker:
         """
         while True:
             try:
-                is_led = await self._give(ha_address)
+                is_led = await self._send_address(ha_address)
             except (OSError, UnicodeError, StoreError) as exc:
                 is_led = False
-                self._say(f"is not led here: {exc}")
+                self._notify(f"is not led here: {exc}")
             await asyncio.sleep(LEAD_SECONDS if is_led else RETRY_SECONDS)
 
-    async def _give(self, ha_address: str) -> bool:
+    async def _send_address(self, ha_address: str) -> bool:
         """Return whether the broker has taken the address."""
         async with BrokerClient(self._host, self._port) as client:
             what = "where its master is"
-            answer = await client.ask_for(what, _EXCHANGE_BROKER_HA_INFO)
+            answer = await client.request_ok(what, _EXCHANGE_BROKER_HA_INFO)
             if _ADDRESS_FIELD in answer.fields:
-                self._say("is not led here: it is a master (its brokerId is 0)")
+                self._notify("is not led here: it is a master (its brokerId is 0)")
                 return False
             what = "following this feed"
             fields = {_ADDRESS_FIELD: ha_address}
-            await client.ask_for(what, _EXCHANGE_BROKER_HA_INFO, fields)
-            self._say(f"is led to {ha_address}")
+            await client.request_ok(what, _EXCHANGE_BROKER_HA_INFO, fields)
+            self._notify(f"is led to {ha_address}")
             return True
 
-    def _say(self, sentence: str) -> None:
+    def _notify(self, sentence: str) -> None:
         if sentence != self._said:
             self._said = sentence
             self._report(f"slave {self._host}:{self._port}: {sentence}")

@@ -22,7 +22,7 @@ _HEAD_BYTES = 8
 """Size and magic of a record, neither of them 0."""
 
 
-def take_base(source: Path, root: Path, progress: Progress = noop) -> int:
+def copy_base(source: Path, root: Path, progress: Progress = noop) -> int:
     """Copy the closed log files in ``source`` into the new store ``root``; return their bytes.
 
     ``source`` is a folder of log files, or one that has such a folder ``commitlog``. A copy that

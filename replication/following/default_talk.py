@@ -49,9 +49,9 @@ class DefaultTalk:
         """Return how many have ended."""
         return self._parser.frames
 
-    def take(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         """Give what came to the intake."""
-        self.intake.take(self._parser.feed(data))
+        self.intake.receive(self._parser.feed(data))
 
     def report(self, phy_offset: int) -> bytes:
         """Return a report."""
@@ -74,7 +74,7 @@ class DefaultTalk:
             if found.start > at:
                 if self._lacking.seconds(at, now) < self._timing.quiet:
                     return False  # it may just have begun that file: then bytes come, or have come
-                raise intake.lacking(await self._last_file(whole=True))
+                raise intake.divergence(await self._last_file(whole=True))
             self._last = range(found.start, found.start + self._file_size)
             self._last_until = now + self._timing.last_file
         self._proven_at = at
@@ -87,4 +87,4 @@ class DefaultTalk:
             muted = self._mute.seconds(self.intake.request, time.monotonic())
             if muted < self._timing.stopping:
                 return False
-        raise self.intake.lacking(found)
+        raise self.intake.divergence(found)

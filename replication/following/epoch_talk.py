@@ -123,7 +123,7 @@ class EpochTalk:
         """Return how many have ended."""
         return self._parser.frames
 
-    def take(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         """Give what came to the intake, each epoch noted durably before its first byte."""
         for (entry, side), pieces in groupby(self._parser.feed(data), self._place):
             if side == 0 and self.intake.torn:
@@ -132,7 +132,7 @@ class EpochTalk:
                     phy_offset=entry.start_offset,
                 )
             self._enter(entry)
-            self.intake.take(pieces)
+            self.intake.receive(pieces)
         if self._held and self.intake.verified:
             self._held = False
             self._write()
@@ -149,13 +149,13 @@ class EpochTalk:
         """
         at = self.intake.next_phy_offset
         if at > self._their_end:
-            self._their_end = await _asked_end(self._port, self._learner, self._timing)
+            self._their_end = await _fetch_end(self._port, self._learner, self._timing)
         if at == self._their_end:
             return not self.intake.torn
         if at < self._their_end:
             lacking = self._lacking.seconds(at, time.monotonic())
             if lacking >= self._timing.stopping:  # else it may be about to end
-                raise self.intake.lacking(
+                raise self.intake.divergence(
                     found=f"the master does not send its bytes from {at} on, though its log ends at"
                     f" {self._their_end}: it has lost them, or not begun an epoch before them"
                 )
@@ -205,7 +205,7 @@ async def shake_hands(
     return MasterEpochs(head.max_phy_offset, entries)
 
 
-async def _asked_end(port: MasterPort, learner: Learner, timing: Timing) -> int:
+async def _fetch_end(port: MasterPort, learner: Learner, timing: Timing) -> int:
     """Return where the master's log ends now, asked by another connection; -1: no answer."""
     try:
         async with asyncio.timeout(timing.connect):

@@ -117,12 +117,12 @@ class Follower:
         standing.fault = str(exc) or "no answer in time"
         if of_use:
             self._told.clear()
-        self._say(f"{standing.fault}; trying again")
+        self._report(f"{standing.fault}; trying again")
         if isinstance(exc, DiskFullError):
             return timing.last_retry
         return timing.first_retry if of_use else min(2 * wait, timing.last_retry)
 
-    def _say(self, sentence: str) -> None:
+    def _report(self, sentence: str) -> None:
         if sentence not in self._told:  # a master that is away is no news each five seconds
             self._tell(f"{self._port}: {sentence}")
             self._told.add(sentence)
@@ -137,7 +137,7 @@ class Follower:
         standing.port = writer.get_extra_info("sockname")[1]
         try:
             talk = await self._talk(reader, writer)
-            self._say(f"connected, asked for the log from {talk.intake.request} on")
+            self._report(f"connected, asked for the log from {talk.intake.request} on")
             session = Session(self._store, talk, writer, self._timing, standing, self._appending)
             await session.receive(reader, until)
         finally:

@@ -78,7 +78,7 @@ class LogReceiver:
         """Return whether a record has come that is not whole yet."""
         return bool(self._rest)
 
-    def take(self, pieces: Iterable[Piece]) -> None:
+    def receive(self, pieces: Iterable[Piece]) -> None:
         """Compare and append what ``pieces`` bring, at most ``READ_BYTES``.
 
         However they are cut, the log ends up the same.
@@ -96,7 +96,7 @@ class LogReceiver:
             self._rest = b"".join(fresh)
             self._append()
 
-    def lacking(self, last_file: range | None = None, found: str = "") -> DivergedError:
+    def divergence(self, last_file: range | None = None, found: str = "") -> DivergedError:
         """Return what to raise when the master has nothing to send, but more or less than is here.
 
         ``last_file``: the bytes that its last log file has, if that is known; ``found``: what is

@@ -33,7 +33,7 @@ class WireProtocol(Protocol):
     def frames(self) -> int:
         """Return how many have ended."""
 
-    def take(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         """Give what came to the intake; blocks.
 
         Raises:
@@ -98,7 +98,7 @@ class Session:
             elif not data:
                 raise self._lost("the master has closed the connection")
             else:
-                await self._take(data)
+                await self._receive(data)
 
     async def _next(self, reader: Arrivals) -> bytes | None:
         """Return what came and is not taken yet; ``None``: it may be time to do something else."""
@@ -106,7 +106,7 @@ class Session:
         silent_at, report_at = self._heard + timing.housekeeping, self._reported_at + timing.report
         try:
             async with asyncio.timeout(min(silent_at, report_at) - time.monotonic()) as self._limit:
-                with reader.taken_by(self._take_at_once):
+                with reader.taken_by(self._receive_at_once):
                     return await reader.read(READ_BYTES)
         except TimeoutError:
             if self._fault is None and time.monotonic() >= self._heard + timing.housekeeping:
@@ -123,13 +123,13 @@ class Session:
 
     # ---- what comes
 
-    def _take_at_once(self, data: bytes) -> bool:
+    def _receive_at_once(self, data: bytes) -> bool:
         """Take ``data`` in the call that brings it; return whether that may be."""
         if not self._is_short(data) or self._appending.locked() or self._limit is None:
             return False
         standing = self._standing
         try:
-            self._take_here(data)
+            self._receive_here(data)
             is_over = self._asks_all or self._until(standing)
             if (
                 standing.verified
@@ -147,23 +147,23 @@ class Session:
     def _is_short(self, data: bytes) -> bool:
         return len(data) <= TAKEN_AT_ONCE_BYTES and not self._sync
 
-    async def _take(self, data: bytes) -> None:
+    async def _receive(self, data: bytes) -> None:
         async with self._appending:
             if self._is_short(data):
-                self._take_here(data)
+                self._receive_here(data)
             else:
                 bodies, beats = self._intake.body_bytes, self._intake.heartbeats
                 try:
-                    await to_the_end(self._talk.take, data)
+                    await to_the_end(self._talk.receive, data)
                 finally:
                     self._note_end(bodies)
                 self._note(data, bodies, beats)
         await self._answer()
 
-    def _take_here(self, data: bytes) -> None:
+    def _receive_here(self, data: bytes) -> None:
         bodies, beats = self._intake.body_bytes, self._intake.heartbeats
         try:
-            self._talk.take(data)
+            self._talk.receive(data)
         finally:
             self._note_end(bodies)
         self._note(data, bodies, beats)

@@ -50,7 +50,7 @@ class BrokerClient:
         """Drop the connection."""
         self._drop()
 
-    async def ask(self, code: int, fields: Mapping[str, str] = _NO_FIELDS) -> Answer:
+    async def request(self, code: int, fields: Mapping[str, str] = _NO_FIELDS) -> Answer:
         """Return what the broker answers, success or not.
 
         Raises:
@@ -73,14 +73,16 @@ class BrokerClient:
                 self._drop()
         return answer
 
-    async def ask_for(self, what: str, code: int, fields: Mapping[str, str] = _NO_FIELDS) -> Answer:
+    async def request_ok(
+        self, what: str, code: int, fields: Mapping[str, str] = _NO_FIELDS
+    ) -> Answer:
         """Return a successful answer.
 
         Raises:
             BrokerError: the broker refuses; ``what`` it was asked for is named.
-            OSError, WireError: as ``ask``.
+            OSError, WireError: as ``request``.
         """
-        answer = await self.ask(code, fields)
+        answer = await self.request(code, fields)
         if answer.code != SUCCESS:
             raise refusal(what, code, answer)
         return answer

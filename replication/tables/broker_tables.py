@@ -92,12 +92,12 @@ class Page:
     size: int
 
 
-async def whole_table(client: BrokerClient, of: Paged, held: Table | None = None) -> Table:
+async def fetch_table(client: BrokerClient, of: Paged, held: Table | None = None) -> Table:
     """Return the broker's table; ``held`` itself, if it has not changed.
 
     Raises:
         BrokerError: it is refused, incomplete, malformed, or changes all the time.
-        OSError, WireError: as ``BrokerClient.ask``.
+        OSError, WireError: as ``BrokerClient.request``.
     """
     refused: BrokerError | None = None
     try:
@@ -161,7 +161,7 @@ async def _page(client: BrokerClient, of: Paged, at: int, version: Json) -> Page
         of.seq: str(at), of.most: str(_PAGE_NAMES),
         "dataVersion": json.dumps(version) if version else "",
     }  # fmt: skip
-    answer = await client.ask_for(of.what, of.code, fields)
+    answer = await client.request_ok(of.what, of.code, fields)
     return await asyncio.to_thread(_read_page, of, answer)
 
 
@@ -192,7 +192,7 @@ async def consumer_offsets(client: BrokerClient) -> Json:
     offsets of LMQ groups there (``topic@group`` → offset).
 
     Raises:
-        BrokerError, OSError, WireError: as ``whole_table``.
+        BrokerError, OSError, WireError: as ``fetch_table``.
     """
     what = "the consumer offsets"
     found = await _whole(client, what, CONSUMER_OFFSET)
@@ -232,7 +232,7 @@ async def timer_metrics(client: BrokerClient) -> Json:
 
 async def timer_check_point(client: BrokerClient) -> bytes:
     """Return the timer's check point: seven numbers of eight bytes."""
-    answer = await client.ask_for("the timer's check point", TIMER_CHECK_POINT)
+    answer = await client.request_ok("the timer's check point", TIMER_CHECK_POINT)
     if len(answer.body) != _TIMER_BYTES:
         raise BrokerError(
             f"the timer's check point has {len(answer.body)} bytes, not {_TIMER_BYTES}"
@@ -242,7 +242,7 @@ async def timer_check_point(client: BrokerClient) -> bytes:
 
 async def has_topic(client: BrokerClient, topic: str) -> bool:
     """Return whether the broker's table has ``topic`` now."""
-    answer = await client.ask(ONE_TOPIC, {"topic": topic})
+    answer = await client.request(ONE_TOPIC, {"topic": topic})
     if answer.code not in {SUCCESS, NO_SUCH_TOPIC}:
         raise refusal("one topic", ONE_TOPIC, answer)
     return answer.code == SUCCESS
@@ -263,7 +263,7 @@ async def log_end(client: BrokerClient) -> LogEnd:
     A broker before 5.0 does not know the cheap question, and is asked for all of its figures.
     """
     what = "its replication"
-    answer = await client.ask(HA_STATUS)
+    answer = await client.request(HA_STATUS)
     if answer.code == UNKNOWN_CODE:
         table = (await _whole(client, "its figures", RUNTIME_INFO)).get("table")
         end = table.get("commitLogMaxOffset") if isinstance(table, dict) else None
@@ -282,7 +282,7 @@ async def log_end(client: BrokerClient) -> LogEnd:
 
 
 async def _whole(client: BrokerClient, what: str, code: int) -> Json:
-    answer = await client.ask_for(what, code)
+    answer = await client.request_ok(what, code)
     return await asyncio.to_thread(_object, what, answer.body)
 
 

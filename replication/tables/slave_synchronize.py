@@ -20,7 +20,7 @@ from replication.following.follower import Follower
 from replication.tables import broker_tables as tables
 from replication.tables import config_files
 from replication.tables.broker_client import SYSTEM_ERROR, UNKNOWN_CODE, BrokerClient
-from replication.tables.broker_tables import GROUPS, TOPICS, Table, whole_table
+from replication.tables.broker_tables import GROUPS, TOPICS, Table, fetch_table
 from replication.tables.config_files import ConfigFiles
 from replication.tables.lmq_offsets import (
     LMQ_TABLE,
@@ -98,7 +98,7 @@ class SlaveSynchronize:
         """Go on until cancelled; a write that is under way then comes to its end first."""
         async with asyncio.TaskGroup() as both:
             both.create_task(self._again_and_again(self.bring_tables, self._intervals.tables))
-            both.create_task(self._again_and_again(self.ask_log_end, self._intervals.log_end))
+            both.create_task(self._again_and_again(self.fetch_log_end, self._intervals.log_end))
 
     async def once(self) -> None:
         """Ask once for every table."""
@@ -114,7 +114,7 @@ class SlaveSynchronize:
                 await step(client)
                 await asyncio.sleep(interval)
 
-    async def ask_log_end(self, client: BrokerClient) -> None:
+    async def fetch_log_end(self, client: BrokerClient) -> None:
         """Ask once where the master's log ends; a fault is told, and it is not known then."""
         standing = self._follower.standing
         try:
@@ -156,10 +156,10 @@ class SlaveSynchronize:
 
     def _fail(self, exc: OSError | StoreError) -> str:
         """Tell what went wrong, and return it."""
-        self._say(f"{_reason(exc)}; what is here stays, trying again")
+        self._report(f"{_reason(exc)}; what is here stays, trying again")
         return _reason(exc)
 
-    def _say(self, sentence: str) -> None:
+    def _report(self, sentence: str) -> None:
         if sentence not in self._told:
             self._announce(sentence)
             self._told.add(sentence)
@@ -262,7 +262,7 @@ class SlaveSynchronize:
         )  # fmt: skip
 
     async def _table(self, client: BrokerClient, of: tables.Paged) -> Table:
-        table = await whole_table(client, of, self._held.get(of.what))
+        table = await fetch_table(client, of, self._held.get(of.what))
         if lacking := _OF_EVERY_BROKER[of] - table.entries.keys():
             raise BrokerError(
                 f"the broker's answer for {of.what} lacks {_some(lacking)}, which every broker has:"
@@ -306,7 +306,7 @@ class SlaveSynchronize:
         master = all_offsets(answer, self._files.path(name))
         offsets, lower = merged(own, master, accept_lower=self._accept_lower)
         self._write_consumer_offsets(offsets, version, lmq=LMQ_TABLE in answer)
-        self._tell_lower(name, "consumer offsets", lower)
+        self._report_lower(name, "consumer offsets", lower)
 
     def _write_consumer_offsets(self, offsets: Offsets, version: Json, *, lmq: bool) -> None:
         """``lmq``: the master is a broker that reads the other file."""
@@ -321,9 +321,9 @@ class SlaveSynchronize:
         own = offsets_in(self._files.read(name), self._files.path(name))
         offsets, lower = merged(own, answer["offsetTable"], accept_lower=self._accept_lower)
         self._files.write(name, answer | {"offsetTable": offsets.get("", {})})
-        self._tell_lower(name, "delay offsets", lower)
+        self._report_lower(name, "delay offsets", lower)
 
-    def _tell_lower(self, name: str, what: str, lower: list[Lower]) -> None:
+    def _report_lower(self, name: str, what: str, lower: list[Lower]) -> None:
         now = {(name, f"{each.key}/{each.queue_id}"): each for each in lower}
         fresh = [each for place, each in now.items() if place not in self._told_lower]
         others = {place for place in self._told_lower if place[0] != name}

@@ -79,7 +79,7 @@ def check(
         _check_repair(root, commit_log, copy_to, in_place=in_place)
     elif copy_to or in_place or cut_at is not None:
         raise StoreConfigError("--copy-to, --in-place and --cut-at belong to --repair")
-    plan = _look(root, config, backend, commit_log, kind)
+    plan = _run_check(root, config, backend, commit_log, kind)
     if repair and cut_at is not None and (plan is None or plan.cut_at is None):
         raise StoreConfigError(f"the log is not damaged at {cut_at}: nothing is to be cut")
     if plan is None:
@@ -88,7 +88,7 @@ def check(
         raise typer.Exit(1)
     target = root if in_place else copy_to or root.with_name(root.name + ".repaired")
     _mend(root, target, read_config(config), plan, cut_at, in_place=in_place)
-    if _look(target, config, backend, None, kind) is not None:
+    if _run_check(target, config, backend, None, kind) is not None:
         raise typer.Exit(1)
 
 
@@ -149,7 +149,7 @@ def _check_repair(
     refuse_if_open(StorePaths(root))
 
 
-def _look(
+def _run_check(
     root: Path,
     config: Path | None,
     backend: str | None,

@@ -186,7 +186,7 @@ def _differences(compared: Compared) -> Iterator[Row]:
             "queueId": queue.queue_id,
             "from": found.first,
             "to": found.last,
-            "lacking": compared.lacking(found),
+            "lacking": compared.incomplete_backend(found),
             "field": found.field or "",
             "values": compared.values(found) or None,
         }

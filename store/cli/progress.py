@@ -66,7 +66,7 @@ class Tick:
         self._end = end
         self(at)
 
-    def say(self, label: str) -> None:
+    def set_label(self, label: str) -> None:
         """Take another label."""
         self.label = label
 

@@ -164,7 +164,7 @@ def _put_progress(taken: _LinesTaken) -> Iterator[Progress]:
                 tick(count)
                 return
             rate = count / max(time.monotonic() - began, 1e-3)
-            tick.say(f"putting, {count:,} messages, {rate:,.0f} messages/s")
+            tick.set_label(f"putting, {count:,} messages, {rate:,.0f} messages/s")
             tick(taken.bytes)
 
         yield put

@@ -47,9 +47,9 @@ def query(
         found = store.query_index_files(topic, key, count, *span)
         for other in others:
             asked = AskedIndex(other, store.messages_with_key)
-            unread = _tell_end(asked, store) or unread
+            unread = _report_end(asked, store) or unread
             found = asked.newest(found, topic, key, count, *span)
-            unread = _tell(asked) or unread
+            unread = _report_index(asked) or unread
         printed.messages(
             read for message in found for read in read_messages(message.queue_offset, message)
         )
@@ -69,7 +69,7 @@ def _others(root: Path) -> tuple[list[KeyIndex], bool]:
         return [], True
 
 
-def _tell_end(asked: AskedIndex, store: MessageStore) -> bool:
+def _report_end(asked: AskedIndex, store: MessageStore) -> bool:
     """Say how far an index goes; return whether that cannot be read."""
     try:
         built_to = asked.index.built_to
@@ -83,7 +83,7 @@ def _tell_end(asked: AskedIndex, store: MessageStore) -> bool:
     return False
 
 
-def _tell(asked: AskedIndex) -> bool:
+def _report_index(asked: AskedIndex) -> bool:
     """Say what an index was like; return whether something of it could not be read."""
     if asked.fault is not None:
         note(f"not all of this index can be read: {asked.fault}")

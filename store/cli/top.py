@@ -44,7 +44,7 @@ def top(
         raise RefusedStoreError("no store here: neither commit log nor queues", path=root)
     watch = StoreWatch(layout)
     if once or kind is not OutputFormat.TABLE or not sys.stdout.isatty():
-        found = facts(watch.look())
+        found = facts(watch.sample())
         output(kind).rows(narrow(found) if kind is OutputFormat.TABLE else found)
     else:
         show(watch, Console(), lambda: time.sleep(interval))
@@ -55,7 +55,7 @@ def show(watch: StoreWatch, console: Console, wait: Callable[[], object]) -> Non
     before: WatchSample | None = None
     with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as view:
         while True:
-            look = watch.look()
+            look = watch.sample()
             view.update(table(narrow(facts(look, before))), refresh=True)
             before = look
             wait()

@@ -91,7 +91,7 @@ def topics(
             raise StoreConfigError("--delete goes with the names of topics, or with --prefix alone")
         going = _delete(root, config, backend, given, delete_from, prefix, yes=yes)
         output(kind).rows(going.rows)
-        _tell(going, done=yes)
+        _report(going, done=yes)
         return
     if given or yes:
         raise StoreConfigError("names and --yes go with --delete or --delete-from")
@@ -247,7 +247,7 @@ def _found(store: MessageStore, names: Sequence[str]) -> list[Row]:
     return found
 
 
-def _tell(going: _TopicsToDelete, *, done: bool) -> None:
+def _report(going: _TopicsToDelete, *, done: bool) -> None:
     known = {row["topic"] for row in going.rows}
     unknown = [name for name in going.names if name not in known]
     if unknown:

@@ -28,7 +28,7 @@ class Verb(TyperCommand):
     told = True
     """Whether its progress is shown; not of one that waits for input or for others."""
 
-    def whole(self) -> Any:
+    def load(self) -> Any:
         """Import the function; return its command, with options and arguments."""
         module, _, name = self.place.partition(":")
         function = getattr(import_module(module), name)
@@ -40,7 +40,7 @@ class Verb(TyperCommand):
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
         """Begin a call, or the help or completion of one: all of these go to the whole verb."""
-        return self.whole().make_context(info_name, args, parent, **extra)
+        return self.load().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: Any) -> Any:
         """Call the whole verb, whose context ``ctx`` is."""

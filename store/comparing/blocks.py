@@ -60,11 +60,11 @@ class Blocks:
         places = np.arange(int(lengths.sum())) + np.repeat(firsts - starts, lengths)
         source = columns(np.concatenate([each.source for each in waiting]))
         target = columns(np.concatenate([each.target for each in waiting]))
-        heads = self.log.look(target.phy_offset, target.size)
+        heads = self.log.read_heads(target.phy_offset, target.size)
         source_heads = heads
         same = (source.phy_offset == target.phy_offset) & (source.size == target.size)
         if not same.all() and not self.source.has_timestamps:
-            source_heads = self.log.look(source.phy_offset, source.size)
+            source_heads = self.log.read_heads(source.phy_offset, source.size)
         if not self.source.has_timestamps:
             source = _with_times(source, source_heads)
         if not self.target.has_timestamps:
@@ -147,9 +147,9 @@ class Blocks:
         self._note(waiting, starts, places, Kind.OTHER_QUEUE, other, units.phy_offset)
         self.shifted += int(np.count_nonzero(own & ~other & (heads.queue_offset != places)))
         if self.deep is not None:
-            self._look_deep(waiting, starts, places, units, known & ~other)
+            self._compare_records(waiting, starts, places, units, known & ~other)
 
-    def _look_deep(
+    def _compare_records(
         self, waiting: list[_Stretch], starts: Longs, places: Longs, units: Columns, which: Flags
     ) -> None:
         assert self.deep is not None

@@ -43,7 +43,7 @@ class Compared:
         """Return whether the backends are equal, as far as they can be compared."""
         return not self.tally.differing
 
-    def lacks(self, name: str) -> int:
+    def missing_units(self, name: str) -> int:
         """Return how many units backend ``name`` has not, or has with another value."""
         return self.found.lacking[(self.reference, self.copy).index(name)]
 
@@ -53,7 +53,7 @@ class Compared:
             for finding in queue.findings:
                 yield queue, finding
 
-    def lacking(self, finding: Finding) -> str:
+    def incomplete_backend(self, finding: Finding) -> str:
         """Return the backend that has not the units; empty where both have them."""
         if finding.kind in {Kind.MISSING_HEAD, Kind.MISSING_TAIL, Kind.HOLE, Kind.ONLY_SOURCE}:
             return self.copy
@@ -70,7 +70,7 @@ class Compared:
         """Return a difference as a sentence, without the queue."""
         units = "" if finding.first is None else f" units {finding.first} to {finding.last}"
         said = ", ".join(f"{side} {value}" for side, value in self.values(finding).items())
-        if lacking := self.lacking(finding):
+        if lacking := self.incomplete_backend(finding):
             return f"the {lacking} queues lack{units or f' the queue: {said}'} ({finding.kind})"
         name = finding.field or finding.kind
         return f"{name} is not the same{f' in{units}' if units else ''}: {said}"

@@ -128,7 +128,7 @@ class Comparison:
         else:
             walk.end()
             if self.agreed:
-                self._look_behind(found, queue, sides)
+                self._check_beyond_end(found, queue, sides)
             if facts is not None and not walk.later and not self.source.is_open_ended(queue):
                 self.found.facts.append(facts)
         self._count_topic(walk, sides)
@@ -148,7 +148,7 @@ class Comparison:
             return False  # told by the comparison
         return found and int(last["phy_offset"][0]) < self.known.complete_to
 
-    def _look_behind(self, found: QueueFindings, queue: QueueKey, sides: int) -> None:
+    def _check_beyond_end(self, found: QueueFindings, queue: QueueKey, sides: int) -> None:
         """Note rows that no reader of ours sees; in the target they are a difference."""
         if sides & _SOURCE and (behind := self.source.behind(queue)) is not None:
             self._notes.behind_end += len(behind.rows)
@@ -170,7 +170,7 @@ class Comparison:
         source = self._runs("source", self.source, queue) if sides & _SOURCE else iter(())
         target = self._runs("target", self.target, queue) if sides & _TARGET else iter(())
         for stretch in align(source, target):
-            both = walk.take(stretch)
+            both = walk.advance(stretch)
             if both is None or both.source is None or both.target is None:
                 continue
             if self._blocks.add(walk.found, both.queue_offset, both.source, both.target):

@@ -41,9 +41,9 @@ class ComparisonFindings:
         self.lacking[1] += target + both
         self.differing += source + target + both
 
-    def take(self, other: "ComparisonFindings") -> None:
+    def add(self, other: "ComparisonFindings") -> None:
         """Add what was found in the queues that follow."""
-        self.tally.take(other.tally)
+        self.tally.add(other.tally)
         self.lacking = [sum(each) for each in zip(self.lacking, other.lacking, strict=True)]
         self.differing += other.differing
         self.passed_over += other.passed_over

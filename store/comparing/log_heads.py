@@ -43,7 +43,7 @@ class Heads(NamedTuple):
 class RecordHeads(Protocol):
     """Whoever can tell what the log has."""
 
-    def look(self, phy_offset: Longs, size: Longs) -> Heads:
+    def read_heads(self, phy_offset: Longs, size: Longs) -> Heads:
         """Return what the log has at each of ``phy_offset``, where records of ``size`` should be.
 
         Raises:
@@ -69,7 +69,7 @@ class LogHeads:
         self._starts = np.array(sorted(self._paths), np.int64)
         self._files: OrderedDict[int, MappedFile] = OrderedDict()
 
-    def look(self, phy_offset: Longs, size: Longs) -> Heads:
+    def read_heads(self, phy_offset: Longs, size: Longs) -> Heads:
         """Return what the log has at each of ``phy_offset``, where records of ``size`` should be.
 
         Raises:
@@ -82,27 +82,27 @@ class LogHeads:
             return heads
         file_of = np.searchsorted(self._starts, phy_offset, "right") - 1
         if file_of[0] >= 0 and file_of.min() == file_of.max():
-            self._look_in(int(file_of[0]), phy_offset, size, np.arange(count), heads)
+            self._read_in(int(file_of[0]), phy_offset, size, np.arange(count), heads)
             return heads
         order = np.argsort(file_of, kind="stable")
         breaks = np.flatnonzero(np.diff(file_of[order])) + 1
         for rows in np.split(order, breaks):
             number = int(file_of[rows[0]])
             if number >= 0:
-                self._look_in(number, phy_offset, size, rows, heads)
+                self._read_in(number, phy_offset, size, rows, heads)
         return heads
 
     def record(self, phy_offset: int, size: int) -> bytes:
-        """Return the bytes of a record that ``look`` found.
+        """Return the bytes of a record that ``read_heads`` found.
 
         Raises:
-            StoreIOError, CorruptionError: as ``look``.
+            StoreIOError, CorruptionError: as ``read_heads``.
         """
         number = int(np.searchsorted(self._starts, phy_offset, "right")) - 1
         start = int(self._starts[number])
         return self._file(start).read(phy_offset - start, size)
 
-    def _look_in(
+    def _read_in(
         self, number: int, phy_offset: Longs, size: Longs, rows: Longs, heads: Heads
     ) -> None:
         start = int(self._starts[number])

@@ -186,7 +186,7 @@ class _OpenLog:
     def __init__(self, log: LogView) -> None:
         self._log = log
 
-    def look(self, phy_offset: NDArray[np.int64], size: NDArray[np.int64]) -> Heads:
+    def read_heads(self, phy_offset: NDArray[np.int64], size: NDArray[np.int64]) -> Heads:
         """See ``RecordHeads``."""
         stamps = self._log.store_timestamps(phy_offset, size)
         known = (stamps >= 0) | (phy_offset >= self._log.min_phy_offset())

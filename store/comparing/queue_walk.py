@@ -59,25 +59,25 @@ class QueueWalk:
         units = self.found.source.units + self.found.target.units
         return not (units or self.later or any(self.expired) or any(self._ends))
 
-    def take(self, stretch: Stretch) -> Stretch | None:
+    def advance(self, stretch: Stretch) -> Stretch | None:
         """Note what one side has alone; return what both have and is to be compared."""
         offset, source, target = stretch
         if source is not None:
             reachable = min(max(self._ends[0] - offset, 0), len(source))
             if reachable < len(source):
-                return self._take_unreachable(offset, source, target, reachable)
+                return self._skip_unreachable(offset, source, target, reachable)
             if not self._begun:
-                return self._take_first(offset, source, target)
+                return self._skip_expired(offset, source, target)
             if target is None:
-                self._lacks(offset, source)
+                self._note_missing(offset, source)
                 return None
-            self._meet()
+            self._classify_missing()
             return stretch
         if target is not None:
             self._has_more(offset, target)
         return None
 
-    def _take_unreachable(
+    def _skip_unreachable(
         self, offset: int, source: UnitRows, target: UnitRows | None, reachable: int
     ) -> Stretch | None:
         """Units behind the end that the source has written down are no part of its queue."""
@@ -85,12 +85,14 @@ class QueueWalk:
         both = None
         if reachable:
             head = None if target is None else target[:reachable]
-            both = self.take(Stretch(offset, source[:reachable], head))
+            both = self.advance(Stretch(offset, source[:reachable], head))
         if target is not None:
             self._has_more(offset + reachable, target[reachable:])
         return both
 
-    def _take_first(self, offset: int, source: UnitRows, target: UnitRows | None) -> Stretch | None:
+    def _skip_expired(
+        self, offset: int, source: UnitRows, target: UnitRows | None
+    ) -> Stretch | None:
         """Step over units whose records have left the log."""
         live = source["phy_offset"] >= self._bounds.min_phy_offset
         first = int(np.argmax(live)) if live.any() else len(source)
@@ -101,7 +103,7 @@ class QueueWalk:
             return None
         self._begun = True
         rest = None if target is None else target[first:]
-        return self.take(Stretch(offset + first, source[first:], rest))
+        return self.advance(Stretch(offset + first, source[first:], rest))
 
     def _has_more(self, offset: int, rows: UnitRows) -> None:
         """Note units that the target has alone."""
@@ -127,7 +129,7 @@ class QueueWalk:
                 target=phy_offset,
             )  # fmt: skip
 
-    def _lacks(self, offset: int, rows: UnitRows) -> None:
+    def _note_missing(self, offset: int, rows: UnitRows) -> None:
         """Note units that the source has alone; what they are is known when more is met."""
         units, hashes = self._sum_of(offset, rows)
         due = units.phy_offset + units.size <= self._bounds.complete_to
@@ -147,7 +149,7 @@ class QueueWalk:
         else:
             self._absent.append(_Absent(first, last, units))
 
-    def _meet(self) -> None:
+    def _classify_missing(self) -> None:
         """The target goes on here: what it lacks before lies at its head or in a hole."""
         for offset, at, units in self._later:
             # The target has later units itself: those before them are due as well.
@@ -157,10 +159,10 @@ class QueueWalk:
         self._later = []
         if self._absent:
             self._absent.sort(key=lambda each: each.first)
-            self._settle(Kind.HOLE if self._met else Kind.MISSING_HEAD)
+            self._finish(Kind.HOLE if self._met else Kind.MISSING_HEAD)
         self._met = True
 
-    def _settle(self, kind: Kind) -> None:
+    def _finish(self, kind: Kind) -> None:
         for each in self._absent:
             self.found.count(kind, each.units)
             self.found.add(kind, each.first, each.last, units=each.units)
@@ -172,7 +174,7 @@ class QueueWalk:
         if self._once is not None:
             self._end_once(self._once)
             return
-        self._settle(Kind.MISSING_TAIL if self._met else Kind.MISSING_HEAD)
+        self._finish(Kind.MISSING_TAIL if self._met else Kind.MISSING_HEAD)
         source_end, target_end = self._ends
         if self._later:
             offset, at, _ = self._later[0]

@@ -118,7 +118,7 @@ class Tally(TallyModel):
     notes: Notes = Notes()
     listed: list[QueueReport] = Field([], description="Some of the queues that differ, in order.")
 
-    def take(self, other: "Tally") -> None:
+    def add(self, other: "Tally") -> None:
         """Add what the task of the next range counted."""
         for name in ("queues", "differing", "topics_only_source", "topics_only_target"):
             setattr(self, name, getattr(self, name) + getattr(other, name))

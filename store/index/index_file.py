@@ -113,7 +113,7 @@ class IndexFile:
             self.opened.number, geometry.file_size, self.opened
         )
         """What the core reads of it; ``None`` after ``close``."""
-        self._take_header(self._read_header())
+        self._adopt_header(self._read_header())
 
     @classmethod
     def create(cls, path: Path, geometry: IndexGeometry, before: "IndexFile | None") -> "IndexFile":
@@ -353,7 +353,7 @@ class IndexFile:
     def refresh(self) -> None:
         """Read-only: take over what another process has written since."""
         if self.read_only and (data := self.read(0, INDEX_HEADER.size)) != self._header_seen:
-            self._take_header(INDEX_HEADER.unpack_from(data))
+            self._adopt_header(INDEX_HEADER.unpack_from(data))
             self._header_seen = data
 
     def blocks(self) -> Iterator[tuple[int, NDArray[np.void]]]:
@@ -455,7 +455,7 @@ class IndexFile:
     def _read_header(self) -> IndexHeader:
         return INDEX_HEADER.unpack_from(self.read(0, INDEX_HEADER.size))
 
-    def _take_header(self, header: IndexHeader) -> None:
+    def _adopt_header(self, header: IndexHeader) -> None:
         self.begin_timestamp, self.end_timestamp = header.begin_timestamp, header.end_timestamp
         self.begin_phy_offset, self.end_phy_offset = header.begin_phy_offset, header.end_phy_offset
         self._hash_slot_count = header.hash_slot_count

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from store.errors import CorruptionError, os_errors
 from store.files import make_folder
 from store.journals.journal import Entry, is_offset, read_lines, rewrite
-from store.journals.kept import forget, keep
+from store.journals.kept import register, unregister
 from store.journals.store_mode import StoreMode
 from store.paths import StorePaths
 
@@ -76,10 +76,10 @@ def write_standing(paths: StorePaths, standing: BackendState) -> None:
         "alike": standing.alike,
     }
     if standing == BackendState():  # says what no record says, too
-        forget(paths.mode)
+        unregister(paths.mode)
     rewrite(paths.mode, [entry])
     if standing != BackendState():
-        keep(paths.mode)
+        register(paths.mode)
 
 
 def set_mode(paths: StorePaths, state: StoreMode, behind: Mapping[str, int]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from store.journals.journal import Entry, Journal, is_offset
-from store.journals.kept import keep
+from store.journals.kept import register
 
 _SPARE_BYTES = 1 << 16
 """By how much the journal may pass twice what it was when it was last written anew."""
@@ -23,7 +23,7 @@ class DeletedTopics:
 
     def __init__(self, path: Path) -> None:
         """Describe the journal at ``path``; touches no file."""
-        self._journal = Journal(path, _is_entry, keep)
+        self._journal = Journal(path, _is_entry, register)
         self._compact_from = _SPARE_BYTES
         self._below: dict[str, int] = {}
         self._unfinished: set[str] = set()

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from store.journals.journal import Entry, Journal, is_offset
-from store.journals.kept import keep
+from store.journals.kept import register
 from store.record.record_layout import MAX_QUEUE_OFFSET
 
 _IDS = 1 << 31
@@ -21,7 +21,7 @@ class ExpiredQueues:
     def __init__(self, path: Path) -> None:
         """Describe the journal at ``path``; touches no file."""
         self.path = path
-        self._journal = Journal(path, _is_entry, keep)
+        self._journal = Journal(path, _is_entry, register)
 
     def cut_torn_end(self) -> None:
         """Make the journal whole after a crash, before a line is added.

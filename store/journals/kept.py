@@ -23,7 +23,7 @@ KEPT_LOCK = process_lock("a note of the store's journals")
 """Guards the file against threads of this process."""
 
 
-def keep(journal: Path) -> None:
+def register(journal: Path) -> None:
     """Note durably that ``journal`` is there.
 
     Raises:
@@ -33,26 +33,26 @@ def keep(journal: Path) -> None:
     _change(journal, there=True)
 
 
-def forget(journal: Path) -> None:
+def unregister(journal: Path) -> None:
     """Note durably that ``journal`` is about to go.
 
     Raises:
-        CorruptionError, StoreIOError: as for ``keep``.
+        CorruptionError, StoreIOError: as for ``register``.
     """
     _change(journal, there=False)
 
 
-def keep_those_there(paths: StorePaths) -> None:
+def register_existing(paths: StorePaths) -> None:
     """Note durably the journals that are there: who made one may have ended before its note.
 
     The record of the backends (``mode``) is the affair of who reads what it says.
 
     Raises:
-        CorruptionError, StoreIOError: as for ``keep``.
+        CorruptionError, StoreIOError: as for ``register``.
     """
     for journal in (paths.deleted_topics, paths.expired_queues):
         if journal.exists():
-            keep(journal)
+            register(journal)
 
 
 def check_kept(paths: StorePaths) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from store.journals.backend_state import BackendState, read_standing, write_standing
-from store.journals.kept import keep
+from store.journals.kept import register
 from store.journals.store_lock import lock_stamp
 from store.paths import StorePaths
 
@@ -33,7 +33,7 @@ class LaggingBackends:
             StoreIOError: it cannot be written.
         """
         if self.standing != BackendState():
-            keep(self._paths.mode)
+            register(self._paths.mode)
 
     def note_behind(self, name: str, phy_offset: int) -> None:
         """Note that a backend is whole only up to there.

@@ -39,7 +39,7 @@ class LogTail:
         self._last = self._end = -1  # start and end of the last record seen
         self._records = 0
 
-    def look(self, near: int = 0) -> LogEnds | None:
+    def refresh(self, near: int = 0) -> LogEnds | None:
         """Return where the log begins and ends now; ``None`` without files.
 
         ``near`` is a guess at a record near the end: a wrong one costs the walk through one file.

@@ -194,7 +194,7 @@ class MappedFileQueue(_tail.FilesByStart):
             DiskFullError: there is no room for it; the queue is as it was.
         """
         offset = self.end_offset() if self.by_start else (start or 0)
-        file = self._ahead.take(offset) if self._ahead else None
+        file = self._ahead.pop(offset) if self._ahead else None
         if file is None:
             with os_errors("make the folder of the commit log", self.folder):
                 make_folder(self.folder)
@@ -306,7 +306,7 @@ class _AheadOfTime:
             _LOG.info("no commit log file was made ahead: %s", exc)
             self._made = None
 
-    def take(self, offset: int) -> MappedFile | None:
+    def pop(self, offset: int) -> MappedFile | None:
         self._join()
         made, self._made = self._made, None
         if made is not None and made.file_from_offset != offset:

@@ -65,7 +65,7 @@ class BackendReplica:
         self.failure: Exception | None = None
         """Why it was set aside."""
 
-    def takes(self, topic: str) -> bool:
+    def accepts(self, topic: str) -> bool:
         """Return whether units of ``topic`` go to this part."""
         return selects(self.selection, topic)
 
@@ -76,7 +76,7 @@ class BackendReplica:
         """
         if has:
             batch = batch.since(has)
-        return batch if self.selection is None else batch.of_topics(self.takes)
+        return batch if self.selection is None else batch.of_topics(self.accepts)
 
     def describe(self) -> dict[str, object]:
         """Return how the part stands, and the facts of its store."""

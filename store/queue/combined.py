@@ -38,8 +38,8 @@ from store.queue.facts import (
     QueueRestart,
     QueueStat,
 )
-from store.queue.light_home import gone_apart, is_light, light_home
-from store.queue.reconcile import IsDeleted, backfill, even, refuse_lack
+from store.queue.light_home import diverged_replica, is_light, light_home
+from store.queue.reconcile import IsDeleted, backfill, reconcile_unlogged, refuse_lack
 from store.queue.units import QueueKey, UnitBatch
 
 _LOG = StoreLogger(__name__)
@@ -208,7 +208,7 @@ class CombinedConsumeQueueStore(CombinedReads):
             return
         whole = [part for part in live if part.behind is None]
         if self._light is None:
-            self._read_light_from(gone_apart(whole, self.roles, self._is_deleted))
+            self._read_light_from(diverged_replica(whole, self.roles, self._is_deleted))
         for ahead in whole:  # what another one has may have been deleted since
             late = live[1 - live.index(ahead)]
             if not self.context.read_only:
@@ -225,7 +225,7 @@ class CombinedConsumeQueueStore(CombinedReads):
                 f"the {self._light.name} queues, which may have light queues, cannot be opened"
             )
         for part in self._parts:
-            if part.takes(topic):
+            if part.accepts(topic):
                 part.store.check_topic(topic)
 
     def dispatch_from_phy_offset(self) -> int:
@@ -283,7 +283,9 @@ class CombinedConsumeQueueStore(CombinedReads):
         late = [part for part in live if part.behind is not None]
         ahead = [part for part in live if part.behind is None]
         for part in late if ahead else ():
-            self._attempt(part, "catch up", partial(even, part, ahead[0], self._is_deleted))
+            self._attempt(
+                part, "catch up", partial(reconcile_unlogged, part, ahead[0], self._is_deleted)
+            )
         if late:
             self.flush()
         return any(part.store.counts_in_checkpoint for part in late if part.failure is None)
@@ -320,7 +322,7 @@ class CombinedConsumeQueueStore(CombinedReads):
     def restore_end(self, topic: str, queue_id: int, queue_offset: int) -> None:
         """Restore in all where the queue has no units and ends before, as a crash may leave it."""
         for part in self._live():
-            if not part.takes(topic):
+            if not part.accepts(topic):
                 continue
             low, high = part.store.queue(topic, queue_id).ends()
             if low == high < queue_offset:
@@ -355,7 +357,7 @@ class CombinedConsumeQueueStore(CombinedReads):
         return max(
             part.store.queue(topic, queue_id).max_offset()
             for part in self._live()
-            if part.takes(topic)
+            if part.accepts(topic)
         )
 
     # ---- about itself

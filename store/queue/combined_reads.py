@@ -45,12 +45,12 @@ class CombinedReads(ConsumeQueueStore):
         name = apart.of(topic)
         if not name or name == self._read.name:
             return self._read
-        return next((s for s in self._whole(topic) if s.name == name), self._read)
+        return next((s for s in self._complete_backends(topic) if s.name == name), self._read)
 
-    def _whole(self, topic: str) -> Iterator[ConsumeQueueStore]:
+    def _complete_backends(self, topic: str) -> Iterator[ConsumeQueueStore]:
         """Yield those that have all units of ``topic``."""
         for part in self._live():
-            if part.behind is None and part.takes(topic):
+            if part.behind is None and part.accepts(topic):
                 yield part.store
 
     def alike(self, topic: str) -> tuple[ConsumeQueueStore, ConsumeQueueStore] | None:
@@ -59,7 +59,7 @@ class CombinedReads(ConsumeQueueStore):
         ``None``: no other part is whole and gets its units.
         """
         answers = self.reader(topic)
-        others = (store for store in self._whole(topic) if store is not answers)
+        others = (store for store in self._complete_backends(topic) if store is not answers)
         other = next(others, None)
         return None if other is None else (answers, other)
 

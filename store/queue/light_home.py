@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from store.journals.lagging_backends import LaggingBackends
 from store.logger import StoreLogger
 from store.queue.backend_replica import NO_LIGHT, BackendReplica, Roles
-from store.queue.reconcile import IsDeleted, lacking
+from store.queue.reconcile import IsDeleted, missing_units
 from store.record.message import LMQ_PREFIX
 
 _LOG = StoreLogger(__name__)
@@ -50,7 +50,7 @@ def light_home(
     return _keep_apart(home, others, roles)
 
 
-def gone_apart(
+def diverged_replica(
     parts: Sequence[BackendReplica], roles: Roles, is_deleted: IsDeleted
 ) -> BackendReplica | None:
     """Return the part in which alone light queues have gone on since all had them; ``None``: none.
@@ -61,7 +61,7 @@ def gone_apart(
     others = [part for part in parts if part is not home]
     if home is None or not others:
         return None
-    lacks = (lack for part in others for lack in lacking(part, home, is_deleted, LMQ_PREFIX))
+    lacks = (lack for part in others for lack in missing_units(part, home, is_deleted, LMQ_PREFIX))
     if all(lack.is_head for lack in lacks):
         return None
     return _keep_apart(home, others, roles)

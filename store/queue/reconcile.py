@@ -31,7 +31,7 @@ class MissingUnits(NamedTuple):
     """They lie before all that the other part has of the queue."""
 
 
-def lacking(
+def missing_units(
     late: BackendReplica, ahead: BackendReplica, is_deleted: IsDeleted, prefix: str = ""
 ) -> Iterator[MissingUnits]:
     """Yield what ``late`` lacks of ``ahead``'s units though it claims to be whole.
@@ -41,22 +41,22 @@ def lacking(
     """
     keys = (
         key for key in ahead.store.queues(prefix=prefix)
-        if late.takes(key.topic) and ahead.takes(key.topic)
+        if late.accepts(key.topic) and ahead.accepts(key.topic)
     )  # fmt: skip
     while block := list(islice(keys, _BLOCK)):
-        yield from _lacking(late, ahead, block, is_deleted)
+        yield from _missing_units(late, ahead, block, is_deleted)
 
 
-def _lacking(
+def _missing_units(
     late: BackendReplica, ahead: BackendReplica, keys: list[QueueKey], is_deleted: IsDeleted
 ) -> Iterator[MissingUnits]:
     try:
         spans = [*zip(ahead.store.spans_of(keys), late.store.spans_of(keys), strict=True)]
-        lacks = [_lack(late, ahead, has, ought, is_deleted) for ought, has in spans]
+        lacks = [_missing_in_queue(late, ahead, has, ought, is_deleted) for ought, has in spans]
     except StoreError as exc:
         if len(keys) > 1:
             for key in keys:
-                yield from _lacking(late, ahead, [key], is_deleted)
+                yield from _missing_units(late, ahead, [key], is_deleted)
             return
         ((topic, queue_id),) = keys  # one queue's damage; reading it tells
         _LOG.warning("queue %d of %r cannot be compared: %s", queue_id, topic, exc)
@@ -64,7 +64,7 @@ def _lacking(
     yield from (lack for lack in lacks if lack is not None)
 
 
-def _lack(
+def _missing_in_queue(
     late: BackendReplica,
     ahead: BackendReplica,
     has: QueueSpan,
@@ -97,7 +97,7 @@ def backfill(
     replay could not fill.
     """
     units = queues = 0
-    for lack in lacking(late, ahead, is_deleted):
+    for lack in missing_units(late, ahead, is_deleted):
         if not queues:
             note_behind()
             late.own = {
@@ -123,7 +123,7 @@ def refuse_lack(
     Raises:
         RefusedStoreError: it does.
     """
-    lack = next(lacking(late, ahead, is_deleted), None)
+    lack = next(missing_units(late, ahead, is_deleted), None)
     if lack is not None:
         (topic, queue_id), offsets, _ = lack
         raise RefusedStoreError(
@@ -135,7 +135,7 @@ def refuse_lack(
         )
 
 
-def even(late: BackendReplica, ahead: BackendReplica, is_deleted: IsDeleted) -> None:
+def reconcile_unlogged(late: BackendReplica, ahead: BackendReplica, is_deleted: IsDeleted) -> None:
     """Take over, after a replay, what the log cannot tell.
 
     That is the next offsets of queues that are wholly expired, and that queues were deleted. Of
@@ -144,7 +144,7 @@ def even(late: BackendReplica, ahead: BackendReplica, is_deleted: IsDeleted) -> 
     """
     for key in ahead.store.queues():
         end = ahead.store.queue(*key).max_offset()
-        if not late.takes(key.topic) or end <= late.store.queue(*key).max_offset():
+        if not late.accepts(key.topic) or end <= late.store.queue(*key).max_offset():
             continue
         if not ahead.has_live_units(*key) and not late.has_live_units(*key):
             late.store.restore_end(*key, end)
@@ -152,7 +152,7 @@ def even(late: BackendReplica, ahead: BackendReplica, is_deleted: IsDeleted) -> 
     gone = [
         key
         for key in (late.store.queues() if replayed else ())
-        if ahead.takes(key.topic)
+        if ahead.accepts(key.topic)
         and not ahead.store.queue(*key).max_offset()
         and _is_gone(late, key, is_deleted)
     ]

@@ -307,19 +307,19 @@ class MessageStore(StoreCare):
             with self._state.failing():
                 self._stop_trace()
                 self._parts.stop()
-                self._dispatcher.look()
+                self._dispatcher.raise_if_interrupted()
                 with self._pending.owner.entry(), self._pending.lock:
-                    self._pending.appending.look()
+                    self._pending.appending.raise_if_poisoned()
                     self._state.close()
                 self._ended = True
         finally:
             if not self._released:
                 with self._clean.lock.entry():  # what is being deleted comes to its end
-                    self._let_go()
+                    self._release()
         if self._state.failure is not None and not failed_before:
             raise self._state.failure
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         try:
             with self._state.failing():
                 if not (self.read_only or self._state.failure or self._all_flushed):

@@ -102,7 +102,7 @@ class StoreReads:
         """
         self._ready()
         try:
-            if (tap := self._tap) is not None and tap.is_due():
+            if (tap := self._tap) is not None and tap.samples_this():
                 return tap.pull(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
             found = self._puller.get(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
         except Exception:
@@ -253,7 +253,7 @@ class StoreReads:
     ) -> int:
         """Return the queue offset that ``timestamp`` (ms) leads to, within [min, max]."""
         self._ready()
-        if (tap := self._tap) is not None and tap.is_due():
+        if (tap := self._tap) is not None and tap.samples_this():
             return tap.offset_by_time(topic, queue_id, timestamp, boundary)
         try:
             found = self.queues.queue(topic, queue_id).offset_by_time(timestamp, boundary)
@@ -267,7 +267,7 @@ class StoreReads:
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Return the first offset of the queue whose record is in the log."""
         self._ready()
-        if (tap := self._tap) is not None and tap.is_due():
+        if (tap := self._tap) is not None and tap.samples_this():
             return tap.min_offset(topic, queue_id)
         try:
             found = self.queues.queue(topic, queue_id).min_offset()
@@ -281,7 +281,7 @@ class StoreReads:
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return the next offset of the queue; 0 if there is no such queue."""
         self._ready()
-        if (tap := self._tap) is not None and tap.is_due():
+        if (tap := self._tap) is not None and tap.samples_this():
             return tap.max_offset(topic, queue_id)
         try:
             found = self.queues.queue(topic, queue_id).max_offset()
@@ -306,7 +306,7 @@ class StoreReads:
     ) -> int:
         """Estimate how many messages of the range a filter lets through, by their tag hashes."""
         self._ready()
-        if (tap := self._tap) is not None and tap.is_due():
+        if (tap := self._tap) is not None and tap.samples_this():
             return tap.estimate(topic, queue_id, from_offset, to_offset, tags)
         queue = self.queues.queue(topic, queue_id)
         return queue.estimate_message_count(from_offset, to_offset, tags.may_match, tags.plain)

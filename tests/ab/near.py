@@ -23,13 +23,13 @@ class NearSide(SideProcess):
         self.spec = spec
         self.worker = SideWorker()
         config = spec.config.model_dump(mode="json", exclude_unset=True)
-        self.ask("begin", root=root, backend=spec.backend, config=config, mix=mix)
+        self.request("begin", root=root, backend=spec.backend, config=config, mix=mix)
 
     @property
     def pid(self) -> int:
         return os.getpid()
 
-    def ask(self, request: str, /, **arguments: object) -> Any:
+    def request(self, request: str, /, **arguments: object) -> Any:
         given = json.loads(json.dumps(arguments))
         kind, value = json.loads(json.dumps(answered(getattr(self.worker, request), given)))
         assert kind != ERROR, value
@@ -55,7 +55,7 @@ class WrittenDown(SideProcess):
     def pid(self) -> int:
         return os.getpid()
 
-    def ask(self, request: str, /, **arguments: object) -> Any:
+    def request(self, request: str, /, **arguments: object) -> Any:
         self._log.append((self.spec.name, request, arguments))
         if request != "answers":
             return None

@@ -173,13 +173,17 @@ def test_a_workload_says_what_it_lacks_of_a_store(tmp_path: Path) -> None:
     make_varied_store(tmp_path / "s", 1_600)
     found = survey(tmp_path / "s", CONFIG, 1)
     assert found.tags
-    assert {each.lacks(found) for each in workloads().values()} == {""}
+    assert {each.unsupported_reason(found) for each in workloads().values()} == {""}
     found.tags, found.tags_share = "", 0.3
-    told = {name: each.lacks(found) for name, each in workloads().items() if each.lacks(found)}
+    told = {
+        name: each.unsupported_reason(found)
+        for name, each in workloads().items()
+        if each.unsupported_reason(found)
+    }
     assert told.keys() == {"filtered-pull"}
     assert told["filtered-pull"].endswith("let about 1 % of them through (the nearest: 30.0%)")
     found.keys = []
     no_message = "no queue of the store has a message in the log"
-    told = {name: each.lacks(found) for name, each in workloads().items()}
+    told = {name: each.unsupported_reason(found) for name, each in workloads().items()}
     without = {"expiry", "restart", "restart-after-kill", "topic-create", "topic-delete", "trace"}
     assert told == {name: "" if name in without else no_message for name in told}

@@ -170,10 +170,10 @@ def test_a_workload_whose_answers_differ_is_the_last(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Lying(Noting):
-        def ask(self, request: str, /, **arguments: object) -> Any:
+        def request(self, request: str, /, **arguments: object) -> Any:
             if request == "turn" and self.spec.name != "file":
                 self.worker._side.store.put_message(Message("hot", b"x", 1))
-            return super().ask(request, **arguments)
+            return super().request(request, **arguments)
 
     monkeypatch.setattr(building, "SideProcess", Lying)
     found, said = compared(root, "list-all", "offsets", project=2)
@@ -193,8 +193,8 @@ class Changed(Noting):
     def change(root: Path) -> None:
         """Do it."""
 
-    def ask(self, request: str, /, **arguments: object) -> Any:
-        told = super().ask(request, **arguments)
+    def request(self, request: str, /, **arguments: object) -> Any:
+        told = super().request(request, **arguments)
         if request == "build" and self.root.name == "side-1":
             type(self).change(self.root)
         return told

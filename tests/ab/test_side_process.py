@@ -39,20 +39,20 @@ def test_a_process_answers_until_it_is_ended_and_its_end_is_a_sentence(
 ) -> None:
     assert side.pid != os.getpid()
     os.kill(side.pid, 0)
-    digest, queues, units = side.ask("whole_digest")
+    digest, queues, units = side.request("whole_digest")
     assert len(digest) == 32
     assert 0 < queues < units
-    versions = side.ask("versions")
+    versions = side.request("versions")
     assert all(isinstance(text, str) and not text.isdecimal() for text in versions.values())
     os.kill(side.pid, signal.SIGINT)  # the parent's to handle
-    assert side.ask("whole_digest") == [digest, queues, units]
+    assert side.request("whole_digest") == [digest, queues, units]
     assert (root / "abort").exists()
     side.finish()
     assert not (root / "abort").exists(), "the store was closed"
     with pytest.raises(ProcessLookupError):
         os.kill(side.pid, 0)
     with pytest.raises((StoreError, ValueError)):
-        side.ask("whole_digest")
+        side.request("whole_digest")
 
 
 def test_an_error_of_the_store_comes_back_and_the_process_goes_on(
@@ -61,13 +61,13 @@ def test_an_error_of_the_store_comes_back_and_the_process_goes_on(
     (root / "lock").unlink()
     (root / "lock").mkdir()
     with pytest.raises(CorruptionError) as caught:
-        side.ask("whole_digest")
+        side.request("whole_digest")
     assert caught.value.path == root / "lock"
     (root / "lock").rmdir()
-    assert side.ask("whole_digest")[1] > 0
+    assert side.request("whole_digest")[1] > 0
     os.kill(side.pid, signal.SIGKILL)
     with pytest.raises(StoreError, match=r"the process of side file ended \(-9\), see above"):
-        side.ask("whole_digest")
+        side.request("whole_digest")
     side.stop()
 
 

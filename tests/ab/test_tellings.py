@@ -54,14 +54,14 @@ def test_a_pull_is_told_with_holes_and_damage() -> None:
     )
     checksum = f"{zlib.crc32(b'abc'):08x}"
     told = f"FOUND, next 9, min 1, max 20, messages 3 to 4, 3 bytes, checksum {checksum}"
-    assert pull.tell(found) == (told, 2)
+    assert pull.to_text(found) == (told, 2)
     found.hole = range(5, 8)
-    assert pull.tell(found) == (f"{told}, hole 5 to 7", 2)
+    assert pull.to_text(found) == (f"{told}, hole 5 to 7", 2)
     found.damaged = [DamagedRecord(6, 77, 8, "odd"), DamagedRecord(7, 78, 8, "odd")]
-    assert pull.tell(found) == (f"{told}, hole 5 to 7, damaged [6, 7]", 2)
+    assert pull.to_text(found) == (f"{told}, hole 5 to 7, damaged [6, 7]", 2)
     nothing = GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
-    assert "messages none, 0 bytes, checksum 00000000" in pull.tell(nothing)[0]
-    assert pull.tell("odd") == ("odd", 0)
+    assert "messages none, 0 bytes, checksum 00000000" in pull.to_text(nothing)[0]
+    assert pull.to_text("odd") == ("odd", 0)
 
 
 @pytest.mark.parametrize(
@@ -77,26 +77,26 @@ def test_a_pull_is_told_with_holes_and_damage() -> None:
 )
 def test_offsets_are_told_in_short(offsets: list[int], told: str) -> None:
     found = GetMessageResult(GetMessageStatus.FOUND, 0, 0, 0, [], offsets)
-    assert f"messages {told}, 0 bytes" in Pull(topic="t", offset=0).tell(found)[0]
+    assert f"messages {told}, 0 bytes" in Pull(topic="t", offset=0).to_text(found)[0]
 
 
 def test_lists_are_told_by_number_and_checksum_in_whatever_order() -> None:
     listing, spans = ListTopics(), ListQueues()
     checksum = f"{zlib.crc32(b'ab'):08x}"
     for topics in (["b", "a"], ["a", "b"]):
-        assert listing.tell(topics) == (f"2 topics, checksum {checksum}", 2)
+        assert listing.to_text(topics) == (f"2 topics, checksum {checksum}", 2)
     rows = [QueueSpan(QueueKey("t", at), 1, 5) for at in range(2)]
-    told, count = spans.tell(rows)
+    told, count = spans.to_text(rows)
     assert count == 2
     assert told.startswith("2 queues, checksum ")
-    assert spans.tell(rows[::-1])[0] == told
+    assert spans.to_text(rows[::-1])[0] == told
     for other in (rows[0]._replace(max_offset=6), rows[0]._replace(queue=QueueKey("u", 0))):
-        assert spans.tell([other, rows[1]])[0] != told
-    assert listing.tell("odd") == spans.tell("odd") == ("odd", 0)
-    assert Put(topic="t").tell("odd") == ("odd", 0)
+        assert spans.to_text([other, rows[1]])[0] != told
+    assert listing.to_text("odd") == spans.to_text("odd") == ("odd", 0)
+    assert Put(topic="t").to_text("odd") == ("odd", 0)
     put = PutMessageResult(PutMessageStatus.FLUSH_DISK_TIMEOUT, queue_offset=4)
-    assert Put(topic="t").tell(put) == ("FLUSH_DISK_TIMEOUT, offset 4", 0)
-    assert MinOffset(topic="t").tell(3) == ("3", 1)
+    assert Put(topic="t").to_text(put) == ("FLUSH_DISK_TIMEOUT, offset 4", 0)
+    assert MinOffset(topic="t").to_text(3) == ("3", 1)
 
 
 def test_each_question_is_the_one_that_the_store_answers(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_each_question_is_the_one_that_the_store_answers(tmp_path: Path) -> None
         assert [text.split(",")[0] for text in told.answers[6:10]] == counts
         pulled = store.get_message("hot", 1, low, 3, TagFilter("rare"))
         assert told.items == 6 + sum(some) + topics + queues + len(pulled.records)
-        assert told.answers[10] == asked[10].tell(pulled)[0]
+        assert told.answers[10] == asked[10].to_text(pulled)[0]
         put = Put(**queue, size=7, tags="x").bind(store)()
         assert isinstance(put, PutMessageResult)
         message = store.get_message("hot", 1, high, 1).messages()[0]
@@ -152,8 +152,8 @@ def test_a_fault_is_an_answer_and_the_next_operation_is_run(tmp_path: Path) -> N
     assert answers == [1, error, 2]
     assert len(service) == 3
     asked = MinOffset(topic="hot")
-    assert timing.told(asked, error) == ("CorruptionError: odd", 0)
-    assert timing.told(asked, 4) == ("4", 1)
+    assert timing.answer_text(asked, error) == ("CorruptionError: odd", 0)
+    assert timing.answer_text(asked, 4) == ("4", 1)
 
 
 def test_all_blocks_of_operations_are_run_whatever_is_left_over(tmp_path: Path) -> None:

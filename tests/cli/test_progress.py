@@ -359,5 +359,5 @@ def test_a_plan_tells_the_units_and_a_step_what_it_does(
     assert done.exit_code == 0
     assert ("planning", "planning: 50 units") in told
     tick = Tick("switching")
-    tick.say("opening the store")
+    tick.set_label("opening the store")
     assert tick.sentence() == "opening the store: 0 s"

@@ -110,7 +110,7 @@ def test_it_tells_of_a_store_that_is_open_and_changes_no_byte(tmp_path: Path, ba
 def test_looking_from_the_same_process_keeps_the_lock(tmp_path: Path) -> None:
     opens = "import sys; from cqstore import MessageStore; MessageStore.open(sys.argv[1])"
     with MessageStore.open(tmp_path, CONFIG) as store:
-        watch(store).look()
+        watch(store).sample()
         other = subprocess.run(
             [sys.executable, "-c", opens, str(tmp_path)], capture_output=True, text=True,
             check=False,
@@ -125,12 +125,12 @@ def test_rates_are_what_was_put_between_two_looks(tmp_path: Path, backend: str) 
     with MessageStore.open(tmp_path, CONFIG, backend=backend) as store:
         store.put_message(Message("t", b"x"))
         looking = watch(store)
-        first = looking.look()
+        first = looking.sample()
         start = store.commit_log.max_phy_offset()
         for number in range(1000):
             store.put_message(Message("t", b"x" * 10, number))
         store.flush()
-        second = looking.look()
+        second = looking.sample()
         seconds = second.seconds - first.seconds
         rows = {(row["part"], row["fact"]): row for row in facts(second, first)}
         assert rows["log", "records since the first look"]["value"] == 1000

@@ -30,14 +30,14 @@ def put(store: MessageStore, *sizes: int) -> None:
 
 
 def ends(tail: LogTail, near: int = 0) -> LogEnds:
-    found = tail.look(near)
+    found = tail.refresh(near)
     assert found is not None
     return found
 
 
 def test_every_look_finds_the_end_and_what_came_since(store: MessageStore) -> None:
     tail = LogTail(store.layout.log_folders)
-    assert tail.look() is None
+    assert tail.refresh() is None
     draw, total = random.Random(3), 0
     put(store, 1)
     found = ends(tail)
@@ -118,7 +118,7 @@ def test_bytes_that_are_no_records_end_the_walk(tmp_path: Path) -> None:
         (folder / ("²" * 20)).write_bytes(b"digits, but not ours")
         found = ends(LogTail([folder]), draw.randrange(6000))
         assert (found.files, found.max_phy_offset, found.records) == (1, 0, 0)
-    assert LogTail([tmp_path / "none"]).look() is None
+    assert LogTail([tmp_path / "none"]).refresh() is None
     (tmp_path / f"{0:020d}").write_bytes(b"short")  # than the head of a record
     assert ends(LogTail([tmp_path])).max_phy_offset == 0
 
@@ -127,4 +127,4 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     path = tmp_path / f"{0:020d}"
     path.mkdir()
     with pytest.raises(CorruptionError, match=f"{path.name}.*a regular file, found a folder"):
-        LogTail([tmp_path]).look()
+        LogTail([tmp_path]).refresh()

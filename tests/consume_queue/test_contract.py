@@ -317,9 +317,9 @@ def test_offsets_are_assigned_behind_the_queue(drive: QueueDrive) -> None:
     drive.put("topic", 0, 0, 4)
     offsets, queue = QueueOffsets(drive.store), ("topic", 0)
     assert offsets.assign(queue) == 4
-    offsets.take(queue, 3)
+    offsets.advance(queue, 3)
     assert offsets.assign(queue) == 7
-    offsets.take(queue)
+    offsets.advance(queue)
     assert offsets.assign(queue) == 8
     assert (offsets.assign(("topic", 1)), offsets.assign(("other", 0)), len(offsets)) == (0, 0, 3)
     assert drive.store.queue("topic", 0).max_offset() == 4
@@ -327,7 +327,7 @@ def test_offsets_are_assigned_behind_the_queue(drive: QueueDrive) -> None:
     assert sorted(kept) == [("topic", 0), ("topic", 1)]
     offsets.forget(kept)
     assert (len(offsets), offsets.assign(queue)) == (1, 4)
-    offsets.take(queue)
+    offsets.advance(queue)
     offsets.forget_all()
     assert (len(offsets), offsets.assign(queue)) == (0, 4)
 

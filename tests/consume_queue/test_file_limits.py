@@ -126,7 +126,7 @@ def test_each_queue_counts_once_and_the_warning_comes_once(
     watch = LimitWatch(100)
     with caplog.at_level(logging.WARNING):
         for queues in (89, 90, 91, 90):
-            watch.look(queues)
+            watch.check(queues)
         assert [record.getMessage()[:14] for record in caplog.records] == ["90 file queues"]
         caplog.clear()
         disk = Disk(tmp_path).limited_to(16)

@@ -10,7 +10,7 @@ import pytest
 
 from store.errors import StoreError
 from store.queue.queue_reads import QueueReads
-from store.queue.reconcile import backfill, even, lacking
+from store.queue.reconcile import backfill, missing_units, reconcile_unlogged
 from store.queue.units import QueueKey
 from tests.kit.queue_of import QueueOf
 
@@ -62,7 +62,7 @@ def test_what_lies_before_comes_first_and_else_what_lies_behind() -> None:
         has, other = set(range(*ahead)), set(range(*late))
         before = {unit for unit in has if unit < late[0]} if other else has
         behind = {unit for unit in has if unit >= late[1]}
-        found = list(lacking(part(late, 10**9), part(ahead, 0), lambda *_: False))
+        found = list(missing_units(part(late, 10**9), part(ahead, 0), lambda *_: False))
         if not has - other:
             assert found == [], (ahead, late)
             continue
@@ -73,13 +73,13 @@ def test_what_lies_before_comes_first_and_else_what_lies_behind() -> None:
 
 def test_what_a_replay_brings_or_was_deleted_is_no_lack() -> None:
     for ahead, late in pairs():
-        every = list(lacking(part(late, 10**9), part(ahead, 0), lambda *_: False))
+        every = list(missing_units(part(late, 10**9), part(ahead, 0), lambda *_: False))
         for whole in (0, 100, 200, 300):
-            found = list(lacking(part(late, whole), part(ahead, 0), lambda *_: False))
+            found = list(missing_units(part(late, whole), part(ahead, 0), lambda *_: False))
             kept = [lack for lack in every if lack.is_head or lack.offsets.start * 100 < whole]
             assert found == kept, (ahead, late, whole)
             gone = partial(is_before, whole)
-            alive = list(lacking(part(late, 10**9), part(ahead, 0), gone))
+            alive = list(missing_units(part(late, 10**9), part(ahead, 0), gone))
             assert alive == [lack for lack in every if lack.offsets.start * 100 >= whole]
 
 
@@ -134,7 +134,7 @@ def evened(facts: dict[str, object]) -> tuple[list[object], list[object]]:
         done, both=(0, 9), ended=(4, 4), alive=(4, 4), here=(2, 4), t=(4, 4),
         expired=(5, 5), deleted=(0, 3), lives=(0, 4), foreign=(0, 3),
     )  # fmt: skip
-    even(
+    reconcile_unlogged(
         of(late, but="other", **facts), of(ahead, but="foreign"),
         lambda topic, phy_offset: topic == "deleted" and phy_offset == 200,
     )  # fmt: skip
@@ -179,5 +179,5 @@ def test_a_queue_that_is_not_compared_hides_none_behind_it() -> None:
         return ends(*key)
 
     ahead.min_offset = min_offset  # type: ignore[method-assign]
-    found = list(lacking(of(late, but="apart"), of(ahead, but="foreign"), lambda *_: False))
+    found = list(missing_units(of(late, but="apart"), of(ahead, but="foreign"), lambda *_: False))
     assert found == [(QueueKey("end", 0), range(5, 9), False)]

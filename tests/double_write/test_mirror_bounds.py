@@ -203,9 +203,9 @@ def test_classes_of_topics_have_shares_of_their_own() -> None:
     topics = {"%RETRY%g": 0, "%DLQ%g": 1, "orders": 0.25, "orders2": 0.5, "a=b": 0.1, "x": 0.5}
     assert {topic: shares.of(topic) for topic in [*topics] * 2} == topics
     assert shares.most == 1
-    drawn = sum(shares.takes("orders") for _ in range(20_000))
+    drawn = sum(shares.samples("orders") for _ in range(20_000))
     assert drawn == pytest.approx(5_000, rel=0.2)
-    assert not any(shares.takes("%RETRY%g") for _ in range(100))
+    assert not any(shares.samples("%RETRY%g") for _ in range(100))
 
 
 @pytest.mark.parametrize("text", ["orders", "orders=", "=0.5", "orders=2", "orders=x", "a=1;b=-1"])

@@ -101,7 +101,7 @@ def counts(root: Path, read: str) -> tuple[Counts, dict[str, int]]:
             for each in found
         ]
         assert told[0] == told[1]
-        lacks = {name: found[0].lacks(name) for name in ("file", "rocksdb")}
+        lacks = {name: found[0].missing_units(name) for name in ("file", "rocksdb")}
     return found[0].tally.counts, lacks
 
 
@@ -152,7 +152,7 @@ def test_a_field_that_differs_is_named(
     assert (found.tally.counts, found.tally.fields) == ({Kind.DIFFERENT: 3}, {field: 3})
     assert (found.units, found.queues) == (5 * EACH, 5)
     assert [(each.first, each.last) for each in (first, last)] == [(7, 8), (20, 20)]
-    assert {found.lacking(each) for each in (first, last)} == {""}
+    assert {found.incomplete_backend(each) for each in (first, last)} == {""}
     other = "log" if field == "store_timestamp" else "file"
     values = found.values(first)
     assert set(values) == {"rocksdb", other}
@@ -199,9 +199,9 @@ def test_queues_without_a_unit_on_one_side_count_once(root: Path, emptied: int) 
         lacking = store.queues.parts()[emptied].name
         kind = [Kind.ONLY_TARGET, Kind.ONLY_SOURCE][emptied]
         assert found.tally.counts == {kind: 5}
-        assert (found.lacks(lacking), found.queues) == (5 * EACH, 5)
+        assert (found.missing_units(lacking), found.queues) == (5 * EACH, 5)
         (_, first), *_ = found.differences()
-        assert found.lacking(first) == lacking
+        assert found.incomplete_backend(first) == lacking
         assert found.sentence(first).startswith(f"the {lacking} queues lack the queue: ")
 
 

@@ -88,7 +88,7 @@ def look_at_files(root: Path) -> None:
 
 
 def watch(root: Path) -> None:
-    StoreWatch(detect(root, CONFIG)).look()
+    StoreWatch(detect(root, CONFIG)).sample()
 
 
 def open_with_an_empty_index_file(root: Path) -> None:

@@ -355,14 +355,14 @@ def addresses(master: Master) -> set[str]:
 def test_flow_control_counts_what_a_second_brings() -> None:
     settings = FeedSettings(ha_flow_control_enable=True, max_ha_transfer_byte_in_second=1000)
     allowance = Allowance(settings)
-    assert allowance.left(10.0) == 1000
-    allowance.take(400)
-    assert allowance.left(10.5) == 600
-    allowance.take(700)
-    assert allowance.left(10.9) == 0
+    assert allowance.remaining(10.0) == 1000
+    allowance.consume(400)
+    assert allowance.remaining(10.5) == 600
+    allowance.consume(700)
+    assert allowance.remaining(10.9) == 0
     assert allowance.seconds_left(10.9) == pytest.approx(0.1)
-    assert allowance.left(11.0) == 1000
-    assert Allowance(FeedSettings(max_ha_transfer_byte_in_second=1)).left(0.0) > 1 << 40
+    assert allowance.remaining(11.0) == 1000
+    assert Allowance(FeedSettings(max_ha_transfer_byte_in_second=1)).remaining(0.0) > 1 << 40
 
 
 def test_flow_control_sends_no_more_than_it_may(tmp_path: Path) -> None:

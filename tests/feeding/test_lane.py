@@ -148,7 +148,7 @@ def test_what_is_new_goes_out_once_in_frames(store: MessageStore) -> None:
             at += HEAD.size + size
         assert log == bytes(store.commit_log.view(0, end))
         assert (laid.link.sent, laid.lane.sent_bytes) == (end, len(data))
-        assert laid.lane.take_back() == b""
+        assert laid.lane.reclaim() == b""
 
 
 def test_what_the_kernel_does_not_take_is_left_to_the_loop(store: MessageStore) -> None:
@@ -159,7 +159,7 @@ def test_what_the_kernel_does_not_take_is_left_to_the_loop(store: MessageStore) 
             put(store, 30_000)
         put(store, 10)
         assert laid.lane.send()  # not this thread's: the loop has been asked
-        rest = laid.lane.take_back()
+        rest = laid.lane.reclaim()
         assert rest
         assert laid.link.sent < store.commit_log.max_phy_offset()
         laid.near.settimeout(30)
@@ -180,13 +180,13 @@ def test_who_is_far_behind_is_left_to_the_loop(store: MessageStore) -> None:
         while store.commit_log.max_phy_offset() <= MAX_BYTES:
             put(store, 30_000)
         assert not laid.lane.send()
-        assert laid.lane.take_back() == b""
+        assert laid.lane.reclaim() == b""
         assert laid.link.sent == 0
 
 
 def test_while_the_loop_has_it_no_thread_sends(store: MessageStore) -> None:
     with Laid(store) as laid:
-        assert laid.lane.take_back() == b""
+        assert laid.lane.reclaim() == b""
         put(store, 10)
         assert laid.lane.send()
         assert laid.link.sent == 0
@@ -202,7 +202,7 @@ def test_a_connection_that_is_gone_is_the_loops_to_end(store: MessageStore) -> N
         assert not laid.lane.send()
         assert laid.lane.asks_loop
         with pytest.raises(BrokenPipeError):
-            laid.lane.take_back()
+            laid.lane.reclaim()
 
 
 # ---- one who hears

@@ -11,7 +11,7 @@ import pytest
 
 from replication.errors import DivergedError
 from replication.following import base
-from replication.following.base import closed_files, take_base
+from replication.following.base import closed_files, copy_base
 from store.errors import CorruptionError, DiskFullError, RefusedStoreError, StoreLockedError
 from store.files import sync_below
 from store.log.synced_mark import SyncedMark
@@ -38,7 +38,7 @@ def test_the_closed_files_come_from_the_base_and_the_rest_from_the_master(
     led: Led, tmp_path: Path, backend: str, inner: str
 ) -> None:
     own, before = tmp_path / "own", tree_digest(led.root)
-    assert take_base(led.root / inner, own) == last_file(led)
+    assert copy_base(led.root / inner, own) == last_file(led)
     assert tree_digest(led.root) == before
     master = WireMaster(led.log)
     follow(own, master, backend=backend)
@@ -52,7 +52,7 @@ def test_a_base_that_is_not_the_masters_is_told(led: Led, tmp_path: Path) -> Non
     with MessageStore.open(other, CONFIG) as store:
         for _ in range(100):
             assert store.put_message(Message("t", b"other" * 40, 0)).ok
-    take_base(other, own)
+    copy_base(other, own)
     with pytest.raises(DivergedError, match="another one than this"):
         follow(own, WireMaster(led.log))
 
@@ -64,7 +64,7 @@ def take_torn_base(led: Led, own: Path, begin: int) -> int:
     torn = copied / f"{begin:020d}"
     start = next(at for at in led.starts if at > begin + 1000)
     torn.write_bytes(torn.read_bytes()[: start - begin].ljust(4096, b"\0"))
-    take_base(copied, own)
+    copy_base(copied, own)
     return start
 
 
@@ -128,7 +128,7 @@ def test_a_whole_base_is_served_after_an_opening_that_was_killed(
     led: Led, tmp_path: Path, backend: str
 ) -> None:
     own = tmp_path / "own"
-    take_base(led.root, own)
+    copy_base(led.root, own)
     kill_in_opening(own, backend, "_save_tail")
     follow(own, WireMaster(led.log), backend=backend)
     assert log_in(own) == led.log
@@ -147,7 +147,7 @@ def test_a_damaged_base_is_refused_again_and_again(led: Led, tmp_path: Path, bac
     with (copied / f"{8192:020d}").open("r+b") as file:
         file.seek(start - 8192 + 100)
         file.write(b"y")
-    take_base(copied, own)
+    copy_base(copied, own)
     before = tree_digest(own / "commitlog")
     for _ in range(3):
         with pytest.raises(RefusedStoreError, match=f"pass over {start}"):
@@ -164,7 +164,7 @@ def test_a_base_goes_into_an_empty_folder(led: Led, tmp_path: Path) -> None:
         root = tmp_path / name.replace("/", "-")
         (root / name).mkdir(parents=True)
         with pytest.raises(RefusedStoreError, match="an empty folder"):
-            take_base(led.root, root)
+            copy_base(led.root, root)
         assert [*root.rglob("0*")] == []
 
 
@@ -175,20 +175,20 @@ def test_what_is_no_row_of_closed_files_is_refused(led: Led, tmp_path: Path) -> 
     assert [int(path.name) for path in closed_files(copied)] == [*range(0, last_file(led), 4096)]
     (copied / f"{4096:020d}").rename(tmp_path / "away")
     with pytest.raises(CorruptionError, match="is missing before this one") as caught:
-        take_base(copied, own)
+        copy_base(copied, own)
     assert caught.value.path == copied / f"{8192:020d}"
     (tmp_path / "away").rename(copied / f"{4096:020d}")
     with (copied / f"{4096:020d}").open("ab") as file:
         file.write(b"x")
     with pytest.raises(CorruptionError, match="another size") as caught:
-        take_base(copied, own)
+        copy_base(copied, own)
     assert caught.value.path == copied / f"{4096:020d}"
     for path in sorted(copied.glob("0*"))[2:]:
         path.unlink()
     assert [path.name for path in closed_files(copied)] == [f"{0:020d}"]
     (copied / f"{4096:020d}").unlink()
     with pytest.raises(RefusedStoreError, match=r"no log file that is closed.* without --base: "):
-        take_base(copied, own)
+        copy_base(copied, own)
     assert not own.exists()
 
 
@@ -198,10 +198,10 @@ def test_one_at_a_time_takes_a_base(led: Led, tmp_path: Path) -> None:
 
     def meanwhile(phy_offset: int) -> None:
         with pytest.raises(StoreLockedError):
-            take_base(led.root, own)
+            copy_base(led.root, own)
         asked.append(phy_offset)
 
-    take_base(led.root, own, meanwhile)
+    copy_base(led.root, own, meanwhile)
     assert asked == [*range(0, last_file(led), 4096)]
     assert log_in(own) == led.log[: last_file(led)]
 
@@ -219,7 +219,7 @@ def test_the_files_are_durable_before_they_are_a_log(
     monkeypatch.setattr(base, "sync_below", sync)
     order = CallOrder(own)
     with order.watching():
-        take_base(led.root, own)
+        copy_base(led.root, own)
     assert order.made[-2:] == [("rename", "commitlog"), ("sync", ".")]
     assert {path.name for path in synced} == {path.name for path in (own / "commitlog").iterdir()}
 
@@ -231,9 +231,9 @@ def test_a_copy_that_is_cut_short_leaves_no_log_and_is_begun_again(
     for call in ("write", "fsync", "rename"):
         faults.fail(call, errno.ENOSPC, "/own/", after=2 if call == "write" else 0)
         with pytest.raises(DiskFullError):
-            take_base(led.root, own)
+            copy_base(led.root, own)
         assert faults.refused
         assert not (own / "commitlog").exists()
     faults.heal()
-    take_base(led.root, own)
+    copy_base(led.root, own)
     assert log_in(own) == led.log[: last_file(led)]

@@ -9,7 +9,7 @@ import pytest
 from replication.errors import BrokerError, WireError
 from replication.tables import broker_tables as tables
 from replication.tables.broker_client import BrokerClient
-from replication.tables.broker_tables import GROUPS, TOPICS, Table, whole_table
+from replication.tables.broker_tables import GROUPS, TOPICS, Table, fetch_table
 from tests.kit.waiting import run
 from tests.kit.wire_broker import WireBroker, command, topic
 
@@ -32,7 +32,7 @@ def asking(
 
 
 def topics_of(broker: WireBroker, held: Table | None = None) -> Table:
-    return asking(broker, lambda client: whole_table(client, TOPICS, held))
+    return asking(broker, lambda client: fetch_table(client, TOPICS, held))
 
 
 # ---- pages
@@ -43,7 +43,7 @@ def test_no_name_is_lost_where_a_page_ends(count: int) -> None:
     """RocketMQ's own reader gets 2000 of 2001 and 4000 of 4001, and deletes the last one."""
     broker = WireBroker(topics=count, groups=count)
     assert topics_of(broker).entries == broker.topics
-    found = asking(broker, lambda client: whole_table(client, GROUPS))
+    found = asking(broker, lambda client: fetch_table(client, GROUPS))
     assert found.entries == broker.groups
     assert len(found.entries) == count
 
@@ -53,7 +53,7 @@ def test_what_lies_beside_comes_from_all_pages() -> None:
     broker.mappings = {"t00000": {"scope": "s"}, "t00006": {"scope": "t"}}
     broker.forbidden = {"g00000": {"t": 1}, "g00007": {"t": 2}}
     assert topics_of(broker).beside == broker.mappings
-    found = asking(broker, lambda client: whole_table(client, GROUPS))
+    found = asking(broker, lambda client: fetch_table(client, GROUPS))
     assert found.beside == broker.forbidden
 
 

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from replication.address import address
-from replication.command import _tell_begin
+from replication.command import _report_start
 from replication.commands import app
 from replication.following.epoch_talk import Learner
 from replication.following.follower_progress import FollowerProgress
@@ -306,11 +306,11 @@ def test_where_a_new_log_begins_is_told_once(
 ) -> None:
     root = tmp_path / "own"
     with MessageStore.open(root, CONFIG) as store:
-        _tell_begin(store, root, "m:1", learner)
+        _report_start(store, root, "m:1", learner)
         told = capsys.readouterr().err
         assert told == f"cqstore: {root}: no log yet: it begins with the {which}\n"
         assert store.put_message(Message("t", b"x")).ok
-        _tell_begin(store, root, "m:1", learner)
+        _report_start(store, root, "m:1", learner)
         assert capsys.readouterr().err == ""
 
 

@@ -123,12 +123,12 @@ def read(root: Path, led: Led, end: int) -> None:
 def test_rates_are_between_two_looks(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, CONFIG) as store:
         watch = StoreWatch(detect(tmp_path, CONFIG))
-        assert watch.look().following is None
+        assert watch.sample().following is None
         write_following(store.paths, NOTE)
-        first = dataclasses.replace(watch.look(), time=1002.0, seconds=1.0)
+        first = dataclasses.replace(watch.sample(), time=1002.0, seconds=1.0)
         moved = dataclasses.replace(NOTE, end=800, body_bytes=1100, metadata_fault="no right")
         write_following(store.paths, moved)
-        second = dataclasses.replace(watch.look(), time=1004.0, seconds=3.0)
+        second = dataclasses.replace(watch.sample(), time=1004.0, seconds=3.0)
     rows = {row["fact"]: row for row in facts(second, first) if row["part"] == "follower"}
     assert {fact: row["value"] for fact, row in rows.items()} == {
         "master": "a:1", "state": "verified", "told, s ago": 4.0, "phy offset": 800,
@@ -156,7 +156,7 @@ def test_what_is_not_known_is_not_said(
 ) -> None:
     with MessageStore.open(tmp_path, CONFIG) as store:
         write_following(store.paths, dataclasses.replace(NOTE, **changes))
-        look = StoreWatch(detect(tmp_path, CONFIG)).look()
+        look = StoreWatch(detect(tmp_path, CONFIG)).sample()
     rows = {row["fact"]: row["value"] for row in facts(look) if row["part"] == "follower"}
     assert rows[fact] == value
 

@@ -111,13 +111,13 @@ def test_small_pieces_are_taken_within_the_loop_unless_a_disk_is_waited_for(
     led: Led, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush: FlushDiskType, at_once: int
 ) -> None:
     taken: list[tuple[int, bool]] = []
-    take = DefaultTalk.take
+    take = DefaultTalk.receive
 
     def noted(talk: DefaultTalk, data: bytes) -> None:
         taken.append((len(data), threading.current_thread() is threading.main_thread()))
         take(talk, data)
 
-    monkeypatch.setattr(DefaultTalk, "take", noted)
+    monkeypatch.setattr(DefaultTalk, "receive", noted)
     monkeypatch.setattr(session, "TAKEN_AT_ONCE_BYTES", at_once)
     config = CONFIG.model_copy(update={"flush_disk_type": flush})
     last = len(led.log) - len(led.log) % 4096

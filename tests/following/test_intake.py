@@ -46,7 +46,7 @@ def feed(store: MessageStore, parts: Iterable[bytes]) -> LogReceiver:
     """Give a new connection's bytes to ``store``."""
     intake, parser = LogReceiver(store), FrameParser()
     for part in parts:
-        intake.take(parser.feed(part))
+        intake.receive(parser.feed(part))
     return intake
 
 
@@ -112,12 +112,14 @@ def test_the_last_bytes_are_asked_for_again_and_never_from_0(led: Led, tmp_path:
             assert (intake.verified, intake.heartbeats) == (True, 0)
         assert store.commit_log.min_phy_offset() + 4096 < led.starts[30]
         rest = led.log[led.starts[30] : led.starts[31]]
-        intake.take(FrameParser().feed(frame(led.starts[30]) + frame(led.starts[30], rest[:9])))
+        intake.receive(FrameParser().feed(frame(led.starts[30]) + frame(led.starts[30], rest[:9])))
         assert (intake.heartbeats, intake.torn) == (
             0,
             True,
         )  # those before the last byte say nothing
-        intake.take(FrameParser().feed(frame(led.starts[30] + 9, rest[9:]) + frame(led.starts[31])))
+        intake.receive(
+            FrameParser().feed(frame(led.starts[30] + 9, rest[9:]) + frame(led.starts[31]))
+        )
         assert (intake.heartbeats, intake.torn) == (1, False)
         assert LogReceiver(store, 1).request == led.starts[30]
 
@@ -134,7 +136,7 @@ def test_a_log_that_is_longer_than_the_masters_is_kept_and_both_ends_are_named(
     with MessageStore.open(half(led, tmp_path / "own", own), CONFIG) as store:
         intake = feed(store, [frames(led.log[:other], 1), frame(other)])
         assert (intake.verified, intake.heartbeats) == (False, 1)
-        assert f"ends at {own}, the master's ends at {other};" in str(intake.lacking(None))
+        assert f"ends at {own}, the master's ends at {other};" in str(intake.divergence(None))
         for last_file, words in {
             None: "no byte at 1: its log ends before, or begins behind;",
             range(1): "the master's ends at 1;",
@@ -142,7 +144,7 @@ def test_a_log_that_is_longer_than_the_masters_is_kept_and_both_ends_are_named(
             range(2): "no byte at 1: its log ends before, or begins behind;",  # it has grown
         }.items():
             intake = feed(store, [frame(1)])
-            error = str(intake.lacking(last_file))
+            error = str(intake.divergence(last_file))
             assert f"this log ends at {own}, " in error
             assert words in error
         assert log_of(store) == led.log[:own]
@@ -180,7 +182,7 @@ def test_a_last_record_is_compared_from_its_head_on(tmp_path: Path, *, rolled: b
         intake = LogReceiver(store, 100)
         assert intake.request == last
         with pytest.raises(DivergedError, match="another one than this"):
-            intake.take(FrameParser().feed(frame(intake.request, other[intake.request :])))
+            intake.receive(FrameParser().feed(frame(intake.request, other[intake.request :])))
 
 
 @pytest.mark.parametrize("where", [-301, -1, 1, 300])
@@ -248,7 +250,7 @@ def test_the_longest_record_that_there_may_be_waits_for_its_end(tmp_path: Path) 
         intake, parser = LogReceiver(store), FrameParser()
         for at in range(0, len(log), 1 << 20):
             assert store.commit_log.max_phy_offset() == 0
-            intake.take(parser.feed(frame(at, log[at : at + (1 << 20)])))
+            intake.receive(parser.feed(frame(at, log[at : at + (1 << 20)])))
         assert log_of(store) == log
 
 
@@ -276,7 +278,7 @@ def test_ten_thousand_spoilt_streams_leave_whole_stores(led: Led, tmp_path: Path
                 parts = pieces(spoilt(good, draw), draw.randint(1, 3000), streams)
                 try:
                     for part in parts:
-                        intake.take(parser.feed(part))
+                        intake.receive(parser.feed(part))
                         assert len(intake._rest) <= len(good) + 40
                 except (DivergedError, WireError):
                     refused += 1

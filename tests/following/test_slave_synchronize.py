@@ -551,14 +551,14 @@ def test_it_is_told_how_many_bytes_are_lacking(tmp_path: Path, log: bytes) -> No
             assert dataclasses.replace(standing, caught_up=True).lag_bytes == 0
             assert dataclasses.replace(standing, caught_up=False).lag_bytes is None
             broker.log_end = len(log)
-            await now.beside.ask_log_end(now.client)
+            await now.beside.fetch_log_end(now.client)
             behind = dataclasses.replace(standing, caught_up=False)
             assert behind.lag_bytes == len(log) - standing.end > 0
             assert dataclasses.replace(behind, end=0).lag_bytes is None
             assert dataclasses.replace(behind, end=len(log) + 1).lag_bytes == 0
             broker.instead[907] = lambda number, _fields: WireBroker.say(number, code=1)
             for _ in range(2):
-                await now.beside.ask_log_end(now.client)
+                await now.beside.fetch_log_end(now.client)
             assert standing.master_end == -1
             (told,) = now.told
             assert "where the master's log ends is not known" in told

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from replication.checking.fetched import Master
 from replication.checking.rejoin import OffsetBeyondCut, Rejoin, rejoin
-from replication.checking.rejoin_command import tell_beyond
+from replication.checking.rejoin_command import report_offsets_beyond
 from replication.commands import ha
 from replication.following.follower import Follower
 from replication.following.follower_progress import Timing
@@ -219,7 +219,7 @@ def test_of_many_offsets_behind_the_cut_twenty_are_shown_and_the_others_counted(
 ) -> None:
     beyond = [OffsetBeyondCut("g", QueueKey("t", number), 9, 5) for number in range(20 + more)]
     unread = ["topics.json: no table of offsets"]
-    tell_beyond(Rejoin(700, needed=True, done=False, beyond=beyond, unread=unread))
+    report_offsets_beyond(Rejoin(700, needed=True, done=False, beyond=beyond, unread=unread))
     told = capsys.readouterr().err.splitlines()
     assert told[:20] == [
         f"cqstore: group g: offset 9 of queue {number} of 't' lies behind its end 5"

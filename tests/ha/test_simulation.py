@@ -110,14 +110,14 @@ def forgets_what_is_torn() -> Iterator[None]:
 
     Of that alone the rest would never be there: nothing else comes before it is.
     """
-    plain = LogReceiver.take
+    plain = LogReceiver.receive
 
     def take(self: LogReceiver, pieces: object) -> None:
         if self._end:
             self._rest = self._rest[:-1]
         plain(self, pieces)  # type: ignore[arg-type]
 
-    with mock.patch.object(LogReceiver, "take", take):
+    with mock.patch.object(LogReceiver, "receive", take):
         yield
 
 

@@ -107,8 +107,8 @@ def test_a_close_says_that_a_dispatch_was_cut_short(tmp_path: Path) -> None:
 
     unsaid = 0
     steps = {
-        Dispatcher._take.__code__,
-        Dispatcher._hand_on.__code__,
+        Dispatcher._begin_batch.__code__,
+        Dispatcher._dispatch.__code__,
         CriticalSection.begin.__code__,
     }
     for number in places_of(tmp_path / "whole", ask, lambda frame: frame.f_code in steps):

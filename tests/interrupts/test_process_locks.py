@@ -9,7 +9,7 @@ import pytest
 
 from store.checked_lock import CheckedLock, process_lock
 from store.errors import NestedCallError
-from store.journals.kept import KEPT_LOCK, keep
+from store.journals.kept import KEPT_LOCK, register
 from store.paths import StorePaths
 from store.queue.read_fallbacks import FallbackReason, ReadFallbacks, ReadKind
 from tests.kit.interrupts import run_interrupted
@@ -69,7 +69,7 @@ def test_a_child_writes_journals_that_was_forked_while_another_thread_did(tmp_pa
     journal = paths.deleted_topics
     journal.parent.mkdir(parents=True)
     journal.write_text("")
-    assert in_child_beside(KEPT_LOCK, lambda: keep(journal)) == 0
+    assert in_child_beside(KEPT_LOCK, lambda: register(journal)) == 0
     assert journal.name in (journal.parent / "kept").read_text()
 
 

@@ -42,7 +42,7 @@ def _made(typed: typer.Typer) -> Command:
 
 
 def _whole(command: object) -> Command:
-    found = command.whole() if isinstance(command, Verb) else command
+    found = command.load() if isinstance(command, Verb) else command
     assert isinstance(found, Command)
     return found
 

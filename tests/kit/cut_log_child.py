@@ -176,9 +176,9 @@ class Cut:
     def log_heads(self) -> None:
         phys, sizes = self._places()
         heads = LogHeads([self.path.parent])
-        wanted = [column.tolist() for column in heads.look(phys, sizes)]
+        wanted = [column.tolist() for column in heads.read_heads(phys, sizes)]
         self.cut()
-        self.expect(wanted, lambda: [column.tolist() for column in heads.look(phys, sizes)])
+        self.expect(wanted, lambda: [column.tolist() for column in heads.read_heads(phys, sizes)])
 
     def _places(self) -> tuple["np.ndarray[tuple[int], np.dtype[np.int64]]", ...]:
         records = list(self.log.scan(0))

@@ -40,7 +40,7 @@ def mirror_of(store: MessageStore) -> Mirror:
 def drive(store: MessageStore) -> int:
     """Mirror all that waits, in this thread; return how many reads that were."""
     mirror, done = mirror_of(store), 0
-    while (read := mirror._waiting.take()) is not None:
+    while (read := mirror._waiting.poll()) is not None:
         mirror._mirror(read)
         done += 1
     return done

@@ -113,13 +113,13 @@ def test_those_of_one_sync_cost_one_call_of_the_loop(
     store: MessageStore, disk: GatedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[object] = []
-    real = loop_puts._InLoop.tell
+    real = loop_puts._InLoop.complete_soon
 
     def tell(self: Any, put: Any) -> None:
         real(self, put)
         told.append(put)
 
-    monkeypatch.setattr(loop_puts._InLoop, "tell", tell)
+    monkeypatch.setattr(loop_puts._InLoop, "complete_soon", tell)
     calls: list[object] = []
     complete = loop_puts._InLoop._complete
 
@@ -310,7 +310,7 @@ def test_the_room_of_who_is_cancelled_is_the_next_ones(
 ) -> None:
     """Cancelled when it had been let in, and before it ran."""
     monkeypatch.setattr(loop_puts, "MAX_IN_FLIGHT", 1)
-    let_in = loop_puts._InLoop._let_in
+    let_in = loop_puts._InLoop._admit
 
     async def story() -> None:
         disk.open.clear()
@@ -318,10 +318,10 @@ def test_the_room_of_who_is_cancelled_is_the_next_ones(
 
         def cancelling(self: Any) -> None:
             let_in(self)
-            monkeypatch.setattr(loop_puts._InLoop, "_let_in", let_in)
+            monkeypatch.setattr(loop_puts._InLoop, "_admit", let_in)
             tasks[1].cancel()
 
-        monkeypatch.setattr(loop_puts._InLoop, "_let_in", cancelling)
+        monkeypatch.setattr(loop_puts._InLoop, "_admit", cancelling)
         await becomes(lambda: store.commit_log.appended_records == 1)
         disk.open.set()
         async with asyncio.timeout(SECONDS):

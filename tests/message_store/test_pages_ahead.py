@@ -110,7 +110,7 @@ def test_it_is_due_where_half_of_what_was_brought_in_is_used(drive: Drive) -> No
     due = []
     for end in (MIB + MIB // 2 - 1, MIB + MIB // 2):
         drive.log.end = end
-        drive.ahead.look()
+        drive.ahead.wake_if_due()
         due.append(drive.ahead._wake.wait(0))
     assert due == [False, True]
 
@@ -123,9 +123,9 @@ def test_a_put_that_is_interrupted_leaves_the_thread_to_be_woken_by_a_later_one(
         drive.log.end = drive.ahead._due
         places = 0
         with suppress(Interrupted):
-            places = run_interrupted(drive.ahead.look, number)
+            places = run_interrupted(drive.ahead.wake_if_due, number)
         drive.log.end += MIN_AHEAD
-        drive.ahead.look()
+        drive.ahead.wake_if_due()
         assert drive.ahead._wake.wait(0), number
         return places
 
@@ -142,12 +142,12 @@ def test_a_file_that_is_gone_ends_nothing(drive: Drive) -> None:
     drive.spans.clear()
     drive.log.end += MIB
     drive.now += 0.1
-    drive.ahead.look()
+    drive.ahead.wake_if_due()
     assert drive.ahead._wake.wait(0)
     assert drive.ahead.step()
     assert drive.spans == []
     drive.log.end += MIB
-    drive.ahead.look()
+    drive.ahead.wake_if_due()
     assert drive.ahead._wake.wait(0)
 
 

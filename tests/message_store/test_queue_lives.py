@@ -26,7 +26,7 @@ def test_lives_are_those_of_a_dict(records: list[tuple[tuple[str, int], int]], c
             expected[key] = first, offset, begin
             lives.note(key, offset, phy_offset)
         asked = KEYS[::2]
-        found = [tuple(life) if life else None for life in lives.ask(asked)]
+        found = [tuple(life) if life else None for life in lives.lookup(asked)]
         assert found == [expected[key][:2] if key in expected else None for key in asked]
         rest = sorted((expected[key][2], hash_of(key)) for key in KEYS[1::2] if key in expected)
         assert [(phy, hashed) for hashed, phy in lives.not_asked()] == rest
@@ -35,12 +35,12 @@ def test_lives_are_those_of_a_dict(records: list[tuple[tuple[str, int], int]], c
 def test_a_queue_weighs_33_bytes() -> None:
     lives, most = QueueIncarnations(), 200_000
     lives.note(("warm", 0), 0, 0)
-    lives.ask([("warm", 0)])
+    lives.lookup([("warm", 0)])
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     for number in range(most):
         lives.note(("a_topic_of_some_length", number), 0, number)
-    lives.ask([])
+    lives.lookup([])
     kept = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert kept < 34 * most

@@ -31,7 +31,7 @@ def test_the_marker_names_a_process_or_none(
 ) -> None:
     if marker is not None:
         (tmp_path / "abort").write_bytes(marker)
-    assert StoreWatch(detect(tmp_path, CONFIG)).look().opener == opener
+    assert StoreWatch(detect(tmp_path, CONFIG)).sample().opener == opener
 
 
 def test_what_vanishes_meanwhile_does_not_count_and_the_rest_does(
@@ -55,7 +55,7 @@ def test_a_look_tells_what_was_put(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with MessageStore.open(tmp_path, CONFIG, backend="file", housekeeping=False) as store:
         result = store.put_message(Message("t", b"x", 0, {"KEYS": "k"}))
         store.flush()
-        look = StoreWatch(store.layout).look()
+        look = StoreWatch(store.layout).sample()
         assert look.log is not None
         assert look.checkpoint == store.checkpoint.fields
         assert look.checkpoint.physic_msg_timestamp == result.appended.store_timestamp  # type: ignore[union-attr]

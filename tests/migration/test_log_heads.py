@@ -17,7 +17,7 @@ NAMES = ["basic-default", "special-default", "propcrc-default", "separate-defaul
 def looked(heads: LogHeads, asked: list[tuple[int, int]]) -> list[tuple[int, int, int] | None]:
     """Return store time, queue id and queue offset of what was found."""
     places, sizes = (np.array(column, np.int64) for column in zip(*asked, strict=True))
-    found: Heads = heads.look(places, sizes)
+    found: Heads = heads.read_heads(places, sizes)
     return [
         (*map(int, row[1:]),) if row[0] else None  # type: ignore[misc]
         for row in zip(*found, strict=True)
@@ -61,7 +61,9 @@ def test_places_outside_the_log_are_not_found(tmp_path: Path) -> None:
     assert looked(heads, [*outside, *inside]) == [*[None] * len(outside), *told]
     end = folder / f"{1024:020d}"
     assert looked(heads, [(2 * 1024 - 8, 8), (end.stat().st_size + 1020, 4), *inside])[2:] == told
-    assert not len(LogHeads([folder]).look(np.empty(0, np.int64), np.empty(0, np.int64)).found)
+    assert not len(
+        LogHeads([folder]).read_heads(np.empty(0, np.int64), np.empty(0, np.int64)).found
+    )
     empty = tmp_path / "empty"
     empty.mkdir()
     assert looked(LogHeads([empty]), inside) == [None] * len(inside)

@@ -8,7 +8,7 @@ import pytest
 from pyspark import daemon
 from pyspark.sql import SparkSession
 
-from on_spark.daemon import print_exc, quieten, tell
+from on_spark.daemon import print_exc, print_line, quieten
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError, ConnectionResetError, ValueError, EOFError])
@@ -18,7 +18,7 @@ def test_a_closed_pipe_is_not_told_and_the_rest_is(
     try:
         raise error("what happened")  # noqa: TRY301 - what is being handled counts
     except error:
-        tell("failed to flush", file=sys.stderr)
+        print_line("failed to flush", file=sys.stderr)
         print_exc()
     told = capsys.readouterr().err
     if error in {BrokenPipeError, ConnectionResetError}:
@@ -34,7 +34,7 @@ def test_the_daemon_calls_them(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"print", "traceback"} <= set(daemon.worker.__code__.co_names)
     assert "print_exc" in daemon.manager.__code__.co_names
     quieten()
-    assert (stand_in.print, stand_in.traceback.print_exc) == (tell, print_exc)
+    assert (stand_in.print, stand_in.traceback.print_exc) == (print_line, print_exc)
 
 
 def test_sessions_run_it(spark: SparkSession) -> None:

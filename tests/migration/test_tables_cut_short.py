@@ -26,7 +26,7 @@ from metadata.forms import read_forms
 from metadata.model import BrokerMetadata, Form, Table
 from metadata.rocksdb_v1 import read_v1
 from metadata.writing import write_form
-from migration.follow.beside import take_beside
+from migration.follow.beside import copy_tables
 from migration.metadata.conversion import NextBroker
 from migration.switch.tables import prepare
 from store.config import StoreConfig
@@ -162,7 +162,7 @@ class Step:
     def do(self) -> None:
         broker = StorePaths(self.root / "broker")
         if self.name == "beside":
-            take_beside(broker, StorePaths(self.root / "own"), NextBroker(["rocksdb"], LMQ))
+            copy_tables(broker, StorePaths(self.root / "own"), NextBroker(["rocksdb"], LMQ))
         else:
             prepare(broker, NextBroker([self.name.removeprefix("to ").partition(" ")[0]], LMQ))
 

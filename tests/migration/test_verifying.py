@@ -86,9 +86,9 @@ def test_counts_of_tasks_are_added_and_checksums_combined() -> None:
         "notes": dict.fromkeys(Notes.model_fields, 0),
     }  # fmt: skip
     assert whole.source == whole.target == Sums(units=0, bytes=0, checksum="0" * 16)
-    whole.take(one)
+    whole.add(one)
     assert whole == one
-    whole.take(two)
+    whole.add(two)
     three = filled(3, Kind.HOLE, Kind.EXTRA)
     same = ("queues", "differing", "topics_only_source", "topics_only_target",
             "units_only_source", "units_only_target", "source", "target", "notes")  # fmt: skip

@@ -12,7 +12,7 @@ from mutants.__main__ import PACKAGES, ROOT, draw, report
 from mutants.contexts import RULES
 from mutants.equal import LIST, equal_ones, key_of
 from mutants.mutations import Mutation, mutations
-from mutants.touched import Touching, _numbers_of, in_turn, look
+from mutants.touched import Touching, _numbers_of, in_turn, touched_by
 from mutants.trial import READERS, Fate, Tree, Trees, TriedMutation
 from tests.meta import test_errors
 
@@ -284,7 +284,7 @@ def test_who_touches_a_line_is_found_in_fixtures_and_other_processes_too(
     shutil.copytree(ROOT / "mutants", source / "mutants")
     trees = Trees(source, tmp_path, 2)
     with ThreadPoolExecutor(2) as pool:
-        known = look(trees, pool, tmp_path / "kept", "not long")
+        known = touched_by(trees, pool, tmp_path / "kept", "not long")
     names = {test.partition("::")[2] for test in known.seconds}
     assert names == {"test_true", "test_false", "test_other_process", "test_more", "test_trace"}
 
@@ -299,7 +299,7 @@ def test_who_touches_a_line_is_found_in_fixtures_and_other_processes_too(
     assert touching("store/b.py", "`3` becomes `4`") == {"test_other_process"}
     before = next((tmp_path / "kept").iterdir()).stat().st_mtime_ns
     with ThreadPoolExecutor(2) as pool:
-        assert look(trees, pool, tmp_path / "kept", "not long") == known
+        assert touched_by(trees, pool, tmp_path / "kept", "not long") == known
     assert next((tmp_path / "kept").iterdir()).stat().st_mtime_ns == before, "it was kept"
 
 

@@ -105,7 +105,7 @@ def scanned(
     monkeypatch.setattr("migration.preflight.units._BLOCK_UNITS", 4)
     scan = UnitCheck(lists.store, cast("LogView", _Log()), bulk_backend(to))
     for key in lists.queues():
-        scan.look(lists.span(key.topic))
+        scan.check(lists.span(key.topic))
     return list(scan.findings())
 
 
@@ -188,7 +188,7 @@ def test_queues_that_differ_between_backends_are_those_that_a_start_resets() -> 
                   behind=(8, [GOOD] * 2))  # fmt: skip
     check = CombinedStart(mine.store, other.store)
     for key in mine.queues():
-        check.look(mine.span(key.topic))
+        check.check(mine.span(key.topic))
     reset, lacking = check.findings()
     assert reset.code == "combined-start-resets"
     assert reset.figures == {"unitsAtRisk": 7 + 0 + 2}
@@ -249,7 +249,7 @@ def test_a_consumer_of_a_topic_without_queues_is_told_if_it_has_read(
 def test_topics_that_the_table_lacks_are_counted_with_all_their_queues() -> None:
     check = TopicTable({"known", "idle", "RMQ_SYS_TRACE_TOPIC", "also idle"})
     for topic, units in [("gone", 3), ("gone", 4), ("known", 9), ("%LMQ%a", 1), ("last", 2)]:
-        check.look(UnitRange(topic, 0, 5, 5 + units))
+        check.check(UnitRange(topic, 0, 5, 5 + units))
     missing, idle = check.findings()
     assert missing.figures == {"listedTopics": 4, "queuesAtRisk": 3, "unitsAtRisk": 9}
     assert [(one.name, one.figures) for one in missing.affected] == [

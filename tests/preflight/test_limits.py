@@ -36,7 +36,7 @@ def extent(tmp_path: Path) -> Extent:
     totals = Totals(units_per_file=100)
     for topic in range(10):
         for queue_id in range(10):
-            totals.look(UnitRange(f"topic{topic}", queue_id, 0, 250))
+            totals.check(UnitRange(f"topic{topic}", queue_id, 0, 250))
     return Extent(
         root=tmp_path, target=FILES, totals=totals, queue_files=300, other_files=7,
         log_bytes=1_000_000, rocksdb_memory_bytes=100,
@@ -147,7 +147,7 @@ def test_the_guess_of_the_duration_goes_with_the_units_and_the_queues(extent: Ex
     figures = one([each for each in found if each.code == "duration"]).figures
     assert (figures["units"], figures["queues"], figures["seconds"]) == (25_000, 100, 0.1)
     for queue_id in range(20_000):
-        extent.totals.look(UnitRange("many", queue_id, 0, 5))
+        extent.totals.check(UnitRange("many", queue_id, 0, 5))
     figures = one([duration(extent, FakeMachine())]).figures
     assert figures["seconds"] == 1.3  # 0.25 for the units, 1.0 for the queues
 
@@ -163,7 +163,7 @@ def test_what_is_predicted_for_rocksdb_is_enough_and_not_absurd(tmp_path: Path) 
     report = preflight(tmp_path / "s", to="file", machine=FakeMachine())
     totals = Totals(units_per_file=300_000)
     for number in range(21):
-        totals.look(UnitRange("topic0", number, 0, report.units // 21 + 1))
+        totals.check(UnitRange("topic0", number, 0, report.units // 21 + 1))
     assert report.units == 20_000
     assert tables <= ROCKSDB.footprint(totals.sums).disk_bytes <= 4 * tables
 
@@ -180,7 +180,7 @@ def test_what_is_predicted_for_files_is_what_they_take(tmp_path: Path) -> None:
     totals = Totals(units_per_file=300_000)
     for topic in range(7):
         for queue_id in range(3):
-            totals.look(UnitRange(f"topic{topic}", queue_id, 0, 20_000 // 21 + 1))
+            totals.check(UnitRange(f"topic{topic}", queue_id, 0, 20_000 // 21 + 1))
     assert totals.files == len(files)
     assert blocks <= FILES.footprint(totals.sums).disk_bytes <= 2 * blocks
 

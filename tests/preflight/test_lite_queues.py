@@ -81,7 +81,7 @@ def looked(
     rules = rules or LiteRules(15 * MINUTE, limit_in_long=True)
     check = LiteQueues(lists.store, cast("LogView", _Log()), expirations, rules, NOW)
     for key in lists.queues():
-        check.look(lists.span(key.topic))
+        check.check(lists.span(key.topic))
     return list(check.findings())
 
 
@@ -126,7 +126,7 @@ def test_no_other_queue_id_than_0_is_a_lite_queue() -> None:
     lists = Lists("file", **{"%LMQ%$hour$old": newest(5)})
     rules = LiteRules(15 * MINUTE, limit_in_long=True)
     check = LiteQueues(lists.store, cast("LogView", _Log()), {"hour": 60}, rules, NOW)
-    check.look(UnitRange("%LMQ%$hour$old", 1, 0, 1))
+    check.check(UnitRange("%LMQ%$hour$old", 1, 0, 1))
     assert list(check.findings()) == []
 
 

@@ -169,9 +169,9 @@ def names_for(target: str) -> TopicNames:
 
 def test_281_bytes_fit_a_key_and_282_do_not() -> None:
     check = names_for("rocksdb")
-    check.look(UnitRange("é" * 140 + "x", 0, 0, 5))
+    check.check(UnitRange("é" * 140 + "x", 0, 0, 5))
     assert codes_of(check) == []
-    check.look(UnitRange("é" * 141, 3, 0, 5))
+    check.check(UnitRange("é" * 141, 3, 0, 5))
     (finding,) = check.findings()
     assert (finding.code, finding.severity) == ("name-too-long", Severity.REFUSE)
     assert finding.figures == {"most": 281, "longest": 282}
@@ -180,8 +180,8 @@ def test_281_bytes_fit_a_key_and_282_do_not() -> None:
 
 def test_the_reserved_name_and_names_that_are_no_text_are_refused() -> None:
     check = names_for("rocksdb")
-    check.look(UnitRange("CHECKPOINT_TOPIC", 0, 0, 5))
-    check.look(UnitRange("\udcff", 1, 0, 5))
+    check.check(UnitRange("CHECKPOINT_TOPIC", 0, 0, 5))
+    check.check(UnitRange("\udcff", 1, 0, 5))
     assert codes_of(check) == ["name-reserved", "name-not-utf-8"]
     assert [names(finding) for finding in check.findings()] == [
         ["CHECKPOINT_TOPIC/0"],
@@ -192,9 +192,9 @@ def test_the_reserved_name_and_names_that_are_no_text_are_refused() -> None:
 @pytest.mark.parametrize("topic", ["a/b", "..", ".", "a\0b", "x" * 256])
 def test_names_that_are_no_folders_are_refused(topic: str) -> None:
     check = names_for("file")
-    check.look(UnitRange("x" * 255, 0, 0, 1))
+    check.check(UnitRange("x" * 255, 0, 0, 1))
     assert codes_of(check) == []
-    check.look(UnitRange(topic, 4, 0, 1))
+    check.check(UnitRange(topic, 4, 0, 1))
     (finding,) = check.findings()
     assert (finding.code, finding.severity) == ("name-no-folder", Severity.REFUSE)
     assert names(finding) == [f"{topic}/4"]
@@ -228,7 +228,7 @@ def test_topics_named_like_files_of_the_database_are_refused(golden: Golden) -> 
     finding = the(preflight(root, machine=FakeMachine()), "name-of-database-file")
     assert f"LOCK/{queue_id}" in names(finding)
     check = names_for("rocksdb")
-    check.look(UnitRange("LOCKS", 0, 0, 1))
+    check.check(UnitRange("LOCKS", 0, 0, 1))
     assert codes_of(check) == []
 
 
@@ -250,7 +250,7 @@ def test_names_are_capped_and_counted() -> None:
     checks: list[QueueCheck] = [QueueIds(), names_for("rocksdb"), names_for("file")]
     for number in range(10_000):
         for check in checks:
-            check.look(UnitRange("/" * 282, -1 - number, 0, 1))
+            check.check(UnitRange("/" * 282, -1 - number, 0, 1))
     for check in checks:
         (finding,) = check.findings()
         assert finding.affected_total == 10_000
@@ -260,7 +260,7 @@ def test_names_are_capped_and_counted() -> None:
 def test_totals_count_the_files_that_queues_will_have() -> None:
     totals = Totals(units_per_file=100)
     for low, high in ((0, 0), (0, 1), (0, 100), (0, 101), (99, 101), (250, 250), (150, 450)):
-        totals.look(UnitRange("é", 0, low, high))
+        totals.check(UnitRange("é", 0, low, high))
     assert (totals.topics, totals.queues, totals.units) == (1, 7, 504)
     assert totals.files == 1 + 1 + 1 + 2 + 2 + 1 + 4
     assert totals.key_bytes == 7 * 2

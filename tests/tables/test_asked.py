@@ -125,7 +125,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, frame: object, limit: int) -> query.A
 
     monkeypatch.setattr(query, "register", lambda _: None)
     spark = cast("SparkSession", Asked())
-    return query.ask(spark, SourceOptions(path=Path("root")), "SELECT 1", limit)
+    return query.run_query(spark, SourceOptions(path=Path("root")), "SELECT 1", limit)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_the_answer_is_printed_and_what_was_left_out_is_said(
         return nullcontext("spark")
 
     monkeypatch.setattr("analysis.sql.spark_session", session)
-    monkeypatch.setattr(query, "ask", answered)
+    monkeypatch.setattr(query, "run_query", answered)
     words = [str(tmp_path), "SELECT 1", "--limit", "2", "--output", "jsonl", "--crc"]
     done = CliRunner().invoke(sql_app, words, catch_exceptions=False)
     assert (done.exit_code, done.stdout) == (0, printed)

@@ -167,7 +167,7 @@ def test_a_store_may_be_read_whatever_its_settings_promise_of_writes(
     config = tmp_path / "broker.conf"
     config.write_text("brokerRole=SYNC_MASTER\n")
     options = SourceOptions(path=root, config=config)
-    options.look()
+    options.check_root()
     options.open_store().close()
     log = options.open_log()
     assert log.files.files()[0].file_from_offset == 0

@@ -166,7 +166,7 @@ def test_what_is_no_store_is_refused(tmp_path: Path, fill: bool) -> None:  # noq
         root.mkdir()
         (root / "letter.txt").write_text("no store")
     with pytest.raises(RefusedStoreError, match="no store here"):
-        SourceOptions(path=root).look()
+        SourceOptions(path=root).check_root()
     with pytest.raises(RefusedStoreError, match="no store here"):
         plan_log(SourceOptions(path=root), RowFilter())
 

@@ -15,7 +15,7 @@ Way = Callable[[SourceOptions], None]
 
 
 def look(options: SourceOptions) -> None:
-    options.look()
+    options.check_root()
 
 
 def open_store(options: SourceOptions) -> None:
@@ -52,7 +52,7 @@ def test_a_log_that_lies_elsewhere_is_found(golden: Golden, tmp_path: Path, told
     config.write_text(f"storePathCommitLog={elsewhere}\n")
     place = {"commitlog": elsewhere, "config": config}[told]
     options = SourceOptions.parse({"path": str(root), told: str(place)})
-    options.look()
+    options.check_root()
     first = load_dump("basic-default")["messages"][0]
     with options.open_store() as store:
         assert store.message_by_offset(first["phy"]).store_timestamp == first["storeTimestamp"]

@@ -112,12 +112,12 @@ def test_every_condition_on_a_topic_counts() -> None:
         assert rows is not None
         rows = rows.taking(kind, "topic", value)
         assert rows is not None
-        assert [one for one in ("a", "ab", "abc", "b") if rows.takes_topic(one)] == topics
+        assert [one for one in ("a", "ab", "abc", "b") if rows.accepts_topic(one)] == topics
     assert rows is not None
     rows = rows.taking("EqualTo", "topic", "ab")
     assert rows is not None
-    assert not any(map(rows.takes_topic, ("a", "ab", "abc", "b")))
-    assert RowFilter().takes_topic("any")
+    assert not any(map(rows.accepts_topic, ("a", "ab", "abc", "b")))
+    assert RowFilter().accepts_topic("any")
     assert RowFilter().mask({}) is None
 
 

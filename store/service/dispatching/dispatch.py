@@ -160,13 +160,13 @@ class Dispatcher(_waiting.InFlight):
             StoreError: as for ``drain``.
         """
         self._resume()
-        self._take()
-        self._hand_on()
+        self._begin_batch()
+        self._dispatch()
 
-    def look(self) -> None:
+    def raise_if_interrupted(self) -> None:
         """Let the store fail if a dispatch was cut short, and nobody has come since."""
         with self.owner.entry(), self.drain_lock:
-            self._handing_on.look()
+            self._handing_on.raise_if_poisoned()
 
     def store(self, units: UnitBatch, keys: IndexBatch) -> list[QueueRestart]:
         """Bring units and keys into queues and index; nobody else does meanwhile."""
@@ -181,8 +181,8 @@ class Dispatcher(_waiting.InFlight):
         pending = self.pending
         self._resume()
         with pending.owner, pending.lock:
-            self._take()
-        self._hand_on()
+            self._begin_batch()
+        self._dispatch()
         if len(pending.offsets) > ASSIGNED_QUEUES:
             # Under the lock, so that the queues' own ends are those assigned last.
             with pending.owner, pending.lock:
@@ -193,16 +193,16 @@ class Dispatcher(_waiting.InFlight):
         """Hand on the batch of a stalled dispatch: none may come before it."""
         if self.handed is not NOTHING:
             self._handing_on.begin()
-            self._hand_on()
+            self._dispatch()
 
-    def _take(self) -> None:
+    def _begin_batch(self) -> None:
         """Take what waits; the caller holds the lock of ``pending``."""
-        waiting = self.pending.seen()
+        waiting = self.pending.snapshot()
         self._handing_on.begin()
         self.handed = waiting  # before nothing waits any more, see behind
-        self.pending.let_go()
+        self.pending.reset()
 
-    def _hand_on(self) -> None:
+    def _dispatch(self) -> None:
         """Bring what was taken into the queues and the index."""
         units, keys, last = self.handed
         cost, limit = self.reput.cost, self.batch_limit

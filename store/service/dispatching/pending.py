@@ -63,7 +63,7 @@ class Pending(_waiting.Waiting):
         self.keys = IndexBatch()
         self.last = None
 
-    def note(self, record: EncodedRecord, queue_offset: int, appended: Appended) -> None:
+    def add(self, record: EncodedRecord, queue_offset: int, appended: Appended) -> None:
         """Take over one appended record."""
         phy_offset, size, timestamp = appended
         units = self.units
@@ -93,16 +93,16 @@ class Pending(_waiting.Waiting):
             appended.store_timestamp, properties,
         )  # fmt: skip
 
-    def note_list(
+    def add_list(
         self,
         records: Sequence[EncodedRecord],
         queue_offsets: Sequence[int],
         appended: Sequence[Appended],
     ) -> None:
-        """Take over a list of appended records, in log order; as ``note`` each, but in columns."""
+        """Take over a list of appended records, in log order; as ``add`` each, but in columns."""
         if not all(record.dispatch.only_tags and is_queued(record.sys_flag) for record in records):
             for record, queue_offset, done in zip(records, queue_offsets, appended, strict=True):
-                self.note(record, queue_offset, done)
+                self.add(record, queue_offset, done)
             return
         phy_offsets, sizes, timestamps = zip(*appended, strict=True)
         self.units.add_list(
@@ -130,7 +130,7 @@ class Pending(_waiting.Waiting):
             )
         return units
 
-    def note_raw(self, records: Sequence[Read], units: Iterable[Unit]) -> None:
+    def add_raw(self, records: Sequence[Read], units: Iterable[Unit]) -> None:
         """Take over appended records that had their places, and their units."""
         for unit in units:
             self.units.add(*unit)
@@ -143,8 +143,8 @@ class Pending(_waiting.Waiting):
             self.last = Appended(last.phy_offset, last.size, last.store_timestamp)
             self.units.end_phy_offset = last.phy_offset + last.size
 
-    def seen(self) -> Appends:
-        """Return what waits, as it goes on growing. It is forgotten with ``let_go``.
+    def snapshot(self) -> Appends:
+        """Return what waits, as it goes on growing. It is forgotten with ``reset``.
 
         Raises:
             StoreFailedError: an append was cut short.
@@ -152,7 +152,7 @@ class Pending(_waiting.Waiting):
         self.appending.check()
         return Appends(self.units, self.keys, self.last)
 
-    def let_go(self) -> None:
+    def reset(self) -> None:
         """Let nothing wait any more: somebody else has it."""
         self.units, self.keys = UnitBatch(), IndexBatch()
 

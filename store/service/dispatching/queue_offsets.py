@@ -44,7 +44,7 @@ class QueueOffsets:
             offset = self.next[queue] = self._queues.next_offset(*queue)
         return offset
 
-    def take(self, queue: Queue, count: int = 1) -> None:
+    def advance(self, queue: Queue, count: int = 1) -> None:
         """Take ``count`` offsets that were assigned, after the log has the records."""
         self.next[queue] += count
 

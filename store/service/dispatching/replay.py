@@ -74,7 +74,7 @@ class Replay:
                     full_at = wanted
                     continue
                 storing = True
-                result.take(batch, self._put(batch, keys))
+                result.add(batch, self._put(batch, keys))
                 storing = False
                 if result.last is not None:
                     progress(result.last.phy_offset)
@@ -84,7 +84,7 @@ class Replay:
                 raise
             result.fault = exc
         if batch.end_phy_offset or len(keys):
-            result.take(batch, self._put(batch, keys))
+            result.add(batch, self._put(batch, keys))
         if result.last is not None:
             progress(result.last.phy_offset)
         return result
@@ -144,7 +144,7 @@ class ReplayResult:
         self.records += count
         self.last = last or self.last
 
-    def take(self, batch: UnitBatch, restarts: list[QueueRestart]) -> None:
+    def add(self, batch: UnitBatch, restarts: list[QueueRestart]) -> None:
         """Count one stored batch."""
         self.units += len(batch)
         self.restarts += restarts

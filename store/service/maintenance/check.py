@@ -108,7 +108,7 @@ class StoreCheck:
                 queue_offset=finding.queue_offset,
             )
         for keys in _blocks(self._queues.queues(), _QUEUES):
-            for key, life in zip(keys, self._lives.ask(keys), strict=True):
+            for key, life in zip(keys, self._lives.lookup(keys), strict=True):
                 yield from self._check_queue(key, life)
         for hashed, phy_offset in self._lives.not_asked():
             yield CheckFinding(
@@ -150,9 +150,9 @@ class StoreCheck:
                     continue
                 yield self._in_log(str(exc), bad, damage=True)
                 at = valid_record_behind(self._log, bad)
-        yield from self._look_behind()
+        yield from self._check_beyond_end()
 
-    def _look_behind(self) -> Iterator[CheckFinding]:
+    def _check_beyond_end(self) -> Iterator[CheckFinding]:
         """Tell what lies behind the end of the log, unless it is being written just now."""
         log = self._log
         end = log.max_phy_offset()

@@ -111,7 +111,7 @@ class CleanService:
         self._expired.forget(topics)
         self._deleted.finish(topics)
         with self._pending.owner.entry(), self._pending.lock:
-            self._quota.let_out(gone)
+            self._quota.release(gone)
             self._pending.offsets.hold(None)
 
     def _hold(self, hold: TopicHold) -> int:

@@ -54,7 +54,7 @@ class QueueIncarnations:
         if len(phys) >= _CHUNK:
             self._merge()
 
-    def ask(self, keys: Sequence[tuple[str, int]]) -> list[QueueIncarnation | None]:
+    def lookup(self, keys: Sequence[tuple[str, int]]) -> list[QueueIncarnation | None]:
         """Return the life of each queue, ``None`` where the log has no record of it."""
         self._merge()
         rows = self._rows

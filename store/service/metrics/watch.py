@@ -69,7 +69,7 @@ class StoreWatch:
         self._layout = layout
         self._tail = LogTail(layout.log_folders)
 
-    def look(self) -> WatchSample:
+    def sample(self) -> WatchSample:
         """Return what the files tell now.
 
         Raises:
@@ -83,7 +83,7 @@ class StoreWatch:
             time=time.time(),
             seconds=time.monotonic(),
             opener=_opener(paths.abort),
-            log=self._tail.look(checkpoint.confirm_phy_offset),
+            log=self._tail.refresh(checkpoint.confirm_phy_offset),
             checkpoint=checkpoint,
             folders={folder.name: measure(folder) for folder in folders if folder.is_dir()},
             log_disk_used_ratio=disk_used_ratio(layout.log_folders[0]),

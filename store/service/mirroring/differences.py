@@ -110,7 +110,7 @@ def difference(
             phy_offset = next((row[0] for row in rows if row is not None), _NONE)
             wrong = _blame(log, read.key, at, dict(zip(names, rows, strict=True)))
     return Mismatch(
-        now, read.op.value, read.key, read.asked, offset, phy_offset,
+        now, read.op.value, read.key, read.arguments, offset, phy_offset,
         dict(zip(names, texts, strict=True)), wrong,
     )  # fmt: skip
 

@@ -104,7 +104,7 @@ class Mirror:
 
     # ---- the tap
 
-    def is_due(self) -> bool:
+    def samples_this(self) -> bool:
         """Count down to the next candidate; return whether this is it."""
         self._left -= 1
         return self._left <= 0
@@ -192,7 +192,7 @@ class Mirror:
         """Return who is to answer a candidate, ``None`` if it is not mirrored."""
         self._left = self._shares.gap()
         try:
-            if self._failure or not self._shares.takes(topic):
+            if self._failure or not self._shares.samples(topic):
                 return None
             sides = self._queues.alike(topic)
         except Exception:  # noqa: BLE001 - no topic at all: the read itself says what it says
@@ -223,7 +223,7 @@ class Mirror:
         self._goes_on = True
         saved = time.monotonic()
         while not self._stop.wait(LOOK_SECONDS):
-            while not self._stop.is_set() and (read := self._waiting.take()) is not None:
+            while not self._stop.is_set() and (read := self._waiting.poll()) is not None:
                 self._mirror(read)
             if time.monotonic() - saved >= SAVE_SECONDS:
                 self._figures.save(self._waiting.dropped)
@@ -232,7 +232,7 @@ class Mirror:
 
     def _give_up(self, exc: BaseException) -> None:
         self._failure = str(exc) or repr(exc)
-        while self._waiting.take() is not None:  # nobody will: let go of what they hold
+        while self._waiting.poll() is not None:  # nobody will: let go of what they hold
             pass
 
     def _mirror(self, read: MirroredRead) -> None:
@@ -244,16 +244,16 @@ class Mirror:
         reference, other = read.sides
         figures.observe(op, reference.name, ReadOrigin.SERVED, read.nanoseconds * _NS)
         if self._random.random() * ALIKE < 1:
-            later, after = self._ask_all(read)
+            later, after = self._read_all(read)
         else:
-            later, _ = read.ask(other)
+            later, _ = read.read_from(other)
             after = self._moments.now()
         verdict = judge(read, later, after, self._moments, self._stop.wait)
         if verdict.answers is not None:
-            self._keep(read, *verdict.answers)
+            self._record(read, *verdict.answers)
         figures.count(op, verdict.outcome)
 
-    def _ask_all(self, read: MirroredRead) -> tuple[Answer, Moment]:
+    def _read_all(self, read: MirroredRead) -> tuple[Answer, Moment]:
         """Ask all sides, in any order, timed; return the other one's answer and its moment."""
         reference, other = read.sides
         name = reference.name
@@ -264,14 +264,14 @@ class Mirror:
         after = read.moment
         for side, queues in sides:
             cpu = time.thread_time_ns()
-            answer, nanoseconds = read.ask(queues)
+            answer, nanoseconds = read.read_from(queues)
             taken[side] = AnswerCost(nanoseconds * _NS, (time.thread_time_ns() - cpu) * _NS)
             if queues is other:
                 later, after = answer, self._moments.now()
         self._figures.add_alike(read.op.value, taken, _items(later))
         return later, after
 
-    def _keep(self, read: MirroredRead, reference: Answer, other: Answer) -> None:
+    def _record(self, read: MirroredRead, reference: Answer, other: Answer) -> None:
         found = difference(read, reference, other, self._log, time.time())
         if self._differences.add(found):
             _LOG.warning(

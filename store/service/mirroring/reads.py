@@ -68,14 +68,14 @@ class MirroredRead(ABC):
 
     @property
     @abstractmethod
-    def asked(self) -> Mapping[str, object]:
+    def arguments(self) -> Mapping[str, object]:
         """Return what was asked of the queue, by the names of operation lines."""
 
     @abstractmethod
-    def _ask(self, queues: ConsumeQueueStore) -> Callable[[], Answer]:
+    def _read(self, queues: ConsumeQueueStore) -> Callable[[], Answer]:
         """Ask; what is returned makes a plain value of the answer, which is not timed."""
 
-    def ask(self, queues: ConsumeQueueStore) -> tuple[Answer, int]:
+    def read_from(self, queues: ConsumeQueueStore) -> tuple[Answer, int]:
         """Ask a backend the same; return its answer and how long it took, ns.
 
         Raises:
@@ -83,7 +83,7 @@ class MirroredRead(ABC):
         """
         began = perf_counter_ns()
         try:
-            plain = self._ask(queues)
+            plain = self._read(queues)
             spent = perf_counter_ns() - began
             return plain(), spent
         except StoreClosedError:
@@ -126,11 +126,11 @@ class NumberRead(MirroredRead):
         return self._answer
 
     @property
-    def asked(self) -> Mapping[str, object]:
+    def arguments(self) -> Mapping[str, object]:
         """Return what was given."""
         return self._asked
 
-    def _ask(self, queues: ConsumeQueueStore) -> Callable[[], Answer]:
+    def _read(self, queues: ConsumeQueueStore) -> Callable[[], Answer]:
         number = self._question(queues.queue(*self.key))
         return lambda: number
 
@@ -199,13 +199,13 @@ class PullRead(MirroredRead):
         return self._plain(self._queue, self._low, self._high, self._blocks)
 
     @property
-    def asked(self) -> Mapping[str, object]:
+    def arguments(self) -> Mapping[str, object]:
         """Return from where on, and how many units."""
         if not self._blocks:
             return {}
         return {"offset": self._blocks[0][0], "count": sum(most for _, most, _ in self._blocks)}
 
-    def _ask(self, queues: ConsumeQueueStore) -> Callable[[], Answer]:
+    def _read(self, queues: ConsumeQueueStore) -> Callable[[], Answer]:
         queue = queues.queue(*self.key)
         low, high = queue.ends()
         blocks: list[_Asked] = []

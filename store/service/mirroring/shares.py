@@ -28,7 +28,7 @@ class Shares:
             return 1 << 62
         return 1 + int(math.log(1 - self._random.random()) / math.log1p(-self.most))
 
-    def takes(self, topic: str) -> bool:
+    def samples(self, topic: str) -> bool:
         """Return whether a candidate is mirrored: those of smaller shares are thinned out."""
         share = self.of(topic)
         return share >= self.most or self._random.random() * self.most < share

@@ -58,7 +58,10 @@ def judge(
     for _ in range(_TRIES):
         before = moments.now()
         if before.is_still:
-            (reference, _), (other, _) = read.ask(read.sides[0]), read.ask(read.sides[1])
+            (reference, _), (other, _) = (
+                read.read_from(read.sides[0]),
+                read.read_from(read.sides[1]),
+            )
             if moments.now() == before:
                 break
         pause(_PAUSE_SECONDS)

@@ -32,7 +32,7 @@ class LogBackup:
             StoreIOError: its files cannot be read.
         """
         self._folders, self._target, self._progress, self._link = folders, target, progress, link
-        ends = LogTail(folders).look()
+        ends = LogTail(folders).refresh()
         self._known_end = ends.max_phy_offset if ends else -1
         """What lies before was whole when the backup began, or is damaged."""
         self._file_size = ends.file_size if ends else 0
@@ -98,12 +98,12 @@ class LogBackup:
 
     def has_grown(self) -> bool:
         """Return whether the log of the store has another end than when the backup began."""
-        ends = LogTail(self._folders).look()
+        ends = LogTail(self._folders).refresh()
         return (ends.max_phy_offset if ends else -1) != self._known_end
 
     def bounds(self) -> tuple[int, int]:
         """Return the begin of the copied log and where it ends by its heads; -1 without a log."""
-        ends = LogTail([self._target]).look()
+        ends = LogTail([self._target]).refresh()
         return (ends.min_phy_offset, ends.max_phy_offset) if ends else (-1, -1)
 
     def cut_to_proven_end(self) -> int | None:

@@ -60,7 +60,7 @@ def compare_backends(
         else [unwrap(*outcome) for outcome in in_processes(compare_range, items, tick)]
     )
     for text in texts:
-        found.take(ComparisonFindings.of(text))
+        found.add(ComparisonFindings.of(text))
     names = (source.backend, target.backend)
     timeless = frozenset(name for name in names if not bulk_backend(name).keeps_timestamps)
     return Compared(*names, found, timeless)

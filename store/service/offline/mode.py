@@ -152,7 +152,7 @@ def change_mode(
         set_mode(layout.paths, to, _behind(layout, now, to, look.log_end))
     finally:
         lock.release()
-    done = _settle(layout, config, now, to, settled, progress)
+    done = _finish(layout, config, now, to, settled, progress)
     return replace(done, passed_over=look.passed_over)
 
 
@@ -166,7 +166,7 @@ def _behind(layout: StoreLayout, now: StoreMode, to: StoreMode, log_end: int) ->
     return behind
 
 
-def _settle(
+def _finish(
     layout: StoreLayout,
     config: StoreConfig,
     now: StoreMode,
@@ -285,7 +285,7 @@ class _StepObstacles:
 
 def _sentences(compared: Compared, name: str) -> list[str]:
     found: list[str] = []
-    if lacking := compared.lacks(name):
+    if lacking := compared.missing_units(name):
         found.append(
             f"the {name} queues lack {lacking} units, or have other values"
             " (cqstore mode --verify lists them)"

@@ -16,7 +16,7 @@ from store.config import FlushDiskType, StoreConfig
 from store.errors import ConsumeQueueError, CorruptionError, StoreError
 from store.journals.deleted_topics import DeletedTopics
 from store.journals.expired_queues import ExpiredQueues
-from store.journals.kept import KEPT_LOCK, keep_those_there
+from store.journals.kept import KEPT_LOCK, register_existing
 from store.journals.lagging_backends import LaggingBackends
 from store.journals.store_lock import StoreLock
 from store.log.checkpoint import StoreCheckpoint
@@ -91,7 +91,7 @@ def open_parts(
     if options.read_only:
         names = choose_backends(layout, config, options.backend, read_only=True)
     else:
-        lock, layout, names = _take_over(undo, layout, config, options)
+        lock, layout, names = _lock_and_set_aside(undo, layout, config, options)
     marking = AbortMarker(layout.paths)
     undo.push(marking.undo)
     loaded = _load(undo, marking, layout, config, names, lock)
@@ -100,13 +100,13 @@ def open_parts(
     if not options.read_only:
         replacement.finish(layout.paths)
         opened(layout.paths)
-        keep_those_there(layout.paths)
+        register_existing(layout.paths)
         loaded.lines.keep()
     _start(undo, parts, options)
     return parts
 
 
-def _take_over(
+def _lock_and_set_aside(
     undo: ExitStack, layout: StoreLayout, config: StoreConfig, options: OpenOptions
 ) -> tuple[StoreLock, StoreLayout, list[str]]:
     """Lock the store, and move away what is to be built anew."""
@@ -278,7 +278,7 @@ def _serve(loaded: LoadedStore, recovered: RecoveredStore, options: OpenOptions)
     state.locks.add(*(() if replicas is None else replicas.locks))
     answers = AckWaiter(config, commit, flush, replicas, state.fail)
     ahead = None if loaded.read_only else LogPrefault.of(log, is_transient=config.is_transient)
-    look_ahead = noop if ahead is None else ahead.look
+    look_ahead = noop if ahead is None else ahead.wake_if_due
     putter = Putter(config, log, queues, dispatcher, append, answers, look_ahead)
     clean = CleanService(
         log, queues, index, pending, dispatcher, commit, loaded.deleted,

@@ -182,7 +182,7 @@ class Puller:
         if block is not None:
             return self._walk_blocks(pull, queue, block, offset + scan)
         for unit in queue.iterate(offset):
-            if unit.queue_offset - offset >= scan or not pull.take_unit(unit):
+            if unit.queue_offset - offset >= scan or not pull.add_unit(unit):
                 break
         self.meter.add_batched(pull.messages - len(pull.result.records))
         return pull.result
@@ -191,14 +191,14 @@ class Puller:
         self, pull: "_Pull", queue: PulledQueue, block: UnitBlock, end: int
     ) -> GetMessageResult:
         """Walk to ``end`` block by block; the first may be the whole answer."""
-        if pull.takes_all and self._take_block(pull, block):
+        if pull.accepts_all and self._read_first_block(pull, block):
             return pull.result
         offset = block.queue_offset
         resolve = queue.resolve_tags_code if self._config.enable_consume_queue_ext else None
         while True:
             for phy_offset, size, code in block.rows():
                 tags_code = resolve(code) if resolve else code
-                if not pull.take(offset, phy_offset, size, tags_code, 1):
+                if not pull.add(offset, phy_offset, size, tags_code, 1):
                     return pull.result
                 offset += 1
             if offset >= end:
@@ -223,10 +223,10 @@ class Puller:
         result.next_begin_offset = hole.stop if hole else offset
         return result
 
-    def _take_block(self, pull: "_Pull", block: UnitBlock) -> bool:
+    def _read_first_block(self, pull: "_Pull", block: UnitBlock) -> bool:
         """Take the first block of a pull without a filter, in one sweep.
 
-        Does what ``_Pull.take`` does unit by unit, for units whose records all lie in memory and
+        Does what ``_Pull.add`` does unit by unit, for units whose records all lie in memory and
         in the log, and are where they should be; False, and nothing is taken, for any other block.
         """
         rows = list(block.rows())
@@ -319,17 +319,17 @@ class _Pull:
         self.result = GetMessageResult(GetMessageStatus.NO_MATCHED_MESSAGE, offset, 0, 0)
 
     @property
-    def takes_all(self) -> bool:
+    def accepts_all(self) -> bool:
         """Return whether nothing is filtered and nothing has been taken yet."""
         return self._tags is None and not self.result.records
 
-    def take_unit(self, unit: CqUnit) -> bool:
-        """Offer a unit record; see ``take``."""
-        return self.take(
+    def add_unit(self, unit: CqUnit) -> bool:
+        """Offer a unit record; see ``add``."""
+        return self.add(
             unit.queue_offset, unit.phy_offset, unit.size, unit.tags_code, unit.batch_num
         )
 
-    def take(
+    def add(
         self, queue_offset: int, phy_offset: int, size: int, tags_code: int | None, messages: int
     ) -> bool:
         """Take or pass over one unit; False: the answer is complete without it."""

@@ -15,7 +15,7 @@ from store.service.results import GetMessageResult
 class ReadInterceptor(Protocol):
     """Answers reads as the store would. Any thread may call any method."""
 
-    def is_due(self) -> bool:
+    def samples_this(self) -> bool:
         """Return whether the tap wants the read that comes now; else it goes past it."""
 
     def pull(
@@ -53,7 +53,7 @@ class DirectReads:
         self.pull = puller.get
         self._queues = queues
 
-    def is_due(self) -> bool:
+    def samples_this(self) -> bool:
         """Return False: it wants nothing."""
         return False
 

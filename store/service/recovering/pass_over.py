@@ -129,7 +129,7 @@ class PassOver:
         position = phy_offset - file.file_from_offset
         size = self._size(file, phy_offset)
         like = readable(file.read_raw(position, size), phy_offset)
-        known = self._look_up(like, phy_offset)
+        known = self._find_units(like, phy_offset)
         if known is not None and known.size != size:
             behind = valid_record_behind(self._log, phy_offset) or phy_offset + left
             size = max(0, min(known.size, left, behind - phy_offset))  # a unit has no checksum
@@ -163,7 +163,7 @@ class PassOver:
             return 0
         return behind - phy_offset
 
-    def _look_up(self, like: StoredMessage | None, phy_offset: int) -> "_Known | None":
+    def _find_units(self, like: StoredMessage | None, phy_offset: int) -> "_Known | None":
         """Return what the queues know of the record; ``None`` if none of them has its unit."""
         if like is not None:
             found = self._unit_in(QueueKey(like.topic, like.queue_id), phy_offset)

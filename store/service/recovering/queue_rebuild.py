@@ -11,7 +11,7 @@ from typing import NamedTuple
 from store.errors import RefusedStoreError, StoreIOError, os_errors
 from store.files import remove_file
 from store.journals.journal import Entry, Journal, read_lines
-from store.journals.kept import forget, keep
+from store.journals.kept import register, unregister
 from store.log.commit_log import CommitLog
 from store.logger import StoreLogger
 from store.paths import StorePaths
@@ -96,7 +96,7 @@ class QueueRebuild:
         """
         noted = False
         try:
-            Journal(self._path, _is_entry, keep).append(entries)
+            Journal(self._path, _is_entry, register).append(entries)
             noted = True
             units = self._build(entries, progress)
             self._finish()
@@ -169,7 +169,7 @@ class QueueRebuild:
 
     def _finish(self) -> None:
         with os_errors("remove the journal of a rebuild", self._path):
-            forget(self._path)
+            unregister(self._path)
             remove_file(self._path)
 
 

@@ -15,7 +15,7 @@ from store.errors import CorruptionError, RefusedStoreError, StoreConfigError, o
 from store.files import make_folder, remove_file, sync_folder
 from store.journals.expired_queues import ExpiredQueues
 from store.journals.journal import Entry, read_lines, rewrite
-from store.journals.kept import forget, keep
+from store.journals.kept import register, unregister
 from store.journals.store_lock import mark_open
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
@@ -185,7 +185,7 @@ def _write(paths: StorePaths, replacements: Iterable[Replacement]) -> None:
     with os_errors("make the folder of the journal", paths.own):
         make_folder(paths.own)
     rewrite(paths.replacing, [asdict(each) for each in replacements])
-    keep(paths.replacing)
+    register(paths.replacing)
 
 
 def finish(paths: StorePaths) -> None:
@@ -196,7 +196,7 @@ def finish(paths: StorePaths) -> None:
     """
     if paths.replacing.exists():
         with os_errors("remove the journal of a replacement", paths.replacing):
-            forget(paths.replacing)
+            unregister(paths.replacing)
             remove_file(paths.replacing)
 
 

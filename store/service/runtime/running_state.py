@@ -198,10 +198,10 @@ class CriticalSection(_flags.EnteredFlag):
             StoreFailedError: the store has failed by that.
         """
         if self.begun:
-            self.look()
+            self.raise_if_poisoned()
             self._state.check_writable()
 
-    def look(self) -> None:
+    def raise_if_poisoned(self) -> None:
         """Let the store fail if somebody left in the middle."""
         if self.begun:
             self._state.fail(StoreFailedError(f"{self._what} was cut short"))

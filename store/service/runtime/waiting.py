@@ -33,7 +33,7 @@ class Waiting(Generic[T]):
         if not self.is_full():
             self._items.append(item)
 
-    def take(self) -> T | None:
+    def poll(self) -> T | None:
         """Return the oldest item, ``None`` if there is none."""
         return self._items.popleft() if self._items else None
 

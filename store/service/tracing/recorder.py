@@ -22,13 +22,13 @@ class Recorder:
         self._plain = plain
         self._behind = behind
 
-    def is_due(self) -> bool:
+    def samples_this(self) -> bool:
         """Return True: it wants all of them."""
         return True
 
     def _next(self) -> ReadInterceptor:
         behind = self._behind
-        return behind if behind is not None and behind.is_due() else self._plain
+        return behind if behind is not None and behind.samples_this() else self._plain
 
     def pull(
         self,

@@ -130,7 +130,7 @@ class Trace:
         first = b"" if self.total_bytes else self._first
         size, waiting = self.total_bytes + len(first), self._waiting
         for _ in range(len(waiting)):
-            if (noted := waiting.take()) is None:
+            if (noted := waiting.poll()) is None:
                 break
             op, at, values = noted
             line = operation_line(op, values, at - self._began)

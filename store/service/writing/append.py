@@ -163,7 +163,7 @@ class Appender:
         self._section.begun = True
         self._log.append_encoded(records, results, whole=True)
         for queue in queues:
-            self._offsets.take(queue)
+            self._offsets.advance(queue)
         if made:
             self.quota.count(made)
         (result,) = results
@@ -179,10 +179,10 @@ class Appender:
         self._section.begun = True
         appended = self._log.append(record, queue_offset)
         for queue in queues:
-            self._offsets.take(queue)
+            self._offsets.advance(queue)
         if made:
             self.quota.count(made)
-        self._pending.note(record, queue_offset, appended)
+        self._pending.add(record, queue_offset, appended)
         self._section.begun = False
         return appended
 
@@ -198,8 +198,8 @@ class Appender:
             records = records[: len(appended)]
             queue_offsets, taken = self._assign(records)
         for queue, count in taken.items():
-            self._offsets.take(queue, count)
-        self._pending.note_list(records, queue_offsets, appended)
+            self._offsets.advance(queue, count)
+        self._pending.add_list(records, queue_offsets, appended)
         self._section.begun = False
         return queue_offsets, appended
 
@@ -226,7 +226,7 @@ class Appender:
         end = self._log.max_phy_offset()
         units = [unit for unit in units if unit.phy_offset < end]
         self.quota.count(sum(_begins_light(unit) for unit in units))
-        self._pending.note_raw(read[:appended], units)
+        self._pending.add_raw(read[:appended], units)
         self._section.begun = False
         return end
 

@@ -52,10 +52,10 @@ class LightQuota:
         return self._count
 
     def hold(self) -> None:
-        """Take note that topics are held from now on, see ``let_out``."""
+        """Take note that topics are held from now on, see ``release``."""
         self._counted_before = self._count is not None
 
-    def let_out(self, gone: int) -> None:
+    def release(self, gone: int) -> None:
         """Take note that ``gone`` light queues among the topics that are held were deleted."""
         if self._count is not None and self._counted_before:
             self._count -= gone

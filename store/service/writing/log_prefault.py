@@ -64,7 +64,7 @@ class LogPrefault:
         self._wake.set()
         self.worker.end()
 
-    def look(self) -> None:
+    def wake_if_due(self) -> None:
         """Wake the thread if the log has grown to where it is due. Any thread; nothing waits.
 
         Due again some bytes on, until the thread says where: a caller that is interrupted before it

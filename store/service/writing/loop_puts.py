@@ -52,7 +52,7 @@ class LoopPuts:
 
 
 class _InLoop:
-    """The puts of one loop. Only ``tell`` is called by other threads than the loop's."""
+    """The puts of one loop. Only ``complete_soon`` is called by other threads than the loop's."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -82,10 +82,10 @@ class _InLoop:
                 await turn
             except BaseException:
                 if turn.done() and not turn.cancelled():
-                    self._let_in()  # the next one has it
+                    self._admit()  # the next one has it
                 raise
 
-    def _let_in(self) -> None:
+    def _admit(self) -> None:
         while self._turns and len(self.in_flight) < MAX_IN_FLIGHT:
             turn = self._turns[0]  # stays there until it is let in
             is_new = not turn.done()
@@ -95,7 +95,7 @@ class _InLoop:
             if is_new:
                 return
 
-    def tell(self, put: _waits.AwaitedPut) -> None:
+    def complete_soon(self, put: _waits.AwaitedPut) -> None:
         """Have the loop complete a put that knows its answer; one call for all that come soon.
 
         A handler of a signal may raise in ``_complete`` at any instruction: so that is called once
@@ -113,7 +113,7 @@ class _InLoop:
         while self._told:
             put = self._told[0]  # stays there until all is done
             self.in_flight.discard(put)
-            self._let_in()
+            self._admit()
             if put.future is not None and not put.future.done():
                 put.future.set_result(None)
             self._told.popleft()

@@ -127,7 +127,7 @@ class Putter:
         )
         self.meter = PutMeter()
         self._timed_from = 0  # appended records at which the next put is timed
-        self._look_ahead = look_ahead  # see LogPrefault.look
+        self._look_ahead = look_ahead  # see LogPrefault.wake_if_due
 
     # ---- one message
 
@@ -152,13 +152,13 @@ class Putter:
             self._locks.check_dispatch()
         if self._log.appended_records >= self._timed_from:
             started = self._start_timing()
-        if self._replicas is not None and (refused := self._lacks_replicas(message)):
+        if self._replicas is not None and (refused := self._refuse_without_replicas(message)):
             return refused
         result = (self._plain.one(message) if eligible else None) or self._put_any(message)
         if result.appended is None:
             return result
         if wait or len(self._pending.units) >= self._dispatcher.full_at:
-            result = self._settle([result], wait=wait)[0]
+            result = self._wait_and_dispatch([result], wait=wait)[0]
         if started:
             self.meter.seconds.observe(time.perf_counter() - started)
         return result
@@ -222,14 +222,14 @@ class Putter:
         if self._has_to_wait:
             self._locks.check_dispatch()
             messages = [*map(_copied, messages)]
-        if self._replicas is not None and self._replicas.lacking():
+        if self._replicas is not None and self._replicas.refusal():
             require_messages(messages)
             return [self.put(message) for message in messages]  # some may not want replicas
         started = time.perf_counter()
         self._look_ahead()
         awaited = any(map(self._is_awaited, messages))
         done = self._plain.several(messages) or self._put_each(messages)
-        done = self._settle(done, wait=awaited)
+        done = self._wait_and_dispatch(done, wait=awaited)
         self.meter.list_seconds.observe(time.perf_counter() - started)
         return done
 
@@ -271,7 +271,7 @@ class Putter:
             self._locks.check_dispatch()
         require_message(batch)
         batch = copy_message(batch)
-        if self._replicas is not None and (refused := self._lacks_replicas(batch)):
+        if self._replicas is not None and (refused := self._refuse_without_replicas(batch)):
             return [refused]
         started = time.perf_counter()
         self._look_ahead()
@@ -281,7 +281,7 @@ class Putter:
             done = self._plain.batch(batch) or self._put_whole(decode_client_batch(batch))
         except IllegalMessageError as exc:
             return [self._refused(exc)]
-        done = self._settle(done, wait=awaited)
+        done = self._wait_and_dispatch(done, wait=awaited)
         self.meter.list_seconds.observe(time.perf_counter() - started)
         return done
 
@@ -395,7 +395,9 @@ class Putter:
             raise IllegalMessageError(f"{topic!r} is a BatchCQ topic: it is read, not written")
         self._queues.check_topic(topic)
 
-    def _settle(self, results: list[PutMessageResult], *, wait: bool) -> list[PutMessageResult]:
+    def _wait_and_dispatch(
+        self, results: list[PutMessageResult], *, wait: bool
+    ) -> list[PutMessageResult]:
         """Wait and dispatch as configured, after the lock is free."""
         end = 0
         if wait:
@@ -416,9 +418,9 @@ class Putter:
         except (TypeError, AttributeError):
             return True  # no message at all: that is said further on
 
-    def _lacks_replicas(self, message: Message) -> PutMessageResult | None:
+    def _refuse_without_replicas(self, message: Message) -> PutMessageResult | None:
         """Refuse a message whose producer waits for replicas while too few are in sync."""
-        lacking = "" if self._replicas is None else self._replicas.lacking()
+        lacking = "" if self._replicas is None else self._replicas.refusal()
         try:
             if not (lacking and _waits(message.properties)):
                 return None

@@ -65,7 +65,7 @@ class ReplicaWait:
         is_asked = config.awaited_followers > 0 or config.min_in_sync_replicas > 1
         return None if replicas is None or not is_asked else cls(config, log, replicas)
 
-    def lacking(self) -> str:
+    def refusal(self) -> str:
         """Return why no put may be taken now, one sentence; empty: it may."""
         if not self._least:
             return ""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from migration.follow.beside import refuse_left, take_beside
+from migration.follow.beside import copy_tables, refuse_left
 from migration.metadata.conversion import NextBroker
 from migration.metadata.option import AcceptedLoss
 from migration.metadata.stopped import BrokerProcess
@@ -138,11 +138,11 @@ def test_what_changes_while_it_is_copied_is_copied_again(
 
     monkeypatch.setattr("migration.follow.beside.copy_file", copy)
     (broker.root / "config" / "delayOffset.json").write_text("at first")
-    take_beside(broker, own, NextBroker(["file"], StoreConfig()))
+    copy_tables(broker, own, NextBroker(["file"], StoreConfig()))
     assert (own.root / "config" / "delayOffset.json").read_text() == "000000002"
     changes[:] = range(100)
     with pytest.raises(RefusedStoreError, match="changed while they were copied"):
-        take_beside(broker, own, NextBroker(["file"], StoreConfig()))
+        copy_tables(broker, own, NextBroker(["file"], StoreConfig()))
 
 
 BESIDE = {
@@ -172,11 +172,11 @@ def test_all_that_a_broker_keeps_beside_its_queues_comes_along(tmp_path: Path, t
     own.own.mkdir(parents=True)
     order = CallOrder(own.root)
     with order.watching():
-        take_beside(broker, own, NextBroker([to], StoreConfig()))
+        copy_tables(broker, own, NextBroker([to], StoreConfig()))
     here = [at for at in order.renamed if "/" not in order.made[at][1]]
     assert order.made[max(here) + 1] == ("sync", ".")  # before what they came from is removed
     assert beside(own.root) == BESIDE
-    take_beside(broker, own, NextBroker([to], StoreConfig(), [AcceptedLoss.ROCKSDBSTORE]))
+    copy_tables(broker, own, NextBroker([to], StoreConfig(), [AcceptedLoss.ROCKSDBSTORE]))
     left = {name for name in BESIDE if name.startswith("rocksdbstore/")}
     assert beside(own.root).keys() == BESIDE.keys() - left
     assert beside(broker.root) == BESIDE

@@ -287,7 +287,7 @@ def test_tails_that_never_come_again_are_forgotten(
         parts = [b"\x01t" + len(text).to_bytes(2, "big") + text for text in texts]
         ends = np.cumsum([len(part) for part in parts])
         starts = ends - [len(part) for part in parts]
-        plain, topics, codes = tails.look(b"".join(parts), starts, ends)
+        plain, topics, codes = tails.parse(b"".join(parts), starts, ends)
         assert plain.all()
         assert {tails.topics[topic] for topic in topics.tolist()} == {"t"}
         expected = [java_hash(f"tag{number}") for number in range(first, first + 10)]
@@ -316,7 +316,7 @@ def test_a_tail_is_plain_if_its_lengths_are_right_however_long(
         ends = np.cumsum([len(part) for part in parts])
         starts = ends - [len(part) for part in parts]
         for _ in range(3):  # by the dictionary, and apart where they do not repeat
-            plain, topics, codes = tails.look(b"".join(parts), starts, ends)
+            plain, topics, codes = tails.parse(b"".join(parts), starts, ends)
             assert plain.tolist() == wanted
             names_of = {tails.topics[topic] for topic in topics[plain].tolist()}
             assert names_of <= {"t", "t" * 127}
