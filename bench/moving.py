@@ -51,7 +51,7 @@ def measured(folder: Path, units: int, queues: int) -> list[str]:
     config = make_store(root, units, queues, mapped_file_size_consume_queue=20_000)
     level, at = threading.Event(), {"begun": time.monotonic()}
 
-    def report(sentence: str) -> None:
+    def note_stage(sentence: str) -> None:
         for name, words in (("comparing", "comparing each"), ("level", "stop the broker")):
             if words in sentence:
                 at[name] = time.monotonic()
@@ -59,7 +59,7 @@ def measured(folder: Path, units: int, queues: int) -> list[str]:
             level.set()
 
     with _broker(root, config) as (store, port):
-        move = FollowedMove(root, ("127.0.0.1", port), folder / "own", config, tell=report)
+        move = FollowedMove(root, ("127.0.0.1", port), folder / "own", config, tell=note_stage)
         reports: list[FollowedReport] = []
         thread = threading.Thread(target=lambda: reports.append(asyncio.run(move.run())))
         thread.start()

@@ -60,7 +60,7 @@ _VERSION_IN_NAME = re.compile(r"(?:rocksdbjni-|librocksdb\.so\.)(\d+\.\d+\.\d+)"
 _VERSION = re.compile(rb"RocksDB version: ([0-9.]+)")
 
 
-class _Loaded:
+class _LoadedLibrary:
     """The library of this process."""
 
     lock = process_lock("the load of RocksDB")
@@ -75,8 +75,8 @@ def load_library(configured: Path | None) -> NativeLibrary:
         UnsupportedFormatError: no library is found, or what was found lacks functions.
         StoreStateError: another one than ``configured`` is loaded already.
     """
-    with _Loaded.lock.entry():
-        loaded = _Loaded.library
+    with _LoadedLibrary.lock.entry():
+        loaded = _LoadedLibrary.library
         if loaded is not None:
             if configured is not None and find_library(configured).path != loaded.path:
                 raise StoreStateError(
@@ -96,7 +96,7 @@ def load_library(configured: Path | None) -> NativeLibrary:
             raise UnsupportedFormatError(
                 f"the RocksDB library {found.source} cannot be loaded: {exc}", path=found.path
             ) from exc
-        _Loaded.library, _Loaded.lacking = found, tuple(lacking)
+        _LoadedLibrary.library, _LoadedLibrary.lacking = found, tuple(lacking)
         return found
 
 
@@ -366,7 +366,7 @@ class NativeEngine:
 
     def versions(self) -> dict[str, str]:
         """Return the library, and what it or its binding lack."""
-        lacking = sorted({*_Loaded.lacking, *self._objects.lacking})
+        lacking = sorted({*_LoadedLibrary.lacking, *self._objects.lacking})
         return {
             "RocksDB": self._version(),
             "RocksDB library": self._library.source,

@@ -1,1 +1,1 @@
-"""Switching: verified queues are published, catch up from the log, and are served."""
+"""Switch: verified queues are published, catch up from the log, and are served."""

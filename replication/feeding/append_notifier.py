@@ -1,4 +1,4 @@
-"""Growth: wakes those who wait for the log to grow, at no cost to puts that wait for nobody.
+"""AppendNotifier: wakes those who wait for the log to grow, at no cost to puts that do not wait.
 
 Such a put tells nobody, so one task looks at the log's end again and again while anybody waits for
 it. A put that waits for followers has it look at once: those whose connection has a ``Lane`` are

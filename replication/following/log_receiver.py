@@ -1,4 +1,4 @@
-"""Intake: what one connection to a master brings, proven to continue this log, then appended.
+"""LogReceiver: what one connection to a master brings, proven to continue this log, then appended.
 
 A log that has bytes asks again for its last ones, and nothing is appended or acknowledged before
 the master has sent the same. RocketMQ asks for its end alone, and so never learns that the master's

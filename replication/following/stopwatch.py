@@ -1,4 +1,4 @@
-"""Lasting: for how long the same thing has been so, of what is seen now and then."""
+"""Stopwatch: for how long the same thing has been so, of what is seen now and then."""
 
 
 class Stopwatch:

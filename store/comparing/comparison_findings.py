@@ -1,4 +1,4 @@
-"""Found: what comparing some queues found; that of all is the sum."""
+"""ComparisonFindings: what comparing some queues found; that of all is the sum."""
 
 import json
 from dataclasses import dataclass, field

@@ -25,7 +25,7 @@ cdef struct KnownTags:
     int32_t code
 
 
-cdef class InternTable:
+cdef class _InternTable:
     """Queues by the address of their topic's text, tags by that of theirs."""
 
     cdef KnownQueue *queues

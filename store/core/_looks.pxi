@@ -7,7 +7,7 @@
 cdef class _Looks:
     """Looks at messages for one store. Any thread."""
 
-    cdef InternTable _known
+    cdef _InternTable _known
     cdef object _host, _topics, _scheduled, _timer
     cdef bytes _seal  # the property for the checksum of a record; None: records have none
     cdef dict _next

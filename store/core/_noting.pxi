@@ -1,4 +1,4 @@
-# Noting: scanned records on their way into the columns.
+# ReplayBatcher: scanned records on their way into the columns.
 
 from libc.string cimport memset
 

@@ -70,7 +70,7 @@ cdef class FastPut(_Looks):
         self._host, self._appended, self._result = classes
         if not issubclass(self._host, HostWire):
             raise TypeError(f"{self._host.__name__} is no HostWire")
-        self._columns, self._known = _Columns(), InternTable(tags_prefix)
+        self._columns, self._known = _Columns(), _InternTable(tags_prefix)
         self._scratch = _Scratch(min(max_body, <Py_ssize_t> MAX_BODY), MAX_AT_ONCE)
         self._log, self._pending, self._state, self._dispatcher = log, pending, state, dispatcher
         self._section, self._locked = <EnteredFlag?> pending.appending, pending.lock.locked

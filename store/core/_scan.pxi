@@ -1,4 +1,4 @@
-# BlockScan and Noting: the records of a block of log bytes, and their way into the columns.
+# BlockScan and ReplayBatcher: the records of a block of log bytes, and their way into the columns.
 
 cdef extern from "_record.h":
     int64_t get64(const char *at) noexcept nogil

@@ -1,4 +1,4 @@
-"""Marking: the file ``abort`` while a store is being opened."""
+"""AbortMarker: the file ``abort`` while a store is being opened."""
 
 from collections.abc import Callable
 from types import TracebackType

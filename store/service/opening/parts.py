@@ -1,4 +1,4 @@
-"""Parts: what an open store is made of. Made whole by ``open_parts``; none is exchanged later."""
+"""StoreComponents: what an open store is made of, by ``open_parts``; none is exchanged later."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

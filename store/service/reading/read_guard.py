@@ -1,4 +1,4 @@
-"""Ready: what each read asks first."""
+"""ReadGuard: what each read asks first."""
 
 from collections.abc import Callable
 from contextlib import suppress

@@ -31,7 +31,7 @@ class MendReport:
 
 
 @dataclass(slots=True)
-class _Life:
+class _Incarnation:
     """The records of a queue that the log holds since the queue last began."""
 
     first: int
@@ -97,13 +97,13 @@ class QueueMend:
         left = [each for key, each in found.items() if key not in damaged and not each.is_suspect]
         return MendReport(damaged, left)
 
-    def _lives(self, damages: dict[QueueKey, QueueDamage]) -> dict[tuple[str, int], _Life]:
+    def _lives(self, damages: dict[QueueKey, QueueDamage]) -> dict[tuple[str, int], _Incarnation]:
         """Return what the log has of the queues: of suspect ones only from where they may lack it.
 
         Raises:
             CorruptionError: it is damaged.
         """
-        lives: dict[tuple[str, int], _Life] = {}
+        lives: dict[tuple[str, int], _Incarnation] = {}
         if not damages:
             return lives
         starts = {tuple(key): damage.suspect_from or 0 for key, damage in damages.items()}
@@ -114,12 +114,12 @@ class QueueMend:
                 continue
             life = lives.get(unit.key)
             if life is None or unit.queue_offset <= life.last:
-                lives[unit.key] = _Life(unit.queue_offset, unit.queue_offset)
+                lives[unit.key] = _Incarnation(unit.queue_offset, unit.queue_offset)
             else:
                 life.last = unit.queue_offset
         return lives
 
-    def _is_damaged(self, damage: QueueDamage, lives: dict[tuple[str, int], _Life]) -> bool:
+    def _is_damaged(self, damage: QueueDamage, lives: dict[tuple[str, int], _Incarnation]) -> bool:
         """Return whether to build a queue anew: it lacks records, and the log has some."""
         life = lives.get(damage.queue)
         low, high = self._queues.queue(*damage.queue).ends()

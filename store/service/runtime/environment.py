@@ -1,4 +1,4 @@
-"""Surroundings: what a store asks of the machine around it, so that tests can answer instead."""
+"""Environment: what a store asks of the machine around it, so that tests can answer instead."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Answers: what a put waits for before it is answered, the disk and then the followers.
+"""AckWaiter: what a put waits for before it is answered, the disk and then the followers.
 
 The one place where puts wait. ``GroupCommit`` knows the disk, ``ReplicaWait`` the followers.
 

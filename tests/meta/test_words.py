@@ -1,0 +1,69 @@
+"""Names are words of the field, those of ``docs/glossary.md``."""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = (
+    "cqstore", "store", "cq_file", "cq_rocksdb", "migration", "replication", "metadata",
+    "operating", "analysis", "on_spark", "ab", "bench", "mutants",
+)  # fmt: skip
+FUNCTIONS = re.compile(
+    r"_{0,2}(looks?|heeds?|tells?|told|untold|hands?_on|lets?|settle|way_back)(_|$)"
+)
+"""What a name of a function does not begin with: what it does has a verb of the field."""
+LEFT_BEHIND = {
+    "Answers", "Course", "Growth", "HandedOn", "HowMuch", "Intake", "Lack", "Lasting", "Life",
+    "Loaded", "Marking", "NoPlainPuts", "Noting", "PagesAhead", "Part", "Parts", "PlainPulls",
+    "PlainPuts", "PlainQueries", "QueueLives", "Recovered", "Returning", "Section", "Standing",
+    "Surroundings", "Talk", "Tap", "Trusted", "WholeFlush",
+}  # fmt: skip
+"""Names of classes in the store's and the migration's packages that said nothing to a newcomer."""
+ROOMS = {
+    "care", "finding", "upkeep", "running", "figures", "copying", "switching", "following",
+    "way_back",
+}  # fmt: skip
+
+
+def definitions() -> list[tuple[str, ast.AST]]:
+    """Return every function and class of the packages, with its file."""
+    found: list[tuple[str, ast.AST]] = []
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            found += [(str(path.relative_to(ROOT)), node) for node in ast.walk(tree)]
+    return found
+
+
+def test_no_function_is_named_by_a_word_of_our_own() -> None:
+    assert [
+        f"{path}: {node.name}"
+        for path, node in definitions()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and FUNCTIONS.match(node.name)
+    ] == []
+
+
+def test_no_class_has_a_name_that_was_left_behind() -> None:
+    assert [
+        f"{path}: {node.name}"
+        for path, node in definitions()
+        if isinstance(node, ast.ClassDef)
+        and node.name.lstrip("_") in LEFT_BEHIND
+        and path.startswith(("store/", "migration/", "replication/", "cq_"))
+    ] == []
+
+
+def test_folders_of_a_command_have_its_name() -> None:
+    rooms = {
+        path.name for room in ("store/service", "migration") for path in (ROOT / room).iterdir()
+    }
+    assert rooms & ROOMS == set()
+    assert {"run", "switch", "follow", "rollback", "verify", "preflight"} <= rooms
+
+
+def test_the_glossary_names_folders_that_there_are() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").split("## Folders")[1]
+    named = {word for line in text.splitlines()[4:] for word in re.findall(r"`(\w+)`", line)}
+    there = {path.parent.name for path in (ROOT / "store" / "service").glob("*/__init__.py")}
+    assert named == there
