@@ -7,8 +7,8 @@ to say.
 from migration.from_log.block_source import LOG
 from migration.planning.plan import Plan
 from migration.verify import read_report
+from migration.verify.at_rest import is_as_told
 from migration.verify.report import PlanFacts
-from migration.verify.unmodified import is_as_told
 from migration.workspace import Workspace
 from store.comparing.verified_queues import KnownFile, VerifiedQueues, file_digests
 from store.config import StoreConfig
@@ -24,11 +24,11 @@ def is_as_compared(space: Workspace, plan: Plan, layout: StoreLayout, config: St
         StoreIOError: the files cannot be listed.
     """
     facts = _facts(space, plan, layout, config)
-    if facts is None or not facts.unmodified_since or plan.max_phy_offset != plan.complete_to:
+    if facts is None or not facts.at_rest or plan.max_phy_offset != plan.complete_to:
         return False
     if read_report(space.report).result.notes.later:
         return False
-    return is_as_told(facts.unmodified_since, layout.paths, plan.source, layout.log_folders)
+    return is_as_told(facts.at_rest, layout.paths, plan.source, layout.log_folders)
 
 
 def known_queues(

@@ -33,7 +33,7 @@ class PlanFacts(TallyModel):
     made: str = Field(
         description="Digest of names, sizes and bytes of the files that were compared."
     )
-    unmodified_since: str = Field(
+    at_rest: str = Field(
         "",
         description="Digests of names, sizes and times of the store's files, of the log's and of"
         " the queues'; empty: in use.",

@@ -10,11 +10,11 @@ from migration.from_log.block_source import LOG, BlockUnitSource
 from migration.planning.plan import Plan, read_plan
 from migration.run.run import check_source
 from migration.tasks import MASTER, run_tasks
+from migration.verify.at_rest import at_rest, is_at_rest
 from migration.verify.deep import RecordCheck
 from migration.verify.fingerprint import made_digest
 from migration.verify.page import write_page
 from migration.verify.report import PlanFacts, Side, VerifyReport, read_report, write_report
-from migration.verify.unmodified import is_at_rest, unmodified_since
 from migration.workspace import Workspace
 from store.comparing.blocks import DeepCheck
 from store.comparing.comparison_findings import ComparisonFindings
@@ -71,7 +71,7 @@ def verify_migration(
         target = QueuePlace(plan.target, space.made.root, folders, plan.settings)
         made, paths = made_digest(space), StorePaths(root)
         stamp = lock_stamp(paths)
-        rest = "" if plan.source == LOG else unmodified_since(paths, plan.source, folders)
+        rest = "" if plan.source == LOG else at_rest(paths, plan.source, folders)
         logs = [each for folder in folders for each in file_digests(folder, plan.complete_to)]
         report, facts = _compare(
             source, target, complete_to=plan.complete_to, master=master, deep=deep,
@@ -83,7 +83,7 @@ def verify_migration(
         report.max_phy_offset = plan.max_phy_offset  # the log, not its last file
         report.plan = PlanFacts(
             digest=plan.digest, created=plan.created, complete_to=plan.complete_to, made=made,
-            unmodified_since=rest, known_queues=known,
+            at_rest=rest, known_queues=known,
         )  # fmt: skip
         _keep(space, report)
         space.note("verified", plan=plan.digest, verdict=report.verdict, made=made)

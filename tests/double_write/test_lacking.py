@@ -44,7 +44,7 @@ class Ends:
 
 
 def part(ends: tuple[int, int], whole: int) -> Any:
-    return SimpleNamespace(store=Ends(*ends), whole=whole, takes=lambda _: True)
+    return SimpleNamespace(store=Ends(*ends), whole=whole, accepts=lambda _: True)
 
 
 def is_before(end: int, _topic: str, phy_offset: int) -> bool:
@@ -122,8 +122,8 @@ class Queues:
 def of(queues: Queues, *, but: str = "", **facts: object) -> Any:
     live = lambda *key: queues.min_offset(*key) < queues.max_offset(*key)  # noqa: E731
     told = {"was_behind": False, "began_empty": False, "own": None, "whole": 10**9, **facts}
-    takes = lambda topic: topic not in but  # noqa: E731
-    return SimpleNamespace(name="x", store=queues, has_live_units=live, takes=takes, **told)
+    accepts = lambda topic: topic not in but  # noqa: E731
+    return SimpleNamespace(name="x", store=queues, has_live_units=live, accepts=accepts, **told)
 
 
 def evened(facts: dict[str, object]) -> tuple[list[object], list[object]]:

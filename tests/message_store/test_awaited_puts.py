@@ -144,7 +144,7 @@ def test_those_of_one_sync_cost_one_call_of_the_loop(
 def test_what_another_thread_tells_goes_by_the_loop_though_no_task_awaits_it_yet() -> None:
     """Else the task would create its future, and await it for ever."""
     told: list[object] = []
-    of: Any = SimpleNamespace(thread=threading.get_ident(), tell=told.append)
+    of: Any = SimpleNamespace(thread=threading.get_ident(), complete_soon=told.append)
     result = PutMessageResult(OK)
     put = _waits.AwaitedPut(of)
     other = threading.Thread(target=put.set_result, args=(result,))

@@ -36,7 +36,7 @@ def compared(root: Path, target: str) -> str:
     assert verify_migration(root, master=NO_SPARK).equal
     plan = read_report(Workspace.of(root).report).plan
     assert plan is not None
-    return plan.unmodified_since
+    return plan.at_rest
 
 
 def steps(root: Path) -> list[str]:

@@ -211,7 +211,7 @@ def test_of_a_store_that_was_opened_meanwhile_nothing_is_known(
     assert compare(root) == set()
     report = read_report(Workspace.of(root).report)
     assert report.plan is not None
-    assert (bool(report.plan.unmodified_since), report.plan.known_queues) == (True, "")
+    assert (bool(report.plan.at_rest), report.plan.known_queues) == (True, "")
 
 
 def test_a_copy_by_links_says_nothing_of_the_store(root: Path) -> None:

@@ -167,5 +167,5 @@ def test_steps_of_a_scan_that_the_disk_refuses_name_their_folders(
 def test_a_folder_that_cannot_be_looked_at_is_named(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("migration.preflight.examine.look", refuse)
+    monkeypatch.setattr("migration.preflight.examine.inspect_folder", refuse)
     named(lambda: preflight(root), "look at the store", root)

@@ -15,9 +15,9 @@ from typer.testing import CliRunner, Result
 from migration.commands import app
 from migration.verify import read_report, verified, verify_queues
 from migration.verify import verification as verification_module
+from migration.verify.at_rest import at_rest
 from migration.verify.command import both_backends
 from migration.verify.report import PlanFacts, Side, VerifyReport
-from migration.verify.unmodified import unmodified_since
 from migration.workspace import Workspace
 from store.comparing.tally import MAX_QUEUES, Kind, Notes, QueueReport, Sums, Tally
 from store.errors import RefusedStoreError, StoreIOError
@@ -116,14 +116,14 @@ def test_a_comparison_tells_what_was_compared_with_what(
     assert told == [(0, ranges), (ranges, ranges)]
     log = load_dump("basic-default")["commitLog"]
     plan, made_of = made.plan, made.space.history()[-1]["made"]
-    rest = unmodified_since(StorePaths(made.root), "file", [made.root / "commitlog"])
+    rest = at_rest(StorePaths(made.root), "file", [made.root / "commitlog"])
     known = made.space.known_queues.read_bytes()
     assert report.model_dump(exclude={"result", "tasks"}) == VerifyReport(
         verdict="equal", store=str(made.root), deep=False, started="then", seconds=1.5, tasks=0,
         source_side=Side(backend="file", folder=str(made.root)),
         target_side=Side(backend="rocksdb", folder=str(made.space.made.root)),
         plan=PlanFacts(digest=plan.digest, created=plan.created, complete_to=plan.complete_to,
-                       made=str(made_of), unmodified_since=rest,
+                       made=str(made_of), at_rest=rest,
                        known_queues=blake2b(known, digest_size=16).hexdigest()),
         min_phy_offset=log["minPhy"], max_phy_offset=plan.max_phy_offset, result=Tally(),
     ).model_dump(exclude={"result", "tasks"})  # fmt: skip

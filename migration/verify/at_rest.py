@@ -20,7 +20,7 @@ _DIGEST_BYTES = 16
 _BETWEEN = "-"
 
 
-def unmodified_since(paths: StorePaths, source: str, log_folders: Iterable[Path]) -> str:
+def at_rest(paths: StorePaths, source: str, log_folders: Iterable[Path]) -> str:
     """Return what tells whether the store was changed since; see ``is_as_told``.
 
     Empty while somebody has the store open, or since a crash: a process that has a file mapped may
@@ -35,7 +35,7 @@ def unmodified_since(paths: StorePaths, source: str, log_folders: Iterable[Path]
 
 
 def is_as_told(told: str, paths: StorePaths, source: str, log_folders: Iterable[Path]) -> bool:
-    """Return whether ``told``, by ``unmodified_since``, still holds; the queues are looked at last.
+    """Return whether ``told``, by ``at_rest``, still holds; the queues are looked at last.
 
     Raises:
         StoreIOError: the files cannot be listed.
