@@ -1,11 +1,17 @@
 """What RocksDB tells of itself while it works: its properties, under names of our own."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from cq_rocksdb.engine import Family, RocksEngine
 from cq_rocksdb.logged_counters import counters_in, logged_counters
+from cq_rocksdb.private_folder import DATABASE_FILE
+from store.errors import os_errors
 from store.queue.facts import QueueStat
+
+_BLOCK_BYTES = 512
+"""Unit of ``st_blocks``."""
 
 PROPERTIES = {
     "keys_estimate": "rocksdb.estimate-num-keys",
@@ -75,3 +81,19 @@ def logged_stats(log_folder: Path) -> Iterator[QueueStat]:
         if known_as in logged.counts:
             part = f"as RocksDB logged {logged.time}"
             yield QueueStat(f"rocksdb_{name}", part, logged.counts[known_as])
+
+
+def database_bytes(folder: Path) -> int:
+    """Return the bytes that the database's own files in ``folder`` take on the disk.
+
+    Raises:
+        StoreIOError: the folder cannot be listed.
+    """
+    total = 0
+    if folder.is_dir():
+        with os_errors("measure", folder):
+            for file in folder.iterdir():
+                with suppress(FileNotFoundError):  # a compaction has removed it meanwhile
+                    if DATABASE_FILE.fullmatch(file.name) and file.is_file():
+                        total += file.stat().st_blocks * _BLOCK_BYTES
+    return total

@@ -9,7 +9,6 @@ Source: RocketMQ ``RocksDBConsumeQueueStore``.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -47,7 +46,7 @@ from cq_rocksdb.offset_table import NO_UNIT, OffsetTable
 from cq_rocksdb.orphans import Orphans
 from cq_rocksdb.private_folder import DATABASE_FILE
 from cq_rocksdb.spans import queue_spans, unit_timestamps
-from cq_rocksdb.stats import engine_stats, logged_stats, written_bytes
+from cq_rocksdb.stats import database_bytes, engine_stats, logged_stats, written_bytes
 from cq_rocksdb.unit_table import UnitTable
 from store.checked_lock import CheckedLock
 from store.config import RocksDBEngine, StoreConfig
@@ -57,7 +56,6 @@ from store.errors import (
     StoreClosedError,
     StoreFailedError,
     StoreStateError,
-    os_errors,
 )
 from store.logger import StoreLogger
 from store.paths import StorePaths
@@ -73,8 +71,6 @@ _ADVICE = (
     "move the folder away and open the store with the backend rocksdb (storeType defaultRocksDB):"
     " the queues are rebuilt from the commit log"
 )
-_BLOCK_BYTES = 512
-"""Unit of ``st_blocks``."""
 
 
 class RocksDBConsumeQueueStore(ConsumeQueueStore):
@@ -410,14 +406,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
     def total_size_bytes(self) -> int:
         """Return the blocks of the database's own files; file queues beside it do not count."""
         self._open_engine()
-        total = 0
-        if self.folder.is_dir():
-            with os_errors("measure", self.folder):
-                for file in self.folder.iterdir():
-                    with suppress(FileNotFoundError):  # a compaction has removed it meanwhile
-                        if DATABASE_FILE.fullmatch(file.name) and file.is_file():
-                            total += file.stat().st_blocks * _BLOCK_BYTES
-        return total
+        return database_bytes(self.folder)
 
     def check_files(self) -> Iterator[QueueFinding]:
         """Yield impossible keys and values, entries that do not fit their units, and holes."""

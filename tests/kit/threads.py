@@ -110,6 +110,11 @@ class Model:
         return number
 
 
+MAX_LOG_BYTES = 1 << 28
+"""Nothing more is put behind so much, however long the rarest step takes to come: the files of the
+log are small, and each of them is open."""
+
+
 class Threads:
     """Threads over one open store, until ``stop``; a fault of any of them is raised there."""
 
@@ -149,7 +154,9 @@ class Threads:
     def _repeat(self, name: str, work: Callable[[random.Random], None], seed: int) -> None:
         draw = random.Random(seed)
         try:
-            while not self._done.is_set():
+            while not self._done.is_set() and not (
+                name.startswith("put") and self._has_put_enough()
+            ):
                 work(draw)
                 with self.model.lock:
                     self.steps[name] = self.steps.get(name, 0) + 1
@@ -158,6 +165,9 @@ class Threads:
         except BaseException:
             self._done.set()
             raise
+
+    def _has_put_enough(self) -> bool:
+        return self.store.commit_log.max_phy_offset() > MAX_LOG_BYTES
 
     def _some(self, draw: random.Random, queues: list[Queue]) -> Kept | None:
         kept = self.model.by_queue[draw.choice(queues)]
