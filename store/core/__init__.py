@@ -26,7 +26,7 @@ CORE: Final = _core
 READS: Final = _reads
 """Its reading side."""
 SLOW_PATH_ONLY: Final = os.environ.get(SWITCH) == "0"
-"""Whether all calls go the long way that have one."""
+"""Whether all calls take the slow path that have one."""
 WHICH: Final = f"left out where it can be, for {SWITCH} is 0" if SLOW_PATH_ONLY else "compiled"
 """What runs, and why."""
 

@@ -29,7 +29,7 @@ from store.files import Descriptor
 from store.queue.units import MAX_UNITS, QueueKey, UnitBatch
 from tests.kit.file_queues import SIZE, UNIT, Disk, NoLog, put, read_all, rows
 
-pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way")
+pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 QUEUES = 4
 NOTES = "note_files"
 steps = st.lists(

@@ -14,7 +14,7 @@ from store.core import BUS_HANDLER, SLOW_PATH_ONLY
 from tests.kit.cut_log_child import CUTS, questions
 
 pytestmark = [
-    pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way"),
+    pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path"),
     pytest.mark.slow,  # a process each
 ]
 

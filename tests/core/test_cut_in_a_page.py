@@ -122,4 +122,4 @@ def test_a_search_by_time_is_right_or_names_what_is_missing(
         assert errors
 
 
-pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way")
+pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")

@@ -26,7 +26,7 @@ from tests.kit.killed_writer import FIRST, LONG, body_of
 from tests.kit.long_way import go_the_long_way
 from tests.kit.messages import put
 
-pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way")
+pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 MAX_BODY, MAX_AT_ONCE, PAGE = 1 << 16, 1 << 20, 4096
 BIG = CONFIG.model_copy(
     update={"mapped_file_size_commit_log": 1 << 20, "max_message_size": 300_000}

@@ -13,7 +13,7 @@ from store.service.reading.puller import TagFilter
 from tests.kit.queue_drive import UNITS_PER_FILE, QueueDrive
 from tests.kit.rocksdb_queues import lose
 
-pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way")
+pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 TAGS = ["a", "b", "c", "Aa", "BB"]  # the last two have one hash
 CODES = [TagFilter(tag)._codes.pop() for tag in TAGS]
 ROUNDS = 60

@@ -82,7 +82,7 @@ def test_an_object_of_another_class_is_refused(owner: type, name: str, held: obj
         assert getattr(one, name) is held
 
 
-@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way")
+@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 @pytest.mark.parametrize("flag", ["closed", "forked", "unwritable"])
 def test_what_python_sets_the_core_sees(tmp_path: Path, flag: str) -> None:
     """There is one flag, not two that are kept alike."""
@@ -103,7 +103,7 @@ def test_what_python_sets_the_core_sees(tmp_path: Path, flag: str) -> None:
         assert puts.one(message) is not None
 
 
-@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way")
+@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 @pytest.mark.parametrize("field", ["current", "prepared", "units"])
 def test_a_put_that_finds_nothing_there_does_nothing(tmp_path: Path, field: str) -> None:
     with MessageStore.open(tmp_path, CONFIG, housekeeping=False) as store:

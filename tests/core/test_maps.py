@@ -25,7 +25,7 @@ CONFIG = StoreConfig(
 COUNT = 300
 NEVER = 1 << 62
 
-pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way")
+pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 
 
 def filled(root: Path) -> MessageStore:

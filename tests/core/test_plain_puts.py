@@ -28,7 +28,7 @@ from store.service.writing.fast_put import SAMPLED_PUTS, FastPut
 from tests.kit.long_way import go_the_long_way
 from tests.kit.messages import MAX_BODY, WAYS, messages, plain, put
 
-pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way")
+pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 NOW = 1_700_000_000_000
 NEVER = 1 << 30
 """ms: the thread that flushes also hands on what waits, and here that is compared."""

@@ -158,7 +158,7 @@ class OddFile:
     waiting: tuple[IndexBatch, int]
 
 
-@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way")
+@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 @pytest.mark.parametrize("geometry", [
     (0, 5), (5, 0), (-1, 5), (5, -1), (1 << 62, 5), (5, 1 << 62), (1 << 62, 1 << 62),
 ])  # fmt: skip
@@ -329,7 +329,7 @@ def asked(store: MessageStore, log: Any, index: Any) -> list[bytes] | None:
     return None if found is None else [bytes(message.record) for message in found]
 
 
-@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way")
+@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 def test_a_log_that_keeps_its_fields_elsewhere_is_asked(store: MessageStore) -> None:
     assert store.index is not None
     places = sorted(store.index.query("t", "cc", 64, *ALWAYS))
@@ -343,7 +343,7 @@ def test_a_log_that_keeps_its_fields_elsewhere_is_asked(store: MessageStore) -> 
     assert len(other.asked) == len({place // LOG_FILE for place in places})
 
 
-@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way")
+@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 def test_places_outside_the_log_are_left_to_the_twin(store: MessageStore) -> None:
     """An index that is ahead of its log: that has no answer to give."""
     assert store.index is not None
@@ -360,7 +360,7 @@ def test_places_outside_the_log_are_left_to_the_twin(store: MessageStore) -> Non
     assert asked(store, Shorter(own), store.index) is None
 
 
-@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way")
+@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 def test_a_file_of_another_kind_is_left_to_the_log(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

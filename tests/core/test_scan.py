@@ -24,7 +24,7 @@ from store.service.dispatching.record_keys import RecordKeys
 from store.service.dispatching.record_units import RecordUnits
 from store.service.dispatching.replay import Replay, ReplayResult
 
-pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way")
+pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 FILE = 1 << 14
 AT = 5 * FILE + 64
 ENCODER = MessageEncoder(StoreConfig(), lambda _: None)

@@ -104,7 +104,7 @@ class Watched(Descriptor):
         self.kept = number
 
 
-@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls go the long way")
+@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 def test_a_map_lives_as_long_as_a_read_that_may_use_it(store: MessageStore, root: Path) -> None:
     queues: Any = store.queues
     assert isinstance(queues, FileConsumeQueueStore)

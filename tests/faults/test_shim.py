@@ -160,7 +160,7 @@ def test_a_part_is_taken_of_what_is_written(folder: Folder, shim: Shim) -> None:
     assert [os.write(folder.fd, DATA) for _ in range(2)] == [5, 10]
 
 
-@pytest.mark.skipif(not CORE_WRITES, reason="calls go the long way")
+@pytest.mark.skipif(not CORE_WRITES, reason="calls take the slow path")
 def test_the_order_of_calls_has_writes_of_compiled_code(tmp_path: Path) -> None:
     calls = CallOrder(tmp_path)
     with MessageStore.open(tmp_path, CONFIG, backend="file") as store:

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -26,13 +27,18 @@ ROOMS = {
 }  # fmt: skip
 
 
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+@cache
 def definitions() -> list[tuple[str, ast.AST]]:
     """Return every function and class of the packages, with its file."""
     found: list[tuple[str, ast.AST]] = []
     for package in PACKAGES:
         for path in (ROOT / package).rglob("*.py"):
             tree = ast.parse(path.read_text(encoding="utf-8"))
-            found += [(str(path.relative_to(ROOT)), node) for node in ast.walk(tree)]
+            name = str(path.relative_to(ROOT))
+            found += [(name, node) for node in ast.walk(tree) if isinstance(node, DEFINITIONS)]
     return found
 
 

@@ -56,7 +56,7 @@ class FastPut(Protocol):
 
 
 class NoFastPut:
-    """Lets every message go the long way, in Python."""
+    """Lets every message take the slow path, in Python."""
 
     def __init__(self, encoder: MessageEncoder) -> None:
         self._encoder = encoder
