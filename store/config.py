@@ -386,6 +386,11 @@ class StoreConfig(ReplicaConfig):
         return list(classes_of(self.read_topics))
 
     @property
+    def syncs_each_put(self) -> bool:
+        """Return whether a put is answered when it is on disk (``SYNC_FLUSH``)."""
+        return self.flush_disk_type is FlushDiskType.SYNC_FLUSH
+
+    @property
     def is_transient(self) -> bool:
         """Return whether records wait in memory first: as in RocketMQ not with ``SYNC_FLUSH``."""
         return (

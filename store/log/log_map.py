@@ -28,6 +28,14 @@ class LogMap(mmap.mmap):
 
     guard: "_reads.MapGuard"
 
+    def bring_in_singly(self, *, singly: bool) -> None:
+        """Have the kernel bring in pages one by one, or again as many as the disk reads ahead.
+
+        It is advice: where the system knows none, nothing is said.
+        """
+        if hasattr(self, "madvise"):
+            self.madvise(mmap.MADV_RANDOM if singly else mmap.MADV_NORMAL)
+
 
 def map_log_file(path: Path, file: Descriptor, size: int, *, read_only: bool) -> LogMap:
     """Map the first ``size`` bytes of an open log file.

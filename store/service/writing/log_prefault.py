@@ -9,6 +9,7 @@ time, puts meet their pages themselves. Decision 47 has the figures.
 import time
 from collections.abc import Callable
 
+from store.config import StoreConfig
 from store.core import CORE
 from store.errors import StoreError
 from store.log.commit_log import CommitLog
@@ -48,9 +49,12 @@ class LogPrefault:
         )
 
     @staticmethod
-    def of(log: CommitLog, *, is_transient: bool) -> "LogPrefault | None":
-        """Return it if records are written through maps."""
-        if is_transient:
+    def of(log: CommitLog, config: StoreConfig) -> "LogPrefault | None":
+        """Return it if records are written through maps, and not synced at once.
+
+        Each sync would write the pages ahead too, as zeros (decision 71).
+        """
+        if config.is_transient or config.syncs_each_put:
             return None
         return LogPrefault(log, CORE.bring_in)
 
