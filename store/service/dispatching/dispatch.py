@@ -26,10 +26,10 @@ from store.service.dispatching.pending import NOTHING, Pending, oldest_timestamp
 from store.service.dispatching.reput import ReputService
 from store.service.runtime.running_state import CriticalSection, RunningState
 
-ASSIGNED_QUEUES = 500_000
+ASSIGNED_QUEUES = 1 << 20
 """Queues whose next offset is kept beside the queues; others are read from them again.
 
-Each takes 130 to 210 bytes, so all of them 65 to 105 MB. Where there are more, the newest are read
+Each takes 130 to 210 bytes, so all of them 140 to 220 MB. Where there are more, the newest are read
 again, see ``QueueOffsets.forget_beyond``.
 """
 SLICE_PER_QUEUE = 8
