@@ -92,8 +92,8 @@ interop: $(READY) ## Apache RocketMQ opens our stores and we open its (Java 17, 
 bench: $(READY) ## every workload beside its raw baseline
 	$(BIN)/python -m bench
 
-bench-peer: $(READY) ## the same work through RocketMQ and here, as ratios (ROWS, QUICK, PUBLISH; Java 17, Maven)
-	$(BIN)/python -m bench.peer $(ROWS) $(if $(QUICK),--quick) $(if $(PUBLISH),--publish)
+bench-peer: $(READY) ## the same work through RocketMQ and here, as ratios (ROWS, QUICK, ADD, PUBLISH; Java 17, Maven)
+	$(BIN)/python -m bench.peer $(ROWS) $(if $(QUICK),--quick) $(if $(ADD),--add) $(if $(PUBLISH),--publish)
 
 dist: $(READY) ## source archive, wheels for this interpreter and of RocksDB's library, in dist/; each extra tried
 	rm -rf dist

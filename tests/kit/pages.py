@@ -64,3 +64,11 @@ def tables(page: Path) -> Iterator[tuple[int, list[int]]]:
             separates = len(rows) > 1 and re.fullmatch(r"[|:\- ]+", rows[1])
             yield at, [len(_CELLS.findall(row)) if separates else 0 for row in rows]
             rows = []
+
+
+def table_cells(page: Path) -> Iterator[list[list[str]]]:
+    """Yield the cells of each table, its head first and without what separates the two."""
+    lines = prose(page).splitlines()
+    for at, rows in tables(page):
+        head, _, *rest = lines[at - 1 : at - 1 + len(rows)]
+        yield [[cell.strip() for cell in _CELLS.split(line)[1:-1]] for line in (head, *rest)]
