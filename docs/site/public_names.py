@@ -1,0 +1,26 @@
+"""Extension of Griffe: a class has the name by which ``cqstore`` exports it.
+
+Where the compiled core has a class, Python has its description under another name: in
+``store.record.message`` ``Message`` is ``PyMessage`` for a type checker.
+"""
+
+import griffe
+
+
+class PublicNames(griffe.Extension):
+    """Puts the class in the place of the name that stands for it."""
+
+    def on_package(
+        self, *, pkg: griffe.Module, loader: griffe.GriffeLoader, **_: object
+    ) -> None:
+        """Rename classes once ``cqstore``, and ``store`` before it, have been read."""
+        if pkg.name != "cqstore":
+            return
+        for exported in [one for one in pkg.members.values() if isinstance(one, griffe.Alias)]:
+            place, _, name = exported.target_path.rpartition(".")
+            module = loader.modules_collection[place]
+            found = module.members[name]
+            if isinstance(found, griffe.Attribute) and isinstance(found.value, griffe.ExprName):
+                described = loader.modules_collection[found.value.canonical_path]
+                described.name = name
+                module.set_member(name, described)
