@@ -96,7 +96,7 @@ bench-peer: $(READY) ## the same work through RocketMQ and here, as ratios (ROWS
 	$(BIN)/python -m bench.peer $(ROWS) $(if $(QUICK),--quick) $(if $(PUBLISH),--publish)
 
 site: $(READY) ## the documents as a site, with pages of the API from docstrings, in build/site
-	$(BIN)/python -m mkdocs --quiet build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs --quiet build --strict
 
 dist: $(READY) ## source archive, wheels for this interpreter and of RocksDB's library, in dist/; each extra tried
 	rm -rf dist

@@ -10,14 +10,14 @@ import griffe
 class PublicNames(griffe.Extension):
     """Puts the class in the place of the name that stands for it."""
 
-    def on_package(
-        self, *, pkg: griffe.Module, loader: griffe.GriffeLoader, **_: object
-    ) -> None:
+    def on_package(self, *, pkg: griffe.Module, loader: griffe.GriffeLoader, **_: object) -> None:
         """Rename classes once ``cqstore``, and ``store`` before it, have been read."""
         if pkg.name != "cqstore":
             return
         for exported in [one for one in pkg.members.values() if isinstance(one, griffe.Alias)]:
-            place, _, name = exported.target_path.rpartition(".")
+            place, name = exported.target_path.rsplit(".", 1)
+            if not place.startswith("store."):
+                continue  # what the package itself uses
             module = loader.modules_collection[place]
             found = module.members[name]
             if isinstance(found, griffe.Attribute) and isinstance(found.value, griffe.ExprName):

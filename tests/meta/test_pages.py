@@ -115,9 +115,7 @@ def test_the_map_of_the_source_shows_rooms_that_there_are() -> None:
 def _sources() -> list[str]:
     """Return the text of every module and stub."""
     sources = [path for name in PACKAGES.split("|") for path in (ROOT / name).rglob("*.py*")]
-    return [
-        path.read_text(encoding="utf-8") for path in sources if path.suffix in {".py", ".pyi"}
-    ]
+    return [path.read_text(encoding="utf-8") for path in sources if path.suffix in {".py", ".pyi"}]
 
 
 def test_the_classes_that_the_design_names_are_there() -> None:
