@@ -6,9 +6,16 @@ Where the compiled core has a class, Python has its description under another na
 
 import griffe
 
+_OF_ALL = {"class-attribute", "instance-attribute"}
+"""Labels that nearly every attribute has."""
+
 
 class PublicNames(griffe.Extension):
     """Puts the class in the place of the name that stands for it."""
+
+    def on_attribute(self, *, attr: griffe.Attribute, **_: object) -> None:
+        """Leave out labels that say nothing."""
+        attr.labels -= _OF_ALL
 
     def on_package(self, *, pkg: griffe.Module, loader: griffe.GriffeLoader, **_: object) -> None:
         """Rename classes once ``cqstore``, and ``store`` before it, have been read."""
