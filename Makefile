@@ -23,7 +23,7 @@ SHARE ?= $(if $(filter test-share,$(MAKECMDGOALS)),1/16,1)
 DRAWN = --share $(SHARE) --seed "$(SEED)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo backends check test test-all test-share fuzz race mutants interop bench bench-peer dist wheels rocksdb-wheels format clean
+.PHONY: help demo backends check test test-all test-share fuzz race mutants interop bench bench-peer site dist wheels rocksdb-wheels format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
@@ -94,6 +94,9 @@ bench: $(READY) ## every workload beside its raw baseline
 
 bench-peer: $(READY) ## the same work through RocketMQ and here, as ratios (ROWS, QUICK, ADD, PUBLISH; Java 17, Maven)
 	$(BIN)/python -m bench.peer $(ROWS) $(if $(QUICK),--quick) $(if $(ADD),--add) $(if $(PUBLISH),--publish)
+
+site: $(READY) ## the documents as a site, with pages of the API from docstrings, in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs --quiet build --strict
 
 dist: $(READY) ## source archive, wheels for this interpreter and of RocksDB's library, in dist/; each extra tried
 	rm -rf dist
