@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from store.core import COMPILED
 from tests.kit.compiled_sources import MODULES, PROJECT, made_of
 from tests.kit.pages import ROOT
 
@@ -50,3 +51,12 @@ def test_sources_and_stubs_of_a_module_are_installed(module: dict[str, Any]) -> 
         assert Path(name).suffix == ".h" or any(
             fnmatch(rest, one.removeprefix("**/")) for one in given
         )
+
+
+def test_a_start_names_each_module_of_the_store_that_imports_no_python() -> None:
+    texts = {each["name"]: (ROOT / each["sources"][0]).read_text("utf-8") for each in MODULES}
+    imports = {
+        name for name, text in texts.items() if re.search(r"^from store\S* import ", text, re.M)
+    }
+    assert imports == {"store.service.writing._waits"}
+    assert {name for name in texts if name.startswith("store.")} - imports == {*COMPILED}

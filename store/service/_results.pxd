@@ -1,0 +1,20 @@
+# What a pull returned, for compiled code that pulls.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+
+cdef struct Found:
+    const uint8_t *data
+    int32_t size
+    int32_t file  # which of the files that are held
+
+
+cdef class GetMessageResult:
+    cdef public object status, next_begin_offset, min_offset, max_offset, total_bytes, hole
+    cdef object _records, _offsets, _damaged
+    cdef list files  # of ``BufferRef``
+    cdef Found *found
+    cdef Py_ssize_t count
+    cdef int64_t first
+
+    cdef bint _take(self, list files, const Found *found, Py_ssize_t count, int64_t first) except 0
