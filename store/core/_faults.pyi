@@ -6,6 +6,7 @@ from typing import final
 from store.files import Descriptor
 
 def allow_bus_handler() -> None: ...
+
 @final
 class MapGuard:
     def __init__(

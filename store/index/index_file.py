@@ -45,7 +45,6 @@ from store.index.layout import (
     time_diff,
 )
 
-
 BATCH_KEYS = 1024
 """Keys that are collected before they are written."""
 UNFINISHED_NAME = "index.new"

@@ -9,7 +9,6 @@ from store.core import SLOW_PATH_ONLY
 from store.queue import _estimate
 from store.queue.units import CqUnit
 
-
 MessageFilter = Callable[[int | None], bool]
 """Takes a tags code, says whether the message may match; ``None`` must match."""
 _MAX_PLAIN_CODES = 16

@@ -1,4 +1,4 @@
-# Where the parts of a record lie. Inline: each message of a pull is parsed so.
+# Records that were found, and where their parts lie. Inline: each message of a pull is parsed so.
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
@@ -7,6 +7,13 @@ from store.core._layout cimport (
     AT_BODY_SIZE_OF_TAIL, AT_MAGIC, AT_SYS_FLAG, BORN_V6, HEAD_BYTES, HOST_V4, HOST_V6, MAGIC_V1,
     MAGIC_V2, MIN_RECORD, STAMP_BYTES, STORE_V6, TAIL_BYTES,
 )
+
+
+cdef struct Found:
+    # A record in one of the buffers that are held.
+    const uint8_t *data
+    int32_t size
+    int32_t file  # which of them
 
 
 cdef struct Places:

@@ -3,7 +3,7 @@
 from libc.stdint cimport uint8_t
 
 from store.core._buffer cimport BufferRef
-from store.record._parse cimport Places
+from store.record._parse cimport Found, Places
 
 
 cdef class StoredMessage:
@@ -16,3 +16,6 @@ cdef class StoredMessage:
     cdef bint _find(self, BufferRef held, record) except -1
     cdef const uint8_t *_start(self) except NULL
     cdef bint _replace(self) except -1
+
+
+cdef list messages_of(list files, const Found *found, Py_ssize_t count)

@@ -14,15 +14,15 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memchr, memcmp
 
 from store.core._buffer cimport BufferRef
-from store.core._bytes cimport load32, load64
+from store.core._bytes cimport fetch_ahead, load32, load64
 from store.core._crc32 cimport crc_of, crc_prepare
 from store.core._faults cimport again_if_lost, log_faults_seen
 from store.core._layout cimport (
     AT_BODY_SIZE_OF_TAIL, AT_BORN, AT_CRC, AT_FLAG, AT_MAGIC, AT_PHY_OFFSET, AT_PREPARED_OF_TAIL,
-    AT_QUEUE_ID, AT_QUEUE_OFFSET, AT_SYS_FLAG, COMPRESSED, HEAD_BYTES, PASSED_OVER, STAMP_BYTES,
-    TAIL_BYTES,
+    AT_QUEUE_ID, AT_QUEUE_OFFSET, AT_SYS_FLAG, COMPRESSED, HEAD_BYTES, HOST_V4, PASSED_OVER,
+    STAMP_BYTES, TAIL_BYTES,
 )
-from store.record._parse cimport Places, ends_in_file, parse_record
+from store.record._parse cimport Found, Places, ends_in_file, parse_record
 
 cdef extern from "Python.h":
     PyObject *PyList_GET_ITEM(list owner, Py_ssize_t at) nogil
@@ -319,6 +319,28 @@ cdef class StoredMessage:
     def check_property_crc(self):
         """Check the CRC over the whole record; raises as the twin's."""
         self._twin().check_property_crc()
+
+
+cdef list messages_of(list files, const Found *found, Py_ssize_t count):
+    """Return the messages of records in ``files``, of ``BufferRef``; ``None``: one is not sound.
+
+    Here and not where pulls are: what makes a message is no call within its module.
+    """
+    cdef Py_ssize_t at
+    cdef StoredMessage message
+    cdef list made = []
+    for at in range(count):
+        fetch_ahead(found[at].data + found[at].size - 1)
+        fetch_ahead(found[at].data + HEAD_BYTES + HOST_V4 + STAMP_BYTES + HOST_V4)
+    for at in range(count):
+        message = StoredMessage.__new__(StoredMessage)
+        message.data = found[at].data
+        if not parse_record(message.data, found[at].size, &message.places):
+            message.places.size = 0
+            return None
+        message.held = files[found[at].file]
+        made.append(message)
+    return made
 
 
 cdef list _known_names = [None] * MAX_KNOWN  # few, and of nearly every message

@@ -1,12 +1,8 @@
 # What a pull returned, for compiled code that pulls.
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int64_t
 
-
-cdef struct Found:
-    const uint8_t *data
-    int32_t size
-    int32_t file  # which of the files that are held
+from store.record._parse cimport Found
 
 
 cdef class GetMessageResult:

@@ -11,10 +11,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from store.core._buffer cimport BufferRef
-from store.core._bytes cimport fetch_ahead
-from store.core._layout cimport HEAD_BYTES, HOST_V4, STAMP_BYTES
-from store.record._parse cimport parse_record
-from store.record._stored cimport StoredMessage
+from store.record._parse cimport Found
+from store.record._stored cimport messages_of
 
 cdef object _sound_messages = None
 cdef object _leave_out = None
@@ -113,23 +111,11 @@ cdef class GetMessageResult:
 
     def messages(self):
         """Return the records decoded, each field when it is asked for, see the twin."""
-        cdef Py_ssize_t at
-        cdef StoredMessage message
-        cdef list made = []
+        cdef list made
         if self._records is not None:
             return _sound_messages(self)
-        for at in range(self.count):
-            fetch_ahead(self.found[at].data + self.found[at].size - 1)
-            fetch_ahead(self.found[at].data + HEAD_BYTES + HOST_V4 + STAMP_BYTES + HOST_V4)
-        for at in range(self.count):
-            message = StoredMessage.__new__(StoredMessage)
-            message.data = self.found[at].data
-            if not parse_record(message.data, self.found[at].size, &message.places):
-                message.places.size = 0
-                return _sound_messages(self)
-            message.held = self.files[self.found[at].file]
-            made.append(message)
-        return made
+        made = messages_of(self.files, self.found, self.count)
+        return _sound_messages(self) if made is None else made
 
     def leave_out(self, queue_offset, phy_offset, size, fault):
         """Note a damaged record, see the twin."""

@@ -17,8 +17,8 @@ from store.core._layout cimport (
     PASSED_OVER, UNIT_OF_FILES,
 )
 from store.log._log cimport Part, PlainLog
-from store.record._parse cimport Places, ends_in_file, parse_record
-from store.service._results cimport Found, GetMessageResult
+from store.record._parse cimport Found, Places, ends_in_file, parse_record
+from store.service._results cimport GetMessageResult
 from store.service.runtime._histogram cimport Histogram
 
 cdef extern from *:

@@ -23,7 +23,6 @@ from store.service.runtime.meters import Histogram
 from store.service.writing import _waits
 
 
-
 class GroupCommit:
     """Syncs one log. Any thread may call."""
 
