@@ -1,3 +1,3 @@
 """The message store: put, get, dispatch, recovery, locks, checks."""
 
-import store.core  # noqa: F401 - says in a sentence that a compiled module of this room is missing
+import store.core  # noqa: F401 - says in a sentence which compiled module lacks
