@@ -60,3 +60,9 @@ def test_a_start_names_each_module_of_the_store_that_imports_no_python() -> None
     }
     assert imports == {"store.service.writing._waits"}
     assert {name for name in texts if name.startswith("store.")} - imports == {*COMPILED}
+
+
+def test_the_handler_and_the_table_of_maps_are_those_of_one_module() -> None:
+    """Each module that includes them has its own, and does not see what another one counts."""
+    having = [each["name"] for each in MODULES if "store/core/_faults.h" in made_of(each)]
+    assert having == ["store.core._faults"]
