@@ -15,7 +15,7 @@ from store.record.properties import CRC_PROPERTY_SIZE, MAX_PROPERTIES
 from tests.kit.compiled_sources import sources
 from tests.kit.pages import ROOT
 
-LAYOUT = Path("store/core/_layout.pxd")
+NUMBERS = Path("store/core/_layout.pxd")
 ROCKSDB = ROOT / "cq_rocksdb"
 V4_TAIL = record.FIXED_V4.size - record.TAIL.size
 
@@ -87,15 +87,15 @@ def compiled(folder: Path) -> list[Path]:
 
 
 def test_the_core_has_the_numbers_of_the_layouts() -> None:
-    assert numbers(ROOT / LAYOUT) == LAYOUTS
+    assert numbers(ROOT / NUMBERS) == LAYOUTS
 
 
 def test_they_stand_nowhere_else() -> None:
-    others = [ROOT / path for path in sources() if path.parts[0] != "cq_rocksdb" and path != LAYOUT]
+    others = [each for each in sources() if each.parts[0] != "cq_rocksdb" and each != NUMBERS]
     assert len(others) > 40
     for path in others:
-        assert not set(numbers(path)) & set(LAYOUTS), path.name
-        assert BARE.findall(path.read_text("utf-8")) == [], path.name
+        assert not set(numbers(ROOT / path)) & set(LAYOUTS), path
+        assert BARE.findall((ROOT / path).read_text("utf-8")) == [], path
 
 
 def test_the_engine_has_the_numbers_of_the_layouts() -> None:
