@@ -14,10 +14,12 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 from posix.unistd cimport pread, pwrite
 
+from store.core._buffer cimport BufferRef
 from store.core._bytes cimport load32, load64
 from store.core._layout cimport AT_SIZE_OF_UNIT, UNIT_BYTES, UNIT_OF_FILES
-from store.core._reads cimport FileMap, BufferRef, PlainLog, StoreTimes
+from store.core._maps cimport FileMap
 from store.core._slots cimport Py_False, in_slot, set_slot, slot_of_class, whole_number
+from store.log._log cimport PlainLog, StoreTimes
 
 cdef int64_t MAX_TIME = <int64_t> 1 << 62  # ms; for a later one Python searches
 

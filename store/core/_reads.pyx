@@ -1,45 +1,31 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The reading side of the compiled core: messages, pulls, searches by time and by key.
+"""Queries by key: chains of index files, and the records that they lead to.
 
 What is not plain goes the long way, in Python, untouched: that one says what is right, and has the
 words for what is wrong. Nothing here trusts what lies on disk: every read is bounded by the object it
 reads, and what the bounds were made of is read once.
 """
 
-cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
-from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memchr, memcmp, memcpy
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memchr, memcmp
 
-from store.core._bytes cimport fetch_ahead, load16, load32, load64
-from store.core._crc32 cimport crc_of, crc_prepare
+from store.core._arguments cimport PyLong_AsLongLongAndOverflow
+from store.core._bytes cimport load32, load64
+from store.core._faults cimport is_of_whole_map, log_faults_seen
 from store.core._hashes cimport HASH_SIGN, hash_on, without_sign
 from store.core._layout cimport *
+from store.core._maps cimport FileMap
 from store.core._slots cimport *
-from store.log._tail cimport FilePositions, FilesByStart, LogTail
+from store.log._log cimport Part, PlainLog
+from store.record._parse cimport ends_in_file, parse_record
+from store.record._stored cimport StoredMessage
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
-    long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
 
 cdef enum:
     NAME_END = 1
     VALUE_END = 2
 
-_new = tuple.__new__
-
-crc_prepare()
-
-include "_held.pxi"
-include "_faults.pxi"
-include "_messages.pxi"
-include "_results.pxi"
-include "_log.pxi"
-include "_meters.pxi"
-include "_ready.pxi"
-include "_pulls.pxi"
-include "_maps.pxi"
 include "_queries.pxi"
-include "_estimates.pxi"

@@ -11,12 +11,12 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from store.core import READS, SLOW_PATH_ONLY
+from store.core import SLOW_PATH_ONLY, _maps, _reads
 from store.errors import (
     CorruptionError,
     RetryableDiskFullError,
@@ -44,9 +44,6 @@ from store.index.layout import (
     slot_position,
     time_diff,
 )
-
-if TYPE_CHECKING:
-    from store.core import _reads
 
 BATCH_KEYS = 1024
 """Keys that are collected before they are written."""
@@ -109,7 +106,7 @@ class IndexFile:
                 path, os.O_RDONLY if read_only else os.O_RDWR
             )
             """The file, ``None`` after ``close``."""
-        self.mapped: _reads.FileMap | None = READS.FileMap(
+        self.mapped: _maps.FileMap | None = _maps.FileMap(
             self.opened.number, geometry.file_size, self.opened
         )
         """What the core reads of it; ``None`` after ``close``."""
@@ -325,7 +322,7 @@ class IndexFile:
         if SLOW_PATH_ONLY or mapped is None:
             return None
         try:
-            walked: list[int] | None = READS.walk_chain(
+            walked: list[int] | None = _reads.walk_chain(
                 found, mapped, *self.geometry, wanted, max_num, begin, end,
                 self.begin_timestamp, count, self.read_only,
             )  # fmt: skip

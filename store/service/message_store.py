@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Self
 
 from store.checked_lock import CheckedLock
 from store.config import StoreConfig
-from store.core import READS, SLOW_PATH_ONLY
+from store.core import SLOW_PATH_ONLY, _reads
 from store.errors import RetryableDiskFullError, os_errors
 from store.future import StoreFuture
 from store.index.index_file import IndexFile
 from store.index.index_service import IndexService
+from store.log._log import PlainLog
 from store.log.commit_log import CommitLog
 from store.logger import StoreLogger
 from store.progress import Progress, noop
@@ -36,7 +37,6 @@ from store.service.writing.putter import put_for_future
 from store.service.writing.replicas import Replicas
 
 if TYPE_CHECKING:
-    from store.core import _reads
     from store.service.writing.loop_puts import LoopPuts
 
 _LOG = StoreLogger(__name__)
@@ -343,11 +343,10 @@ class MessageStore(StoreCare):
 
 def _plain_queries(
     log: CommitLog, index: IndexService | None, config: StoreConfig
-) -> "_reads.FastQuery | None":
+) -> _reads.FastQuery | None:
     """Return what answers queries by key where nothing is odd; ``None``: the twin answers all."""
     if SLOW_PATH_ONLY or index is None:
         return None
-    plain: _reads.FastQuery = READS.FastQuery(
-        READS.PlainLog(log), index, IndexFile, log.files.file_size, config.max_msgs_num_batch
+    return _reads.FastQuery(
+        PlainLog(log), index, IndexFile, log.files.file_size, config.max_msgs_num_batch
     )
-    return plain

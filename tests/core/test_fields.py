@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from store.core import READS, SLOW_PATH_ONLY
+from store.core import SLOW_PATH_ONLY
 from store.log._tail import FilePositions, FilesByStart, LogTail
 from store.queue.units import UnitBatch
 from store.record.message import Message
 from store.service.dispatching._waiting import InFlight, Waiting
 from store.service.dispatching.pending import NOTHING
 from store.service.message_store import MessageStore
+from store.service.reading._ready import Ready
 from store.service.runtime._flags import EnteredFlag, StateFlags
 from tests.core.test_plain_puts import CONFIG
 
@@ -90,7 +91,7 @@ def test_what_python_sets_the_core_sees(tmp_path: Path, flag: str) -> None:
         message = Message("t", b"x")
         store.put_message(message)
         puts, asked = store._parts.putter._plain, list[int]()
-        ready = READS.Ready(store._state, store._dispatcher, NOTHING, lambda: asked.append(1))
+        ready = Ready(store._state, store._dispatcher, NOTHING, lambda: asked.append(1))
         assert puts.one(message) is not None
         store._dispatcher.drain()
         ready()
@@ -123,7 +124,7 @@ def test_a_put_that_finds_nothing_there_does_nothing(tmp_path: Path, field: str)
 
 
 def test_what_is_of_another_kind_is_refused() -> None:
-    ready: Any = READS.Ready
+    ready: Any = Ready
     for state, dispatcher in ((object(), InFlight()), (StateFlags(), object())):
         with pytest.raises(TypeError):
             ready(state, dispatcher, NOTHING, lambda: None)

@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 
 from store.config import StoreConfig
-from store.core import READS, SLOW_PATH_ONLY
+from store.core import SLOW_PATH_ONLY
+from store.core._maps import FileMap
+from store.core._reads import FastQuery, walk_chain
 from store.errors import StoreError
 from store.index import index_file
 from store.index.index_batch import IndexBatch
 from store.index.index_file import IndexFile
+from store.log._log import PlainLog
 from store.log.commit_log import CommitLog
 from store.record.message import Message
 from store.service.message_store import MessageStore
@@ -135,7 +138,7 @@ def test_odd_geometries_lead_nowhere(tmp_path: Path, arguments: tuple[int, int])
     for read_only in (False, True):
         if not SLOW_PATH_ONLY:
             mapped = mapped_file(path)
-            walked = READS.walk_chain([], mapped, *arguments, 7, 32, *ALWAYS, 0, 100, read_only)
+            walked = walk_chain([], mapped, *arguments, 7, 32, *ALWAYS, 0, 100, read_only)
             assert walked is None or walked == []
 
 
@@ -173,7 +176,7 @@ def test_odd_geometries_lead_to_no_file(
     file.waiting, file.read_only, file.geometry = (IndexBatch(), 100), False, geometry
     file.mapped = mapped_file(path)
     index.files, index.closed = (file,), False
-    plain = READS.FastQuery(READS.PlainLog(store.commit_log), index, OddFile, LOG_FILE, 64)
+    plain = FastQuery(PlainLog(store.commit_log), index, OddFile, LOG_FILE, 64)
     assert not plain.ask("t", "a", 32, *ALWAYS)
 
 
@@ -282,7 +285,7 @@ def test_entries_that_were_drained_since_are_those_that_were_pending(tmp_path: P
     for drained in (1, 3, 6):
         expected = [100 * number for number in range(drained - 1, 0, -1)]
         if not SLOW_PATH_ONLY:
-            assert READS.walk_chain(
+            assert walk_chain(
                 [], mapped_file(path), slots, entries, 7, 32, *ALWAYS, 5, drained, read_only=False
             ) == expected  # fmt: skip
 
@@ -294,14 +297,14 @@ def test_the_walk_ends_at_an_entry_that_is_too_old(tmp_path: Path) -> None:
     path = tmp_path / "index"
     path.write_bytes(data + b"".join(struct.pack(">iqii", *row) for row in rows))
     if not SLOW_PATH_ONLY:
-        assert READS.walk_chain(
+        assert walk_chain(
             [], mapped_file(path), 1, 9, 7, 32, 5000, ALWAYS[1], 5, 9, read_only=False
         ) == [400]  # fmt: skip
 
 
 def mapped_file(path: Path) -> Any:
     with path.open("rb") as file:
-        return READS.FileMap(file.fileno(), path.stat().st_size)
+        return FileMap(file.fileno(), path.stat().st_size)
 
 
 class OtherLog:
@@ -324,7 +327,7 @@ class OtherLog:
 
 def asked(store: MessageStore, log: Any, index: Any) -> list[bytes] | None:
     """Return what the core finds of one key in a log and an index."""
-    plain = READS.FastQuery(READS.PlainLog(log), index, IndexFile, LOG_FILE, 64)
+    plain = FastQuery(PlainLog(log), index, IndexFile, LOG_FILE, 64)
     found = plain.ask("t", "cc", 64, *ALWAYS)
     return None if found is None else [bytes(message.record) for message in found]
 
@@ -376,7 +379,7 @@ def test_a_file_of_another_kind_is_left_to_the_log(
         file_from_offset=first.file_from_offset, mapped=first.map(), heap=None,
         wrote_position=first.wrote_position, readable_position=first.readable_position,
     )  # fmt: skip
-    plain = READS.FastQuery(READS.PlainLog(store.commit_log), store.index, IndexFile, LOG_FILE, 64)
+    plain = FastQuery(PlainLog(store.commit_log), store.index, IndexFile, LOG_FILE, 64)
     monkeypatch.setattr(files, "by_start", {**files.by_start, first.file_from_offset: other})
     for _ in range(2):
         messages = plain.ask("t", "cc", 64, *ALWAYS)

@@ -130,6 +130,23 @@ def test_the_switch_sends_all_the_long_way(value: str, told: str) -> None:
     assert (done.stdout, done.stderr) == (told, "")
 
 
+@pytest.mark.parametrize(
+    ("missing", "first"),
+    [
+        ("store.record._stored", "store.record.decoder"), ("store.core._faults", "store.log"),
+        ("store.service.reading._pull", "store.core"),
+    ],
+)  # fmt: skip
+def test_a_read_that_was_not_built_is_told_whatever_is_imported_first(
+    missing: str, first: str
+) -> None:
+    done = started("", f"import sys; sys.modules[{missing!r}] = None; import {first}; ")
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("ImportError: the compiled core of cqstore is missing: install a wheel")
+    assert missing in last
+
+
 def test_another_switch_is_refused() -> None:
     done = started("yes")
     assert done.returncode == 1

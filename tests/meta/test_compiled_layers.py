@@ -86,7 +86,7 @@ def test_what_breaks_the_layers_is_found(source: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("source", "line"),
     [
-        ("cq_file/_x.pyx", "from store.core._reads cimport Held"),
+        ("cq_file/_x.pyx", "from store.log._log cimport PlainLog"),
         ("cq_file/_x.pyx", "cimport cython, cq_file._native"),
         ("cq_file/_x.pxi", 'self.at = slot_of_class(self._queue, "_tail_path")'),
         ("cq_file/_x.pxi", 'cdef extern from "_record.h":'),

@@ -1,21 +1,27 @@
-# What a pull returned: places of records; views, offsets and messages are made when asked for.
-# Part of `_reads.pyx`.
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""GetMessageResult: what a pull returned. Views, offsets and messages are made when asked for.
 
-cdef struct Found:
-    const uint8_t *data
-    int32_t size
-    int32_t file  # which of the files that are held
+Its twin, and the words for what is damaged, are in ``store.service.results``, which stands below the
+room of pulls.
+"""
 
+cimport cython
+from libc.stdint cimport int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
-cdef object _status_found = None
+from store.core._buffer cimport BufferRef
+from store.record._parse cimport Found
+from store.record._stored cimport messages_of
+
 cdef object _sound_messages = None
 cdef object _leave_out = None
 
 
-def bind_results(found, sound_messages, leave_out):
-    """Take the status of a pull that found something, and the twin's way with damaged records."""
-    global _status_found, _sound_messages, _leave_out
-    _status_found, _sound_messages, _leave_out = found, sound_messages, leave_out
+def bind_results(sound_messages, leave_out):
+    """Take the twin's way with damaged records."""
+    global _sound_messages, _leave_out
+    _sound_messages, _leave_out = sound_messages, leave_out
 
 
 # As a message: nothing here leads back to itself.
@@ -27,13 +33,6 @@ cdef class GetMessageResult:
     Until somebody asks for ``records`` it holds each file of the log that it found records in once,
     and where they lie. Each message holds on to its file alone, not to the others nor to this.
     """
-
-    cdef public object status, next_begin_offset, min_offset, max_offset, total_bytes, hole
-    cdef object _records, _offsets, _damaged
-    cdef list files  # of ``BufferRef``
-    cdef Found *found
-    cdef Py_ssize_t count
-    cdef int64_t first
 
     __match_args__ = (
         "status", "next_begin_offset", "min_offset", "max_offset", "records", "queue_offsets",
@@ -112,23 +111,11 @@ cdef class GetMessageResult:
 
     def messages(self):
         """Return the records decoded, each field when it is asked for, see the twin."""
-        cdef Py_ssize_t at
-        cdef StoredMessage message
-        cdef list made = []
+        cdef list made
         if self._records is not None:
             return _sound_messages(self)
-        for at in range(self.count):
-            fetch_ahead(self.found[at].data + self.found[at].size - 1)
-            fetch_ahead(self.found[at].data + HEAD_BYTES + HOST_V4 + STAMP_BYTES + HOST_V4)
-        for at in range(self.count):
-            message = StoredMessage.__new__(StoredMessage)
-            message.data = self.found[at].data
-            if not parse_record(message.data, self.found[at].size, &message.places):
-                message.places.size = 0
-                return _sound_messages(self)
-            message.held = self.files[self.found[at].file]
-            made.append(message)
-        return made
+        made = messages_of(self.files, self.found, self.count)
+        return _sound_messages(self) if made is None else made
 
     def leave_out(self, queue_offset, phy_offset, size, fault):
         """Note a damaged record, see the twin."""

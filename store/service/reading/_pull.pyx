@@ -1,32 +1,55 @@
-# Pulls without a filter. Part of `_reads.pyx`.
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""FastPull: pulls without a filter.
+
+What is not plain goes the long way, in Python, untouched: that one says what is right, and has the
+words for what is wrong. Nothing here trusts what lies on disk: every read is bounded by the object it
+reads, and what the bounds were made of is read once.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from store.core._arguments cimport is_small
+from store.core._buffer cimport BufferRef
+from store.core._bytes cimport fetch_ahead, load32, load64
+from store.core._faults cimport is_of_whole_map, log_faults_seen
+from store.core._layout cimport (
+    AT_BORN, AT_MAGIC, AT_PHY_OFFSET, AT_SIZE_OF_UNIT, AT_SYS_FLAG, MAGIC_V1, MIN_RECORD,
+    PASSED_OVER, UNIT_OF_FILES,
+)
+from store.log._log cimport Part, PlainLog
+from store.record._parse cimport Found, Places, ends_in_file, parse_record
+from store.service._results cimport GetMessageResult
+from store.service.runtime._histogram cimport Histogram
+
+cdef extern from *:
+    """
+    #include <time.h>
+
+    static inline double clock_seconds(void) { /* time.perf_counter() */
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return now.tv_sec + 1e-9 * now.tv_nsec;
+    }
+    """
+    double clock_seconds() noexcept nogil
 
 cdef enum:
     MAX_AT_ONCE = 1024
     MIN_BYTES = 100
     MAX_BYTES = 128 << 20
 
-
-cdef inline bint _small(number):
-    """Return whether it is a plain number of at least 0 that a C number holds with room."""
-    cdef int overflow = 0
-    cdef long long value
-    if type(number) is not int:
-        return False
-    value = PyLong_AsLongLongAndOverflow(number, &overflow)
-    return overflow == 0 and 0 <= value <= <long long> 1 << 62
-
-
+cdef object _status_found = None
 cdef object _too_small = None
 cdef object _overflow_one = None
 cdef object _overflow_badly = None
 cdef object _no_message = None
 
 
-def bind_statuses(too_small, overflow_one, overflow_badly, no_message):
-    """Take what a pull answers that begins where no unit is."""
-    global _too_small, _overflow_one, _overflow_badly, _no_message
-    _too_small, _overflow_one, _overflow_badly = too_small, overflow_one, overflow_badly
-    _no_message = no_message
+def bind_statuses(found, too_small, overflow_one, overflow_badly, no_message):
+    """Take what a pull answers that found something, and one that begins where no unit is."""
+    global _status_found, _too_small, _overflow_one, _overflow_badly, _no_message
+    _status_found, _too_small, _overflow_one = found, too_small, overflow_one
+    _overflow_badly, _no_message = overflow_badly, no_message
 
 
 cdef class FastPull:
@@ -71,7 +94,7 @@ cdef class FastPull:
         cdef Py_ssize_t stride
         cdef BufferRef units
         cdef GetMessageResult result
-        if not (_small(offset) and _small(max_msgs) and _small(max_total_bytes)):
+        if not (is_small(offset) and is_small(max_msgs) and is_small(max_total_bytes)):
             return None
         at, most = offset, max(<int64_t> max_msgs, 1)
         count = min(most, max(self.filtered, <int64_t> max_msgs), self.per_file - at % self.per_file)

@@ -1,51 +1,44 @@
-# One record of the log, its fields made when asked for. Part of `_reads.pyx`.
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""StoredMessage: one record of the log, its fields made when asked for.
 
-cdef struct Places:
-    # Where the parts of a record lie, bytes from its start; all within `size`.
-    int32_t size, stored, body, body_size, topic, topic_end, properties
+What is not plain goes the long way, in Python, untouched: that one says what is right, and has the
+words for what is wrong. Nothing here trusts what lies on disk: every read is bounded by the object it
+reads, and what the bounds were made of is read once.
+"""
 
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memchr, memcmp
 
-cdef bint parse_record(const uint8_t *data, int64_t size, Places *places) noexcept nogil:
-    """Find the parts of the record that fills ``size`` bytes; whether it is a sound one."""
-    cdef int32_t flag, magic, body_size
-    cdef int64_t at
-    if size < MIN_RECORD or load32(data) != size:
-        return False
-    magic = load32(data + AT_MAGIC)
-    if magic != MAGIC_V1 and magic != MAGIC_V2:
-        return False
-    flag = load32(data + AT_SYS_FLAG)
-    at = HEAD_BYTES + (HOST_V6 if flag & BORN_V6 else HOST_V4)
-    places.size, places.stored = <int32_t> size, <int32_t> at
-    at += STAMP_BYTES + (HOST_V6 if flag & STORE_V6 else HOST_V4) + TAIL_BYTES
-    if at > size:
-        return False
-    body_size = load32(data + at - TAIL_BYTES + AT_BODY_SIZE_OF_TAIL)
-    places.body, places.body_size = <int32_t> at, body_size
-    at += body_size
-    if body_size < 0 or at + (2 if magic == MAGIC_V2 else 1) > size:
-        return False
-    if magic == MAGIC_V2:
-        places.topic = <int32_t> at + 2
-        at += 2 + load16(data + at)
-    else:
-        places.topic = <int32_t> at + 1
-        at += 1 + <int8_t> data[at]
-    places.topic_end, places.properties = <int32_t> at, <int32_t> at + 2
-    if at < places.topic or at + 2 > size:
-        return False
-    return load16(data + at) >= 0 and at + 2 + load16(data + at) == size
+from store.core._buffer cimport BufferRef
+from store.core._bytes cimport fetch_ahead, load32, load64
+from store.core._crc32 cimport crc_of, crc_prepare
+from store.core._faults cimport again_if_lost, log_faults_seen
+from store.core._layout cimport (
+    AT_BODY_SIZE_OF_TAIL, AT_BORN, AT_CRC, AT_FLAG, AT_MAGIC, AT_PHY_OFFSET, AT_PREPARED_OF_TAIL,
+    AT_QUEUE_ID, AT_QUEUE_OFFSET, AT_SYS_FLAG, COMPRESSED, HEAD_BYTES, HOST_V4, PASSED_OVER,
+    STAMP_BYTES, TAIL_BYTES,
+)
+from store.record._parse cimport Found, Places, ends_in_file, parse_record
 
+cdef extern from "Python.h":
+    PyObject *PyList_GET_ITEM(list owner, Py_ssize_t at) nogil
+    bint PyUnicode_IS_ASCII(object text) nogil
+    Py_ssize_t PyUnicode_GET_LENGTH(object text) nogil
+    void *PyUnicode_DATA(object text) nogil
 
-cdef inline bint ends_in_file(const uint8_t *data, const Places *places) noexcept nogil:
-    """Return whether the record is not cut: where a file was cut all behind it reads as zeros.
+cdef enum:
+    NAME_END = 1
+    VALUE_END = 2
+    MAX_KNOWN = 128  # a power of two
+    LONGEST_KNOWN = 32
 
-    False: it may be sound still, for a record may end in a zero.
-    """
-    return data[places.size - 1] != 0 or (
-        places.properties == places.size and data[places.topic_end - 1] != 0
-    )
+_new = tuple.__new__
 
+crc_prepare()
 
 cdef object _interpreted = None  # what is not plain goes to the twin: it has the sentences
 cdef object _again = None
@@ -78,10 +71,15 @@ cdef object _host_at(const uint8_t *wire, Py_ssize_t size):
     return _last_host
 
 
-cdef object _again_if_lost(const uint8_t *data, int64_t size):
-    """Return a record as its file has it if the map that it lies in cannot be believed."""
-    cdef MapGuard guard = guard_of(data)
-    return None if guard is None else guard.read_again(data, size)
+cdef inline bint _is_read(StoredMessage message) except -1:
+    """Return whether what was just read of the record is the log's; False: read it once more.
+
+    Asked behind each read. Raises what keeps the record from being read, if the log's file was
+    cut, or a part of it cannot be read.
+    """
+    if not log_faults_seen() and ends_in_file(message.data, &message.places):
+        return True
+    return not message._replace()
 
 
 # Nothing here can lead back to itself, save what a caller puts into the dict of properties.
@@ -94,12 +92,6 @@ cdef class StoredMessage:
     ``bytes(message.record)`` to let that go.
     """
 
-    cdef BufferRef held
-    cdef const uint8_t *data  # of the record; the offsets below lie within its `size`
-    cdef Places places
-    cdef object _record, _topic, _body, _properties
-    cdef BufferRef former  # other threads may be reading it
-
     def __init__(self, record, phy_offset=None):
         """Read the record that fills ``record``, see the twin."""
         cdef BufferRef held
@@ -108,7 +100,7 @@ cdef class StoredMessage:
         held = BufferRef(record)
         self._topic = self._body = self._properties = None
         if not self._find(held, record):
-            again = _again_if_lost(<const uint8_t *> held.buffer.buf, held.buffer.len)
+            again = again_if_lost(<const uint8_t *> held.buffer.buf, held.buffer.len)
             if again is None or not self._find(BufferRef(again), again):
                 _interpreted(record if again is None else again, phy_offset)
                 raise RuntimeError("the core and its twin disagree about a record")
@@ -127,20 +119,10 @@ cdef class StoredMessage:
             raise ValueError("the message was never read")
         return self.data
 
-    cdef inline bint _is_read(self) except -1:
-        """Return whether what was just read of the record is the log's; False: read it once more.
-
-        Asked behind each read. Raises what keeps the record from being read, if the log's file was
-        cut, or a part of it cannot be read.
-        """
-        if not log_faults_seen() and ends_in_file(self.data, &self.places):
-            return True
-        return not self._replace()
-
     cdef bint _replace(self) except -1:
         """Read the record by a system call if its map cannot be believed; return whether it was."""
         cdef Places places
-        again = _again_if_lost(self.data, self.places.size)
+        again = again_if_lost(self.data, self.places.size)
         if again is None:
             return False
         cdef BufferRef held = BufferRef(again)
@@ -167,7 +149,7 @@ cdef class StoredMessage:
         """The bytes as they lie in the log: what it was made from, or a view of the log."""
         cdef const uint8_t *data = self._start()
         cdef Py_ssize_t at
-        if not self._is_read():
+        if not _is_read(self):
             return self._record
         if self._record is None:
             at = data - <const uint8_t *> self.held.buffer.buf
@@ -185,7 +167,7 @@ cdef class StoredMessage:
             load32(data + AT_QUEUE_ID), load32(data + AT_FLAG), load64(data + AT_QUEUE_OFFSET),
             load64(data + AT_PHY_OFFSET), load32(data + AT_SYS_FLAG), load64(data + AT_BORN),
         ))
-        return found if self._is_read() else self.head
+        return found if _is_read(self) else self.head
 
     @property
     def tail(self):
@@ -194,37 +176,37 @@ cdef class StoredMessage:
         found = _new(_tail, (
             load32(data), load64(data + AT_PREPARED_OF_TAIL), load32(data + AT_BODY_SIZE_OF_TAIL),
         ))
-        return found if self._is_read() else self.tail
+        return found if _is_read(self) else self.tail
 
     @property
     def queue_id(self):
         """The queue of the topic."""
         cdef int32_t found = load32(self._start() + AT_QUEUE_ID)
-        return found if self._is_read() else self.queue_id
+        return found if _is_read(self) else self.queue_id
 
     @property
     def queue_offset(self):
         """The place in the queue, units; 0 if the record is not queued."""
         cdef int64_t found = load64(self._start() + AT_QUEUE_OFFSET)
-        return found if self._is_read() else self.queue_offset
+        return found if _is_read(self) else self.queue_offset
 
     @property
     def phy_offset(self):
         """The start of the record as the record itself says."""
         cdef int64_t found = load64(self._start() + AT_PHY_OFFSET)
-        return found if self._is_read() else self.phy_offset
+        return found if _is_read(self) else self.phy_offset
 
     @property
     def sys_flag(self):
         """The flag bits as stored."""
         cdef int32_t found = load32(self._start() + AT_SYS_FLAG)
-        return found if self._is_read() else self.sys_flag
+        return found if _is_read(self) else self.sys_flag
 
     @property
     def is_passed_over(self):
         """Whether this is a filler in the place of a damaged record: no message."""
         cdef int32_t found = load32(self._start() + AT_SYS_FLAG)
-        return found & PASSED_OVER != 0 if self._is_read() else self.is_passed_over
+        return found & PASSED_OVER != 0 if _is_read(self) else self.is_passed_over
 
     @property
     def size(self):
@@ -236,7 +218,7 @@ cdef class StoredMessage:
     def store_timestamp(self):
         """When the log took it, ms."""
         cdef int64_t found = load64(self._start() + self.places.stored)
-        return found if self._is_read() else self.store_timestamp
+        return found if _is_read(self) else self.store_timestamp
 
     # ---- variable parts
 
@@ -252,7 +234,7 @@ cdef class StoredMessage:
                 )
             except UnicodeDecodeError:
                 return self._twin().topic
-            if not self._is_read():
+            if not _is_read(self):
                 return self.topic
             self._topic = topic
         return self._topic
@@ -271,7 +253,7 @@ cdef class StoredMessage:
             stored = PyBytes_FromStringAndSize(
                 <const char *> data + self.places.body, self.places.body_size
             )
-            if not self._is_read():
+            if not _is_read(self):
                 return self.body
             if flag & COMPRESSED:
                 stored = _decompress(stored, flag, self.phy_offset)
@@ -286,7 +268,7 @@ cdef class StoredMessage:
             <const char *> data + self.places.properties,
             self.places.size - self.places.properties,
         )
-        return found if self._is_read() else self.properties_bytes
+        return found if _is_read(self) else self.properties_bytes
 
     @property
     def properties(self):
@@ -297,7 +279,7 @@ cdef class StoredMessage:
                 <const char *> data + self.places.properties,
                 self.places.size - self.places.properties,
             )
-            if not self._is_read():
+            if not _is_read(self):
                 return self.properties
             self._properties = properties
         return self._properties
@@ -307,7 +289,7 @@ cdef class StoredMessage:
         """The producer's address."""
         cdef const uint8_t *data = self._start()
         found = _host_at(data + HEAD_BYTES, self.places.stored - HEAD_BYTES)
-        return found if self._is_read() else self.born_host
+        return found if _is_read(self) else self.born_host
 
     @property
     def store_host(self):
@@ -315,7 +297,7 @@ cdef class StoredMessage:
         cdef const uint8_t *data = self._start()
         cdef int32_t at = self.places.stored + STAMP_BYTES
         found = _host_at(data + at, self.places.body - TAIL_BYTES - at)
-        return found if self._is_read() else self.store_host
+        return found if _is_read(self) else self.store_host
 
     @property
     def message_id(self):
@@ -339,15 +321,27 @@ cdef class StoredMessage:
         self._twin().check_property_crc()
 
 
-cdef extern from "Python.h":
-    PyObject *PyList_GET_ITEM(list owner, Py_ssize_t at) nogil
-    bint PyUnicode_IS_ASCII(object text) nogil
-    Py_ssize_t PyUnicode_GET_LENGTH(object text) nogil
-    void *PyUnicode_DATA(object text) nogil
+cdef list messages_of(list files, const Found *found, Py_ssize_t count):
+    """Return the messages of records in ``files``, of ``BufferRef``; ``None``: one is not sound.
 
-cdef enum:
-    MAX_KNOWN = 128  # a power of two
-    LONGEST_KNOWN = 32
+    Here and not where pulls are: what makes a message is no call within its module.
+    """
+    cdef Py_ssize_t at
+    cdef StoredMessage message
+    cdef list made = []
+    for at in range(count):
+        fetch_ahead(found[at].data + found[at].size - 1)
+        fetch_ahead(found[at].data + HEAD_BYTES + HOST_V4 + STAMP_BYTES + HOST_V4)
+    for at in range(count):
+        message = StoredMessage.__new__(StoredMessage)
+        message.data = found[at].data
+        if not parse_record(message.data, found[at].size, &message.places):
+            message.places.size = 0
+            return None
+        message.held = files[found[at].file]
+        made.append(message)
+    return made
+
 
 cdef list _known_names = [None] * MAX_KNOWN  # few, and of nearly every message
 cdef list _known_tags = [None] * MAX_KNOWN

@@ -1,6 +1,23 @@
-# The log and its files, which are held while they are read. Part of `_reads.pyx`.
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""PlainLog and StoreTimes: the log and its files, which are held while they are read.
 
+Nothing here trusts what lies on disk: every read is bounded by the object it reads, and what the
+bounds were made of is read once.
+"""
+
+cimport cython
 from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from store.core._buffer cimport BufferRef
+from store.core._bytes cimport load32, load64
+from store.core._faults cimport is_of_whole_map, log_faults_seen
+from store.core._layout cimport (
+    AT_SYS_FLAG, BORN_V6, HEAD_BYTES, HOST_V4, HOST_V6, MIN_RECORD, STAMP_SPAN,
+)
+from store.log._tail cimport FilePositions, FilesByStart, LogTail
+
 
 cdef class PlainLog:
     """Where a log begins and ends, and its files, without a line of Python where nothing is odd.

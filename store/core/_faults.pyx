@@ -1,27 +1,34 @@
-# Guards of the log's maps: what of a map may be believed. Part of `_reads.pyx`.
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""MapGuard, and the handler of bus errors: what of a map may be believed.
 
+The process has one handler and one table of the log's maps, so they are those of this module, and
+``_faults.h`` is included here alone. It stands below the rooms of records and of the log, which
+both ask it.
+"""
+
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport uint8_t, uint32_t, int64_t
 from cpython.pycapsule cimport PyCapsule_New
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 cdef extern from "_faults.h":
     enum: MAX_LOG_MAPS
+    void count_faults_in(int64_t *maps)
     int install_bus_handler() nogil
-    bint copy_mapped(void *to, const void *start, size_t size) noexcept nogil
+    bint copy_from_map(void *to, const void *start, size_t size) noexcept nogil
     int64_t log_map_register(void *start, size_t size, bint is_writable, int fd) nogil
     void log_map_unregister(int64_t at) nogil
     int64_t log_map_of(const void *address) noexcept nogil
     uint32_t log_map_faults(int64_t at) noexcept nogil
     bint log_map_is_whole(int64_t at) noexcept nogil
-    bint is_of_whole_map(const void *address) noexcept nogil
-    bint log_faults_seen() noexcept nogil
-    const int64_t *faulty_maps_at() nogil
     uint8_t touch_pages(const uint8_t *data, size_t size) noexcept nogil
 
 cdef bint _may_handle = False
 cdef bint _has_bus_handler = False
 cdef void *_guards[MAX_LOG_MAPS]  # by number, not held: each is there as long as its map
 cdef object _read_record = None
+
+count_faults_in(&faulty_maps)
 
 
 def bind_faults(read_record):
@@ -120,6 +127,23 @@ cdef MapGuard guard_of(const uint8_t *data):
     return None if at < 0 or _guards[at] == NULL else <MapGuard> _guards[at]
 
 
+cdef object again_if_lost(const uint8_t *data, int64_t size):
+    """Return a record as its file has it if the map that it lies in cannot be believed."""
+    cdef MapGuard guard = guard_of(data)
+    return None if guard is None else guard.read_again(data, size)
+
+
+cdef bint is_of_whole_map(const void *address) noexcept nogil:
+    """Return whether what was read there is surely the file's own; what no map of the log holds is."""
+    cdef int64_t at = log_map_of(address)
+    return at < 0 or log_map_is_whole(at)
+
+
+cdef bint copy_mapped(void *to, const void *start, size_t size) noexcept nogil:
+    """Copy from any map; False: a page was not there, or cannot be read."""
+    return copy_from_map(to, start, size)
+
+
 def fault_count():
-    """Return where the number of maps with faults is kept, for the other half of the core."""
-    return PyCapsule_New(<void *> faulty_maps_at(), "cqstore.faulty_maps", NULL)
+    """Return where the number of maps with faults is kept, for the writing side of the core."""
+    return PyCapsule_New(<void *> &faulty_maps, "cqstore.faulty_maps", NULL)

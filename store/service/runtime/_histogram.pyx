@@ -1,17 +1,8 @@
-# What reads count and time. Under the interpreter's lock each method is one step. Part of
-# `_reads.pyx`.
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Histogram: durations in buckets. Under the interpreter's lock each method is one step."""
 
-cdef extern from *:
-    """
-    #include <time.h>
-
-    static inline double clock_seconds(void) { /* time.perf_counter() */
-        struct timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        return now.tv_sec + 1e-9 * now.tv_nsec;
-    }
-    """
-    double clock_seconds() noexcept nogil
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free
 
 cdef object _histogram_snapshot = None
 cdef tuple _usual_bounds = ()
@@ -25,11 +16,6 @@ def bind_meters(histogram_snapshot, usual_bounds):
 
 cdef class Histogram:
     """Durations in buckets; each counts those up to its bound, the last one those beyond all."""
-
-    cdef double *bounds
-    cdef int64_t *counts  # one more than bounds
-    cdef Py_ssize_t size
-    cdef double total
 
     def __cinit__(self, bounds=None):
         cdef list given = [float(bound) for bound in bounds or _usual_bounds]

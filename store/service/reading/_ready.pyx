@@ -1,8 +1,10 @@
-# What each read asks first. Part of `_reads.pyx`.
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Ready: what each read asks first."""
 
 from store.queue._batch cimport UnitColumns
 from store.service.dispatching._waiting cimport InFlight, Waiting
 from store.service.runtime._flags cimport StateFlags
+
 
 cdef class Ready:
     """Sees that a store is open and nothing waits; all else is its twin's. Any thread."""

@@ -1,5 +1,7 @@
-# Buffers that are held. Part of `_reads.pyx`.
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""BufferRef: the bytes of an object, held."""
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
 

@@ -1,7 +1,6 @@
-# What compiled code of the packages above may use of `_reads.pyx`; what it does stands there.
+# The log and its files, for compiled code that reads them.
 
 cimport cython
-from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from store.core._bytes cimport fetch_ahead
@@ -16,27 +15,6 @@ cdef struct Part:
     # What may be read of a file of the log: offsets of the log, and the byte at `start`.
     int64_t start, end
     const uint8_t *data
-
-
-@cython.final
-cdef class BufferRef:
-    cdef Py_buffer buffer
-    cdef object view
-
-    cdef object slice(self, Py_ssize_t start, Py_ssize_t end)
-
-
-cdef class FileMap:
-    cdef int fd
-    cdef object owner
-    cdef const uint8_t *data
-    cdef int64_t size
-    cdef uint8_t *seen  # a bit for each page
-
-    cdef bint ends_before(self, int64_t position) noexcept nogil
-    cdef bint read(self, void *to, int64_t size, int64_t position) noexcept nogil
-    cdef bint read_again(self, void *to, int64_t size, int64_t position) noexcept nogil
-    cdef void saw(self, int64_t size, int64_t position) noexcept
 
 
 cdef class PlainLog:

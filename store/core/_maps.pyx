@@ -1,10 +1,19 @@
-# Files that are mapped to be read, and what happens where the disk has nothing to give. Part of
-# `_reads.pyx`.
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""FileMap: files that are mapped to be read, and what happens where the disk has nothing to give.
 
+They are those of queues and of the index; the log's maps are Python's (``store.log.log_map``).
+"""
+
+cimport cython
+from libc.stdint cimport int64_t, uint8_t
+from libc.stdlib cimport calloc, free
 from posix.unistd cimport pread
+
+from store.core._faults cimport copy_mapped, handle_bus_errors
 
 cdef extern from *:
     """
+    #include <stdint.h>
     #include <sys/mman.h>
     #include <sys/stat.h>
 

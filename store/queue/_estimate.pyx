@@ -1,9 +1,19 @@
-# Estimates of a consumer's lag. Part of `_reads.pyx`.
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""PlainFilter: estimates of a consumer's lag.
 
-from libc.stdint cimport INT32_MIN
+What is not plain goes the long way, in Python, see ``store.queue.estimate``.
+"""
+
+from libc.stdint cimport INT32_MIN, int32_t, int64_t, uint8_t
+
+from store.core._arguments cimport is_small
+from store.core._buffer cimport BufferRef
+from store.core._bytes cimport load32, load64
+from store.core._layout cimport AT_SIZE_OF_UNIT, AT_TAGS_CODE_OF_UNIT, UNIT_OF_FILES
 
 cdef enum:
     MAX_CODES = 16
+    MAX_AT_ONCE = 1024  # units that are read with one call
     NO_SIZE = 0x7fffffff  # of what fills a file before its first unit
 
 
@@ -47,7 +57,7 @@ cdef class PlainFilter:
         cdef Py_ssize_t stride, number, count
         cdef const uint8_t *unit
         cdef BufferRef units
-        if not (_small(start) and _small(end)) or max_scan < 1 or per_file < 1:
+        if not (is_small(start) and is_small(end)) or max_scan < 1 or per_file < 1:
             return None
         at = start
         while not stop or at < stop:
