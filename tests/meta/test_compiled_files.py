@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from store.core import COMPILED
 from tests.kit.compiled_sources import MODULES, PROJECT, made_of
 from tests.kit.pages import ROOT
 
@@ -50,3 +51,22 @@ def test_sources_and_stubs_of_a_module_are_installed(module: dict[str, Any]) -> 
         assert Path(name).suffix == ".h" or any(
             fnmatch(rest, one.removeprefix("**/")) for one in given
         )
+
+
+@pytest.mark.parametrize(
+    "module", [each for each in MODULES if each["name"].startswith("store.")],
+    ids=lambda module: module["name"],
+)  # fmt: skip
+def test_a_module_that_lacks_is_met_where_a_sentence_says_so(module: dict[str, Any]) -> None:
+    """``store.core`` imports all; those that import Python's come behind it in any case."""
+    text = (ROOT / module["sources"][0]).read_text("utf-8")
+    has_python = re.search(r"^from store\.[\w.]+ import ", text, re.MULTILINE) is not None
+    assert has_python != (module["name"] in COMPILED)
+    room = module["name"].split(".")[1]
+    begin = (ROOT / "store" / room / "__init__.py").read_text("utf-8")
+    assert room == "core" or "\nimport store.core  # noqa: F401" in begin
+
+
+def test_no_module_is_awaited_that_is_not_made() -> None:
+    assert {*COMPILED} <= {module["name"] for module in MODULES}
+    assert sorted(COMPILED) == [*COMPILED]

@@ -12,10 +12,10 @@ from store.record.client_batch import CLIENT_BATCH_HEAD
 from store.record.encoder import MAX_V1_TOPIC_CHARS
 from store.record.message import TRANSACTION_MASK, SysFlag
 from store.record.properties import CRC_PROPERTY_SIZE, MAX_PROPERTIES
+from tests.kit.compiled_sources import sources
 from tests.kit.pages import ROOT
 
-CORE, FILES = ROOT / "store" / "core", ROOT / "cq_file"
-INDEX = ROOT / "store" / "index"
+NUMBERS = Path("store/core/_layout.pxd")
 ROCKSDB = ROOT / "cq_rocksdb"
 V4_TAIL = record.FIXED_V4.size - record.TAIL.size
 
@@ -87,16 +87,15 @@ def compiled(folder: Path) -> list[Path]:
 
 
 def test_the_core_has_the_numbers_of_the_layouts() -> None:
-    assert numbers(CORE / "_layout.pxd") == LAYOUTS
+    assert numbers(ROOT / NUMBERS) == LAYOUTS
 
 
 def test_they_stand_nowhere_else() -> None:
-    others = [path for path in compiled(CORE) if path.name != "_layout.pxd"]
-    others += compiled(FILES) + compiled(INDEX)
-    assert len(others) > 20
+    others = [each for each in sources() if each.parts[0] != "cq_rocksdb" and each != NUMBERS]
+    assert len(others) > 40
     for path in others:
-        assert not set(numbers(path)) & set(LAYOUTS), path.name
-        assert BARE.findall(path.read_text("utf-8")) == [], path.name
+        assert not set(numbers(ROOT / path)) & set(LAYOUTS), path
+        assert BARE.findall((ROOT / path).read_text("utf-8")) == [], path
 
 
 def test_the_engine_has_the_numbers_of_the_layouts() -> None:

@@ -1,0 +1,8 @@
+from collections.abc import Mapping
+from dataclasses import Field
+from typing import Any
+
+class HostWire:
+    wire: bytes
+
+def bind_message(loopback: HostWire, fields: Mapping[str, Field[Any]]) -> None: ...
