@@ -2,6 +2,8 @@ from collections.abc import Mapping
 from dataclasses import Field
 from typing import Any
 
+from store.record.message import Message as Message
+
 class HostWire:
     wire: bytes
 
