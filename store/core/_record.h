@@ -23,7 +23,7 @@ static inline PyObject *in_slot(PyObject *object, Py_ssize_t offset) {
 }
 
 /* A tuple of a class made from it, as a named tuple is, whose items are set next. The collector of
- * garbage does not know it before it is told (PyObject_GC_Track): whoever it calls cannot meet it. */
+ * garbage does not know it before PyObject_GC_Track: what it calls cannot meet it half made. */
 static inline PyObject *blank_tuple(PyObject *type, Py_ssize_t size) {
     PyObject *made = ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, size);
     if (made == NULL) return NULL;

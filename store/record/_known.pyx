@@ -77,7 +77,7 @@ cdef class InternTable:
         The collector need not know it: a text and a number lead nowhere.
         """
         cdef PyObject *key
-        number = queue_id
+        cdef object number = queue_id
         if not self.blank_count:
             raise AssertionError("no key was reserved")
         self.blank_count -= 1

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """EncodedMessages: messages of a put whose places are not at hand, or that take long.
 
-They are encoded by one call, summed up without the interpreter's lock, and appended by calls of
-whoever has the append lock.
+They are encoded by one call, summed up without the interpreter's lock, and appended by calls that
+hold the append lock.
 """
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
