@@ -56,10 +56,15 @@ def named_by(source: Path, text: str) -> set[str]:
     found: set[str] = set()
     for module, *names in _FROM.findall(text):
         whole = _absolute(source, module)
-        found |= {whole, *(f"{whole}.{name.split()[0]}" for name in "".join(names).split(",") if name.strip())}
+        found |= {
+            whole,
+            *(f"{whole}.{name.split()[0]}" for name in "".join(names).split(",") if name.strip()),
+        }
     for names in _IMPORT.findall(text):
         found |= {name.split()[0] for name in names.split(",")}
-    return found | {".".join(_place(source, name).with_suffix("").parts) for name in _TEXT.findall(text)}
+    return found | {
+        ".".join(_place(source, name).with_suffix("").parts) for name in _TEXT.findall(text)
+    }
 
 
 def packages_of(source: Path, text: str) -> set[str]:
@@ -90,7 +95,11 @@ def _room(name: tuple[str, ...], container: str) -> str:
 def _absolute(source: Path, module: str) -> str:
     dots = len(module) - len(module.lstrip("."))
     folders = source.parent.parts
-    return ".".join([*folders[: len(folders) + 1 - dots], module[dots:]]).strip(".") if dots else module
+    return (
+        ".".join([*folders[: len(folders) + 1 - dots], module[dots:]]).strip(".")
+        if dots
+        else module
+    )
 
 
 def _place(source: Path, name: str) -> Path:
@@ -149,7 +158,8 @@ def made_of(module: dict[str, Any]) -> set[str]:
         path = ahead.pop()
         found.add(path)
         text = path.read_text("utf-8")
-        names = [*_TEXT.findall(text), path.with_suffix(".pxd").name]
+        names = _TEXT.findall(text)
+        names += [path.with_suffix(".pxd").name] if path.suffix == ".pyx" else []
         modules = map("".join, _DECLARED.findall(text))
         names += [module.replace(".", "/") + ".pxd" for module in modules]
         folders = [path.parent, ROOT, *(ROOT / name for name in module.get("include-dirs", ()))]

@@ -25,7 +25,7 @@ slots = cache(classes_with_slots)
 
 
 def is_unsorted(source: Path) -> bool:
-    """Whether a source is a text that one module of the core includes: it has no room of its own."""
+    """Whether a source is a text that a module of the core includes: it has no room of its own."""
     return source.parent == HELPERS.parent and (source.suffix == ".pxi" or source.stem == "_reads")
 
 
