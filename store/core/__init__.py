@@ -14,12 +14,16 @@ SWITCH = "CQSTORE_CORE"
 BUS_HANDLER = "CQSTORE_BUS_HANDLER"
 """``1``: this process, and those that it starts, answer bus errors in maps, see below."""
 COMPILED: Final = (
-    "store.core._buffer", "store.core._column", "store.core._core", "store.core._faults",
-    "store.core._maps", "store.core._reads", "store.index._batch", "store.index._writer",
-    "store.log._log", "store.log._tail", "store.queue._batch", "store.queue._estimate",
-    "store.record._stored", "store.service._results", "store.service.dispatching._waiting",
-    "store.service.reading._pull", "store.service.reading._ready",
-    "store.service.runtime._flags", "store.service.runtime._histogram",
+    "store.core._buffer", "store.core._column", "store.core._faults", "store.core._maps",
+    "store.core._reads", "store.index._batch", "store.index._writer", "store.log._log",
+    "store.log._pages", "store.log._tail", "store.queue._batch", "store.queue._estimate",
+    "store.record._encode", "store.record._known", "store.record._message",
+    "store.record._properties", "store.record._scan", "store.record._scratch",
+    "store.record._stored", "store.service._results", "store.service.dispatching._columns",
+    "store.service.dispatching._replay", "store.service.dispatching._waiting",
+    "store.service.reading._pull", "store.service.reading._ready", "store.service.runtime._flags",
+    "store.service.runtime._histogram", "store.service.writing._encoded",
+    "store.service.writing._put",
 )  # fmt: skip
 """The store's compiled modules, but for those that import modules of Python.
 
@@ -29,7 +33,7 @@ All are there or none is: so one that lacks is met here, and not by the first ca
 try:
     for _name in COMPILED:
         import_module(_name)
-    from store.core import _core, _faults
+    from store.core import _faults
 except ImportError as missing:
     raise ImportError(
         "the compiled core of cqstore is missing: install a wheel, or the source archive where a C"
@@ -38,8 +42,6 @@ except ImportError as missing:
 if os.environ.get(SWITCH, "") not in {"", "0", "1"}:
     raise ImportError(f"{SWITCH} is {os.environ[SWITCH]!r}: it can be 0, 1, or not set")
 
-CORE: Final = _core
-"""Its writing side."""
 SLOW_PATH_ONLY: Final = os.environ.get(SWITCH) == "0"
 """Whether all calls take the slow path that have one."""
 WHICH: Final = f"left out where it can be, for {SWITCH} is 0" if SLOW_PATH_ONLY else "compiled"

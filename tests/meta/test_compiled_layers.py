@@ -16,6 +16,7 @@ from tests.kit.compiled_sources import (
     packages_of,
     slots_named,
     sources,
+    unseen,
 )
 from tests.kit.pages import ROOT
 
@@ -23,12 +24,18 @@ HELPERS = Path("store/core/_slots.pxd")
 slots = cache(classes_with_slots)
 
 
+def is_unsorted(source: Path) -> bool:
+    """Whether a source is a text that a module of the core includes: it has no room of its own."""
+    return source.parent == HELPERS.parent and (source.suffix == ".pxi" or source.stem == "_reads")
+
+
 def broken(source: Path, text: str) -> list[str]:
-    """Return what a source names that its package may not know of."""
+    """Return what a source names that its package or its room may not know of."""
     known = lower(source.parts[0])
     classes = [fields for package in known for fields in slots(package).values()]
     return [
         *(f"{source}: {package}" for package in sorted(packages_of(source, text) - known)),
+        *(f"{source}: {name}" for name in sorted(unseen(source, text)) if not is_unsorted(source)),
         *(
             f"{source}: {sorted(names)} of {owner}"
             for owner, names in slots_named(text).items()
@@ -70,6 +77,16 @@ def test_none_is_passed_over() -> None:
         ("cq_file/_x.pyx", "from cq_rocksdb import keys"),
         ("cq_rocksdb/_x.pyx", "from cq_file._native cimport FileUnits"),
         ("cq_file/_x.pyx", "from tests.kit import pages"),
+        ("store/core/_x.pyx", "from store.log._tail cimport LogTail"),
+        ("store/log/_x.pyx", "from store.queue._batch cimport UnitColumns"),
+        ("store/record/_x.pxd", "    from store.log cimport _tail"),
+        ("store/record/_x.pyx", "from store cimport (\n    core, log,\n)"),
+        ("store/record/_x.pyx", 'include "../log/_tail.pxd"'),
+        ("store/queue/_x.pyx", "cimport cython, store.index._batch as batch"),
+        ("store/queue/_x.pyi", "from store.service.results import PutMessageResult"),
+        ("store/service/runtime/_x.pyx", "from ..dispatching._waiting cimport Waiting"),
+        ("store/service/dispatching/_x.pyx", "from store.service.writing._put cimport FastPut"),
+        ("store/service/reading/_x.pyx", "from store.service.writing cimport _put"),
         ("store/core/_x.pxi", 'self.at = slot_of_class(self._queue, "_tail_path")'),
         ("store/core/_x.pxi", "at = its_slot(table.queues, 'simple')"),
         ("store/core/_x.pxi", 'at = slot_of(type(queue), b"known_path")'),
@@ -92,6 +109,10 @@ def test_what_breaks_the_layers_is_found(source: str, line: str) -> None:
         ("cq_file/_x.pxi", 'cdef extern from "_record.h":'),
         ("cq_file/_x.pxi", 'self.at = slot_of_class(self._open, "number")'),
         ("store/core/_x.pyx", 'include "_log.pxi"'),
+        ("store/queue/_x.pyx", "from store.core._column cimport Column"),
+        ("store/log/_x.pyx", "from ._tail cimport LogTail"),
+        ("store/service/writing/_x.pyx", "from store.record._encode cimport PlainEncoder"),
+        ("store/service/writing/_x.pyx", "from store.service.dispatching cimport _columns"),
     ],
 )
 def test_what_keeps_to_them_is_not(source: str, line: str) -> None:

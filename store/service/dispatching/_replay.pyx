@@ -1,6 +1,19 @@
-# ReplayBatcher: scanned records on their way into the columns.
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""ReplayBatcher: scanned records on their way into the columns."""
 
-from libc.string cimport memset
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memchr, memcmp, memset
+
+from store.core._hashes cimport hash_on
+from store.core._layout cimport PREPARED, ROLLBACK, TRANSACTION
+from store.core._record cimport is_ascii
+from store.record._known cimport KnownKey, PyUnicode_AsUTF8AndSize, Value, take_key
+from store.record._properties cimport NAME_END, VALUE_END, decode_text
+from store.record._scan cimport AT_END, ODD, PLAIN, BlockScan, Scanned
+from store.service.dispatching._columns cimport BatchColumns
 
 cdef enum:
     PLACES = 1 << 15  # a power of two
@@ -18,7 +31,7 @@ cdef struct QueueSlot:
 cdef class ReplayBatcher:
     """Notes scanned records in batches, see ``store.service.dispatching.replay``, the twin."""
 
-    cdef _Columns _columns
+    cdef BatchColumns _columns
     cdef object _note, _deleted, _scheduled, _tags_prefix, _units, _blocks
     cdef BlockScan _scan  # of ``_blocks``, not at its end yet
     cdef list _texts
@@ -36,7 +49,7 @@ cdef class ReplayBatcher:
     def __init__(
         self, *, note, deleted, scheduled, tags_prefix, keys_wanted, tags_wanted
     ):
-        self._columns, self._tags_prefix = _Columns(), tags_prefix
+        self._columns, self._tags_prefix = BatchColumns(), tags_prefix
         self._texts = [None] * TEXTS
         self._note, self._deleted, self._scheduled = note, deleted, scheduled
         self._keys_wanted, self._tags_wanted = keys_wanted, tags_wanted
@@ -50,7 +63,7 @@ cdef class ReplayBatcher:
         cdef int64_t count = 0, index_start = -1 if index_from is None else index_from
         cdef bint has_index = index_from is not None and self._keys_wanted, is_full = False
         cdef bint none_deleted = not len(self._deleted)  # nobody deletes meanwhile
-        cdef _Columns columns = self._begin(blocks, units, keys)
+        cdef BatchColumns columns = self._begin(blocks, units, keys)
         cdef BlockScan scan = self._scan, last_scan = None
         cdef Scanned record
         cdef int stepped
@@ -93,7 +106,7 @@ cdef class ReplayBatcher:
             self._scan = scan if is_full else None
         return is_full
 
-    cdef _Columns _begin(self, blocks, units, keys):
+    cdef BatchColumns _begin(self, blocks, units, keys):
         if blocks is not self._blocks:
             self._blocks, self._scan = blocks, None
         if units is not self._units:
@@ -102,7 +115,7 @@ cdef class ReplayBatcher:
         return self._columns.of(units, keys)
 
     cdef bint _add(
-        self, _Columns columns, Scanned *record, int64_t queues_from, bint has_index,
+        self, BatchColumns columns, Scanned *record, int64_t queues_from, bint has_index,
         int64_t index_start,
     ) except -1:
         """Add a plain record; return whether it is one."""
@@ -156,7 +169,7 @@ cdef class ReplayBatcher:
             )
         return True
 
-    cdef int _index_of(self, _Columns columns, Scanned *record) except -1:
+    cdef int _index_of(self, BatchColumns columns, Scanned *record) except -1:
         """Return the number of a record's queue in the batch, which may be a new one."""
         cdef size_t at = <size_t> record.queue_id + (<size_t> record.topic >> 4) * 31
         cdef QueueSlot *place = &self._places[at & (PLACES - 1)]
@@ -184,8 +197,9 @@ cdef class ReplayBatcher:
         return known
 
     cdef tuple _learn_tags(self, const char *text, Py_ssize_t size):
-        tags = _text(text, text + size)
-        return PyBytes_FromStringAndSize(text, size), _hash(tags), self._tags_prefix + tags
+        tags = decode_text(text, text + size)
+        code = <int32_t> hash_on(0, tags)
+        return PyBytes_FromStringAndSize(text, size), code, self._tags_prefix + tags
 
 
 cdef int _take_apart(tuple record, Scanned *found) except -1:
@@ -200,13 +214,9 @@ cdef int _take_apart(tuple record, Scanned *found) except -1:
 
 
 cdef object _readable(Value *value):
-    """See to it that a value is UTF-8, other bytes replaced as ``_text`` does; return what holds it."""
+    """See to it that a value is UTF-8, as ``decode_text`` makes it of other bytes; return what holds it."""
     if value.text == NULL or is_ascii(value.text, value.size):
         return None
-    text = _text(value.text, value.text + value.size)
+    text = decode_text(value.text, value.text + value.size)
     value.text = PyUnicode_AsUTF8AndSize(text, &value.size)
     return text
-
-
-cdef object _text(const char *start, const char *end):
-    return PyUnicode_DecodeUTF8(start, end - start, "replace")

@@ -1,5 +1,30 @@
-# Messages whose places are not at hand, or that take long: looked at by one call, summed up without
-# the interpreter's lock, and appended by calls of whoever has the append lock. Part of `_core.pyx`.
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""EncodedMessages: messages of a put whose places are not at hand, or that take long.
+
+They are encoded by one call, summed up without the interpreter's lock, and appended by calls that
+hold the append lock.
+"""
+
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.dict cimport PyDict_GetItemWithError
+from cpython.object cimport PyObject
+from libc.stdint cimport INT64_MAX, int32_t, int64_t
+
+from store.core._crc32 cimport crc_of, crc_prepare
+from store.core._layout cimport BLANK_BYTES
+from store.log._tail cimport FilePositions
+from store.log._written cimport any_faults
+from store.queue._batch cimport UnitColumns
+from store.record._message cimport HostWire, Message
+from store.record._scratch cimport Plain, Scratch, is_queued
+from store.record._write cimport write_record
+from store.service.dispatching._columns cimport BatchColumns
+from store.service.writing._put cimport MAX_BODY, FastPut
+
+cdef enum:
+    NOTED_AT_ONCE = 1 << 12  # records, before others may run
+
+crc_prepare()
 
 
 cdef class EncodedMessages:
@@ -13,13 +38,13 @@ cdef class EncodedMessages:
     """
 
     cdef FastPut _puts
-    cdef _Scratch _scratch
+    cdef Scratch _scratch
     cdef Py_ssize_t _summed, _done
     cdef int64_t _now
 
     def __cinit__(self, FastPut puts not None):
         self._puts = puts
-        self._scratch = _Scratch(puts._max_body, <Py_ssize_t> INT64_MAX, is_held=True)
+        self._scratch = Scratch(puts._max_body, <Py_ssize_t> INT64_MAX, is_held=True)
         self._scratch.begin(1)
         self._now = puts._now()
 
@@ -49,26 +74,24 @@ cdef class EncodedMessages:
         asks for was decided before: it is only stored. ``store_host`` is what the result names,
         unless that of the message.
         """
-        cdef _Scratch scratch = self._scratch
-        cdef Py_ssize_t used = scratch.used, total = scratch.total
-        cdef Plain *plain = scratch.more()
+        cdef Scratch scratch = self._scratch
         cdef list held = scratch.keys
         cdef bint is_good = False
-        cdef int collecting = PyGC_Disable()  # nothing else runs before all is held
+        self._puts._known.reserve(1)  # from here on nothing else runs before all is held
+        cdef Py_ssize_t used = scratch.used, total = scratch.total
+        cdef Plain *plain = scratch.more()
         try:
             is_good = (
-                self._puts._take_topic(plain, learnt)
-                and self._puts._look_at_rest(message, plain, scratch, self._now)
-                and self._puts._look_at_queue(plain, scratch)
+                self._puts.take_topic(plain, learnt)
+                and self._puts.encode_rest(message, plain, scratch, self._now)
+                and self._puts.find_queue(plain, scratch)
             )
             if is_good:
-                held.extend((learnt, message.body, message.store_host, store_host))
-                _hold(plain, held, message)
+                _hold(plain, held, message, learnt)
                 if store_host is not None:
+                    held.append(store_host)
                     plain.stored_at = <PyObject *> store_host
         finally:
-            if collecting:
-                PyGC_Enable()
             if not is_good:
                 scratch.count -= 1
                 scratch.used, scratch.total = used, total
@@ -94,7 +117,7 @@ cdef class EncodedMessages:
         cdef list found = []
         for at in range(self._done, self._scratch.count):
             key = self._scratch.plain[at].key
-            if _is_queued(&self._scratch.plain[at]) and (
+            if is_queued(&self._scratch.plain[at]) and (
                 PyDict_GetItemWithError(self._puts._next, <object> key) == NULL
             ):
                 found.append(<object> key)
@@ -163,7 +186,7 @@ cdef class EncodedMessages:
             plain = &self._scratch.plain[at]
             plain.phy_offset, plain.offset = phy_offset, 0
             phy_offset += plain.size
-            if _is_queued(plain):
+            if is_queued(plain):
                 key = <object> plain.key
                 plain.offset = following[key]
                 following[key] = plain.offset + 1
@@ -188,7 +211,7 @@ cdef class EncodedMessages:
         """Add units and keys of what was written, and make the results."""
         cdef FastPut puts = self._puts
         cdef UnitColumns units = puts._pending.units
-        cdef _Columns columns = puts._columns.of(units, puts._pending.keys)
+        cdef BatchColumns columns = puts._columns.of(units, puts._pending.keys)
         cdef Py_ssize_t at
         cdef Plain *plain
         timestamp = now
@@ -198,15 +221,13 @@ cdef class EncodedMessages:
                 with nogil:  # who waits for the interpreter's lock has it now
                     pass
             plain = &self._scratch.plain[at]
-            if _is_queued(plain):
+            if is_queued(plain):
                 self._add_unit(units, puts._number(columns, plain), plain, now)
             if puts._keys_wanted:
                 puts._add_keys(columns, plain, plain.phy_offset, now)
-            place = _three(puts._appended, plain.phy_offset, plain.size, timestamp)
-            results.append(_five(
-                puts._result, puts._ok, place, plain.offset, <object> plain.stored_at,
-                puts._no_reason,
-            ))
+            result = puts._blank_result()
+            place = puts._fill_result(result, plain, plain.phy_offset, timestamp, plain.offset)
+            results.append(result)
         units.end_phy_offset = plain.phy_offset + plain.size
         puts._pending.last = place
         return 0
@@ -222,7 +243,7 @@ cdef class EncodedMessages:
         return 0
 
 
-cdef int _hold(Plain *plain, list held, Message message) except -1:
+cdef int _hold(Plain *plain, list held, Message message, tuple learnt) except -1:
     """Hold what the pointers lead to that the message itself may lose."""
     cdef PyObject *values[4]
     cdef Py_ssize_t at
@@ -232,7 +253,11 @@ cdef int _hold(Plain *plain, list held, Message message) except -1:
     for at in range(4):
         if values[at] != NULL:
             held.append(<object> values[at])
-    held.extend(((<HostWire> message.born_host).wire, (<HostWire> message.store_host).wire))
+    held.append(learnt)
+    held.append(message.body)
+    held.append(message.store_host)
+    held.append((<HostWire> message.store_host).wire)
+    held.append((<HostWire> message.born_host).wire)
     return 0
 
 
@@ -249,7 +274,7 @@ cdef void _write_all(
     """Write records one behind the other, in order: nothing whole lies behind what is not."""
     cdef Py_ssize_t at
     for at in range(first, last):
-        _write(
+        write_record(
             &plain[at], properties, start, plain[at].offset, plain[at].phy_offset, now, is_sealed
         )
         start += plain[at].size

@@ -1,4 +1,7 @@
-# Pages of a map, brought into memory before they are written to. Part of `_core.pyx`.
+# cython: language_level=3
+"""``bring_in``: pages of a map, brought into memory before they are written to."""
+
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 
 cdef extern from *:
     """

@@ -1,9 +1,12 @@
-# Message: what is put, its fields where a put finds them without asking. Part of `_core.pyx`.
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Message: what is put, its fields where a put finds them without asking; and a host's bytes."""
+
+cimport cython
+
 
 cdef class HostWire:
     """The bytes of a host, see ``store.record.message.Host``, which says what they can be."""
 
-    cdef public object wire
 
 cdef object _not_given = []  # nothing that is given is this list
 cdef object _loopback = None
@@ -30,9 +33,6 @@ What does not fit is refused by the put, before a byte is written.
 
 See ``store.record.message.PyMessage``, its twin: fields and words are the same.
 """
-
-    cdef public object topic, body, queue_id, properties, flag, sys_flag, born_timestamp
-    cdef public object born_host, store_host, reconsume_times, prepared_transaction_offset
 
     __match_args__ = (
         "topic", "body", "queue_id", "properties", "flag", "sys_flag", "born_timestamp",

@@ -1,54 +1,24 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The compiled core. Whatever is not plain it hands back: the long way, in Python, says what is right.
+"""PropertyNames and ``java_hash``: the properties of a record, as far as dispatch needs them.
 
-Nothing here trusts a size that it was given: every read is bounded by the object it reads.
+Nothing here trusts a size that it was given: every read is bounded by the object it reads. What is
+not plain is handed back: the slow path, in Python, says what is right.
 """
 
-cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.object cimport PyObject
-from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint32_t
-from libc.stdlib cimport calloc
+from libc.stdint cimport int32_t
 from libc.string cimport memchr, memcmp, memcpy
 
-from store.core._crc32 cimport crc_of, crc_of_by_table, crc_on, crc_prepare
-from store.core._hashes cimport hash_on, hash_utf8
-from store.core._layout cimport *
-from store.core._slots cimport *
-from store.log._tail cimport FilePositions, LogTail
-from store.service.dispatching._waiting cimport InFlight, Waiting
-from store.service.runtime._flags cimport EnteredFlag, StateFlags
-
-cdef extern from "Python.h":
-    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
-
-cdef enum:
-    NAME_END = 1
-    VALUE_END = 2
-    MAX_NAMES = 16
+from store.core._hashes cimport hash_on
 
 _new = tuple.__new__
-
-crc_prepare()
 
 
 def java_hash(text not None):
     """See ``store.record.java_hash``."""
     if not isinstance(text, str):
         raise TypeError(f"a text is hashed, not {type(text).__name__}")
-    return _hash(text)
-
-
-def crc32(bytes data not None, *, bint folded=True):
-    """Return the CRC-32 of ``data`` as a put reckons it; not ``folded``: by tables alone."""
-    cdef const char *start = PyBytes_AS_STRING(data)
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
-    return crc_of(start, size) if folded else crc_of_by_table(start, size)
-
-
-cdef int32_t _hash(object part):
-    return <int32_t> hash_on(0, part)
+    return <int32_t> hash_on(0, text)
 
 
 cdef class PropertyNames:
@@ -86,11 +56,13 @@ cdef class PropertyNames:
         first = values[0]
         cdef bint alone = True
         cdef Py_ssize_t at
+        cdef int32_t code = 0
         for at in range(1, self.count):
             if values[at] is not None:
                 alone = False
                 break
-        code = _hash(first) if first is not None else 0
+        if first is not None:
+            code = <int32_t> hash_on(0, first)
         return _new(self.made, (code, *values, alone))
 
     def decode(self, bytes data not None):
@@ -110,9 +82,7 @@ cdef class PropertyNames:
             if name_end != NULL and name_end + 1 < value_end:
                 at = self._find(segment, name_end - segment)
                 if at >= 0:
-                    values[at] = PyUnicode_DecodeUTF8(
-                        name_end + 1, value_end - name_end - 1, "replace"
-                    )
+                    values[at] = decode_text(name_end + 1, value_end)
             segment = value_end + 1
         return self._tuple(values)
 
@@ -122,11 +92,11 @@ cdef class PropertyNames:
         cdef const char *text = NULL
         cdef list values = [None] * self.count
         for name, value in properties.items():
-            if not _plain(name, &text, &length):
+            if not is_plain(name, &text, &length):
                 return None
             size += length + 1
             at = self._find(text, length)
-            if not _plain(value, &text, &length):
+            if not is_plain(value, &text, &length):
                 return None
             size += length + 1
             if at >= 0:
@@ -140,21 +110,6 @@ cdef class PropertyNames:
         return (encoded, self._tuple(values)) if done == size else None
 
 
-cdef bint _plain(object part, const char **text, Py_ssize_t *size) except -1:
-    """Return whether ``part`` is text that a property can hold; where its UTF-8 lies."""
-    if type(part) is not str:
-        return False
-    try:
-        text[0] = PyUnicode_AsUTF8AndSize(part, size)
-    except UnicodeEncodeError:
-        return False
-    return (
-        size[0] > 0
-        and memchr(text[0], NAME_END, size[0]) == NULL
-        and memchr(text[0], VALUE_END, size[0]) == NULL
-    )
-
-
 cdef Py_ssize_t _append(
     char *out, Py_ssize_t done, Py_ssize_t size, object part, char end
 ) except -1:
@@ -166,13 +121,3 @@ cdef Py_ssize_t _append(
     memcpy(out + done, text, length)
     out[done + length] = end
     return done + length + 1
-
-
-include "_columns.pxi"
-include "_known.pxi"
-include "_message.pxi"
-include "_puts.pxi"
-include "_encoded.pxi"
-include "_scan.pxi"
-include "_noting.pxi"
-include "_pages.pxi"

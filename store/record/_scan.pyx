@@ -1,31 +1,30 @@
-# BlockScan and ReplayBatcher: the records of a block of log bytes, and their way into the columns.
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""BlockScan: the records of a block of log bytes, one after the other.
 
-cdef extern from "_record.h":
-    int64_t get64(const char *at) noexcept nogil
+Nothing here trusts a size that it was given: every read is bounded by the object it reads. What is
+not plain it hands back: the slow path, in Python, says what is right.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.dict cimport PyDict_GetItemWithError
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memchr, memcmp
+
+from store.core._crc32 cimport crc_of, crc_prepare
+from store.core._layout cimport *
+from store.core._record cimport get16, get32, get64
 
 cdef enum:
     LONG_BODY = 1 << 16  # is summed while others run
-    AT_END = 0
-    PLAIN = 1
-    ODD = 2
 
+_new = tuple.__new__
 
-cdef struct Scanned:
-    # A record, as ``ScannedRecord`` has it; whoever has this holds topic and properties.
-    PyObject *topic
-    const char *properties
-    int64_t phy_offset, size, queue_id, queue_offset, flags, timestamp
-    Py_ssize_t properties_size
+crc_prepare()
 
 
 cdef class BlockScan:
     """See ``store.record.scan.scan_block``, the twin, which is asked about whatever is not plain."""
-
-    cdef object _made, _rules, _topics, _learn, _check_one, _look, _topic, _found_topic
-    cdef bytes _data, _name
-    cdef int64_t _phy_offset, _left, _position, _behind, _last_end, _most_offset, _magic
-    cdef bint _check_crc, _fast
-    cdef Scanned found  # the last plain record that was stepped over
 
     def __init__(
         self, made, bytes data not None, int64_t phy_offset, int64_t left, rules, topics,
