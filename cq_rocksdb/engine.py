@@ -21,7 +21,7 @@ from store.checked_lock import CheckedLock
 from store.queue.units import QUEUE_UNIT, BlockStop, UnitBatch
 
 if TYPE_CHECKING:
-    from cq_rocksdb._native import AppendJob
+    from cq_rocksdb._append import AppendJob
 
 
 class Family(StrEnum):

@@ -13,7 +13,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from cq_rocksdb._native import AppendJob
+from cq_rocksdb._append import AppendJob
 from cq_rocksdb.engine import Family, RocksEngine
 from cq_rocksdb.keys import (
     CHECKPOINT_ENTRY,

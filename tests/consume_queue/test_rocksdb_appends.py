@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cq_rocksdb import _native
+from cq_rocksdb import _append, _capi
 from cq_rocksdb.batch_plan import BatchPlan
 from cq_rocksdb.engine import Family
 from cq_rocksdb.errors import RocksDBError
@@ -117,10 +117,10 @@ def planned_bytes(store: RocksDBConsumeQueueStore, batch: UnitBatch) -> bytes:
             write.prefix_index.tolist(), write.queue_offset.tolist(), write.units, strict=True
         )
     ]
-    return _native.batch_bytes(engine_of(store)._database, 1, units, [*write.puts, PUT])
+    return _append.batch_bytes(engine_of(store)._database, 1, units, [*write.puts, PUT])
 
 
-def built_bytes(store: RocksDBConsumeQueueStore, job: _native.AppendJob) -> bytes:
+def built_bytes(store: RocksDBConsumeQueueStore, job: _append.AppendJob) -> bytes:
     return job.built(engine_of(store)._database, 1, *PUT)
 
 
@@ -302,7 +302,7 @@ def test_a_refused_topic_is_refused(store: RocksDBConsumeQueueStore, topic: str)
     assert content(store) == before
 
 
-def job_of(batch: object) -> _native.AppendJob:
+def job_of(batch: object) -> _append.AppendJob:
     loose: Any = batch
     return append_job(loose)
 
@@ -383,7 +383,7 @@ def test_a_closed_store_refuses_and_nothing_is_written(tmp_path: Path) -> None:
     assert store._offsets.knows_ends(job)
     engine.close()
     for call in (job.write, job.built):
-        with pytest.raises(_native.ClosedError):
+        with pytest.raises(_capi.ClosedError):
             call(engine._database, 1, *PUT)
     store.close()
     again = native(tmp_path)
@@ -499,7 +499,7 @@ def test_a_library_that_makes_other_bytes_of_a_write_goes_without(
     store = native(tmp_path / "usual")
     assert store.engine.append_job(more()) is not None
     store.close()
-    monkeypatch.setattr(_native, "batch_bytes", lambda *_: b"another form")
+    monkeypatch.setattr(_append, "batch_bytes", lambda *_: b"another form")
     store = native(tmp_path / "other")
     assert store.engine.append_job(batch_of(("T", 0, 0, 1, 2))) is None
     store.put_batch(batch_of(("T", 0, 0, 1, 2)))
