@@ -12,7 +12,8 @@ MODULES = $(shell sed -n 's/^name = "\(.*\._[a-z_]*\)"$$/\1/p' pyproject.toml)
 TWINS := tests/core tests/codec tests/commit_log tests/consume_queue tests/index tests/message_store tests/property
 # Tests that run with sanitizers; `-s` there, for a sanitizer's last words go to the terminal.
 FUZZED := tests/core tests/index/test_key_columns.py tests/index/test_writer.py tests/fuzz/test_records.py \
-  tests/fuzz/test_queue_files.py tests/consume_queue/test_rocksdb_appends.py tests/consume_queue/test_state_cache.py
+  tests/fuzz/test_queue_files.py tests/consume_queue/test_rocksdb_appends.py tests/consume_queue/test_rocksdb_mixed_batches.py \
+  tests/consume_queue/test_state_cache.py
 RACED := tests/message_store/test_threads.py tests/message_store/test_reput.py tests/core/test_thread_reads.py
 # Tests that run once more with a dispatch thread in every store that they open.
 BESIDE := tests/interrupts/test_interrupts.py tests/interrupts/test_nested_calls.py tests/crash/test_killed.py tests/message_store/test_threads.py tests/message_store/test_fork.py

@@ -1,11 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """AppendJob: units at the ends of queues, a batch as one write.
 
-The fast path of ``BatchPlan``: each queue's units follow its last one in one run. The reads of the
-table of ends, the write and the move of the ends hold no lock of the interpreter's. A batch with
-any other queue is left to the plan before anything is changed.
+The fast path of ``BatchPlan``: queues whose units follow their last one in one run. The reads of
+the table of ends, the write and the move of the ends hold no lock of the interpreter's. Other
+queues are left to the plan, whose part of the batch goes into the same write.
 """
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcpy, memset
@@ -19,7 +20,8 @@ from cq_rocksdb._keys cimport (
 )
 from cq_rocksdb._states cimport ROW_FIELDS, Named, StateTable
 from cq_rocksdb._write_batch cimport (
-    BATCH_HEAD, COUNT_AT, RecordHead, head_of, put_key, put_length, put_value, record_bytes,
+    BATCH_HEAD, COUNT_AT, BatchColumns, RecordHead, head_of, put_key, put_length, put_value,
+    record_bytes,
 )
 
 cdef enum:
@@ -67,16 +69,31 @@ cdef class AppendJob(QueueGroups):
                 next_row += 1
 
     def follows(self):
-        """Return whether the units of each queue go on where it ends."""
+        """Leave out the queues whose units do not go on where they end; return whether any does."""
         cdef Py_ssize_t at
-        cdef const Group *group
+        cdef Group *group
         with nogil:
             for at in range(self.used):
                 group = &self.groups[self.order[at].group]
                 if group.first_offset - 1 != group.row[1] or group.first_phy <= group.row[0]:
-                    self.is_fast = False
-                    break
+                    group.is_odd = self.has_odd = True
+            if self.has_odd:
+                self.leave_odd()
+        self.is_fast = self.used > 0
         return self.is_fast
+
+    def odd_queues(self):
+        """Return a byte for each queue of the batch, 1 if it was left out; ``None``: none was."""
+        cdef bytes marks
+        cdef char *mark
+        cdef Py_ssize_t at
+        if not self.odd:
+            return None
+        marks = PyBytes_FromStringAndSize(NULL, self.queues)
+        mark = PyBytes_AS_STRING(marks)
+        for at in range(self.queues):
+            mark[at] = self.groups[at].is_odd
+        return marks
 
     def move(self, StateTable table not None):
         """Take over in the table what was written: all, or nothing where it is not known."""
@@ -109,17 +126,24 @@ cdef class AppendJob(QueueGroups):
     # ---- the write
 
     def write(
-        self, Database database not None, int family, bytes key not None, bytes value not None
+        self, Database database not None, int family, bytes key not None, bytes value not None,
+        BatchColumns others=None,
     ):
-        """Write the units, and in ``family`` the ends of their queues and one entry more."""
+        """Write the units, in ``family`` their queues' ends and one entry more, and ``others``."""
         cdef char *error = NULL
         cdef Handle writes
         cdef size_t size = self._build(database, family, key, value)
         cdef const char *data = database.built.data
         with nogil:
             writes = rocksdb.writebatch_create_from(data, size)
-            rocksdb.write(database.db, database.write_options, writes, &error)
-            rocksdb.writebatch_destroy(writes)
+        try:
+            if others is not None:
+                others.add_to(writes, database.families)
+            with nogil:
+                rocksdb.write(database.db, database.write_options, writes, &error)
+        finally:
+            with nogil:
+                rocksdb.writebatch_destroy(writes)
         database.built.keep_at_most(KEPT_BYTES)
         database.release_iterators()
         check(error)
@@ -127,7 +151,7 @@ cdef class AppendJob(QueueGroups):
     def built(
         self, Database database not None, int family, bytes key not None, bytes value not None
     ):
-        """Return what ``write`` gives to RocksDB."""
+        """Return what ``write`` gives to RocksDB, but for ``others``."""
         cdef size_t size = self._build(database, family, key, value)
         try:
             return database.built.data[:size]
@@ -140,6 +164,7 @@ cdef class AppendJob(QueueGroups):
         cdef const char *value_bytes = value
         cdef size_t key_length = len(key), value_length = len(value), at, size
         cdef RecordHead of_unit, of_entry
+        cdef Py_ssize_t units = 0
         cdef char *data
         database.check_open()
         if not self.is_fast:
@@ -147,28 +172,29 @@ cdef class AppendJob(QueueGroups):
         of_unit = head_of(database.writes, database.families[0])
         of_entry = head_of(database.writes, database.families[family])
         with nogil:
-            at = self._lay_out(&of_unit)
+            at = self._lay_out(&of_unit, &units)
             size = at + self._entries_bytes(&of_entry)
             size += record_bytes(&of_entry, key_length, value_length)
         database.built.make_room(size)
         data = database.built.data
         with nogil:
             memset(data, 0, BATCH_HEAD)
-            store_le32(data + COUNT_AT, <uint32_t> (self.count + self.used + 1))
+            store_le32(data + COUNT_AT, <uint32_t> (units + self.used + 1))
             self._put_units(data, &of_unit)
             at = self._put_entries(data, at, &of_entry)
             at += put_key(data + at, &of_entry, key_bytes, key_length)
             put_value(data + at, value_bytes, value_length)
         return size
 
-    cdef size_t _lay_out(self, const RecordHead *head) noexcept nogil:
-        """Find where each queue's records begin; return where the last one ends."""
+    cdef size_t _lay_out(self, const RecordHead *head, Py_ssize_t *units) noexcept nogil:
+        """Find where each queue's records begin; return where the last one ends. Counts units."""
         cdef size_t end = BATCH_HEAD
         cdef Py_ssize_t at
         cdef Group *group
         for at in range(self.used):
             group = &self.groups[self.order[at].group]
             group.at = end
+            units[0] += group.count
             end += group.count * record_bytes(head, group.length + PLACE_BYTES, UNIT_BYTES)
         return end
 
@@ -190,6 +216,9 @@ cdef class AppendJob(QueueGroups):
         cdef Py_ssize_t row
         for row in range(self.count):
             group = &self.groups[queue[row]]
+            if group.is_odd:
+                unit += UNIT_BYTES
+                continue
             out = data + group.at
             memcpy(out, head.data, head.length)
             out += head.length

@@ -14,6 +14,7 @@ cdef struct Group:
     size_t at
     uint32_t count, length
     int32_t slot
+    bint is_odd  # left to the plan
 
 
 cdef struct Placed:
@@ -29,7 +30,9 @@ cdef class QueueGroups:
     cdef Placed *spare
     cdef char *names
     cdef size_t names_used, names_room
-    cdef Py_ssize_t queues, count, used  # queues of the batch, its units, queues that have any
+    cdef Py_ssize_t queues, count  # of the batch, its units
+    cdef Py_ssize_t used, odd  # queues in `order`, and those with units that were left out of it
+    cdef bint has_odd  # some are still in there
 
     cdef bint _name(self, Group *group, key, Py_ssize_t max_topic, bytes reserved) except -1
     cdef char *_room_for_name(self, size_t length) except NULL
@@ -37,8 +40,9 @@ cdef class QueueGroups:
         self, char *out, const char *topic, size_t length, int32_t queue_id
     ) noexcept nogil
     cdef bint _group(self, int64_t max_offset) noexcept nogil
-    cdef bint _sort(self) noexcept nogil
+    cdef void _sort(self) noexcept nogil
     cdef uint64_t _head(self, const Group *group, size_t common) noexcept nogil
     cdef bint _is_before(self, Py_ssize_t one, Py_ssize_t other) noexcept nogil
     cdef bint _is_less(self, const Placed *one, const Placed *other) noexcept nogil
     cdef void _merge_sort(self) noexcept nogil
+    cdef void leave_odd(self) noexcept nogil

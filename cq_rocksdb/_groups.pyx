@@ -51,7 +51,9 @@ cdef class QueueGroups:
             if not self._name(&self.groups[at], keys[at], max_topic, reserved):
                 return
         with nogil:
-            self.is_fast = self._group(max_offset) and self._sort()
+            if self._group(max_offset):
+                self._sort()
+                self.is_fast = self.used > 0
 
     def __dealloc__(self):
         PyMem_RawFree(self.groups)
@@ -115,7 +117,7 @@ cdef class QueueGroups:
         store_be32(out + 1, queue_id)
 
     cdef bint _group(self, int64_t max_offset) noexcept nogil:
-        """Count each queue's units; return whether each has one run of possible offsets."""
+        """Count each queue's units; return whether all offsets are possible."""
         cdef const int32_t *queue = <const int32_t *> &self.queue_index[0]
         cdef const int64_t *offset = <const int64_t *> &self.queue_offset[0]
         cdef const uint8_t *unit = &self.units[0]
@@ -127,15 +129,15 @@ cdef class QueueGroups:
             group = &self.groups[queue[row]]
             if not group.count:
                 group.first_offset, group.first_phy = offset[row], load_be64(unit)
-            elif offset[row] != group.next_offset:
-                return False
+            elif offset[row] != group.next_offset:  # a second run
+                group.is_odd = self.has_odd = True
             group.next_offset, group.count = offset[row] + 1, group.count + 1
             group.last_phy = load_be64(unit)
             unit += UNIT_BYTES
         return True
 
-    cdef bint _sort(self) noexcept nogil:
-        """Sort the queues that have units by their keys; return whether they differ."""
+    cdef void _sort(self) noexcept nogil:
+        """Sort the queues that have units by their keys; leave out the odd ones."""
         cdef Py_ssize_t at
         cdef Group *group
         cdef Group *first = NULL
@@ -163,9 +165,22 @@ cdef class QueueGroups:
         if not sorted:
             self._merge_sort()
         for at in range(1, self.used):
-            if not self._is_before(at - 1, at):
-                return False  # a queue that comes twice has two runs
-        return True
+            if not self._is_before(at - 1, at):  # the batch has a queue twice
+                self.groups[self.order[at - 1].group].is_odd = True
+                self.groups[self.order[at].group].is_odd = self.has_odd = True
+        if self.has_odd:
+            self.leave_odd()
+
+    cdef void leave_odd(self) noexcept nogil:
+        """Take the odd queues out of ``order``."""
+        cdef Py_ssize_t at, kept = 0
+        for at in range(self.used):
+            if self.groups[self.order[at].group].is_odd:
+                self.odd += 1
+            else:
+                self.order[kept] = self.order[at]
+                kept += 1
+        self.used, self.has_odd = kept, False
 
     cdef uint64_t _head(self, const Group *group, size_t common) noexcept nogil:
         """Return what follows in a prefix behind ``common`` bytes, as a number that sorts so."""

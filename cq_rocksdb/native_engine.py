@@ -198,11 +198,14 @@ class NativeEngine:
         return job if job is not None and job.is_fast else None
 
     @gated
-    def append(self, job: _append.AppendJob, put: tuple[bytes, bytes]) -> None:
+    def append(
+        self, job: _append.AppendJob, put: tuple[bytes, bytes], others: EngineBatch | None = None
+    ) -> None:
         """Build the write in RocksDB's own form, and apply it around the WAL."""
+        columns = None if others is None else self._columns(others)
         with self.write_lock.entry():
             self._writable()
-            job.write(self._database, self._number[Family.OFFSET], *put)
+            job.write(self._database, self._number[Family.OFFSET], *put, columns)
 
     @gated
     def flush(self) -> None:
