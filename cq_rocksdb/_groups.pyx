@@ -121,18 +121,20 @@ cdef class QueueGroups:
         cdef const int32_t *queue = <const int32_t *> &self.queue_index[0]
         cdef const int64_t *offset = <const int64_t *> &self.queue_offset[0]
         cdef const uint8_t *unit = &self.units[0]
+        cdef int64_t phy
         cdef Group *group
         cdef Py_ssize_t row
         for row in range(self.count):
             if not (0 <= queue[row] < self.queues and 0 <= offset[row] < max_offset):
                 return False
             group = &self.groups[queue[row]]
+            phy = load_be64(unit)
             if not group.count:
-                group.first_offset, group.first_phy = offset[row], load_be64(unit)
-            elif offset[row] != group.next_offset:  # a second run
+                group.first_offset, group.first_phy = offset[row], phy
+            elif offset[row] != group.next_offset or phy <= group.last_phy:  # a second run
                 group.is_odd = self.has_odd = True
             group.next_offset, group.count = offset[row] + 1, group.count + 1
-            group.last_phy = load_be64(unit)
+            group.last_phy = phy
             unit += UNIT_BYTES
         return True
 

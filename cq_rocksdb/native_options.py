@@ -60,9 +60,7 @@ def database_objects(options: DatabaseOptions, log_folder: Path) -> DatabaseObje
     return DatabaseObjects(families, (*lacking, *default.lacking))
 
 
-def _family(
-    options: FamilyOptions, cache: Options
-) -> tuple[Options, list[str]]:
+def _family(options: FamilyOptions, cache: Options) -> tuple[Options, list[str]]:
     table = _table(options, cache)
     target = Options("options")
     start, slow, stop = options.level0_files

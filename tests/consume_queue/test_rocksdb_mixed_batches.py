@@ -1,4 +1,4 @@
-"""Batches of which a part is left to the plan: which part, and that it is one write all the same."""
+"""Batches of which a part is left to the plan: which part, and that it is one write nonetheless."""
 
 from array import array
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ from tests.kit.append_jobs import (
     three_queues,
 )
 from tests.kit.engines import ENGINES
-from tests.kit.rocksdb_queues import RECORD_BYTES, phys
+from tests.kit.rocksdb_queues import phys
 
 pytestmark = pytest.mark.skipif(
     SLOW_PATH_ONLY or RocksDBEngine.NATIVE not in ENGINES, reason="there is no fast path"
@@ -94,6 +94,8 @@ def test_one_impossible_queue_leaves_the_batch(
 def test_a_queue_with_two_runs_is_left(store: RocksDBConsumeQueueStore) -> None:
     runs = ("T", 0, 2, 20, 1), ("U", 2, 2, 21, 1), ("T", 0, 4, 22, 1)
     assert left(store, batch_of(*runs)) == [("T", 0)]
+    falling = ("T", 0, 2, 20, 1), ("U", 2, 2, 21, 1), ("T", 0, 3, 20, 1)
+    assert left(store, batch_of(*falling)) == [("T", 0)]
     batch = batch_of(("T", 0, 2, 20, 1), ("T", 1, 2, 21, 1), ("U", 2, 2, 22, 1))
     batch.queues[1] = batch.queues[0]
     assert left(store, batch) == [("T", 0)] * 2
@@ -201,8 +203,9 @@ def test_what_no_write_can_hold_leaves_the_database_as_it_was(
     none, units = np.zeros(0, np.int64), np.zeros((0, QUEUE_UNIT.size), np.uint8)
     job = append_job(more())
     assert store._offsets.knows_ends(job)
-    for puts in ([(b"key", None)], [(b"key", b"value", b"more")], [b"key"]):
-        others = BatchColumns(b"", none, none, none, units, [], [], 1, puts)  # type: ignore[list-item]
+    odd: list[Any] = [(b"key", None), (b"key", b"value", b"more"), b"key"]
+    for put in odd:
+        others = BatchColumns(b"", none, none, none, units, [], [], 1, [put])
         with pytest.raises((TypeError, ValueError)):
             job.write(database, 1, *PUT, others)
     assert content(store) == before

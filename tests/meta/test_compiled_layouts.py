@@ -5,8 +5,14 @@ from pathlib import Path
 
 from cq_file.layout import FILE_UNIT
 from cq_rocksdb.keys import (
-    CTRL_1, KEY_HEAD, LONGEST_PREFIX, OFFSET_ENTRY, OFFSET_TAIL, QUEUE_TAIL, UNIT_PLACE,
-)  # fmt: skip
+    CTRL_1,
+    KEY_HEAD,
+    LONGEST_PREFIX,
+    OFFSET_ENTRY,
+    OFFSET_TAIL,
+    QUEUE_TAIL,
+    UNIT_PLACE,
+)
 from store.index.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from store.queue.units import QUEUE_UNIT
 from store.record import record_layout as record
