@@ -134,15 +134,18 @@ cdef class AppendJob(QueueGroups):
         cdef Handle writes
         cdef size_t size = self._build(database, family, key, value)
         cdef const char *data = database.built.data
+        cdef bint is_alone = others is None
         with nogil:
             writes = rocksdb.writebatch_create_from(data, size)
-        try:
-            if others is not None:
-                others.add_to(writes, database.families)
-            with nogil:
+            if is_alone:
                 rocksdb.write(database.db, database.write_options, writes, &error)
-        finally:
-            with nogil:
+                rocksdb.writebatch_destroy(writes)
+        if not is_alone:
+            try:
+                others.add_to(writes, database.families)
+                with nogil:
+                    rocksdb.write(database.db, database.write_options, writes, &error)
+            finally:
                 rocksdb.writebatch_destroy(writes)
         database.built.keep_at_most(KEPT_BYTES)
         database.release_iterators()

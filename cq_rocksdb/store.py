@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Self
 
-from cq_rocksdb.batch_builder import BatchBuilder, checkpoint_put
+from cq_rocksdb.batch_writer import BatchWriter, checkpoint_put
 from cq_rocksdb.check import Audit
 from cq_rocksdb.compaction import CompactionRun
 from cq_rocksdb.consume_queue import RocksDBConsumeQueue
@@ -90,7 +90,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         self._failed = False
         self._offsets: OffsetTable
         self._units: UnitTable
-        self._batches: BatchBuilder
+        self._batches: BatchWriter
 
     # ---- finding and opening
 
@@ -166,7 +166,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             raise RocksDBDamagedError(advised, status=exc.status, path=exc.path) from exc.__cause__
         self._offsets = OffsetTable(self._engine, context.config.rocksdb_hot_queues)
         self._units = UnitTable(self._engine)
-        self._batches = BatchBuilder(
+        self._batches = BatchWriter(
             self._engine, self._offsets, self._units, context.log.min_phy_offset
         )
         _LOG.info("opened the RocksDB queues in %s", self.folder)
@@ -195,11 +195,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         The checkpoint entry never goes back (RocketMQ's does, while it replays).
         """
         self._writable_engine()
-        write = self._batches.build(batch)
-        if write is None:
-            return []
-        self._apply(write.apply, write.on_applied)
-        return write.restarts
+        return self._batches.write(batch, self._apply)
 
     def truncate_dirty(self, phy_offset: int) -> int:
         """Cut every queue, set the checkpoint entry back to ``phy_offset``, flush.

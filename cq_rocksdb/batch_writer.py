@@ -1,4 +1,4 @@
-"""BatchBuilder: makes one atomic write of a batch of units.
+"""BatchWriter: one atomic write of a batch of units.
 
 Queues that simply go on are a compiled job's, all others are planned in Python. Where a batch has
 both kinds, what was planned goes into the write of the job: readers see the ends of all its queues
@@ -8,7 +8,6 @@ is written.
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -20,21 +19,12 @@ from cq_rocksdb.unit_table import UnitTable
 from store.queue.facts import QueueRestart
 from store.queue.units import UnitBatch
 
-if TYPE_CHECKING:
-    from cq_rocksdb._append import AppendJob
+Apply = Callable[[Callable[[], object], Callable[[], object]], None]
+"""Calls the write, and behind it what brings the ends in memory up to it, as one step."""
 
 
-class BatchWrite(NamedTuple):
-    """The write of a batch."""
-
-    apply: Callable[[], object]
-    on_applied: Callable[[], object]
-    """Moves the ends that readers are told; called once ``apply`` has returned."""
-    restarts: list[QueueRestart]
-
-
-class BatchBuilder:
-    """Builds the writes of one store. One thread at a time; nothing is written here."""
+class BatchWriter:
+    """Writes the batches of one store. One thread at a time."""
 
     def __init__(
         self,
@@ -50,8 +40,8 @@ class BatchBuilder:
         self.planned_units = 0
         """Fallbacks: units of queues that the compiled job left to the plan."""
 
-    def build(self, batch: UnitBatch) -> BatchWrite | None:
-        """Return the write of ``batch``; ``None``: it would change nothing.
+    def write(self, batch: UnitBatch, apply: Apply) -> list[QueueRestart]:
+        """Write ``batch``, its ``max`` entries and the checkpoint entry, if that changes anything.
 
         The checkpoint entry never goes back (RocketMQ's does, while it replays).
 
@@ -60,34 +50,31 @@ class BatchBuilder:
             IllegalMessageError: no key can hold a topic.
             CorruptionError: a queue offset is impossible.
         """
-        job = self._engine.append_job(batch)
-        if job is None or not self._offsets.knows_ends(job):
-            return self._by_plan(batch)
-        return self._by_job(batch, job)
-
-    def _by_job(self, batch: UnitBatch, job: "AppendJob") -> BatchWrite:
+        engine, offsets = self._engine, self._offsets
+        job = engine.append_job(batch)
+        if job is None or not offsets.knows_ends(job):
+            return self._write_planned(batch, apply)
         odd = job.odd_queues()
-        plan = None if odd is None else self._plan(batch.of_queues(np.frombuffer(odd, np.bool_)))
-        others = None if plan is None else plan.write
-        ends = None if plan is None else plan.ends()
-        checkpoint = max(self._offsets.checkpoint(), batch.end_phy_offset)
-        return BatchWrite(
-            partial(self._engine.append, job, checkpoint_put(checkpoint), others),
-            partial(self._offsets.batch_written, checkpoint, job, ends),
-            [] if plan is None else plan.restarts,
-        )
+        checkpoint = max(offsets.checkpoint(), batch.end_phy_offset)
+        put = checkpoint_put(checkpoint)
+        if odd is None:
+            write = partial(engine.append, job, put)
+            apply(write, partial(offsets.batch_written, checkpoint, job))
+            return []
+        plan = self._plan(batch.of_queues(np.frombuffer(odd, np.bool_)))
+        write = partial(engine.append, job, put, plan.write)
+        apply(write, partial(offsets.batch_written, checkpoint, job, plan.ends()))
+        return plan.restarts
 
-    def _by_plan(self, batch: UnitBatch) -> BatchWrite | None:
+    def _write_planned(self, batch: UnitBatch, apply: Apply) -> list[QueueRestart]:
         plan, offsets = self._plan(batch), self._offsets
         write, checkpoint = plan.write, max(offsets.checkpoint(), batch.end_phy_offset)
         if checkpoint == offsets.checkpoint() and not (len(write.units) or plan.restarts):
-            return None
+            return []
         write.puts.append(checkpoint_put(checkpoint))
-        return BatchWrite(
-            partial(self._engine.write, write),
-            partial(offsets.batch_written, checkpoint, None, plan.ends()),
-            plan.restarts,
-        )
+        written = partial(offsets.batch_written, checkpoint, None, plan.ends())
+        apply(partial(self._engine.write, write), written)
+        return plan.restarts
 
     def _plan(self, batch: UnitBatch) -> BatchPlan:
         for topic in {queue.topic for queue in batch.queues}:
