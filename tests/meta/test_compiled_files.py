@@ -15,6 +15,7 @@ IGNORED = (ROOT / ".gitignore").read_text("utf-8").split()
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
 ROOMS = re.findall(r"^COMPILED := (.*)$", MAKEFILE, re.MULTILINE)[0].split()
 SOURCES = "$(foreach room,$(COMPILED),$(wildcard $(room)/_*.p[yx][xid] $(room)/_*.h))"
+STUBBED = re.findall(r"^MODULES = .* 's/\^(name = .*)\$\$/", MAKEFILE, re.MULTILINE)[0]
 REMOVED = "rm -f $(foreach room,$(COMPILED),$(room)/_*.c $(room)/_*.so)"
 each_module = pytest.mark.parametrize("module", MODULES, ids=lambda module: module["name"])
 
@@ -76,3 +77,24 @@ def test_a_module_that_lacks_is_met_where_a_sentence_says_so(module: dict[str, A
 def test_no_module_is_awaited_that_is_not_made() -> None:
     assert {*COMPILED} <= {module["name"] for module in MODULES}
     assert sorted(COMPILED) == [*COMPILED]
+
+
+@each_module
+def test_the_stub_of_a_module_is_compared_with_it(module: dict[str, Any]) -> None:
+    named = STUBBED.replace(r"\(", "(").replace(r"\)", ")")
+    assert re.fullmatch(named, f'name = "{module["name"]}"')
+    assert (ROOT / module["sources"][0]).with_suffix(".pyi").is_file()
+
+
+@pytest.mark.parametrize(
+    ("struct", "names"), [("Functions", "_NAMES"), ("OptionalFunctions", "_OPTIONAL_NAMES")]
+)
+def test_functions_of_rocksdb_are_looked_up_in_the_order_of_their_table(
+    struct: str, names: str
+) -> None:
+    """A name in the wrong place would be called with another one's arguments."""
+    table = (ROOT / "cq_rocksdb" / "_capi.pxd").read_text("utf-8")
+    source = (ROOT / "cq_rocksdb" / "_capi.pyx").read_text("utf-8")
+    (fields,) = re.findall(rf"^cdef struct {struct}:\n((?:    .*\n)+)", table, re.MULTILINE)
+    (found,) = re.findall(rf'^{names} = b"+([a-zA-Z_\s]+)"', source, re.MULTILINE)
+    assert re.findall(r"^    [a-zA-Z].* \*?\(\*(\w+)\)\(", fields, re.MULTILINE) == found.split()

@@ -4,7 +4,15 @@ import re
 from pathlib import Path
 
 from cq_file.layout import FILE_UNIT
-from cq_rocksdb.keys import LONGEST_PREFIX, UNIT_PLACE
+from cq_rocksdb.keys import (
+    CTRL_1,
+    KEY_HEAD,
+    LONGEST_PREFIX,
+    OFFSET_ENTRY,
+    OFFSET_TAIL,
+    QUEUE_TAIL,
+    UNIT_PLACE,
+)
 from store.index.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from store.queue.units import QUEUE_UNIT
 from store.record import record_layout as record
@@ -71,6 +79,16 @@ LAYOUTS = {
     "MAX_PROPERTIES": MAX_PROPERTIES,
     "MAX_V1_TOPIC": MAX_V1_TOPIC_CHARS,
 }
+KEYS = {
+    "UNIT_BYTES": QUEUE_UNIT.size,
+    "PLACE_BYTES": UNIT_PLACE.size,
+    "ENTRY_BYTES": OFFSET_ENTRY.size,
+    "KEY_HEAD_BYTES": KEY_HEAD.size,
+    "QUEUE_TAIL_BYTES": QUEUE_TAIL.size,
+    "CTRL": CTRL_1,
+    "MAX_MORE": OFFSET_TAIL.size - QUEUE_TAIL.size,
+}
+"""Of the keys and values in RocksDB."""
 BARE = re.compile(r"\b(?:load|get)(?:16|32|64)\([^()]*[+] ?\d+\)")
 """A field of a record that is read at a number."""
 
@@ -99,9 +117,13 @@ def test_they_stand_nowhere_else() -> None:
 
 
 def test_the_engine_has_the_numbers_of_the_layouts() -> None:
-    found: dict[str, int] = {}
-    for path in compiled(ROCKSDB):
-        found |= numbers(path)
-    assert found["UNIT_BYTES"] == QUEUE_UNIT.size
-    assert found["PLACE_BYTES"] == UNIT_PLACE.size
-    assert found["MAX_PREFIX"] >= LONGEST_PREFIX
+    found = numbers(ROCKSDB / "_keys.pxd")
+    assert found.pop("MAX_PREFIX") >= LONGEST_PREFIX
+    assert found == KEYS
+
+
+def test_those_of_the_engine_stand_nowhere_else() -> None:
+    others = [path for path in compiled(ROCKSDB) if path.name != "_keys.pxd"]
+    assert len(others) > 10
+    for path in others:
+        assert not set(numbers(path)) & {*KEYS, "MAX_PREFIX"}, path.name

@@ -1,42 +1,18 @@
-# StateTable: last and first unit of the queues in use, in memory of C. Part of `_native.pyx`.
-#
-# Slots hold a queue each; an index with open addressing leads to them from a prefix. What has to go
-# is found by the CLOCK algorithm. No function here runs a line of Python between two changes.
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""StateTable: last and first unit of the queues in use, in memory of C.
+
+Slots hold a queue each; an index with open addressing leads to them from a prefix. What has to go
+is found by the CLOCK algorithm. No function here runs a line of Python between two changes.
+"""
+
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.string cimport memcmp, memcpy, memset
 
 cdef enum:
     FIRST_SLOTS = 1024
-    ROW_FIELDS = 4  # last phy, last offset, first phy, first offset
 
-
-cdef struct State:
-    int64_t row[ROW_FIELDS]
-    char *prefix  # NULL: the slot is free
-    uint64_t hash
-    uint32_t length
-    bint used  # since the hand came by
-
-
-cdef struct Named:
-    const char *prefix
-    uint32_t length
-    uint64_t hash
-    const int64_t *row
-
-
-cdef uint64_t _seed = <uint64_t> <Py_ssize_t> hash("the queues in use")  # other names, other chains
-
-
-cdef uint64_t _hash_of(const char *prefix, size_t length) noexcept nogil:
-    cdef uint64_t hash = _seed ^ length, word
-    cdef size_t at = 0
-    while at < length:
-        word = 0
-        memcpy(&word, prefix + at, min(length - at, sizeof(word)))
-        hash = (hash ^ word) * <uint64_t> 0x9E3779B97F4A7C15ULL
-        hash ^= hash >> 29
-        at += sizeof(word)
-    hash *= <uint64_t> 0xBF58476D1CE4E5B9ULL
-    return hash ^ hash >> 32
+seed = <uint64_t> <Py_ssize_t> hash("the queues in use")  # other names, other chains
 
 
 cdef class StateTable:
@@ -44,13 +20,6 @@ cdef class StateTable:
 
     One thread at a time: the caller holds a lock around every call.
     """
-
-    cdef readonly Py_ssize_t capacity
-    cdef State *states
-    cdef int32_t *free_slots  # a stack
-    cdef int32_t *index  # slots by hash; -1: none
-    cdef Py_ssize_t size, free_count, count, hand
-    cdef uint64_t mask  # one less than the places of the index, which are at least twice the slots
 
     def __cinit__(self, Py_ssize_t capacity):
         if capacity < 1:
@@ -201,7 +170,7 @@ cdef class StateTable:
     cdef Py_ssize_t _use(self, bytes prefix) except -2:
         """Return the slot of a queue, -1 if it is not here."""
         cdef const char *name = prefix
-        cdef Py_ssize_t length = len(prefix), slot = self.find(name, length, _hash_of(name, length))
+        cdef Py_ssize_t length = len(prefix), slot = self.find(name, length, hash_of(name, length))
         if slot >= 0:
             self.states[slot].used = True
         return slot
@@ -232,14 +201,14 @@ cdef class StateTable:
     def set_first(self, bytes prefix not None, int64_t phy_offset, int64_t queue_offset):
         """Set the first unit of a queue, if it is here."""
         cdef const char *name = prefix
-        cdef Py_ssize_t slot = self.find(name, len(prefix), _hash_of(name, len(prefix)))
+        cdef Py_ssize_t slot = self.find(name, len(prefix), hash_of(name, len(prefix)))
         if slot >= 0:
             self.states[slot].row[2], self.states[slot].row[3] = phy_offset, queue_offset
 
     def discard(self, bytes prefix not None):
         """Drop one queue, if it is here."""
         cdef const char *name = prefix
-        cdef Py_ssize_t slot = self.find(name, len(prefix), _hash_of(name, len(prefix)))
+        cdef Py_ssize_t slot = self.find(name, len(prefix), hash_of(name, len(prefix)))
         if slot >= 0:
             self.drop(slot)
 
@@ -274,7 +243,7 @@ cdef class StateTable:
             for at in range(count):
                 prefix = held[at]
                 named.prefix, named.length, named.row = prefix, len(prefix), &rows[at, 0]
-                named.hash = _hash_of(named.prefix, named.length)
+                named.hash = hash_of(named.prefix, named.length)
                 slot = self.find(named.prefix, named.length, named.hash)
                 if slot >= 0:
                     memcpy(self.states[slot].row, named.row, sizeof(self.states[slot].row))
