@@ -32,6 +32,7 @@ class Turns:
     def __init__(self, seconds: float) -> None:
         self.end = time.perf_counter() + seconds
         self.began = 0.0
+        self.is_over = False
         self.found: list[float] = []
         self._went_on = threading.Semaphore(0)
 
@@ -39,18 +40,17 @@ class Turns:
         """Note the reader's turn; return whether there is another."""
         now = time.perf_counter()
         self.found.append(now - self.began)
+        self.is_over = now >= self.end
         self._went_on.release()
-        return now < self.end
+        return not self.is_over
 
     def run(self, put: Callable[[], object]) -> None:
         """Put until the time is over."""
-        while True:
+        while not self.is_over:
             time.sleep(GAP_SECONDS)
-            self.began = now = time.perf_counter()
+            self.began = time.perf_counter()
             put()
             self._went_on.acquire()
-            if now >= self.end:
-                return
 
 
 def by_thread(log: EmbeddedLog, seconds: float) -> list[float]:

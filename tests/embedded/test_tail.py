@@ -52,11 +52,11 @@ async def nothing_comes(tail: Tail) -> None:
 
 
 def with_log(root: Path, story: Callable[[EmbeddedLog], Awaitable[Any]], **given: Any) -> Any:
-    async def told() -> Any:
+    async def opened_story() -> Any:
         with opened(root, **given) as log:
             return await story(log)
 
-    return run(told())
+    return run(opened_story())
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
