@@ -78,6 +78,7 @@ class MessageStore(StoreCare):
         self._flush, self._flush_all = parts.flush, parts.flush_all
         self._puller, self._putter = parts.puller, parts.putter
         self._loop_puts: LoopPuts | None = None  # from the first ``put`` on
+        self._loop_waits = None  # from the first wait of a task on
         self._clean, self._expiry = parts.clean, parts.expiry
         self._mirror = self._tap = parts.mirror
         self._tracing = CheckedLock("the begin of a trace")
@@ -279,6 +280,17 @@ class MessageStore(StoreCare):
         """
         with self._state.writing():
             self._flush_all()
+
+    def flush_log(self) -> None:
+        """Make the log durable, and with it each message that was put before.
+
+        Cheaper than ``flush``: a recovery brings the rest out of the log.
+
+        Raises:
+            StoreError: the disk refused; the store has failed.
+        """
+        with self._state.writing():
+            self._commit.flush()
 
     def close(self) -> None:
         """Flush everything, then let the store go. A second call does nothing.

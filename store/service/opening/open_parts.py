@@ -297,6 +297,7 @@ def _serve(loaded: LoadedStore, recovered: RecoveredStore, options: OpenOptions)
     stops += [dispatcher.reput.stop, flush.stop]  # the flush thread may start the other one
     stops += [expiry.stop] if options.housekeeping else []
     stops += [] if mirror is None else [mirror.stop]
+    stops += [dispatcher.arrivals.stop]
     return StoreComponents(
         loaded, recovered, flush, flush_all, puller, putter, mirror, clean, expiry, metrics, ahead,
         replicas, () if loaded.read_only else tuple(stops),
