@@ -43,7 +43,8 @@ CONFIG = StoreConfig(
 )  # fmt: skip
 KINDS = ["file", "rocksdb", "combined", "reput"]
 THREAD, LISTENER = "cqstore-arrivals", "cqstore-listener"
-SECONDS = 60.0
+SECONDS = 600.0
+"""Longer than ``running`` waits for its thread: what is not woken is a failure, not late."""
 SOON = 0.02
 """Seconds in which what never comes does not come."""
 
