@@ -8,7 +8,6 @@ class QueueGroups:
         queue_index: object,
         queue_offset: object,
         units: object,
-        *,
         max_offset: int,
         max_topic: int,
         reserved: bytes,

@@ -26,7 +26,7 @@ cdef class QueueGroups:
 
     def __cinit__(
         self, queues, const uint8_t[::1] queue_index, const uint8_t[::1] queue_offset,
-        const uint8_t[::1] units, *, int64_t max_offset, Py_ssize_t max_topic,
+        const uint8_t[::1] units, int64_t max_offset, Py_ssize_t max_topic,
         bytes reserved not None,
     ):
         """Group the units. ``max_offset``: the first impossible one; ``reserved``: no topic."""

@@ -445,7 +445,7 @@ def append_job(batch: UnitBatch) -> _append.AppendJob:
     """Return the job of a batch, which may not be plain."""
     return _append.AppendJob(
         batch.queues, batch.queue_index, batch.queue_offset, batch.units,
-        max_offset=MAX_UNITS, max_topic=MAX_TOPIC_BYTES, reserved=_RESERVED,
+        MAX_UNITS, MAX_TOPIC_BYTES, _RESERVED,  # by keyword they would cost a dict
     )  # fmt: skip
 
 
