@@ -1,13 +1,11 @@
 """The compiled core: it does the plain case of a call wholly, or hands it back untouched.
 
-What it hands back goes the long way, which Python says. ``CQSTORE_CORE=0`` sends everything there
-that has one: so tests see it whole.
+What it hands back is odd, or refused: that is done in Python, which has the sentences.
 """
 
 import os
 from typing import Final
 
-SWITCH = "CQSTORE_CORE"
 BUS_HANDLER = "CQSTORE_BUS_HANDLER"
 """``1``: this process, and those that it starts, answer bus errors in maps, see below."""
 
@@ -18,17 +16,11 @@ except ImportError as missing:
         "the compiled core of cqstore is missing: install a wheel, or the source archive where a C"
         f" compiler is ({missing})"
     ) from missing
-if os.environ.get(SWITCH, "") not in {"", "0", "1"}:
-    raise ImportError(f"{SWITCH} is {os.environ[SWITCH]!r}: it can be 0, 1, or not set")
 
 CORE: Final = _core
 """The compiled module."""
 READS: Final = _reads
 """Its reading side."""
-SLOW_PATH_ONLY: Final = os.environ.get(SWITCH) == "0"
-"""Whether all calls take the slow path that have one."""
-WHICH: Final = f"left out where it can be, for {SWITCH} is 0" if SLOW_PATH_ONLY else "compiled"
-"""What runs, and why."""
 
 
 def handle_bus_errors() -> None:

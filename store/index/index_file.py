@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from store.core import READS, SLOW_PATH_ONLY
+from store.core import READS
 from store.errors import (
     CorruptionError,
     RetryableDiskFullError,
@@ -322,7 +322,7 @@ class IndexFile:
     ) -> list[int] | None:
         """Let the core walk the chain; ``None``: it is left to ``select``."""
         mapped = self.mapped
-        if SLOW_PATH_ONLY or mapped is None:
+        if mapped is None:
             return None
         try:
             walked: list[int] | None = READS.walk_chain(

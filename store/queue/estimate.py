@@ -6,7 +6,7 @@ Source: RocketMQ ``ConsumeQueue.estimateMessageCount``, ``BatchConsumeQueue.esti
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
-from store.core import READS, SLOW_PATH_ONLY
+from store.core import READS
 from store.queue.units import CqUnit
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ _MAX_PLAIN_CODES = 16
 
 
 def plain_filter(codes: Collection[int] | None) -> "_reads.PlainFilter | None":
-    """Return what counts in the core; ``None`` where the twin has to. No codes: all match."""
-    if SLOW_PATH_ONLY or (codes is not None and len(codes) > _MAX_PLAIN_CODES):
+    """Return what counts in the core; ``None``: ``estimate`` does. No codes: all match."""
+    if codes is not None and len(codes) > _MAX_PLAIN_CODES:
         return None
     plain: _reads.PlainFilter = READS.PlainFilter(codes)
     return plain

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from store.checked_lock import CheckedLock
 from store.config import StoreConfig
-from store.core import READS, SLOW_PATH_ONLY
+from store.core import READS
 from store.errors import RetryableDiskFullError, os_errors
 from store.future import StoreFuture
 from store.index.index_file import IndexFile
@@ -344,8 +344,8 @@ class MessageStore(StoreCare):
 def _plain_queries(
     log: CommitLog, index: IndexService | None, config: StoreConfig
 ) -> "_reads.FastQuery | None":
-    """Return what answers queries by key where nothing is odd; ``None``: the twin answers all."""
-    if SLOW_PATH_ONLY or index is None:
+    """Return what answers queries by key where nothing is odd; ``None``: there is no index."""
+    if index is None:
         return None
     plain: _reads.FastQuery = READS.FastQuery(
         READS.PlainLog(log), index, IndexFile, log.files.file_size, config.max_msgs_num_batch

@@ -24,7 +24,6 @@ from cq_rocksdb.native_engine import NativeEngine, append_job
 from cq_rocksdb.state_cache import StateCache
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.config import RocksDBEngine
-from store.core import SLOW_PATH_ONLY
 from store.errors import CorruptionError, IllegalMessageError, StoreFailedError
 from store.queue.units import MAX_UNITS, QUEUE_UNIT, QueueKey, UnitBatch
 from store.record.message import CHECKPOINT_TOPIC
@@ -33,7 +32,7 @@ from tests.kit.file_queues import NoLog
 from tests.kit.rocksdb_queues import RECORD_BYTES, RocksDBQueues, add, phys
 
 pytestmark = pytest.mark.skipif(
-    SLOW_PATH_ONLY or RocksDBEngine.NATIVE not in ENGINES, reason="there is no fast path"
+    RocksDBEngine.NATIVE not in ENGINES, reason="there is no RocksDB library"
 )
 KEYS = [("a", 0), ("a", 1), ("b" * 200, 7), ("主题", -1), ("%LMQ%x", 1 << 30), ("zz", 0), ("z", 3)]
 PUT = b"the checkpoint", bytes(8)
