@@ -166,9 +166,7 @@ def test_a_body_may_be_any_buffer_of_bytes_and_nothing_else() -> None:
 
 
 def test_a_crc_of_the_callers_gives_way_to_our_own() -> None:
-    data = encode(
-        Message("t", b"", properties={"a": "1", "__CRC32#": "old", "b": "2"}), crc=True
-    )
+    data = encode(Message("t", b"", properties={"a": "1", "__CRC32#": "old", "b": "2"}), crc=True)
     own = StoredMessage(data).properties_bytes[:-CRC_PROPERTY_SIZE]
     assert own == b"a\x011\x02b\x012\x02"
     check_record(data, 0, check_crc=True, property_crc=True)

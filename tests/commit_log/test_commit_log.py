@@ -58,6 +58,7 @@ def test_the_bytes_of_an_appended_record_are_those_of_the_format(tmp_path: Path)
     message = Message("T", b"hi", 1, {"TAGS": "A"}, born_timestamp=1700000000000)
     loopback = bytes([127, 0, 0, 1, 0, 0, 0, 0])
     with MessageStore.open(tmp_path, CONFIG, housekeeping=False) as store:
+        log = store.commit_log
         for queue_offset in range(3):  # the first of its queue, and two that one call takes
             placed = store.put_message(message).appended
             assert placed is not None
@@ -65,7 +66,6 @@ def test_the_bytes_of_an_appended_record_are_those_of_the_format(tmp_path: Path)
                 phy_offset=placed.phy_offset, queue_offset=queue_offset,
                 store_timestamp=placed.store_timestamp, born_host=loopback, store_host=loopback,
             )  # fmt: skip
-            log = store.commit_log
             assert bytes(log.view(placed.phy_offset, placed.size)) == plain.encode()
             assert log.store_timestamp(placed.phy_offset, placed.size) == placed.store_timestamp
             assert log.store_timestamp(placed.phy_offset + 1, placed.size) == -1

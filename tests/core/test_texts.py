@@ -122,9 +122,7 @@ def test_only_text_is_hashed(wrong: object) -> None:
 
 def test_a_core_that_was_not_built_is_told_in_a_sentence() -> None:
     code = "import sys; sys.modules['store.core._reads'] = None; import store.core"
-    done = subprocess.run(
-        [sys.executable, "-c", code], text=True, capture_output=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith(
         "ImportError: the compiled core of cqstore is missing: install a wheel, or the source"

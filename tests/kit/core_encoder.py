@@ -16,7 +16,6 @@ from store.record.message import Message
 from store.record.message_copy import copy_message
 from store.service.dispatching._waiting import InFlight, Waiting
 from store.service.dispatching.delay import DelayLevels
-from store.service.results import PutMessageResult
 from store.service.runtime._flags import EnteredFlag, StateFlags
 from store.service.writing.encoded import add_encoded
 from store.service.writing.fast_put import fast_put
@@ -88,6 +87,6 @@ class CoreEncoder:
             for queue in records.unassigned():
                 self._pending.offsets.next[queue] = queue_offset
             self._file.file_from_offset, self._file.wrote_position = phy_offset, 0
-            results: list[PutMessageResult] = []
+            results: list[Any] = []
             records.append(self._target, results)
         return bytes(self._target[: self._file.wrote_position])

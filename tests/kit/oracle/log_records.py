@@ -1,4 +1,4 @@
-"""Records that Python encodes, on their way into a log: what the core writes is compared with it."""
+"""Records that Python encodes, on their way into a log: the core writes what they are."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Scanned records noted one by one, in Python: what the core's ``ReplayBatcher`` is compared with."""
+"""Scanned records noted one by one, in Python: the core's ``ReplayBatcher`` notes the same."""
 
 from collections.abc import Iterator
 from typing import Any
