@@ -86,10 +86,15 @@ class EncodingRules:
         except (TypeError, ValueError, AttributeError, error) as exc:
             raise illegal(message, exc) from exc
 
+    def stored_properties(self, properties: dict[str, str]) -> dict[str, str]:
+        """Return ``properties`` but for a checksum that gives way to the record's own."""
+        if not (self._append_crc and MessageProperty.CRC32 in properties):
+            return properties
+        return {k: v for k, v in properties.items() if k != MessageProperty.CRC32}
+
     def _properties_size(self, properties: dict[str, str], topic: str) -> int:
         """Return the bytes of the properties with their length."""
-        if self._append_crc and MessageProperty.CRC32 in properties:
-            properties = {k: v for k, v in properties.items() if k != MessageProperty.CRC32}
+        properties = self.stored_properties(properties)
         size = len(encode_properties(properties)) + (CRC_PROPERTY_SIZE if self._append_crc else 0)
         delay = properties.get(MessageProperty.DELAY)
         if size > MAX_PROPERTIES:

@@ -118,6 +118,24 @@ def test_a_text_of_a_class_of_its_own_is_refused_also_behind_a_plain_one(tmp_pat
         assert refused.reason == "the property 'a' is 'b': both have to be str"
 
 
+@pytest.mark.parametrize("odd", ["", "a\x02", "\ud800", 5, None])
+def test_an_odd_checksum_of_the_caller_gives_way_to_the_records_own(
+    tmp_path: Path, odd: object
+) -> None:
+    """It is not stored, so nothing can be wrong with it."""
+    properties: dict[Any, Any] = {"a": "1", "__CRC32#": odd, "b": "2"}
+    config = CONFIG.model_copy(update={"enabled_append_prop_crc": True})
+    with core_and_oracle(tmp_path, config) as (core, oracle):
+        for _ in range(2):  # the second one finds its place at hand
+            message = Message("t", b"x", 0, properties, born_timestamp=1)
+            place = core.put_message(message).appended
+            assert place is not None
+            assert oracle.put_message(message).ok
+            stored = core.commit_log.message(place.phy_offset)
+            assert {**stored.properties, "__CRC32#": odd} == {"a": "1", "b": "2", "__CRC32#": odd}
+            stored.check_property_crc()
+
+
 def test_where_the_disk_is_full_the_first_of_a_list_are_put(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

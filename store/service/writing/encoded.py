@@ -52,14 +52,14 @@ def add_encoded(records: Encoded, message: Message, rules: EncodingRules) -> Non
     learnt = rules.learnt(message)
     if not records.add(message, learnt):
         rules.check(message)  # says what is wrong, or that nothing is
-        if not records.add(_of_plain_types(message), learnt, message.store_host):
+        if not records.add(_regular(message, rules), learnt, message.store_host):
             raise AssertionError("well-formed for Python, and not for compiled code")
 
 
-def _of_plain_types(message: Message) -> Message:
-    """Return a message whose numbers and hosts are of no class of their own."""
+def _regular(message: Message, rules: EncodingRules) -> Message:
+    """Return a message of what is stored, with no number and no host of a class of its own."""
     return Message(
-        message.topic, message.body, message.queue_id, message.properties,
+        message.topic, message.body, message.queue_id, rules.stored_properties(message.properties),
         index(message.flag), index(message.sys_flag), index(message.born_timestamp or 0),
         Host(bytes(message.born_host.wire)), Host(bytes(message.store_host.wire)),
         index(message.reconsume_times), index(message.prepared_transaction_offset),
