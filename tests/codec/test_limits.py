@@ -139,6 +139,7 @@ def encoder(**settings: Any) -> CoreEncoder:
 def test_a_body_is_as_long_as_the_settings_say() -> None:
     small = encoder(max_message_size=10)
     assert len(small.encode(Message("t", b"x" * 10))) == LEAST + 1 + 10
+    small.rules.check(Message("t", b"x" * 10))
     with pytest.raises(IllegalMessageError, match="body of 11 bytes, at most 10"):
         small.encode(Message("t", b"x" * 11))
     for body in (bytearray(b"x"), memoryview(b"x")):
@@ -189,7 +190,9 @@ def test_numbers_fit_java_s(name: str) -> None:
     for value in (least, most):
         assert fault_of(Message(**{"topic": "t", "body": b"", name: value})) is None  # type: ignore[arg-type]
         if name in RANGES:
-            encoder().encode(Message(**{"topic": "t", "body": b"", name: value}))  # type: ignore[arg-type]
+            message = Message(**{"topic": "t", "body": b"", name: value})  # type: ignore[arg-type]
+            encoder().encode(message)
+            encoder().rules.check(message)
     for value in (least - 1, most + 1):
         message = Message(**{"topic": "t", "body": b"", name: value})  # type: ignore[arg-type]
         assert str(fault_of(message)).endswith(f", not between {least} and {most}")

@@ -137,6 +137,7 @@ def test_the_length_of_the_topic_decides_on_the_version(topic: str, magic: str) 
         (Message("t", b"x", properties={"k": "a\x01b"}), IllegalMessageError),
         (Message("t", b"x", properties={"k": "a\ud800"}), IllegalMessageError),
         (Message("t", b"x", queue_id=1 << 31), IllegalMessageError),
+        (Message("t", b"x", sys_flag=0x4000_0000), IllegalMessageError),
         (Message("é" * 128, b"x"), IllegalMessageError),
         (Message("é" * 64, b"x"), IllegalMessageError),
     ],
@@ -144,6 +145,7 @@ def test_the_length_of_the_topic_decides_on_the_version(topic: str, magic: str) 
 def test_what_does_not_fit_is_refused(message: Message, error: type[Exception] | None) -> None:
     if error is None:
         assert StoredMessage(encode(message)).topic == "t"
+        ENCODER.rules.check(message)
         return
     with pytest.raises(error):
         ENCODER.encode(message)

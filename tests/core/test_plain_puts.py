@@ -323,6 +323,19 @@ def test_whatever_is_odd_is_left_alone(store: MessageStore, odd: Any) -> None:
     assert (waiting(store), log_bytes(store)) == before
 
 
+@pytest.mark.parametrize("is_later", [False, True])
+@pytest.mark.parametrize("way", ["one", "list"])
+def test_whatever_is_odd_is_refused_or_put_alike(
+    tmp_path: Path, way: str, *, is_later: bool
+) -> None:
+    config = CONFIG.model_copy(update={"allow_delay_without_service": is_later})
+    with core_and_oracle(tmp_path, config) as (core, oracle):
+        for each in ODD:
+            assert outcome(core, way, [each]) == outcome(oracle, way, [each]), each
+            assert waiting(core) == waiting(oracle), each
+        assert log_bytes(core) == log_bytes(oracle)
+
+
 WELL_FORMED = [
     *[changed(sys_flag=flag) for flag in (4, 8, 12, 0x10, 0x20, 0x30, 0x700, -(1 << 31))],
     *[changed(sys_flag=flag, properties={"KEYS": f"k{flag}"}) for flag in (4, 8, 12)],
