@@ -290,7 +290,7 @@ def test_the_names_of_light_queues_are_plain_text(tmp_path: Path) -> None:
 
 
 V6 = Host.of("::1", 1)
-ODD = [
+ODD: list[Any] = [
     None, "t", Message("not-yet", b"x"), Message("t", b"x", 5),
     changed(topic=Text("t")), changed(topic=b"t"), changed(body=bytearray(b"x")),
     changed(body=b"x" * 5000), changed(queue_id=-1), changed(queue_id=1 << 31),
