@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,7 +31,8 @@ def outcome(call: Callable[[], object]) -> object:
     return None
 
 
-@settings(max_examples=400)
+@pytest.mark.slow
+@settings(max_examples=100)
 @given(message=messages, is_sealed=st.booleans(), is_wide=st.booleans())
 def test_refusals_are_those_of_the_oracle(
     message: Message, *, is_sealed: bool, is_wide: bool
