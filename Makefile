@@ -8,8 +8,6 @@ export PYTHONDONTWRITEBYTECODE :=
 # Folders of compiled modules.
 COMPILED := cq_file cq_rocksdb store/core store/index store/log store/queue store/record store/service store/service/dispatching store/service/reading store/service/runtime store/service/writing
 MODULES = $(shell sed -n 's/^name = "\(.*\._[a-z_]*\)"$$/\1/p' pyproject.toml)
-# Tests of what the compiled core does, run once more without it: each in test-all, a share in CI.
-TWINS := tests/core tests/codec tests/commit_log tests/consume_queue tests/index tests/message_store tests/property
 # Tests that run with sanitizers; `-s` there, for a sanitizer's last words go to the terminal.
 FUZZED := tests/core tests/index/test_key_columns.py tests/index/test_writer.py tests/fuzz/test_records.py \
   tests/fuzz/test_queue_files.py tests/consume_queue/test_rocksdb_appends.py tests/consume_queue/test_rocksdb_mixed_batches.py \
@@ -53,15 +51,13 @@ check: $(READY) ## formatting, lint, types, stubs of what is compiled, layers
 test: $(READY) ## the tests, but for interop and the long runs
 	$(BIN)/pytest -n auto --dist loadgroup -m "not interop and not long"
 
-test-all: $(READY) ## the tests, the long runs, and what the compiled core does once more without it
+test-all: $(READY) ## the tests and the long runs
 	$(BIN)/pytest -n auto --dist loadgroup -m "not interop and not quiet"
-	CQSTORE_CORE=0 $(BIN)/pytest -n auto -m "not long and not slow" $(TWINS)
 	CQSTORE_REPUT_THREAD=always $(BIN)/pytest -n auto --dist loadgroup -m "not quiet and not interop" $(BESIDE)
 	$(BIN)/pytest -m "quiet and not interop"
 
 test-share: $(READY) ## of what test-all adds to test a share that a seed draws (SHARE, SEED; the commit)
 	$(BIN)/pytest -n auto --dist loadgroup -m "long and not interop and not quiet" $(DRAWN)
-	CQSTORE_CORE=0 $(BIN)/pytest -n auto -m "not long and not slow" $(DRAWN) $(TWINS)
 
 # The tree under build/$(1), compiled with the flags of $(2), wheels and all.
 define compiled_in
@@ -74,13 +70,13 @@ endef
 fuzz: $(READY) ## the compiled core over odd and damaged bytes, with AddressSanitizer and UBSan (gcc)
 	$(call compiled_in,fuzz,$(SANITIZE))
 	cd build/fuzz && LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 \
-	  UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc CQSTORE_CORE=1 \
+	  UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc \
 	  ../../$(BIN)/python -m pytest -s -p no:cacheprovider -m "not long" $(FUZZED)
 
 race: $(READY) ## threads against a model, what is compiled here with ThreadSanitizer (gcc, setarch)
 	$(call compiled_in,race,-fsanitize=thread -O1 -g)
 	printf 'race:rocksdb-\nrace:librocksdb\nrace:shim.so\n' > build/race/not-ours  # not built with it: RocksDB, the shim of faults
-	cd build/race && LD_PRELOAD=$$($(CC) -print-file-name=libtsan.so) CQSTORE_CORE=1 \
+	cd build/race && LD_PRELOAD=$$($(CC) -print-file-name=libtsan.so) \
 	  TSAN_OPTIONS="suppressions=not-ours exitcode=66" CQSTORE_REPUT_THREAD=always setarch -R \
 	  ../../$(BIN)/python -m pytest -s -p no:cacheprovider -m "not long" -k "not rocksdict" $(RACED)
 

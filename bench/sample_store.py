@@ -5,6 +5,7 @@ files; there is no index. ``python -m bench.sample_store DIR [UNITS [QUEUES]]`` 
 """
 
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,10 @@ from store.log.checkpoint import StoreCheckpoint
 from store.paths import StorePaths
 from store.queue.bulk import UNIT_ROWS, bulk_backend
 from store.queue.units import QueueKey
-from store.record.encoder import MessageEncoder, assemble
 from store.record.java_hash import java_hash
 from store.record.message import Message
 from store.record.record_layout import BLANK, BLANK_SIZE, HEAD, MAGIC_BLANK, BlankRecord
+from store.service.message_store import MessageStore
 
 QUEUES_A_TOPIC = 8
 LOG_FILE_BYTES = 1 << 28
@@ -39,7 +40,7 @@ def make_store(root: Path, units: int, queues: int, seed: int = 1, **keys: int) 
     config = StoreConfig(**own | keys)
     paths = StorePaths(root)
     paths.commit_log.mkdir(parents=True)
-    template = _template(config)
+    template = _template()
     queue_of = np.random.default_rng(seed).permutation(np.arange(units, dtype=np.int64) % queues)
     order = np.argsort(queue_of, kind="stable")
     sorted_queues = queue_of[order]
@@ -63,12 +64,18 @@ def topic_and_queue(queue: int) -> QueueKey:
     return QueueKey(_TOPIC.format(queue // QUEUES_A_TOPIC), queue % QUEUES_A_TOPIC)
 
 
-def _template(config: StoreConfig) -> NDArray[np.uint8]:
+def _template() -> NDArray[np.uint8]:
+    """Return a record as a put writes it; its places, numbers and times are still to be set."""
     message = Message(
         topic=_TOPIC.format(0), body=_BODY, properties={"TAGS": _TAG}, born_timestamp=1
     )
-    record = MessageEncoder(config, lambda topic: None).encode(message)
-    return np.frombuffer(record.start + assemble(record, 0, 0, _FIRST_TIMESTAMP), np.uint8)
+    config = StoreConfig(mapped_file_size_commit_log=1 << 16, message_index_enable=False)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        MessageStore.open(folder, config, housekeeping=False) as store,
+    ):
+        store.put_message(message)
+        return np.frombuffer(bytes(store.commit_log.message(0).record), np.uint8)
 
 
 def _timestamps(number: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -31,8 +31,8 @@ class QueueTable:
         self.batch: dict[str, dict[int, BatchConsumeQueue]] = {}
         self.ext: dict[tuple[str, int], ExtFiles] = {}
         self.closed = False
-        self.plain: _native.FileUnits | None = None
-        """The core's reads of simple queues, where it runs."""
+        self.plain: _native.FileUnits  # from the load of the queues on
+        """Compiled reads of simple queues."""
 
     def check_open(self) -> None:
         """Raise ``StoreClosedError`` once the store is closed."""
@@ -89,9 +89,8 @@ class NamedFileQueue(ConsumeQueue):
 
     def plain_units(self, queue_offset: int, max_count: int) -> PlainUnits | None:
         """Let the core read the files of a simple queue."""
-        if (plain := self._table.plain) is None:
-            return None
-        return plain.plain_units(self._table, self.topic, self.queue_id, queue_offset, max_count)
+        table = self._table
+        return table.plain.plain_units(table, self.topic, self.queue_id, queue_offset, max_count)
 
     def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:
         """Return units from the files, without a copy in between."""
@@ -126,15 +125,12 @@ class NamedFileQueue(ConsumeQueue):
 
     def offset_by_time(self, timestamp: int, boundary: BoundaryType) -> int:
         """Search by time; batch queues answer with RocketMQ's rule for them."""
-        reason = FallbackReason.LEFT_OUT
-        if (plain := self._table.plain) is not None:
-            upper = boundary is _UPPER
-            offset = plain.search(self._table, self.topic, self.queue_id, timestamp, upper)
-            if offset is not None:
-                return offset
-            reason = FallbackReason.DECLINED
-        self.context.read_fallbacks.add(ReadKind.SEARCH, reason)
-        files = self._table.find(self.topic, self.queue_id)
+        table, upper = self._table, boundary is _UPPER
+        offset = table.plain.search(table, self.topic, self.queue_id, timestamp, upper)
+        if offset is not None:
+            return offset
+        self.context.read_fallbacks.add(ReadKind.SEARCH, FallbackReason.DECLINED)
+        files = table.find(self.topic, self.queue_id)
         if files is None:
             return 0
         least = self.context.log.min_phy_offset()

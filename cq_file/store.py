@@ -81,7 +81,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._cache = DescriptorCache(limit, read_only=context.read_only)
         self._access: FileAccess  # from ``load`` on
         self._loaded = False
-        self._appends: _native.FileAppends | None = None  # the core's, where it runs
+        self._appends: _native.FileAppends  # likewise
         self._opened: OpenedQueues | None = None  # until the ends are found
         self._damaged = DamagedQueues()
         self._recovered = False
@@ -161,8 +161,6 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
 
     def _append_plain(self, batch: UnitBatch) -> UnitBatch:
         """Let the core write what meets nothing odd; return the units of the other queues."""
-        if self._appends is None:
-            return batch
         left = self._appends.append(batch, self._damaged.held_back)
         if 1 not in left:
             return UnitBatch()

@@ -37,7 +37,6 @@ from cq_rocksdb.open_databases import Claim, HeldResources, opening
 from cq_rocksdb.options import DatabaseOptions
 from cq_rocksdb.private_folder import PrivateFolder
 from store.checked_lock import CheckedLock, process_lock
-from store.core import SLOW_PATH_ONLY
 from store.errors import (
     CorruptionError,
     NestedCallError,
@@ -165,7 +164,7 @@ class NativeEngine:
                 str(opened).encode(), [name.encode() for name in families],
                 list(families.values()), really_read_only,
             )  # fmt: skip
-        if not self._read_only and not SLOW_PATH_ONLY and Family.OFFSET in families:
+        if not self._read_only and Family.OFFSET in families:
             self._builds_batches = _builds_batches(self._database, self._number[Family.OFFSET])
 
     # ---- writing

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.peer.sides import ROCKETMQ
-from store.core import WHICH
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _IDLE = (3, 4)
@@ -27,7 +26,7 @@ def machine_facts() -> dict[str, str]:
         "memory": f"{memory:.0f} GiB",
         "system": f"{platform.system()} {platform.release()}",
         "RocketMQ": f"{ROCKETMQ}, {version}, 2 GiB heap",
-        "cqstore": f"Python {platform.python_version()}, core {WHICH}",
+        "cqstore": f"Python {platform.python_version()}",
     }
 
 

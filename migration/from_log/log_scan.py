@@ -20,8 +20,7 @@ from store.log.commit_log import CommitLog
 from store.log.mapped_file import MappedFile
 from store.queue.bulk import UNIT_ROWS, UnitRows, row_table
 from store.record.decoder import check_record, record_span
-from store.record.encoder import is_queued
-from store.record.message import SysFlag
+from store.record.message import SysFlag, is_queued
 from store.record.properties import dispatch_properties
 from store.record.record_layout import (
     BLANK_SIZE,

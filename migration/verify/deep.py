@@ -6,8 +6,7 @@ from store.comparing.tally import Kind
 from store.config import StoreConfig
 from store.errors import CorruptionError
 from store.record.decoder import check_record
-from store.record.encoder import is_queued
-from store.record.message import LMQ_PREFIX, SCHEDULE_TOPIC
+from store.record.message import LMQ_PREFIX, SCHEDULE_TOPIC, is_queued
 from store.record.properties import dispatch_properties
 from store.service.dispatching.delay import DelayLevels
 from store.service.dispatching.record_units import light_queues

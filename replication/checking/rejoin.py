@@ -21,8 +21,7 @@ from store.log.commit_log import CommitLog
 from store.paths import StorePaths
 from store.progress import Progress, noop
 from store.queue.units import QueueKey
-from store.record.encoder import is_queued
-from store.record.message import SCHEDULE_TOPIC
+from store.record.message import SCHEDULE_TOPIC, is_queued
 from store.record.properties import dispatch_properties
 from store.service.dispatching.record_units import light_queues
 from store.service.layout.resolve_layout import resolve_layout

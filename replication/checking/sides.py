@@ -16,7 +16,7 @@ from store.journals.store_lock import locked_by
 from store.log.commit_log import CommitLog
 from store.queue.facts import QueueType
 from store.queue.units import QueueKey
-from store.record.encoder import is_queued
+from store.record.message import is_queued
 from store.record.properties import dispatch_properties
 from store.service.message_store import MessageStore
 

@@ -7,7 +7,6 @@ from itertools import islice
 from typing import NamedTuple
 
 from store.cli.options import opened_by
-from store.core import WHICH
 from store.log.checkpoint import CheckpointFields
 from store.service.layout.left_behind import sentence
 from store.service.message_store import MessageStore
@@ -62,7 +61,6 @@ FACTS: dict[str, Fact] = {
     "commit_log_disk_used_percent": Fact("number", "Of the commit log's file system."),
     "queues_disk_used_percent": Fact("number", "Of the queues' file system."),
     "disk_max_used_percent": Fact("integer", "diskMaxUsedSpaceRatio: beyond it old files go."),
-    "core": Fact("string", "Which core runs, and why."),
     "odd": Fact("array", "Oddities, a sentence each."),
 }
 _JSON_TYPES = {"array": {"type": "array", "items": {"type": "string"}}}
@@ -108,7 +106,6 @@ def facts(store: MessageStore) -> Iterator[tuple[str, object]]:
     yield "index_files", None if store.index is None else len(store.index.files)
     yield from _checkpoint(store.checkpoint.fields)
     yield from _retention(store)
-    yield "core", WHICH
     yield "odd", list(_oddities(store))
 
 

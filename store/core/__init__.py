@@ -1,7 +1,6 @@
 """The compiled core: it does the plain case of a call wholly, or hands it back untouched.
 
-What it hands back goes the long way, which Python says. ``CQSTORE_CORE=0`` sends everything there
-that has one: so tests see it whole.
+What it hands back is odd, or refused: that is done in Python, which has the sentences.
 
 A compiled module lies in the room that it belongs to. Here is what all rooms share.
 """
@@ -10,7 +9,6 @@ import os
 from importlib import import_module
 from typing import Final
 
-SWITCH = "CQSTORE_CORE"
 BUS_HANDLER = "CQSTORE_BUS_HANDLER"
 """``1``: this process, and those that it starts, answer bus errors in maps, see below."""
 COMPILED: Final = (
@@ -39,13 +37,6 @@ except ImportError as missing:
         "the compiled core of cqstore is missing: install a wheel, or the source archive where a C"
         f" compiler is ({missing})"
     ) from missing
-if os.environ.get(SWITCH, "") not in {"", "0", "1"}:
-    raise ImportError(f"{SWITCH} is {os.environ[SWITCH]!r}: it can be 0, 1, or not set")
-
-SLOW_PATH_ONLY: Final = os.environ.get(SWITCH) == "0"
-"""Whether all calls take the slow path that have one."""
-WHICH: Final = f"left out where it can be, for {SWITCH} is 0" if SLOW_PATH_ONLY else "compiled"
-"""What runs, and why."""
 
 
 def handle_bus_errors() -> None:

@@ -1,6 +1,6 @@
 """IndexBatch: keys on their way into the index, in log order."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,19 +49,6 @@ class IndexBatch(_batch.KeyColumns):
                     self.add(topic, key, phy_offset, store_timestamp)
         if tags:
             self.add(topic, TAGS_PREFIX + tags, phy_offset, store_timestamp)
-
-    def add_tags(
-        self,
-        topics: Sequence[str],
-        tags: Sequence[str | None],
-        phy_offsets: Sequence[int],
-        store_timestamps: Sequence[int],
-    ) -> None:
-        """Append the tags of records that have no other key, a row of the columns each."""
-        for row in zip(topics, tags, phy_offsets, store_timestamps, strict=True):
-            topic, text, phy_offset, store_timestamp = row
-            if text:
-                self.add(topic, TAGS_PREFIX + text, phy_offset, store_timestamp)
 
     def rows(self, start: int, end: int) -> Iterator[tuple[str, str, int, int]]:
         """Yield topic, key, phy offset and store timestamp of rows ``start:end``."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from store.core import SLOW_PATH_ONLY, _maps, _reads
+from store.core import _maps, _reads
 from store.errors import (
     CorruptionError,
     RetryableDiskFullError,
@@ -319,7 +319,7 @@ class IndexFile:
     ) -> list[int] | None:
         """Let the core walk the chain; ``None``: it is left to ``select``."""
         mapped = self.mapped
-        if SLOW_PATH_ONLY or mapped is None:
+        if mapped is None:
             return None
         try:
             walked: list[int] | None = _reads.walk_chain(

@@ -31,7 +31,6 @@ from store.log.log_reads import LogReads
 from store.log.mapped_file import PAGE_BYTES, MappedFile
 from store.log.mapped_file_queue import MappedFileQueue
 from store.log.raw_records import RawRecords, check_raw
-from store.record.encoder import EncodedRecord, assemble, with_property_crc
 from store.record.record_layout import (
     BLANK,
     BLANK_SIZE,
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from store.log.synced_mark import SyncedMark
 
 R = TypeVar("R")
-_NO_START = bytes(BLANK_SIZE)
 
 
 def now_ms() -> int:
@@ -97,7 +95,6 @@ class CommitLog(LogReads):
         super().__init__(files)
         self._transient = config.is_transient
         self._syncs_each_put = config.syncs_each_put
-        self._property_crc = config.enabled_append_prop_crc
         self.current = self.prepared = None
         self.mark: SyncedMark | None = None
         """Where ``note_synced`` writes; set once the log is whole."""
@@ -154,77 +151,13 @@ class CommitLog(LogReads):
 
     # ---- appending (under the append lock)
 
-    def append(self, record: EncodedRecord, queue_offset: int) -> Appended:
-        """Append one record; it is in the log when this returns, on disk after a flush.
-
-        Raises:
-            DiskFullError: no room for the next file; nothing was appended.
-            IllegalMessageError: the record is longer than a file.
-        """
-        size = record.size
-        self.append_began = timestamp = now_ms()
-        try:
-            file = self._writable(size)
-            position = file.wrote_position
-            phy_offset = file.file_from_offset + position
-            rest = assemble(record, queue_offset, phy_offset, timestamp)
-            if self._property_crc:
-                rest = with_property_crc(record.start, rest)
-            target = file.target()
-            end = position + size
-            target[position + BLANK_SIZE : end] = rest
-            target[position : position + BLANK_SIZE] = record.start  # I1: from here on it is there
-            file.check_written(target)
-            file.wrote_position = end
-            self.end = phy_offset + size
-            self.appended_records += 1
-        finally:
-            self.append_began = 0
-        return Appended(phy_offset, size, timestamp)
-
-    def append_list(
-        self, records: Sequence[EncodedRecord], queue_offsets: Sequence[int], *, whole: bool
-    ) -> list[Appended]:
-        """Append several records with one store timestamp, in order.
-
-        Records that fit the current file become visible together; a killed process leaves the
-        first of them, or none. With ``whole`` all of them go into one file (RocketMQ's client
-        batch).
-
-        Fewer are appended, and returned, if there is no room for a next file, or before a record
-        that is longer than a file.
-
-        Raises:
-            DiskFullError: no room for the next file, and nothing was appended.
-            IllegalMessageError: a record, or with ``whole`` the list, is longer than a file.
-        """
-        done: list[Appended] = []
-        first = 0
-        total = sum(record.size for record in records) if whole else 0
-        self.append_began = now_ms()
-        try:
-            while first < len(records):
-                try:
-                    file = self._writable(total if whole else records[first].size)
-                except (DiskFullError, IllegalMessageError):
-                    if not done:
-                        raise
-                    return done
-                room = self._file_size - file.wrote_position - BLANK_SIZE
-                last = first
-                while last < len(records) and records[last].size <= room:
-                    room -= records[last].size
-                    last += 1
-                self._append_run(file, records[first:last], queue_offsets[first:last], done)
-                first = last
-        finally:
-            self.append_began = 0
-        return done
-
     def append_encoded(self, records: EncodedRecords[R], results: list[R], *, whole: bool) -> None:
-        """Append ``records``, which write themselves, as ``append_list`` does.
+        """Append ``records``, which write themselves, in order; ``results`` get those of them.
 
-        ``results`` get those of what was appended.
+        They are in the log when this returns, on disk after a flush. Those that fit the current
+        file become visible together, with one store time; a killed process leaves the first of
+        them, or none. With ``whole`` all of them go into one file (RocketMQ's client batch). Fewer
+        are appended if there is no room for a next file, or before one that is longer than a file.
 
         Raises:
             DiskFullError: no room for the next file, and nothing was appended.
@@ -242,35 +175,6 @@ class CommitLog(LogReads):
                 records.append(file.target(), results)
         finally:
             self.append_began = 0
-
-    def _append_run(
-        self,
-        file: MappedFile,
-        records: Sequence[EncodedRecord],
-        queue_offsets: Sequence[int],
-        done: list[Appended],
-    ) -> None:
-        start = file.wrote_position
-        phy_offset = first = file.file_from_offset + start
-        timestamp = now_ms()
-        parts: list[bytes] = []
-        for record, queue_offset in zip(records, queue_offsets, strict=True):
-            rest = assemble(record, queue_offset, phy_offset, timestamp)
-            if self._property_crc:
-                rest = with_property_crc(record.start, rest)
-            parts += (_NO_START, rest)
-            done.append(Appended(phy_offset, record.size, timestamp))
-            phy_offset += record.size
-        target, end = file.target(), start + phy_offset - first
-        target[start:end] = b"".join(parts)
-        at = start
-        for record in records:  # I1, in order: nothing valid may lie behind what is not
-            target[at : at + BLANK_SIZE] = record.start
-            at += record.size
-        file.check_written(target)
-        file.wrote_position = end
-        self.end = phy_offset
-        self.appended_records += len(records)
 
     def check_raw(self, phy_offset: int, data: bytes, rules: ScanRules) -> RawRecords:
         """Return the whole records at the begin of ``data``, checked; nothing is written.

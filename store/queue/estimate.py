@@ -5,7 +5,6 @@ Source: RocketMQ ``ConsumeQueue.estimateMessageCount``, ``BatchConsumeQueue.esti
 
 from collections.abc import Callable, Collection, Iterator
 
-from store.core import SLOW_PATH_ONLY
 from store.queue import _estimate
 from store.queue.units import CqUnit
 
@@ -15,8 +14,8 @@ _MAX_PLAIN_CODES = 16
 
 
 def plain_filter(codes: Collection[int] | None) -> _estimate.PlainFilter | None:
-    """Return what counts in the core; ``None`` where the twin has to. No codes: all match."""
-    if SLOW_PATH_ONLY or (codes is not None and len(codes) > _MAX_PLAIN_CODES):
+    """Return what counts in the core; ``None``: ``estimate`` does. No codes: all match."""
+    if codes is not None and len(codes) > _MAX_PLAIN_CODES:
         return None
     return _estimate.PlainFilter(codes)
 

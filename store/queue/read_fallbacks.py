@@ -20,7 +20,7 @@ class FallbackReason(StrEnum):
     """Why Python answered."""
 
     LEFT_OUT = "left_out"
-    """``checkCRCOnPull`` is set (pulls), or ``CQSTORE_CORE=0``."""
+    """``checkCRCOnPull`` is set: it is asked of pulls."""
     FILTER = "filter"
     """The pull has a filter by tags."""
     ENGINE = "engine"
@@ -40,10 +40,8 @@ _ALL = (
     ReadFallback(ReadKind.PULL, FallbackReason.LEFT_OUT),
     ReadFallback(ReadKind.PULL, FallbackReason.FILTER),
     ReadFallback(ReadKind.PULL, FallbackReason.DECLINED),
-    ReadFallback(ReadKind.SEARCH, FallbackReason.LEFT_OUT),
     ReadFallback(ReadKind.SEARCH, FallbackReason.ENGINE),
     ReadFallback(ReadKind.SEARCH, FallbackReason.DECLINED),
-    ReadFallback(ReadKind.QUERY, FallbackReason.LEFT_OUT),
     ReadFallback(ReadKind.QUERY, FallbackReason.DECLINED),
 )
 

@@ -10,11 +10,9 @@ from typing import NamedTuple
 
 from store.errors import CorruptionError
 from store.record.decoder import StoredMessage
-from store.record.encoder import with_property_crc
 from store.record.message import SysFlag
 from store.record.properties import CRC_PROPERTY_SIZE, crc_property
 from store.record.record_layout import (
-    BLANK_SIZE,
     CRC_MASK,
     HEAD,
     HOST_V4_SIZE,
@@ -108,7 +106,8 @@ def filler(
         len(properties).to_bytes(2, "big"), properties,
     ))  # fmt: skip
     if properties[-CRC_PROPERTY_SIZE:].startswith(_CRC_PROPERTY):
-        record = record[:BLANK_SIZE] + with_property_crc(record[:BLANK_SIZE], record[BLANK_SIZE:])
+        crc = zlib.crc32(record[:-CRC_PROPERTY_SIZE]) & CRC_MASK  # of all but the property itself
+        record = record[:-CRC_PROPERTY_SIZE] + crc_property(crc)
     return record
 
 

@@ -30,6 +30,12 @@ class SysFlag(IntFlag):
 
 TRANSACTION_MASK = 0x00C
 COMPRESSION_SHIFT = 8
+_UNQUEUED_BIT = 0x4  # of the transaction bits, the one that COMMIT lacks
+
+
+def is_queued(sys_flag: int) -> bool:
+    """Return whether a record takes part in its queue: not PREPARED, not ROLLBACK."""
+    return not sys_flag & _UNQUEUED_BIT
 
 
 class CompressionType(IntEnum):

@@ -1,6 +1,6 @@
 """What of a message no record can hold, looked at field by field, to say why a put refuses it.
 
-The encoder finds out while it works, which costs nothing; this is asked once that has failed.
+Compiled code finds out while it encodes, which costs nothing; this is asked once it has refused.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

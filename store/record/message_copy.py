@@ -14,7 +14,7 @@ def copy_message(message: Message) -> Message:
     """Return a message of our own, of each field of ``message`` read once.
 
     A mapping becomes a ``dict``, a buffer ``bytes``; a text and a number of a class of its own lose
-    that. What is of a wrong type stays as it is: the encoder refuses it.
+    that. What is of a wrong type stays as it is: ``EncodingRules`` refuse it.
 
     Raises:
         AttributeError: it lacks a field.

@@ -6,7 +6,6 @@ Source: RocketMQ ``MessageDecoder.messageProperties2String`` and ``string2messag
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from store.core import SLOW_PATH_ONLY
 from store.errors import IllegalMessageError
 from store.record import _properties
 from store.record.bounded_cache import BoundedCache
@@ -129,23 +128,12 @@ def dispatch_properties(data: bytes) -> DispatchProperties:
     return found
 
 
-def encode_for_dispatch(properties: dict[str, str]) -> tuple[bytes, DispatchProperties]:
-    """Return the stored form of ``properties``, and what dispatch needs of them.
-
-    Raises:
-        IllegalMessageError, TypeError: as ``encode_properties``.
-    """
-    plain = None
-    if not SLOW_PATH_ONLY and type(properties) is dict:
-        plain = _COMPILED.encode(properties)
-    return plain or (encode_properties(properties), dispatch_properties_of(properties))
-
-
 def dispatch_properties_of(properties: dict[str, str]) -> DispatchProperties:
     """Return the same from parsed properties."""
     values = [properties.get(name) for name in _NAMES]
     return DispatchProperties._make([tags_code_of(values[0]), *values, not any(values[1:])])
 
 
-_COMPILED = _properties.PropertyNames(_NAMES, DispatchProperties)
-_read: Callable[[bytes], DispatchProperties] = _COMPILED.decode
+_read: Callable[[bytes], DispatchProperties] = _properties.PropertyNames(
+    _NAMES, DispatchProperties
+).decode

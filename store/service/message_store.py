@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from store.checked_lock import CheckedLock
 from store.config import StoreConfig
-from store.core import SLOW_PATH_ONLY, _reads
+from store.core import _reads
 from store.errors import RetryableDiskFullError, os_errors
 from store.future import StoreFuture
 from store.index.index_file import IndexFile
@@ -356,8 +356,8 @@ class MessageStore(StoreCare):
 def _plain_queries(
     log: CommitLog, index: IndexService | None, config: StoreConfig
 ) -> _reads.FastQuery | None:
-    """Return what answers queries by key where nothing is odd; ``None``: the twin answers all."""
-    if SLOW_PATH_ONLY or index is None:
+    """Return what answers queries by key where nothing is odd; ``None``: there is no index."""
+    if index is None:
         return None
     return _reads.FastQuery(
         PlainLog(log), index, IndexFile, log.files.file_size, config.max_msgs_num_batch

@@ -76,6 +76,7 @@ class StoreReads:
     _tracing: CheckedLock
     """Guards what begins and ends a trace."""
     _plain_queries: "_reads.FastQuery | None"
+    """``None``: there is no index."""
     _dispatcher: Dispatcher
     _state: RunningState
     _clean: CleanService
@@ -180,16 +181,12 @@ class StoreReads:
     ) -> list[StoredMessage]:
         if (trace := self._trace) is not None:
             trace.note(StoreOp.QUERY, topic, key, max_num, begin, end)
-        if self.index is None:
+        if self.index is None or self._plain_queries is None:
             return []
-        if self._plain_queries is not None:
-            plain = self._plain_queries.ask(topic, key, max_num, begin, end)
-            if plain is not None:
-                return plain
-            reason = FallbackReason.DECLINED
-        else:
-            reason = FallbackReason.LEFT_OUT
-        self.queues.context.read_fallbacks.add(ReadKind.QUERY, reason)
+        plain = self._plain_queries.ask(topic, key, max_num, begin, end)
+        if plain is not None:
+            return plain
+        self.queues.context.read_fallbacks.add(ReadKind.QUERY, FallbackReason.DECLINED)
         most = min(max_num, self.config.max_msgs_num_batch)
         phy_offsets = sorted(self.index.query(topic, key, most, begin, end))
         return self._messages_with_key(topic, key, phy_offsets)

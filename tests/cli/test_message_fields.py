@@ -20,8 +20,8 @@ from store.config import StoreConfig
 from store.errors import CorruptionError, IllegalMessageError
 from store.record.client_batch import encode_client_batch
 from store.record.decoder import StoredMessage
-from store.record.encoder import MessageEncoder, assemble
 from store.record.message import Host, Message, SysFlag
+from tests.kit.oracle.encoder import MessageEncoder, assemble
 
 
 def stored(message: Message, queue_offset: int = 40) -> StoredMessage:

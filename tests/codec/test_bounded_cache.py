@@ -11,7 +11,7 @@ import pytest
 from store.config import StoreConfig
 from store.record import bounded_cache
 from store.record.bounded_cache import ENTRY_BYTES, BoundedCache
-from store.record.encoder import MessageEncoder
+from store.record.encoding_rules import EncodingRules
 from store.record.message import Message
 
 if TYPE_CHECKING:
@@ -139,10 +139,10 @@ def test_threads_that_learn_at_once_keep_the_bound() -> None:
 
 
 @pytest.mark.parametrize("size", [12, 60])
-def test_an_encoder_knows_twenty_thousand_topics(size: int) -> None:
+def test_twenty_thousand_topics_are_known(size: int) -> None:
     asked: list[str] = []
-    encoder = MessageEncoder(StoreConfig(), asked.append)
+    rules = EncodingRules(StoreConfig(), asked.append)
     for _ in range(2):
         for number in range(20_000):
-            encoder.encode(Message(f"{number:x}".ljust(size, "t"), b""))
+            rules.learnt(Message(f"{number:x}".ljust(size, "t"), b""))
     assert len(asked) == 20_000

@@ -15,10 +15,11 @@ from migration.from_log.tails import _Codes
 from store.config import StoreConfig
 from store.errors import IllegalMessageError
 from store.record.bounded_cache import BoundedCache
-from store.record.encoder import MessageEncoder
+from store.record.encoding_rules import EncodingRules
 from store.record.message import Host, Message
 from store.record.properties import dispatch_properties, encode_properties
 from store.record.scan import TopicCache
+from tests.kit.core_encoder import CoreEncoder
 
 MiB = 1 << 20
 NUMBER = count(1_000_000)
@@ -38,20 +39,21 @@ def grown(work: Callable[[str], object], size: int, times: int, wide: str = "x")
 
 @pytest.mark.parametrize("wide", ["x", "é", "主", "𝄞"])
 @pytest.mark.parametrize("size", [900, 30_000])
-def test_the_encoder_forgets_properties_that_do_not_repeat(size: int, wide: str) -> None:
+def test_puts_forget_properties_that_do_not_repeat(size: int, wide: str) -> None:
     """9,000 puts of large ones held 778 MB."""
-    encoder = MessageEncoder(StoreConfig(), lambda _: None)
+    encoder = CoreEncoder()
 
     def put(text: str) -> None:
-        encoder.encode(Message("t", b"", properties={"a": text}))
+        encoder.encode(message := Message("t", b"", properties={"a": text}))
+        encoder.rules.check(message)
 
     assert grown(put, size, 2500 if size < 1000 else 400, wide) < 9 * MiB
 
 
-def test_the_encoder_forgets_topics() -> None:
-    encoder = MessageEncoder(StoreConfig(), lambda _: None)
-    assert grown(lambda text: encoder.encode(Message(text, b"")), 255, 50_000) < 32 * MiB
-    assert len(encoder.topics) < 45_000
+def test_puts_forget_topics() -> None:
+    rules = EncodingRules(StoreConfig(), lambda _: None)
+    assert grown(lambda text: rules.learnt(Message(text, b"")), 255, 50_000) < 32 * MiB
+    assert len(rules.topics) < 45_000
 
 
 def test_dispatch_forgets_properties() -> None:
@@ -138,10 +140,9 @@ def test_what_repeats_is_found_again() -> None:
     assert len(cache) < 1 << 20 >> 8
 
 
-def test_an_encoder_finds_its_tags_and_topics_again() -> None:
+def test_a_topic_is_found_again() -> None:
     asked: list[str] = []
-    encoder = MessageEncoder(StoreConfig(), asked.append)
-    for _ in range(3):
-        encoder.encode(Message("t", b"", properties={"TAGS": "a"}))
+    rules = EncodingRules(StoreConfig(), asked.append)
+    known = [rules.learnt(Message("t", b"")) for _ in range(3)]
     assert asked == ["t"]
-    assert list(encoder._properties) == [("TAGS", "a")]
+    assert known[0] is known[1] is known[2]

@@ -18,13 +18,13 @@ from store.errors import (
 from store.record.client_batch import decode_client_batch, encode_client_batch
 from store.record.compression import compress, decompress
 from store.record.decoder import StoredMessage, check_record
-from store.record.encoder import MessageEncoder, assemble, with_property_crc
 from store.record.java_hash import java_hash
 from store.record.message import CompressionType, Host, Message, SysFlag
 from store.record.message_id import decode_message_id, encode_message_id
 from store.record.properties import CRC_PROPERTY_SIZE, decode_properties, encode_properties
 from store.record.record_layout import BLANK, MAX_QUEUE_OFFSET, BlankRecord
 from store.record.scan import ScannedRecord, ScanRules, TopicCache, scan_block
+from tests.kit.core_encoder import CoreEncoder
 from tests.kit.plain_record import PlainRecord
 
 GOLDEN = bytes.fromhex(
@@ -33,7 +33,8 @@ GOLDEN = bytes.fromhex(
     "0000000000000000000000000000000268690154000754414753014102"
 )  # fmt: skip
 BORN, STORED = 1700000000000, 1700000000001
-ENCODER = MessageEncoder(StoreConfig(), lambda _: None)
+ENCODER = CoreEncoder(room=5 << 20)
+SEALING = CoreEncoder(StoreConfig(enabled_append_prop_crc=True))
 MESSAGE = Message(
     "T", b"hi", 1, {"TAGS": "A"}, born_timestamp=BORN,
     born_host=Host.of("127.0.0.1", 1234), store_host=Host.of("10.0.0.2", 10911),
@@ -42,12 +43,8 @@ V6 = Host.of("2001:db8::1", 65535)
 
 
 def encode(message: Message, *, crc: bool = False, queue_offset: int = 7) -> bytes:
-    encoder = MessageEncoder(StoreConfig(enabled_append_prop_crc=crc), lambda _: None)
-    record = encoder.encode(message)
-    rest = assemble(record, queue_offset, 0, STORED)
-    data = record.start + (with_property_crc(record.start, rest) if crc else rest)
-    assert len(data) == record.size
-    return data
+    encoder = SEALING if crc else ENCODER
+    return encoder.encode(message, queue_offset=queue_offset, store_timestamp=STORED)
 
 
 def test_the_golden_record_both_ways() -> None:
@@ -140,6 +137,7 @@ def test_the_length_of_the_topic_decides_on_the_version(topic: str, magic: str) 
         (Message("t", b"x", properties={"k": "a\x01b"}), IllegalMessageError),
         (Message("t", b"x", properties={"k": "a\ud800"}), IllegalMessageError),
         (Message("t", b"x", queue_id=1 << 31), IllegalMessageError),
+        (Message("t", b"x", sys_flag=0x4000_0000), IllegalMessageError),
         (Message("é" * 128, b"x"), IllegalMessageError),
         (Message("é" * 64, b"x"), IllegalMessageError),
     ],
@@ -147,6 +145,7 @@ def test_the_length_of_the_topic_decides_on_the_version(topic: str, magic: str) 
 def test_what_does_not_fit_is_refused(message: Message, error: type[Exception] | None) -> None:
     if error is None:
         assert StoredMessage(encode(message)).topic == "t"
+        ENCODER.rules.check(message)
         return
     with pytest.raises(error):
         ENCODER.encode(message)
@@ -154,26 +153,25 @@ def test_what_does_not_fit_is_refused(message: Message, error: type[Exception] |
 
 def test_a_message_without_a_time_was_born_when_it_was_encoded() -> None:
     before = datetime.now(UTC)
-    born = StoredMessage(encode(Message("t", b"x"))).head.born_timestamp
+    born = StoredMessage(ENCODER.encode(Message("t", b"x"))).head.born_timestamp
     after = datetime.now(UTC)
     assert int(before.timestamp() * 1000) <= born <= int(after.timestamp() * 1000)
 
 
 def test_a_body_may_be_any_buffer_of_bytes_and_nothing_else() -> None:
-    expected = ENCODER.encode(Message("t", b"abc", born_timestamp=1))
+    expected = encode(Message("t", b"abc"))
     for body in (bytearray(b"abc"), memoryview(b"abc")):
-        assert ENCODER.encode(Message("t", body, born_timestamp=1)) == expected  # type: ignore[arg-type]
+        assert encode(Message("t", body)) == expected  # type: ignore[arg-type]
     for wrong in ("abc", [1, 2], 3, None):
         with pytest.raises(IllegalMessageError):
             ENCODER.encode(Message("t", wrong))  # type: ignore[arg-type]
 
 
 def test_a_crc_of_the_callers_gives_way_to_our_own() -> None:
-    config = StoreConfig(enabled_append_prop_crc=True)
-    encoder = MessageEncoder(config, lambda _: None)
-    message = Message("t", b"", properties={"a": "1", "__CRC32#": "old", "b": "2"})
-    tail = encoder.encode(message).tail
-    assert tail.endswith(b"a\x011\x02b\x012\x02" + bytes(CRC_PROPERTY_SIZE))
+    data = encode(Message("t", b"", properties={"a": "1", "__CRC32#": "old", "b": "2"}), crc=True)
+    own = StoredMessage(data).properties_bytes[:-CRC_PROPERTY_SIZE]
+    assert own == b"a\x011\x02b\x012\x02"
+    check_record(data, 0, check_crc=True, property_crc=True)
 
 
 @pytest.mark.parametrize(

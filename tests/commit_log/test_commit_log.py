@@ -1,12 +1,6 @@
 """The commit log: where records go, the blank rule, scans, and the end."""
 
-import inspect
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -14,9 +8,10 @@ from store.config import StoreConfig
 from store.errors import CorruptionError, IllegalMessageError, MagicCodeError
 from store.log.checkpoint import CHECKPOINT, CheckpointFields, StoreCheckpoint
 from store.log.commit_log import CommitLog
-from store.record.decoder import check_record
-from store.record.encoder import EncodedRecord, MessageEncoder
 from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.kit.oracle.encoder import EncodedRecord, MessageEncoder
+from tests.kit.oracle.log_records import append, append_list
 from tests.kit.plain_record import PlainRecord
 
 SIZE = 4096
@@ -43,11 +38,11 @@ def test_a_record_fits_if_eight_bytes_are_left_behind_it(
     tmp_path: Path, left: int, *, fits: bool
 ) -> None:
     log = open_log(tmp_path)
-    log.append(record(1000), 0)
+    append(log, record(1000), 0)
     size = SIZE - 1000 - left
     if size + 8 > SIZE:
         pytest.fail("the case cannot be made")
-    placed = log.append(record(size), 1)
+    placed = append(log, record(size), 1)
     log.flush()
     assert placed.phy_offset == (1000 if fits else SIZE)
     data = (tmp_path / f"{0:020d}").read_bytes()
@@ -60,69 +55,28 @@ def test_a_record_fits_if_eight_bytes_are_left_behind_it(
 
 
 def test_the_bytes_of_an_appended_record_are_those_of_the_format(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
-    log.append(record(500), 0)
     message = Message("T", b"hi", 1, {"TAGS": "A"}, born_timestamp=1700000000000)
-    placed = log.append(MessageEncoder(CONFIG, lambda _: None).encode(message), 7)
-    plain = PlainRecord(
-        phy_offset=500, store_timestamp=placed.store_timestamp,
-        born_host=bytes([127, 0, 0, 1, 0, 0, 0, 0]), store_host=bytes([127, 0, 0, 1, 0, 0, 0, 0]),
-    )  # fmt: skip
-    assert bytes(log.view(500, placed.size)) == plain.encode()
-    assert log.store_timestamp(500, placed.size) == placed.store_timestamp
-    assert (log.store_timestamp(501, placed.size), log.store_timestamp(-1, 101)) == (-1, -1)
-    log.close()
-
-
-@contextmanager
-def at_each_step(look: Callable[[], object]) -> Iterator[None]:
-    """Call ``look`` between any two instructions of the module of the log."""
-
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        if frame.f_code.co_filename != inspect.getfile(CommitLog):
-            return None
-        frame.f_trace_opcodes = True
-        if event == "opcode":
-            look()
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_a_killed_process_leaves_whole_records_or_none(tmp_path: Path, count: int) -> None:
-    log = open_log(tmp_path)
-    start = log.append(record(500), 0).size
-    seen: set[int] = set()
-
-    def look() -> None:
-        data = (tmp_path / f"{0:020d}").read_bytes()[start : start + 300 * count]
-        heads = [any(data[at : at + 8]) for at in range(0, len(data), 300)]
-        whole = sum(heads)
-        assert heads == [True] * whole + [False] * (count - whole)  # none behind one that is not
-        for at in range(0, 300 * whole, 300):
-            check_record(data[at : at + 300], start + at, check_crc=True, property_crc=False)
-        seen.add(whole)
-
-    with at_each_step(look):
-        if count == 1:
-            log.append(record(300), 1)
-        else:
-            log.append_list([record(300)] * count, range(1, count + 1), whole=False)
-    assert seen == set(range(count + 1))
-    log.close()
+    loopback = bytes([127, 0, 0, 1, 0, 0, 0, 0])
+    with MessageStore.open(tmp_path, CONFIG, housekeeping=False) as store:
+        log = store.commit_log
+        for queue_offset in range(3):  # the first of its queue, and two that one call takes
+            placed = store.put_message(message).appended
+            assert placed is not None
+            plain = PlainRecord(
+                phy_offset=placed.phy_offset, queue_offset=queue_offset,
+                store_timestamp=placed.store_timestamp, born_host=loopback, store_host=loopback,
+            )  # fmt: skip
+            assert bytes(log.view(placed.phy_offset, placed.size)) == plain.encode()
+            assert log.store_timestamp(placed.phy_offset, placed.size) == placed.store_timestamp
+            assert log.store_timestamp(placed.phy_offset + 1, placed.size) == -1
+        assert log.store_timestamp(-1, 101) == -1
 
 
 def test_a_list_lies_as_its_records_would_one_by_one(tmp_path: Path) -> None:
     records = [record(92 + 37 * number) for number in range(30)]
     one, many = open_log(tmp_path / "one"), open_log(tmp_path / "many")
-    single = [one.append(item, number) for number, item in enumerate(records)]
-    together = many.append_list(records, list(range(30)), whole=False)
+    single = [append(one, item, number) for number, item in enumerate(records)]
+    together = append_list(many, records, 0)
     assert [a[:2] for a in single] == [a[:2] for a in together]
     assert [r[:5] for r in one.scan(0)] == [r[:5] for r in many.scan(0)]
     one.close()
@@ -138,9 +92,9 @@ def test_a_list_ends_a_file_as_its_records_would_one_by_one(
     one, many = open_log(tmp_path / "one"), open_log(tmp_path / "many")
     for log in (one, many):
         if before:
-            log.append(record(before), 0)
-    single = [one.append(record(size), number) for number, size in enumerate(sizes, 1)]
-    together = many.append_list([record(size) for size in sizes], [1, 2, 3, 4], whole=False)
+            append(log, record(before), 0)
+    single = [append(one, record(size), number) for number, size in enumerate(sizes, 1)]
+    together = append_list(many, [record(size) for size in sizes], 1)
     assert [a[:2] for a in single] == [a[:2] for a in together]
     second = before + 1000 if left >= 8 else SIZE
     assert together[1].phy_offset == second
@@ -155,11 +109,11 @@ def test_a_list_ends_a_file_as_its_records_would_one_by_one(
 
 def test_a_whole_list_goes_into_one_file(tmp_path: Path) -> None:
     log = open_log(tmp_path)
-    log.append(record(3000), 0)
-    placed = log.append_list([record(600), record(600)], [1, 2], whole=True)
+    append(log, record(3000), 0)
+    placed = append_list(log, [record(600), record(600)], 1, whole=True)
     assert [a.phy_offset for a in placed] == [SIZE, SIZE + 600]
     with pytest.raises(IllegalMessageError):
-        log.append_list([record(3000), record(3000)], [3, 4], whole=True)
+        append_list(log, [record(3000), record(3000)], 3, whole=True)
     assert log.max_phy_offset() == SIZE + 1200
     log.close()
 
@@ -167,15 +121,15 @@ def test_a_whole_list_goes_into_one_file(tmp_path: Path) -> None:
 def test_a_record_longer_than_a_file_is_refused(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     with pytest.raises(IllegalMessageError):
-        log.append(record(SIZE - 7), 0)
+        append(log, record(SIZE - 7), 0)
     assert log.max_phy_offset() == 0
-    assert log.append(record(SIZE - 8), 0).phy_offset == 0
+    assert append(log, record(SIZE - 8), 0).phy_offset == 0
     log.close()
 
 
 def test_a_message_is_found_only_where_one_starts(tmp_path: Path) -> None:
     log = open_log(tmp_path)
-    starts = [log.append(record(700), number).phy_offset for number in range(8)]
+    starts = [append(log, record(700), number).phy_offset for number in range(8)]
     for start in starts:
         assert log.message(start).phy_offset == start
     blank = starts[4] + 700
@@ -191,12 +145,12 @@ def test_a_message_is_found_only_where_one_starts(tmp_path: Path) -> None:
 
 def test_a_cut_log_is_zero_behind_its_end_and_goes_on_there(tmp_path: Path) -> None:
     log = open_log(tmp_path)
-    starts = [log.append(record(700), number).phy_offset for number in range(12)]
+    starts = [append(log, record(700), number).phy_offset for number in range(12)]
     log.truncate(starts[7])
     assert log.max_phy_offset() == starts[7]
     data = b"".join(path.read_bytes() for path in sorted(tmp_path.iterdir()))
     assert not any(data[starts[7] :])
-    assert log.append(record(900), 7).phy_offset == starts[7]
+    assert append(log, record(900), 7).phy_offset == starts[7]
     log.flush()
     assert log.flushed_phy_offset() == log.max_phy_offset() == starts[7] + 900
     log.close()
@@ -239,7 +193,7 @@ def test_of_an_old_sparse_file_all_is_reserved_before_its_blank_is_written(tmp_p
     log = CommitLog([tmp_path], config, read_only=False)
     log.load()
     log.set_end(100)
-    log.append(record(16 * SIZE - 50), 0)
+    append(log, record(16 * SIZE - 50), 0)
     assert old.stat().st_blocks * 512 >= 15 * SIZE
     with pytest.raises(MagicCodeError, match="blank") as raised:
         log.message(100)

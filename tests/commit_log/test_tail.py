@@ -15,7 +15,7 @@ from store.log._tail import FilePositions, FilesByStart, LogTail
 from store.log.commit_log import CommitLog
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from tests.core.test_plain_puts import NEVER
+from tests.kit.compared_puts import NEVER
 
 
 def test_a_log_that_leads_to_itself_goes(tmp_path: Path) -> None:

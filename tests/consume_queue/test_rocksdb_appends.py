@@ -23,7 +23,6 @@ from cq_rocksdb.native_engine import append_job
 from cq_rocksdb.state_cache import StateCache
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.config import RocksDBEngine
-from store.core import SLOW_PATH_ONLY
 from store.errors import StoreFailedError
 from store.queue.units import QUEUE_UNIT, QueueKey, UnitBatch
 from tests.kit.append_jobs import (
@@ -43,7 +42,7 @@ from tests.kit.engines import ENGINES
 from tests.kit.rocksdb_queues import RECORD_BYTES, add, phys
 
 pytestmark = pytest.mark.skipif(
-    SLOW_PATH_ONLY or RocksDBEngine.NATIVE not in ENGINES, reason="there is no fast path"
+    RocksDBEngine.NATIVE not in ENGINES, reason="there is no RocksDB library"
 )
 steps = st.lists(
     st.tuples(

@@ -18,7 +18,6 @@ from cq_rocksdb.stats import STATISTICS
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.checked_lock import CheckedLock
 from store.config import RocksDBEngine
-from store.core import SLOW_PATH_ONLY
 from store.errors import CorruptionError, IllegalMessageError, QueueGapError
 from store.queue.facts import QueueRestart
 from store.queue.units import MAX_UNITS, QUEUE_UNIT, QueueKey, UnitBatch
@@ -38,7 +37,7 @@ from tests.kit.engines import ENGINES
 from tests.kit.rocksdb_queues import phys
 
 pytestmark = pytest.mark.skipif(
-    SLOW_PATH_ONLY or RocksDBEngine.NATIVE not in ENGINES, reason="there is no fast path"
+    RocksDBEngine.NATIVE not in ENGINES, reason="there is no RocksDB library"
 )
 
 

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from cq_file.consume_queue import FileConsumeQueue
 from cq_file.file_sync import UnsyncedFiles
 from cq_file.store import FileConsumeQueueStore
-from store.core import SLOW_PATH_ONLY
 from store.errors import (
     CorruptionError,
     RetryableDiskFullError,
@@ -27,9 +26,9 @@ from store.errors import (
 )
 from store.files import Descriptor
 from store.queue.units import MAX_UNITS, QueueKey, UnitBatch
+from tests.kit.declining import DeclinesAppends
 from tests.kit.file_queues import SIZE, UNIT, Disk, NoLog, put, read_all, rows
 
-pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 QUEUES = 4
 NOTES = "note_files"
 steps = st.lists(
@@ -50,7 +49,7 @@ class Both:
     def __init__(self, root: Path, log: NoLog) -> None:
         self.disks = [Disk(root / name, log) for name in ("core", "twin")]
         self.core, self.twin = (disk.open() for disk in self.disks)
-        self.twin._appends = None
+        self.twin._appends = DeclinesAppends()  # type: ignore[assignment]
 
     def put(self, batch: UnitBatch) -> object:
         """Put ``batch`` into both, which answer alike; return what they did."""
@@ -146,7 +145,6 @@ def more() -> UnitBatch:
 
 
 def left_by(store: FileConsumeQueueStore, batch: UnitBatch) -> list[int]:
-    assert store._appends is not None
     return list(store._appends.append(batch, store._damaged.held_back))
 
 
@@ -348,7 +346,7 @@ def test_an_interrupt_between_the_writes_and_the_ends_leaves_the_ends(
     store = disk.open()
     first, last = batch_of((0, 0, 1, 2), (1, 0, 3, 2)), batch_of((0, 2, 11, 3), (1, 2, 14, 3))
     with monkeypatch.context() as patched:
-        patched.setattr(store, "_appends", None)
+        patched.setattr(store, "_appends", DeclinesAppends())
         store.put_batch(first)
     with pytest.raises(Interrupted):
         store.put_batch(last)

@@ -10,13 +10,10 @@ from typing import Any
 
 import pytest
 
-from store.core import BUS_HANDLER, SLOW_PATH_ONLY
+from store.core import BUS_HANDLER
 from tests.kit.cut_log_child import CUTS, questions
 
-pytestmark = [
-    pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path"),
-    pytest.mark.slow,  # a process each
-]
+pytestmark = pytest.mark.slow  # a process each
 
 CAUGHT = f"""
 import sys

@@ -1,6 +1,6 @@
 """Index and queue files that are cut inside a page: the rest of it reads as zeros through a map.
 
-An answer is the right one or an error, never a wrong one; the core and its twin say the same.
+An answer is the right one or an error, never a wrong one; fast and slow path say the same.
 """
 
 import os
@@ -13,10 +13,10 @@ import pytest
 
 from cq_file.store import FileConsumeQueueStore
 from store.config import StoreConfig
-from store.core import SLOW_PATH_ONLY
 from store.errors import CorruptionError, StoreError, TruncatedRecordError
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from tests.kit.declining import Declines, decline_walks
 
 COUNT = 300
 CONFIG = StoreConfig(
@@ -36,12 +36,12 @@ def keyed(store: MessageStore, number: int) -> list[int]:
     return [message.queue_offset for message in store.query_message("t", f"k{number}")]
 
 
-def by_twin(store: MessageStore, ask: Callable[[], object]) -> object:
+def by_slow_path(store: MessageStore, ask: Callable[[], object]) -> object:
     assert isinstance(store.queues, FileConsumeQueueStore)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "_plain_queries", None)
-        patch.setattr("store.index.index_file.SLOW_PATH_ONLY", True)
-        patch.setattr(store.queues._table, "plain", None)
+        patch.setattr(store, "_plain_queries", Declines())
+        decline_walks(patch)
+        patch.setattr(store.queues._table, "plain", Declines())
         return outcome(ask)
 
 
@@ -70,7 +70,7 @@ def test_a_query_is_right_or_names_what_is_missing(tmp_path: Path, store: Messag
                 assert found == [number] or truncated(found), (size, number, found)
                 errors += found != [number]
             found = outcome(lambda: keyed(store, 7))
-            assert by_twin(store, lambda: keyed(store, 7)) == found
+            assert by_slow_path(store, lambda: keyed(store, 7)) == found
         assert errors > COUNT
         assert outcome(lambda: keyed(store, COUNT + 5)) != []  # a zero is not believed
 
@@ -90,7 +90,7 @@ def test_an_entry_that_became_zeros_is_missed(tmp_path: Path, store: MessageStor
                 assert found[0] is CorruptionError
                 assert f"expected entry {number + 1}, which its slot leads to" in found[1]
         found = outcome(lambda: keyed(store, 250))
-        assert by_twin(store, lambda: keyed(store, 250)) == found
+        assert by_slow_path(store, lambda: keyed(store, 250)) == found
         assert keyed(store, COUNT + 5) == []  # whose slot leads nowhere
 
 
@@ -116,10 +116,7 @@ def test_a_search_by_time_is_right_or_names_what_is_missing(
                 found = outcome(partial(store.offset_by_time, "t", 0, time))
                 assert found == offset or truncated(found), (size, time, found)
                 errors += found != offset
-                assert by_twin(
+                assert by_slow_path(
                     store, partial(store.offset_by_time, "t", 0, time)
                 ) == found or truncated(found)
         assert errors
-
-
-pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")

@@ -1,10 +1,8 @@
 """What the one-call put does not take: the core encodes it, and writes it while others run."""
 
 import itertools
-import signal
 import tempfile
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,22 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store.core import SLOW_PATH_ONLY
 from store.errors import DiskFullError, StoreError
 from store.record.message import Host, Message
 from store.service.message_store import MessageStore
 from store.service.writing import _encoded
-from tests.core.test_plain_puts import CONFIG, NOW, log_bytes, waiting
 from tests.interrupts.test_interrupts import IGNORED
-from tests.kit.commands import run_module
+from tests.kit.compared_puts import CONFIG, core_and_oracle, log_bytes, stop_clock, waiting
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.killed_writer import CONFIG as ROOMY
-from tests.kit.killed_writer import FIRST, LONG, body_of
-from tests.kit.long_way import go_the_long_way
 from tests.kit.messages import put
 
-pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
-MAX_BODY, MAX_AT_ONCE, PAGE = 1 << 16, 1 << 20, 4096
+MAX_BODY = 1 << 16
 BIG = CONFIG.model_copy(
     update={"mapped_file_size_commit_log": 1 << 20, "max_message_size": 300_000}
 )
@@ -57,14 +50,14 @@ big_calls = st.lists(
 
 @pytest.fixture
 def at_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "time_ns", lambda: NOW * 1_000_000)
+    stop_clock(monkeypatch)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("at_one_moment")
 @settings(max_examples=25)
 @given(calls=big_calls, is_sealed=st.booleans(), is_transient=st.booleans())
-def test_long_bodies_are_put_as_python_puts_them(
+def test_long_bodies_are_put_as_by_the_oracle(
     calls: list[tuple[str, list[Message]]], *, is_sealed: bool, is_transient: bool
 ) -> None:
     config = BIG.model_copy(
@@ -72,35 +65,31 @@ def test_long_bodies_are_put_as_python_puts_them(
             "enabled_append_prop_crc": is_sealed, "transient_store_pool_enable": is_transient
         }
     )  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder:
-        short = MessageStore.open(Path(folder, "short"), config, housekeeping=False)
-        long = MessageStore.open(Path(folder, "long"), config, housekeeping=False)
-        with short, long:
-            go_the_long_way(long)
-            for way, given_messages in calls:
-                assert put(short, way, given_messages) == put(long, way, given_messages)
-                assert waiting(short) == waiting(long)
-            short.flush()
-            long.flush()
-            assert log_bytes(short) == log_bytes(long)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        core_and_oracle(Path(folder), config) as (core, oracle),
+    ):
+        for way, given_messages in calls:
+            assert put(core, way, given_messages) == put(oracle, way, given_messages)
+            assert waiting(core) == waiting(oracle)
+        core.flush()
+        oracle.flush()
+        assert log_bytes(core) == log_bytes(oracle)
 
 
 @pytest.mark.usefixtures("at_one_moment")
-def test_a_list_of_any_length_is_put_as_python_puts_it(tmp_path: Path) -> None:
+def test_a_list_of_any_length_is_put_as_by_the_oracle(tmp_path: Path) -> None:
     """More records than are noted at once, over three files."""
     config = BIG.model_copy(update={"mapped_file_size_commit_log": 1 << 19})
-    short = MessageStore.open(tmp_path / "short", config, housekeeping=False)
-    long = MessageStore.open(tmp_path / "long", config, housekeeping=False)
     messages = [
         Message("t", b"%d" % at, at % 3, {"KEYS": f"k{at}"} if at % 5 == 0 else {"TAGS": "a"})
         for at in range(11_000)
     ]
-    with short, long:
-        go_the_long_way(long)
-        assert short.put_messages(messages) == long.put_messages(messages)
-        assert waiting(short) == waiting(long)
-        assert log_bytes(short) == log_bytes(long)
-        assert short.commit_log.max_phy_offset() > 2 << 19
+    with core_and_oracle(tmp_path, config) as (core, oracle):
+        assert core.put_messages(messages) == oracle.put_messages(messages)
+        assert waiting(core) == waiting(oracle)
+        assert log_bytes(core) == log_bytes(oracle)
+        assert core.commit_log.max_phy_offset() > 2 << 19
 
 
 def test_numbers_and_hosts_of_other_classes_are_put(tmp_path: Path) -> None:
@@ -114,6 +103,37 @@ def test_numbers_and_hosts_of_other_classes_are_put(tmp_path: Path) -> None:
         assert result.store_host is host
         (found,) = store.get_message("t", 0, 0).messages()
         assert (found.head.flag, found.store_host.wire) == (1, host.wire)
+
+
+def test_a_text_of_a_class_of_its_own_is_refused_also_behind_a_plain_one(tmp_path: Path) -> None:
+    """It equals that one, and is no property for all that."""
+
+    class Text(str):
+        __slots__ = ()
+
+    with MessageStore.open(tmp_path, CONFIG, housekeeping=False) as store:
+        assert store.put_message(Message("t", b"", 0, {"a": "b"}, flag=True)).ok
+        refused = store.put_message(Message("t", b"", 0, {"a": Text("b")}))
+        assert not refused.ok
+        assert refused.reason == "the property 'a' is 'b': both have to be str"
+
+
+@pytest.mark.parametrize("odd", ["", "a\x02", "\ud800", 5, None])
+def test_an_odd_checksum_of_the_caller_gives_way_to_the_records_own(
+    tmp_path: Path, odd: object
+) -> None:
+    """It is not stored, so nothing can be wrong with it."""
+    properties: dict[Any, Any] = {"a": "1", "__CRC32#": odd, "b": "2"}
+    config = CONFIG.model_copy(update={"enabled_append_prop_crc": True})
+    with core_and_oracle(tmp_path, config) as (core, oracle):
+        for _ in range(2):  # the second one finds its place at hand
+            message = Message("t", b"x", 0, properties, born_timestamp=1)
+            place = core.put_message(message).appended
+            assert place is not None
+            assert oracle.put_message(message).ok
+            stored = core.commit_log.message(place.phy_offset)
+            assert {**stored.properties, "__CRC32#": odd} == {"a": "1", "b": "2", "__CRC32#": odd}
+            stored.check_property_crc()
 
 
 def test_where_the_disk_is_full_the_first_of_a_list_are_put(
@@ -142,7 +162,7 @@ def test_what_is_called_out_of_turn_is_refused(tmp_path: Path) -> None:
         store.put_message(Message("t", b""))
         putter, log = store._parts.putter, store.commit_log
         assert log.current is not None
-        learnt, target = putter._encoder.topics["t"], log.current.target()
+        learnt, target = putter._rules.topics["t"], log.current.target()
         records: Any = putter._plain.encoded()
         before = waiting(store), log_bytes(store)
         assert (len(records), records.next_bytes, records.total_bytes) == (0, 0, 0)
@@ -177,10 +197,10 @@ def test_what_a_message_loses_meanwhile_is_held(tmp_path: Path) -> None:
                 name, b"%d" % at * 1000, at, {"TAGS": f"tag-{at}", "KEYS": f"key-{at}"},
                 born_host=Host.of("10.0.0.1", at), store_host=Host.of("::2", at),
             )  # fmt: skip
-            assert records.add(message, putter._encoder.learnt(message))
+            assert records.add(message, putter._rules.learnt(message))
             message.body = message.properties = message.born_host = None  # type: ignore[assignment]
             del message
-        putter._encoder.topics.clear()
+        putter._rules.topics.clear()
         results = putter._append.encoded(records, whole=False)
         assert len(results) == 50
         for at in range(50):
@@ -237,38 +257,6 @@ def test_threads_with_long_and_short_bodies_do_not_disturb_each_other(tmp_path: 
             key: store.get_message("t", *key, 1).messages()[0].body for key in acknowledged
         } == (acknowledged)
         assert [finding for finding in store.check() if finding.damage] == []
-
-
-def killed_at(root: Path, page: int, sizes: list[int], end: int) -> list[bytes]:
-    """Return the bodies that are there after a kill at a page; whole records end at ``end``."""
-    done = run_module("tests.kit.killed_writer", root, page, *sizes)
-    assert "Error" not in done.stderr
-    assert done.returncode == -signal.SIGSEGV or "AddressSanitizer: SEGV" in done.stderr
-    log = Path(root, "commitlog", f"{0:020d}").read_bytes()
-    assert log[end : end + 8] == bytes(8)  # size and magic come last
-    with MessageStore.open(root, ROOMY, housekeeping=False) as store:
-        found = store.get_message("t", 0, 0).messages()
-        bodies = [message.body for message in found]
-        assert [message.properties for message in found[1:]] == [LONG] * (len(found) - 1)
-        assert [finding for finding in store.check() if finding.damage] == []
-        assert store.put_message(Message("t", b"more")).queue_offset == len(found)
-    return bodies
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "page", [1, 17, 20, *(pytest.param(page, marks=pytest.mark.long) for page in range(0, 61, 3))]
-)
-def test_a_kill_at_a_page_leaves_the_whole_records_before_it(tmp_path: Path, page: int) -> None:
-    sizes = [10, 70_000, 20, 70_000, 70_000]
-    empty, properties = 88 + 2 + 2, len("long") + 9000 + 2
-    bodies = [FIRST, *(body_of(*each) for each in enumerate(sizes))]
-    ends = [
-        end + empty * (at + 1) + properties * at
-        for at, end in enumerate(itertools.accumulate(map(len, bodies)))
-    ]
-    whole = 1 + sum(end <= page * PAGE for end in ends[1:])
-    assert killed_at(tmp_path, page, sizes, ends[whole - 1]) == bodies[:whole]
 
 
 def interrupted(root: Path, number: int) -> int:

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from store.core import SLOW_PATH_ONLY
 from store.queue.estimate import estimate, plain_filter
 from store.queue.units import UnitBatch
 from store.service.reading.puller import TagFilter
 from tests.kit.queue_drive import UNITS_PER_FILE, QueueDrive
 from tests.kit.rocksdb_queues import lose
 
-pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 TAGS = ["a", "b", "c", "Aa", "BB"]  # the last two have one hash
 CODES = [TagFilter(tag)._codes.pop() for tag in TAGS]
 ROUNDS = 60

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from store.core import SLOW_PATH_ONLY
 from store.log._tail import FilePositions, FilesByStart, LogTail
 from store.queue.units import UnitBatch
 from store.record.message import Message
@@ -16,7 +15,7 @@ from store.service.dispatching.pending import NOTHING
 from store.service.message_store import MessageStore
 from store.service.reading._ready import Ready
 from store.service.runtime._flags import EnteredFlag, StateFlags
-from tests.core.test_plain_puts import CONFIG
+from tests.kit.compared_puts import CONFIG
 
 NUMBERS = [
     (FilePositions, "file_from_offset"), (FilePositions, "wrote_position"),
@@ -83,7 +82,6 @@ def test_an_object_of_another_class_is_refused(owner: type, name: str, held: obj
         assert getattr(one, name) is held
 
 
-@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 @pytest.mark.parametrize("flag", ["closed", "forked", "unwritable"])
 def test_what_python_sets_the_core_sees(tmp_path: Path, flag: str) -> None:
     """There is one flag, not two that are kept alike."""
@@ -104,7 +102,6 @@ def test_what_python_sets_the_core_sees(tmp_path: Path, flag: str) -> None:
         assert puts.one(message) is not None
 
 
-@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 @pytest.mark.parametrize("field", ["current", "prepared", "units"])
 def test_a_put_that_finds_nothing_there_does_nothing(tmp_path: Path, field: str) -> None:
     with MessageStore.open(tmp_path, CONFIG, housekeeping=False) as store:

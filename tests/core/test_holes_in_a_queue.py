@@ -1,6 +1,6 @@
 """Queue files that were cut and grew again under an open store: searches go by what is left.
 
-A hole counts as if it had the place and the time of the unit behind it. The core and its twin
+A hole counts as if it had the place and the time of the unit behind it. Fast and slow path
 say the same.
 """
 
@@ -18,6 +18,7 @@ from store.queue.time_search import BoundaryType
 from store.record.decoder import StoredMessage
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from tests.kit.declining import Declines
 
 COUNT, A_FILE, UNIT = 120, 50, 20
 CONFIG = StoreConfig(
@@ -65,7 +66,7 @@ def test_a_search_by_time_goes_over_a_hole_as_over_the_unit_behind_it(
     assert isinstance(store.queues, FileConsumeQueueStore)
     with pytest.MonkeyPatch.context() as patch:
         if not compiled:
-            patch.setattr(store.queues._table, "plain", None)
+            patch.setattr(store.queues._table, "plain", Declines())
         for asked in {each + step for each in times for step in (-1, 0, 1)}:
             lower = store.offset_by_time("t", 0, asked, BoundaryType.LOWER)
             assert lower == bisect_left(behind, asked), asked

@@ -13,12 +13,12 @@ import pytest
 
 from cq_file.store import FileConsumeQueueStore
 from store.config import StoreConfig
-from store.core import SLOW_PATH_ONLY
 from store.core._maps import FileMap
 from store.core._reads import walk_chain
 from store.errors import CorruptionError, StoreError
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from tests.kit.declining import Declines, decline_walks
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=1 << 16, max_hash_slot_num=2000, max_index_num=2000,
@@ -26,8 +26,6 @@ CONFIG = StoreConfig(
 )  # fmt: skip
 COUNT = 300
 NEVER = 1 << 62
-
-pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 
 
 def filled(root: Path) -> MessageStore:
@@ -63,8 +61,8 @@ def test_an_index_file_that_is_cut_is_told_as_the_twin_tells_it(tmp_path: Path) 
         found = outcome(lambda: keyed(store, 7))
         assert found != [7]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(store, "_plain_queries", None)
-            patch.setattr("store.index.index_file.SLOW_PATH_ONLY", True)
+            patch.setattr(store, "_plain_queries", Declines())
+            decline_walks(patch)
             assert outcome(lambda: keyed(store, 7)) == found
         os.truncate(path, size)  # with zeros behind
         found = outcome(lambda: keyed(store, 7))
@@ -90,7 +88,7 @@ def test_a_queue_file_that_is_cut_is_told_as_the_twin_tells_it(tmp_path: Path) -
         assert found != [290, 291, 292, 293, 294]
         assert isinstance(store.queues, FileConsumeQueueStore)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(store.queues._table, "plain", None)
+            patch.setattr(store.queues._table, "plain", Declines())
             assert outcome(lambda: pulled(store, 290)) == found
         assert pulled(store, 3) == [3, 4, 5, 6, 7]
 

@@ -1,11 +1,10 @@
-"""The short way of plain messages: the same bytes, units, keys and answers as the long way."""
+"""The fast path of plain messages: the same bytes, units, keys and answers as by the oracle."""
 
 import gc
 import itertools
 import struct
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -15,29 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store.config import FlushDiskType, StoreConfig
-from store.core import SLOW_PATH_ONLY
+from store.config import FlushDiskType
 from store.errors import StoreFailedError
 from store.queue.units import QueueKey
 from store.record.message import Host, Message
 from store.service.message_store import MessageStore
 from store.service.reading.puller import TagFilter
 from store.service.results import PutMessageResult
-from store.service.writing.encoded import Encoded, Interpreted
+from store.service.writing.encoded import Encoded
 from store.service.writing.fast_put import SAMPLED_PUTS, FastPut
-from tests.kit.long_way import go_the_long_way
+from tests.kit.compared_puts import CONFIG, NOW, core_and_oracle, log_bytes, stop_clock, waiting
 from tests.kit.messages import MAX_BODY, WAYS, messages, plain, put
 
-pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
-NOW = 1_700_000_000_000
-NEVER = 1 << 30
-"""ms: the thread that flushes also hands on what waits, and here that is compared."""
-CONFIG = StoreConfig(
-    mapped_file_size_commit_log=1 << 14, max_message_size=MAX_BODY, max_hash_slot_num=64,
-    max_index_num=4096, flush_interval_commit_log=NEVER,
-    flush_commit_log_thorough_interval=NEVER, flush_interval_consume_queue=NEVER,
-    flush_consume_queue_thorough_interval=NEVER,
-)  # fmt: skip
 calls = st.lists(
     st.tuples(st.sampled_from(WAYS), st.lists(st.one_of(plain, messages), min_size=1, max_size=5)),
     min_size=1,
@@ -73,36 +61,19 @@ class Counted:
         self.taken += len(found or ())
         return found
 
-    def encoded(self) -> Encoded | Interpreted:
+    def encoded(self) -> Encoded:
         return self._real.encoded()
 
 
 @pytest.fixture(autouse=True)
 def _at_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "time_ns", lambda: NOW * 1_000_000)
+    stop_clock(monkeypatch)
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[MessageStore]:
     with MessageStore.open(tmp_path, CONFIG, housekeeping=False) as opened:
         yield opened
-
-
-def waiting(store: MessageStore) -> list[object]:
-    """All that an append changes, but for the log's bytes."""
-    pending, log = store._pending, store.commit_log
-    units, keys = pending.units, pending.keys
-    return [
-        units.queues, *map(bytes, (units.queue_index, units.queue_offset, units.units)),
-        units.end_phy_offset, dict(units.index_of), list(keys.rows(0, len(keys))), pending.last,
-        dict(pending.offsets.next), log.max_phy_offset(), log.appended_records, log.blank_bytes,
-        [file.wrote_position for file in log.files],
-    ]  # fmt: skip
-
-
-def log_bytes(store: MessageStore) -> bytes:
-    files = store.commit_log.files.files()
-    return b"".join(bytes(file.map()[:]) for file in files)
 
 
 def outcome(store: MessageStore, way: str, given_messages: list[Message]) -> object:
@@ -117,7 +88,7 @@ def outcome(store: MessageStore, way: str, given_messages: list[Message]) -> obj
 @given(
     calls=calls, tags=st.booleans(), lmq=st.booleans(), is_sealed=st.booleans(), later=st.booleans()
 )
-def test_both_ways_leave_the_same(
+def test_core_and_oracle_leave_the_same(
     calls: list[tuple[str, list[Message]]], *, tags: bool, lmq: bool, is_sealed: bool, later: bool
 ) -> None:
     config = CONFIG.model_copy(
@@ -126,15 +97,14 @@ def test_both_ways_leave_the_same(
             "enabled_append_prop_crc": is_sealed, "allow_delay_without_service": later,
         }
     )  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder:
-        short = MessageStore.open(Path(folder, "short"), config, housekeeping=False)
-        long = MessageStore.open(Path(folder, "long"), config, housekeeping=False)
-        with short, long:
-            go_the_long_way(long)
-            for way, given_messages in calls:
-                assert outcome(short, way, given_messages) == outcome(long, way, given_messages)
-                assert waiting(short) == waiting(long)
-            assert log_bytes(short) == log_bytes(long)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        core_and_oracle(Path(folder), config) as (core, oracle),
+    ):
+        for way, given_messages in calls:
+            assert outcome(core, way, given_messages) == outcome(oracle, way, given_messages)
+            assert waiting(core) == waiting(oracle)
+        assert log_bytes(core) == log_bytes(oracle)
 
 
 @pytest.mark.parametrize("sizes", [range(40), (63, 64, 65, 255, 256, 4096), [0]])
@@ -238,7 +208,7 @@ def roomy(tmp_path: Path) -> Iterator[MessageStore]:
 def test_topics_that_share_a_place_at_hand_are_told_apart(roomy: MessageStore) -> None:
     names = [f"topic-{number}-{'x' * (number * 7919 % 80)}" for number in range(3000)]
     roomy.put_messages([Message(name, b"") for name in names])
-    learnt = roomy._parts.putter._encoder.topics
+    learnt = roomy._parts.putter._rules.topics
     groups: dict[int, list[str]] = {}
     for name in names:
         groups.setdefault(place_of(learnt[name][2]), []).append(name)
@@ -320,7 +290,7 @@ def test_the_names_of_light_queues_are_plain_text(tmp_path: Path) -> None:
 
 
 V6 = Host.of("::1", 1)
-ODD = [
+ODD: list[Any] = [
     None, "t", Message("not-yet", b"x"), Message("t", b"x", 5),
     changed(topic=Text("t")), changed(topic=b"t"), changed(body=bytearray(b"x")),
     changed(body=b"x" * 5000), changed(queue_id=-1), changed(queue_id=1 << 31),
@@ -353,6 +323,19 @@ def test_whatever_is_odd_is_left_alone(store: MessageStore, odd: Any) -> None:
     assert (waiting(store), log_bytes(store)) == before
 
 
+@pytest.mark.parametrize("is_later", [False, True])
+@pytest.mark.parametrize("way", ["one", "list"])
+def test_whatever_is_odd_is_refused_or_put_alike(
+    tmp_path: Path, way: str, *, is_later: bool
+) -> None:
+    config = CONFIG.model_copy(update={"allow_delay_without_service": is_later})
+    with core_and_oracle(tmp_path, config) as (core, oracle):
+        for each in ODD:
+            assert outcome(core, way, [each]) == outcome(oracle, way, [each]), each
+            assert waiting(core) == waiting(oracle), each
+        assert log_bytes(core) == log_bytes(oracle)
+
+
 WELL_FORMED = [
     *[changed(sys_flag=flag) for flag in (4, 8, 12, 0x10, 0x20, 0x30, 0x700, -(1 << 31))],
     *[changed(sys_flag=flag, properties={"KEYS": f"k{flag}"}) for flag in (4, 8, 12)],
@@ -371,19 +354,16 @@ WELL_FORMED = [
 @pytest.mark.parametrize("is_sealed", [False, True])
 def test_what_is_well_formed_is_taken_and_put_alike(tmp_path: Path, *, is_sealed: bool) -> None:
     config = CONFIG.model_copy(update={"enabled_append_prop_crc": is_sealed})
-    short = MessageStore.open(tmp_path / "short", config, housekeeping=False)
-    long = MessageStore.open(tmp_path / "long", config, housekeeping=False)
-    with short, long:
-        go_the_long_way(long)
+    with core_and_oracle(tmp_path, config) as (core, oracle):
         for each in WELL_FORMED:
             first = changed(topic=each.topic)
-            assert short.put_message(first) == long.put_message(first)
-            taken = short._parts.putter._plain.one(each)
+            assert core.put_message(first) == oracle.put_message(first)
+            taken = core._parts.putter._plain.one(each)
             assert taken is not None, each
-            assert taken == long.put_message(each)
-            assert short._parts.putter._plain.several([each]) == long.put_messages([each])
-            assert waiting(short) == waiting(long)
-        assert log_bytes(short) == log_bytes(long)
+            assert taken == oracle.put_message(each)
+            assert core._parts.putter._plain.several([each]) == oracle.put_messages([each])
+            assert waiting(core) == waiting(oracle)
+        assert log_bytes(core) == log_bytes(oracle)
 
 
 def _hold_lock(store: MessageStore) -> None:
@@ -474,16 +454,15 @@ def test_a_client_batch_of_any_bytes_is_put_alike(
     if change is not None and body:
         body[change[0] % len(body)] = change[1]
     batch = Message("t", bytes(body), 1)
-    with tempfile.TemporaryDirectory() as folder:
-        short = MessageStore.open(Path(folder, "short"), CONFIG, housekeeping=False)
-        long = MessageStore.open(Path(folder, "long"), CONFIG, housekeeping=False)
-        with short, long:
-            go_the_long_way(long)
-            short.put_message(Message("t", b"", 1))
-            long.put_message(Message("t", b"", 1))
-            assert short.put_client_batch(batch) == long.put_client_batch(batch)
-            assert waiting(short) == waiting(long)
-            assert log_bytes(short) == log_bytes(long)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        core_and_oracle(Path(folder)) as (core, oracle),
+    ):
+        for store in (core, oracle):
+            store.put_message(Message("t", b"", 1))
+        assert core.put_client_batch(batch) == oracle.put_client_batch(batch)
+        assert waiting(core) == waiting(oracle)
+        assert log_bytes(core) == log_bytes(oracle)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 40])

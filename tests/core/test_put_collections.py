@@ -15,14 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from store.core import SLOW_PATH_ONLY
 from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageResult
-from tests.core.test_plain_puts import CONFIG
+from tests.kit.compared_puts import CONFIG
 
-pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 ROOMY = CONFIG.model_copy(update={"mapped_file_size_commit_log": 1 << 20})
 THRESHOLDS = range(1, 13)
 FAR = 1 << 15
@@ -142,7 +140,7 @@ def test_a_collection_comes_before_a_message_is_encoded_or_when_all_is_held(
         for queue in (0, FAR, FAR, 0):
             message.queue_id = queue
             records = putter._plain.encoded()
-            learnt = putter._encoder.learnt(message)
+            learnt = putter._rules.learnt(message)
             with called_often(meddler, threshold):
                 assert records.add(message, learnt)
             results += putter._append.encoded(records, whole=False)

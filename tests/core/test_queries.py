@@ -1,4 +1,4 @@
-"""Queries by key through the core and through its twin find the same, whatever lies there."""
+"""Queries by key on the fast and on the slow path find the same, whatever lies there."""
 
 import os
 import random
@@ -12,17 +12,16 @@ from typing import Any
 import pytest
 
 from store.config import StoreConfig
-from store.core import SLOW_PATH_ONLY
 from store.core._maps import FileMap
 from store.core._reads import FastQuery, walk_chain
 from store.errors import StoreError
-from store.index import index_file
 from store.index.index_batch import IndexBatch
 from store.index.index_file import IndexFile
 from store.log._log import PlainLog
 from store.log.commit_log import CommitLog
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from tests.kit.declining import Declines, decline_walks
 from tests.kit.waiting import until
 
 LOG_FILE = 1 << 15
@@ -73,7 +72,7 @@ def compare(store: MessageStore, asked: tuple[str, str, int, int, int]) -> objec
     assert index is not None
     found = index.query(*asked)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_file, "SLOW_PATH_ONLY", True)  # else the core walks each chain
+        decline_walks(patch)
         assert index.query(*asked) == found, asked
     topic, key, most, begin, end = asked
     messages = outcome(lambda: store.query_message(topic, key, most, begin, end))
@@ -136,10 +135,9 @@ def test_odd_geometries_lead_nowhere(tmp_path: Path, arguments: tuple[int, int])
     path = tmp_path / "index"
     path.write_bytes(random.Random(5).randbytes(4000))
     for read_only in (False, True):
-        if not SLOW_PATH_ONLY:
-            mapped = mapped_file(path)
-            walked = walk_chain([], mapped, *arguments, 7, 32, *ALWAYS, 0, 100, read_only)
-            assert walked is None or walked == []
+        mapped = mapped_file(path)
+        walked = walk_chain([], mapped, *arguments, 7, 32, *ALWAYS, 0, 100, read_only)
+        assert walked is None or walked == []
 
 
 class OddIndex:
@@ -161,7 +159,6 @@ class OddFile:
     waiting: tuple[IndexBatch, int]
 
 
-@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 @pytest.mark.parametrize("geometry", [
     (0, 5), (5, 0), (-1, 5), (5, -1), (1 << 62, 5), (5, 1 << 62), (1 << 62, 1 << 62),
 ])  # fmt: skip
@@ -194,15 +191,13 @@ def test_the_core_answers_by_itself_unless_the_key_waits_in_memory(tmp_path: Pat
         assert store.index is not None
         records = [record.phy_offset for record in store.commit_log.scan(0)]
         assert store.query_message("t", "memory")  # hands it on: now it waits in the index
-        if not SLOW_PATH_ONLY:
-            assert places(store, "disk", 9) == [records[1], records[2]]
-            assert places(store, "disk", 1) == [records[2]]
-            assert places(store, "memory", 9) is None
-            assert places(store, "none", 9) == []
-            store.flush()
-            assert places(store, "memory", 9) == [records[3]]
-    if not SLOW_PATH_ONLY:
-        assert places(store, "disk", 9) is None  # closed
+        assert places(store, "disk", 9) == [records[1], records[2]]
+        assert places(store, "disk", 1) == [records[2]]
+        assert places(store, "memory", 9) is None
+        assert places(store, "none", 9) == []
+        store.flush()
+        assert places(store, "memory", 9) == [records[3]]
+    assert places(store, "disk", 9) is None  # closed
 
 
 def test_a_reader_finds_what_its_log_has_though_the_index_goes_on(tmp_path: Path) -> None:
@@ -218,7 +213,7 @@ def test_a_reader_finds_what_its_log_has_though_the_index_goes_on(tmp_path: Path
 
         def found(*times: int) -> list[bytes]:
             answers = []
-            for plain in (reader._plain_queries, None):
+            for plain in (reader._plain_queries, Declines()):
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(reader, "_plain_queries", plain)
                     messages = reader.query_message("t", "a", 32, *times)
@@ -247,10 +242,8 @@ def test_no_more_are_found_than_the_settings_allow(tmp_path: Path) -> None:
 
 def test_a_closed_index_without_files_answers_nothing(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "store", CONFIG) as store:
-        if not SLOW_PATH_ONLY:
-            assert places(store, "k", 9) == []
-    if not SLOW_PATH_ONLY:
-        assert places(store, "k", 9) is None
+        assert places(store, "k", 9) == []
+    assert places(store, "k", 9) is None
 
 
 def places(store: MessageStore, key: str, most: int) -> list[int] | None:
@@ -284,10 +277,9 @@ def test_entries_that_were_drained_since_are_those_that_were_pending(tmp_path: P
     path.write_bytes(data)
     for drained in (1, 3, 6):
         expected = [100 * number for number in range(drained - 1, 0, -1)]
-        if not SLOW_PATH_ONLY:
-            assert walk_chain(
-                [], mapped_file(path), slots, entries, 7, 32, *ALWAYS, 5, drained, read_only=False
-            ) == expected  # fmt: skip
+        assert walk_chain(
+            [], mapped_file(path), slots, entries, 7, 32, *ALWAYS, 5, drained, read_only=False
+        ) == expected  # fmt: skip
 
 
 def test_the_walk_ends_at_an_entry_that_is_too_old(tmp_path: Path) -> None:
@@ -296,10 +288,9 @@ def test_the_walk_ends_at_an_entry_that_is_too_old(tmp_path: Path) -> None:
     data = bytes(36) + (5).to_bytes(4, "big") + (4).to_bytes(4, "big") + bytes(20)
     path = tmp_path / "index"
     path.write_bytes(data + b"".join(struct.pack(">iqii", *row) for row in rows))
-    if not SLOW_PATH_ONLY:
-        assert walk_chain(
-            [], mapped_file(path), 1, 9, 7, 32, 5000, ALWAYS[1], 5, 9, read_only=False
-        ) == [400]  # fmt: skip
+    assert walk_chain(
+        [], mapped_file(path), 1, 9, 7, 32, 5000, ALWAYS[1], 5, 9, read_only=False
+    ) == [400]  # fmt: skip
 
 
 def mapped_file(path: Path) -> Any:
@@ -332,7 +323,6 @@ def asked(store: MessageStore, log: Any, index: Any) -> list[bytes] | None:
     return None if found is None else [bytes(message.record) for message in found]
 
 
-@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 def test_a_log_that_keeps_its_fields_elsewhere_is_asked(store: MessageStore) -> None:
     assert store.index is not None
     places = sorted(store.index.query("t", "cc", 64, *ALWAYS))
@@ -346,7 +336,6 @@ def test_a_log_that_keeps_its_fields_elsewhere_is_asked(store: MessageStore) -> 
     assert len(other.asked) == len({place // LOG_FILE for place in places})
 
 
-@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 def test_places_outside_the_log_are_left_to_the_twin(store: MessageStore) -> None:
     """An index that is ahead of its log: that has no answer to give."""
     assert store.index is not None
@@ -363,7 +352,6 @@ def test_places_outside_the_log_are_left_to_the_twin(store: MessageStore) -> Non
     assert asked(store, Shorter(own), store.index) is None
 
 
-@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 def test_a_file_of_another_kind_is_left_to_the_log(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,8 +1,7 @@
-"""The scan of the log and the noting of its records: the core finds what its twin finds."""
+"""The scan of the log and the noting of its records: the core finds what the oracle finds."""
 
 import zlib
 from collections.abc import Callable, Iterator
-from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -10,21 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store.config import StoreConfig
-from store.core import SLOW_PATH_ONLY
 from store.errors import CorruptionError
 from store.index.index_batch import IndexBatch
 from store.journals.deleted_topics import DeletedTopics
 from store.queue.facts import QueueRestart, QueueType
 from store.queue.units import UnitBatch
-from store.record.encoder import EncodedRecord, MessageEncoder, assemble
 from store.record.message import Host, Message
 from store.record.record_layout import BLANK, MAGIC_BLANK, MAX_QUEUE_OFFSET, BlankRecord
-from store.record.scan import Scan, ScannedRecord, ScanRules, TopicCache, _Scan, scan_block
+from store.record.scan import Scan, ScannedRecord, ScanRules, TopicCache, scan_block
 from store.service.dispatching.record_keys import RecordKeys
 from store.service.dispatching.record_units import RecordUnits
 from store.service.dispatching.replay import Replay, ReplayResult
+from tests.kit.oracle.encoder import EncodedRecord, MessageEncoder, assemble
+from tests.kit.oracle.replay import replay_by_oracle
+from tests.kit.oracle.scan import OracleScan
 
-pytestmark = pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 FILE = 1 << 14
 AT = 5 * FILE + 64
 ENCODER = MessageEncoder(StoreConfig(), lambda _: None)
@@ -85,7 +84,7 @@ def test_a_block_is_scanned_alike(
     known = TopicCache()
     for topics in (TopicCache(), known, known):
         assert found(scan_block(data, AT, left, rules, topics)) == found(
-            _Scan(data, AT, left, rules, TopicCache())
+            OracleScan(data, AT, left, rules, TopicCache())
         )
 
 
@@ -97,8 +96,8 @@ def test_every_byte_of_a_record_is_looked_at_alike(value: int) -> None:
     for field in range(len(record)):
         data = record[:field] + bytes([value]) + record[field + 1 :] + further
         args = data, AT, len(data) + 8, ScanRules()
-        by_core, by_twin = (found(scan(*args, TopicCache())) for scan in (scan_block, _Scan))
-        assert by_core == by_twin, f"byte {field} is {value}"
+        core, oracle = (found(scan(*args, TopicCache())) for scan in (scan_block, OracleScan))
+        assert core == oracle, f"byte {field} is {value}"
 
 
 @pytest.mark.parametrize("beyond", [-1, 0, 1])
@@ -107,7 +106,7 @@ def test_only_offsets_that_a_queue_can_have_are_scanned(beyond: int) -> None:
     data = record_bytes(Message("t", b"x"), MAX_QUEUE_OFFSET + beyond, AT)
     args = data, AT, len(data) + 8, ScanRules()
     records = found(scan_block(*args, TopicCache()))
-    assert records == found(_Scan(*args, TopicCache()))
+    assert records == found(OracleScan(*args, TopicCache()))
     assert isinstance(records[0], ScannedRecord) == (beyond < 0)
 
 
@@ -145,7 +144,7 @@ class TornError(Exception):
 
 
 def noted(
-    fill: Callable[[Replay], object], records: list[ScannedRecord], deleted: dict[str, int],
+    prepare: Callable[[Replay], object], records: list[ScannedRecord], deleted: dict[str, int],
     queues_from: int, index_from: int | None, full_at: int, *, tags: bool, wanted: bool, torn: bool,
 ) -> list[object]:  # fmt: skip
     topics = DeletedTopics(Path("nowhere"))
@@ -155,7 +154,7 @@ def noted(
         lambda topic: QueueType.SIMPLE, check_topic=lambda _: None, lmq_needs_multi_dispatch=False,
     )  # fmt: skip
     replay = Replay(lambda *_: [], units, RecordKeys(wanted=wanted, tags=tags))
-    fill(replay)
+    prepare(replay)
     result, batch, keys = ReplayResult(), UnitBatch(), IndexBatch()
 
     def scan() -> Iterator[ScannedRecord]:
@@ -179,10 +178,6 @@ def noted(
     ]  # fmt: skip
 
 
-def by_one(replay: Replay) -> None:
-    replay._fill = replay._fill_by_one
-
-
 @settings(max_examples=300)
 @given(
     records=st.lists(scanned, max_size=8),
@@ -197,9 +192,9 @@ def test_records_are_noted_alike(
     index_from: int | None, full_at: int, *, tags: bool, wanted: bool, torn: bool,
 ) -> None:  # fmt: skip
     given_all = (records, deleted, queues_from, index_from, full_at)
-    ways = (lambda _: None, by_one)
-    core, twin = (noted(way, *given_all, tags=tags, wanted=wanted, torn=torn) for way in ways)
-    assert core == twin
+    ways = (lambda _: None, replay_by_oracle)
+    core, oracle = (noted(way, *given_all, tags=tags, wanted=wanted, torn=torn) for way in ways)
+    assert core == oracle
 
 
 # ---- whole blocks
@@ -242,9 +237,9 @@ def noted_in_blocks(data: list[bytes], *, by_core: bool, refusing: bool) -> list
         return []
 
     replay = Replay(put, units, RecordKeys(wanted=True, tags=True))
-    scan_one = scan_block if by_core else _Scan
+    scan_one = scan_block if by_core else OracleScan
     if not by_core:
-        replay._fill, replay._walked = replay._fill_by_one, chain.from_iterable
+        replay_by_oracle(replay)
 
     def scan() -> Iterator[Scan]:
         at, topics = AT, TopicCache()
@@ -282,10 +277,10 @@ def test_blocks_are_noted_alike(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("store.service.dispatching.replay.REPLAY_UNITS", full_at)
         patched.setattr("store.service.dispatching.replay.SLICE_PER_QUEUE", 1)
-        core, twin = (
+        core, oracle = (
             noted_in_blocks(data, by_core=by_core, refusing=refusing) for by_core in (True, False)
         )
-    assert core == twin
+    assert core == oracle
 
 
 def test_tags_that_begin_alike_are_not_taken_for_each_other() -> None:
@@ -293,6 +288,6 @@ def test_tags_that_begin_alike_are_not_taken_for_each_other() -> None:
     data, tags = b"", ["ab", "a", "ab", "a" * 300, "a"]
     for text in tags:
         data += record_bytes(Message("t", b"", 0, {"TAGS": text}), 0, AT + len(data))
-    core, twin = (noted_in_blocks([data], by_core=way, refusing=False) for way in (True, False))
-    assert core == twin
+    core, oracle = (noted_in_blocks([data], by_core=way, refusing=False) for way in (True, False))
+    assert core == oracle
     assert [key for _, key, *_ in core[1][-1]] == [f"T#{text}" for text in tags]  # type: ignore[index]

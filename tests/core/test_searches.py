@@ -1,4 +1,4 @@
-"""Searches by time through the core and through its twin give one answer, whatever lies there."""
+"""Searches by time on the fast and on the slow path give one answer, whatever lies there."""
 
 import os
 import random
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cq_file.store import FileConsumeQueueStore
 from cq_rocksdb.engine import EngineBatch, Family
 from cq_rocksdb.keys import queue_prefix, unit_key
 from store.config import StoreConfig
@@ -16,6 +17,7 @@ from store.queue.time_search import BoundaryType, search_offset
 from store.queue.units import UnitBatch
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from tests.kit.declining import Declines
 from tests.kit.rocksdb_queues import RocksDBQueues, engine_of, lose
 
 LOG_FILE = 8192
@@ -39,8 +41,15 @@ def store(
         yield opened
 
 
-def by_twin(queue: ConsumeQueue, timestamp: int, boundary: BoundaryType) -> int:
+def unit_by_unit(queue: ConsumeQueue, timestamp: int, boundary: BoundaryType) -> int:
     return search_offset(*queue.ends(), timestamp, boundary, queue.unit_timestamp)
+
+
+def by_slow_path(store: MessageStore, topic: str, timestamp: int, boundary: BoundaryType) -> int:
+    assert isinstance(store.queues, FileConsumeQueueStore)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store.queues._table, "plain", Declines())
+        return store.queues.queue(topic, 0).offset_by_time(timestamp, boundary)
 
 
 def compare(store: MessageStore, timestamps: list[int]) -> set[int]:
@@ -50,7 +59,9 @@ def compare(store: MessageStore, timestamps: list[int]) -> set[int]:
         for timestamp in timestamps:
             for boundary in BoundaryType:
                 found = queue.offset_by_time(timestamp, boundary)
-                assert found == by_twin(queue, timestamp, boundary), (topic, timestamp, boundary)
+                asked = topic, timestamp, boundary
+                assert found == unit_by_unit(queue, timestamp, boundary), asked
+                assert found == by_slow_path(store, *asked), asked
                 met.add(found)
     return met
 
@@ -140,4 +151,4 @@ def test_answers_of_rocksdb_are_alike(tmp_path: Path, seed: int) -> None:
         for timestamp in (*draw.choices(times, k=40), times[-1] + 1, -1, -2, 1 << 62, 1 << 70):
             for boundary in BoundaryType:
                 found = queue.offset_by_time(timestamp, boundary)
-                assert found == by_twin(queue, timestamp, boundary), (timestamp, boundary)
+                assert found == unit_by_unit(queue, timestamp, boundary), (timestamp, boundary)

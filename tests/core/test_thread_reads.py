@@ -14,7 +14,6 @@ from cq_file.consume_queue import FileConsumeQueue
 from cq_file.named_queue import QueueTable
 from cq_file.store import FileConsumeQueueStore
 from store.config import StoreConfig
-from store.core import SLOW_PATH_ONLY
 from store.files import Descriptor
 from store.queue.units import MAX_UNITS
 from store.record.message import Message
@@ -104,7 +103,6 @@ class Watched(Descriptor):
         self.kept = number
 
 
-@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 def test_a_map_lives_as_long_as_a_read_that_may_use_it(store: MessageStore, root: Path) -> None:
     queues: Any = store.queues
     assert isinstance(queues, FileConsumeQueueStore)

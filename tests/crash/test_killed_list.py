@@ -1,61 +1,53 @@
-"""A process is killed in the middle of a list: after each piece that the log takes of it."""
+"""A process is killed in the middle of a list, as it writes a page of the log."""
 
-import shutil
+import itertools
+import mmap
+import signal
 from pathlib import Path
 
 import pytest
 
-from store.config import StoreConfig
-from store.log.mapped_file import MappedFile
-from store.queue.backends import backend_names
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from tests.kit.crash_images import crash_image
-from tests.kit.long_way import go_the_long_way
+from tests.kit.commands import run_module
+from tests.kit.killed_writer import CONFIG, FIRST, LONG, body_of
 
-CONFIG = StoreConfig(
-    mapped_file_size_commit_log=16_384, mapped_file_size_consume_queue=400,
-    rocksdb_memory_bytes=16 << 20, max_hash_slot_num=10, max_index_num=30,
-)  # fmt: skip
-BODIES = [b"%d" % number * 40 for number in range(9)]
-KEPT, PUT = BODIES[:2], BODIES[2:]
-
-
-class Steps:
-    """The log's map, of which what the file holds is kept after each write."""
-
-    def __init__(self, file: MappedFile) -> None:
-        self._map = file.map()
-        self.guard = self._map.guard
-        self.seen: list[bytes] = []
-
-    def __setitem__(self, span: slice, data: bytes) -> None:
-        self._map[span] = data
-        self.seen.append(self._map[:])
+LISTS = {
+    "in one call": [10, 60_000, 20, 60_000, 60_000, 30_000],  # under the interpreter's lock
+    "beside others": [10, 70_000, 20, 70_000, 70_000],  # without it, for bodies are long
+}
+FIXED = 88 + 2 + 2
+"""Bytes of a record of topic ``t`` without its body and its properties."""
+PAGES = [1, 17, 20, *(pytest.param(page, marks=pytest.mark.long) for page in range(0, 61, 3))]
 
 
-@pytest.mark.parametrize("backend", backend_names())
-def test_a_kill_in_the_middle_of_a_list_leaves_its_first_records(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+def killed_at(root: Path, page: int, sizes: list[int], end: int) -> list[bytes]:
+    """Return the bodies that are there after a kill at a page; whole records end at ``end``."""
+    done = run_module("tests.kit.killed_writer", root, page, *sizes)
+    assert "Error" not in done.stderr
+    assert done.returncode == -signal.SIGSEGV or "AddressSanitizer: SEGV" in done.stderr
+    log = Path(root, "commitlog", f"{0:020d}").read_bytes()
+    assert log[end : end + 8] == bytes(8)  # size and magic come last
+    with MessageStore.open(root, CONFIG, housekeeping=False) as store:
+        found = store.get_message("t", 0, 0).messages()
+        bodies = [message.body for message in found]
+        assert [message.properties for message in found[1:]] == [LONG] * (len(found) - 1)
+        assert [finding for finding in store.check() if finding.damage] == []
+        assert store.put_message(Message("t", b"more")).queue_offset == len(found)
+    return bodies
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("name", LISTS)
+def test_a_kill_at_a_page_leaves_the_whole_records_before_it(
+    tmp_path: Path, name: str, page: int
 ) -> None:
-    root = tmp_path / "store"
-    with MessageStore.open(root, CONFIG, backend=backend) as store:
-        for body in KEPT:
-            assert store.put_message(Message("t", body)).ok
-        store.flush()
-        crash_image(root, tmp_path / "killed")
-        (log,) = store.commit_log.files
-        steps = Steps(log)
-        go_the_long_way(store)  # in the core no step can be told from the next one
-        with monkeypatch.context() as patch:
-            patch.setattr(MappedFile, "target", lambda _: steps)
-            assert all(result.ok for result in store.put_messages([Message("t", b) for b in PUT]))
-    found = []
-    for number, data in enumerate(steps.seen):
-        again = shutil.copytree(tmp_path / "killed", tmp_path / f"{number}")
-        (again / "commitlog" / log.path.name).write_bytes(data)
-        with MessageStore.open(again, CONFIG, backend=backend) as store:
-            bodies = [message.body for message in store.get_message("t", 0, 0, 32).messages()]
-            assert bodies == BODIES[: len(bodies)]
-            found.append(len(bodies) - len(KEPT))
-    assert found == list(range(len(PUT) + 1))
+    sizes, properties = LISTS[name], len("long") + 9000 + 2
+    bodies = [FIRST, *(body_of(*each) for each in enumerate(sizes))]
+    ends = [
+        end + FIXED * (at + 1) + properties * at
+        for at, end in enumerate(itertools.accumulate(map(len, bodies)))
+    ]
+    whole = 1 + sum(end <= page * mmap.PAGESIZE for end in ends[1:])
+    assert killed_at(tmp_path, page, sizes, ends[whole - 1]) == bodies[:whole]

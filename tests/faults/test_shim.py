@@ -16,7 +16,7 @@ from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.call_order import CallOrder
 from tests.kit.engines import ENGINES
-from tests.kit.shim import CORE_WRITES, KINDS, SHORT, Shim
+from tests.kit.shim import KINDS, SHORT, Shim
 from tests.kit.told import CONFIG
 
 DATA = b"0123456789"
@@ -160,7 +160,6 @@ def test_a_part_is_taken_of_what_is_written(folder: Folder, shim: Shim) -> None:
     assert [os.write(folder.fd, DATA) for _ in range(2)] == [5, 10]
 
 
-@pytest.mark.skipif(not CORE_WRITES, reason="calls take the slow path")
 def test_the_order_of_calls_has_writes_of_compiled_code(tmp_path: Path) -> None:
     calls = CallOrder(tmp_path)
     with MessageStore.open(tmp_path, CONFIG, backend="file") as store:
@@ -182,7 +181,6 @@ def test_the_order_of_calls_has_writes_to_the_index(tmp_path: Path) -> None:
     assert len([at for at in writes if calls.made[at][1].startswith("index/2")]) == 3
 
 
-@pytest.mark.skipif(not CORE_WRITES, reason="the core does not run")
 def test_what_the_core_writes_is_met_and_told(tmp_path: Path, shim: Shim) -> None:
     told: list[tuple[str, str]] = []
     shim.watch(tmp_path)

@@ -20,7 +20,6 @@ from store.service.message_store import MessageStore
 from store.service.results import PutMessageResult, PutMessageStatus
 from tests.feeding.conftest import CONFIG, QUICK, Master, leading
 from tests.kit.interrupts import Interrupted, run_interrupted
-from tests.kit.long_way import go_the_long_way
 from tests.kit.waiting import until
 from tests.kit.wire_slave import WireSlave, acknowledging
 
@@ -91,13 +90,6 @@ def test_a_put_waits_for_a_follower_and_says_so_if_none_has_it(
         assert {result.status for result in way(master.store)} == {OK}
         (link,) = master.feeder.followers.links()
         assert link.acknowledged == master.end
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_the_interpreted_way_waits_too(tmp_path: Path, way: Way) -> None:
-    with leading(tmp_path / "master", sync(**LIGHT)) as master:
-        go_the_long_way(master.store)
-        assert {result.status for result in way(master.store)} == {LATE}
 
 
 def test_who_does_not_want_to_wait_does_not(tmp_path: Path) -> None:

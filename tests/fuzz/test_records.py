@@ -21,7 +21,6 @@ from store.queue.facts import QueueRestart, QueueType
 from store.queue.units import UnitBatch
 from store.record.client_batch import decode_client_batch, encode_client_batch
 from store.record.decoder import StoredMessage, check_record
-from store.record.encoder import MessageEncoder
 from store.record.message import Message
 from store.record.message_id import decode_message_id
 from store.record.properties import dispatch_properties, encode_properties
@@ -32,6 +31,7 @@ from store.service.dispatching.record_keys import RecordKeys
 from store.service.dispatching.record_units import RecordUnits
 from store.service.dispatching.replay import Replay
 from store.service.runtime.running_state import RunningState
+from tests.kit.core_encoder import CoreEncoder
 from tests.kit.corpus import PROPERTIES, blocks, messages, record_fields, records
 from tests.kit.mutations import fuzz, mutated
 from tests.kit.plain_record import PlainRecord
@@ -131,7 +131,7 @@ class TestDamaged:
         fuzz("properties", seeds, lambda data: run(around(data)), 500, long=long)
 
     def test_client_batches(self, *, long: bool) -> None:
-        encoder = MessageEncoder(StoreConfig(), lambda _: None)
+        encoder = CoreEncoder()
         seeds = [encode_client_batch(messages()), encode_client_batch(messages()[3:7])]
         fields = [range(at, at + 4) for at in range(0, 20, 4)]
 

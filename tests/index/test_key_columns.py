@@ -62,12 +62,6 @@ class Keys(RuleBasedStateMachine):
         keys = [uniq_key or "", *(words or "").split(" "), f"T#{tags}" if tags else ""]
         self.models[at] += [(topic, key, 7, 8) for key in keys if key]
 
-    @rule(at=st.integers(0, 1), tags=st.lists(st.none() | TEXTS, max_size=3))
-    def add_tags(self, at: int, tags: list[str | None]) -> None:
-        count = range(len(tags))
-        self.batches[at].add_tags(["t"] * len(tags), tags, count, count)
-        self.models[at] += [("t", f"T#{text}", row, row) for row, text in enumerate(tags) if text]
-
     @rule(at=st.integers(0, 1), data=st.data())
     def extend(self, at: int, data: st.DataObject) -> None:
         other = self.models[1 - at]

@@ -20,7 +20,7 @@ from store.service.recovering.replacement import Rebuild
 from store.service.results import PutMessageResult
 from store.service.runtime.environment import Environment
 from store.service.runtime.running_state import RunningState
-from store.service.writing.encoded import Encoded, Interpreted
+from store.service.writing.encoded import Encoded
 from store.service.writing.putter import Putter
 from store.wakeup import Latch
 from tests.kit.faults import Faults
@@ -220,7 +220,7 @@ def test_a_put_that_comes_to_the_lock_behind_a_close_is_refused(
     appender = store._putter._append
     real, outcome = appender.encoded, list[object]()
 
-    def append(records: Encoded | Interpreted, *, whole: bool) -> list[PutMessageResult]:
+    def append(records: Encoded, *, whole: bool) -> list[PutMessageResult]:
         encoded.set()
         assert closed.wait(SECONDS)
         return real(records, whole=whole)

@@ -20,7 +20,6 @@ from store.service.message_store import MessageStore
 from tests.kit.acknowledged import TOPIC, Acknowledged
 from tests.kit.engines import ENGINES
 from tests.kit.interrupts import Interrupted, run_interrupted
-from tests.kit.long_way import go_the_long_way
 from tests.kit.mutations import in_time
 from tests.kit.reput import SMALL_BATCHES
 
@@ -54,13 +53,16 @@ class Case:
     def put(self) -> None:
         self.known.put(self.store)
 
-    def put_list(self) -> None:
+    def put_odd(self) -> None:
+        self.known.put(self.store, is_odd=True)
+
+    def put_list(self, *, is_odd: bool = False) -> None:
         first = self.known.asked
         numbers = range(first, first + 40)  # over two files of the log
         self.known.asked += len(numbers)
         bodies = [b"%d " % number * 60 for number in numbers]
         messages = [
-            Message(TOPIC, body, number % 2, {"KEYS": f"k{number}"})
+            Message(TOPIC, body, number % 2, {"KEYS": f"k{number}"}, flag=is_odd or 0)
             for number, body in zip(numbers, bodies, strict=True)
         ]
         for number, body, done in zip(
@@ -69,13 +71,8 @@ class Case:
             if done.ok:
                 self.known.bodies[number % 2, done.queue_offset] = done.phy_offset, body
 
-    def put_the_long_way(self) -> None:
-        go_the_long_way(self.store)
-        self.put()
-
-    def list_the_long_way(self) -> None:
-        go_the_long_way(self.store)
-        self.put_list()
+    def put_odd_list(self) -> None:
+        self.put_list(is_odd=True)
 
     def put_light(self) -> None:
         names = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}
@@ -112,13 +109,13 @@ class Case:
 
 STEPS: dict[str, Callable[[Case], None]] = {
     "put": Case.put, "list": Case.put_list,
-    "long-put": Case.put_the_long_way, "long-list": Case.list_the_long_way,
+    "odd-put": Case.put_odd, "odd-list": Case.put_odd_list,
     "follow": Case.follow, "light": Case.put_light,
     "pull": Case.pull, "query": Case.query, "flush": Case.flush, "close": Case.close,
     "rebuild": Case.rebuild, "delete": Case.delete, "expire": Case.expire,
 }  # fmt: skip
 IN_THE_CORE = {"put", "list", "pull", "query"}
-"""Of their steps a few are left for the interpreter where the core runs."""
+"""Of their steps a few are left for the interpreter."""
 VARIANTS = [
     "file--async", "file--sync", "both--async",
     *[f"rocksdb-{engine.value}-async" for engine in ENGINES],

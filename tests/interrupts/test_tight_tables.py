@@ -23,7 +23,7 @@ SHARE = 4
 TIGHT = BASE.model_copy(update={
     "max_index_num": 5, "dispatch_slice": 1, "ab_shares": "t=1;*=0.5", "read_topics": "t=rocksdb",
 })  # fmt: skip
-NORMAL = ("long-list", "pull")
+NORMAL = ("odd-list", "pull")
 """Of the steps those that the normal run takes."""
 
 

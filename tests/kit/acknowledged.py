@@ -17,13 +17,19 @@ class Acknowledged:
     bodies: dict[tuple[int, int], tuple[int, bytes]] = field(default_factory=dict)
     asked: int = 0
 
-    def put(self, store: MessageStore, size: int = 300) -> PutMessageResult:
-        """Put one more message, and note it if the store says that it has it."""
+    def put(
+        self, store: MessageStore, size: int = 300, *, is_odd: bool = False
+    ) -> PutMessageResult:
+        """Put one more message, and note it if the store says that it has it.
+
+        An odd one has a number of a class of its own: it leaves the fast path.
+        """
         number = self.asked
         self.asked += 1
         body = b"%d " % number * (size // 5)
         queue_id = number % QUEUES
-        result = store.put_message(Message(TOPIC, body, queue_id, {"KEYS": f"k{number}"}))
+        message = Message(TOPIC, body, queue_id, {"KEYS": f"k{number}"}, flag=is_odd or 0)
+        result = store.put_message(message)
         if result.ok:
             assert (queue_id, result.queue_offset) not in self.bodies
             self.bodies[queue_id, result.queue_offset] = result.phy_offset, body

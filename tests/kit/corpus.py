@@ -4,9 +4,9 @@ from pathlib import Path
 
 from store.config import StoreConfig
 from store.record.compression import compress
-from store.record.encoder import MessageEncoder, assemble, with_property_crc
 from store.record.message import CompressionType, Host, Message, MessageProperty
 from store.record.record_layout import BLANK_SIZE, HEAD, STORED, TAIL
+from tests.kit.oracle.encoder import MessageEncoder, assemble, with_property_crc
 
 _V6 = Host.of("2001:db8::1", 65535)
 _STORED_AT = 1_700_000_000_001

@@ -1,14 +1,12 @@
 """A share of the long tests, drawn by a seed: a plugin of pytest.
 
 ``--share 1/6 --seed WORD`` leaves out all tests that are marked ``long`` but for about one of six.
-The same seed draws the same tests, whatever others there are; a commit's name is a good one. In a
-run without the compiled core (``CQSTORE_CORE=0``) every test counts as long. A test that tries
-hundreds of places, of which any may be the bad one, tries some of them in such a run
+The same seed draws the same tests, whatever others there are; a commit's name is a good one. A test
+that tries hundreds of places, of which any may be the bad one, tries some of them in such a run
 (``drawn_places``): the seed says which.
 """
 
 import hashlib
-import os
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -56,11 +54,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     share = config.option.share
     if share is None:
         return
-    whole = os.environ.get("CQSTORE_CORE") == "0"
     kept: list[pytest.Item] = []
     left: list[pytest.Item] = []
     for item in items:
-        long = whole or item.get_closest_marker("long") is not None
+        long = item.get_closest_marker("long") is not None
         drawn = not long or is_drawn(item.nodeid, share, config.option.seed)
         (kept if drawn else left).append(item)
     config.hook.pytest_deselected(items=left)

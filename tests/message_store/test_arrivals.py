@@ -22,7 +22,6 @@ from cqstore import (
     StoreFailedError,
     StoreStateError,
 )
-from store.core import SLOW_PATH_ONLY
 from store.errors import NestedCallError, StoreIOError
 from store.record.client_batch import encode_client_batch
 from store.service.dispatching import arrivals
@@ -369,7 +368,6 @@ def test_an_interrupted_wait_leaves_nothing(plain: MessageStore) -> None:
     assert found == [True]
 
 
-@pytest.mark.skipif(SLOW_PATH_ONLY, reason="an append in Python that is cut short fails the store")
 def test_an_interrupted_put_is_found_by_the_next(plain: MessageStore) -> None:
     """Wherever it is cut short, it holds up who waits no longer than until anything else comes."""
     done = 0

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from store.config import RocksDBEngine, StoreConfig
-from store.core import SLOW_PATH_ONLY
 from store.errors import ReadOnlyStoreError, StoreError
 from store.journals.expired_queues import ExpiredQueues
 from store.queue.backends import backend_names
@@ -18,6 +17,7 @@ from store.service.maintenance.clean_service import expired_offsets
 from store.service.message_store import MessageStore
 from store.service.recovering.recovery import Recovery
 from store.service.results import GetMessageStatus
+from tests.kit.declining import Declines
 from tests.kit.engines import ENGINES
 from tests.kit.queue_of import QUEUES_OF
 
@@ -103,11 +103,14 @@ def test_a_pull_that_holds_views_outlives_its_file(opened: Opened) -> None:
     assert [bytes(message.stored_body) for message in result.messages()] == [b"x" * 100] * 5
 
 
+@pytest.mark.parametrize("is_fast", [True, False])
 def test_a_pull_that_an_expiry_overtakes_goes_on_at_the_new_minimum(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, *, is_fast: bool
 ) -> None:
     opened.fill()
     store = opened.store
+    if not is_fast:
+        monkeypatch.setattr(store._puller, "_plain", Declines())
     kind = QUEUES_OF[opened.backend]
     ends, block, plain = kind.ends, kind.read_units, kind.plain_units
 
@@ -127,7 +130,7 @@ def test_a_pull_that_an_expiry_overtakes_goes_on_at_the_new_minimum(
     low = opened.expected_minimum()
     units_are_gone = not store.queues.queue("busy", 0).read_units(5, 1).count
     assert units_are_gone or opened.backend == "rocksdb"  # which may drop them later
-    if units_are_gone or not SLOW_PATH_ONLY:  # the core lets its twin look anew
+    if units_are_gone or is_fast:  # the core lets Python look anew
         assert result.status is GetMessageStatus.OFFSET_TOO_SMALL
         assert (result.next_begin_offset, result.min_offset) == (low, low)
         assert result.max_offset == store.max_offset("busy", 0)

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import pytest
 
 from store.config import FlushDiskType, RocksDBEngine, StoreConfig
-from store.core import SLOW_PATH_ONLY
 from store.errors import DiskFullError, StoreClosedError, StoreIOError
 from store.queue.units import UnitBatch
 from store.record.client_batch import encode_client_batch
@@ -65,7 +64,6 @@ def test_messages_that_go_the_long_way_are_counted(store: MessageStore) -> None:
         messages = after.put_messages - before.put_messages
         return messages, after.put_long_way - before.put_long_way
 
-    fast = 0 if not SLOW_PATH_ONLY else 1
     one, light, half = (
         Message("t", b"x"),
         Message("t", b"x", 0, LIGHT),
@@ -74,21 +72,26 @@ def test_messages_that_go_the_long_way_are_counted(store: MessageStore) -> None:
     batch = Message("t", encode_client_batch([one] * 3))
     other = Message("t", encode_client_batch([one] * 3), 1)
     assert added(lambda: store.put_message(one)) == (1, 1), "the first of its queue"
-    assert added(lambda: [store.put_message(one) for _ in range(200)]) == (200, 200 * fast)
-    assert added(lambda: store.put_messages([one] * 5)) == (5, 5 * fast)
-    assert added(lambda: store.put_client_batch(batch)) == (3, 3 * fast)
+    assert added(lambda: [store.put_message(one) for _ in range(200)]) == (200, 0)
+    assert added(lambda: store.put_messages([one] * 5)) == (5, 0)
+    assert added(lambda: store.put_client_batch(batch)) == (3, 0)
     assert added(lambda: store.put_client_batch(other)) == (3, 3), "of another queue"
     assert added(lambda: store.put_message(light)) == (1, 1)
-    assert added(lambda: store.put_message(half)) == (1, fast)
+    assert added(lambda: store.put_message(half)) == (1, 0)
     mixed = [one, light, half, Message("", b"")]
     assert added(lambda: store.put_messages(mixed)) == (3, 3)
     assert added(lambda: store.put_message(Message("", b""))) == (0, 0), "refused"
 
 
+@pytest.mark.parametrize("checked", [False, True])
 @pytest.mark.parametrize("backend", ["file", *[f"rocksdb-{engine.value}" for engine in ENGINES]])
-def test_reads_that_fall_back_are_counted_by_reason(tmp_path: Path, backend: str) -> None:
+def test_reads_that_fall_back_are_counted_by_reason(
+    tmp_path: Path, backend: str, *, checked: bool
+) -> None:
     name, _, engine = backend.partition("-")
-    config = CONFIG.model_copy(update={"rocksdb_engine": RocksDBEngine(engine or "auto")})
+    config = CONFIG.model_copy(update={
+        "rocksdb_engine": RocksDBEngine(engine or "auto"), "check_crc_on_pull": checked,
+    })  # fmt: skip
     with MessageStore.open(tmp_path, config, backend=name) as store:
         store.put_messages([Message("t", b"x", 0, {"TAGS": "a", "KEYS": "k"})] * 4)
         moment = store.message_by_offset(0).store_timestamp
@@ -104,31 +107,21 @@ def test_reads_that_fall_back_are_counted_by_reason(tmp_path: Path, backend: str
                 if count != before[fallback]
             }
 
-        fast = not SLOW_PATH_ONLY
-        searched = {"search left_out": 2} if not fast and name == "file" else {}
-        if engine == RocksDBEngine.ROCKSDICT.value:
-            searched = {"search engine": 2}
-        assert added(lambda: [store.get_message("t", 0, at) for at in range(6)]) == (
-            {} if fast else {"pull left_out": 6}
-        )
-        assert added(lambda: store.get_message("t", 0, 0, tags=TagFilter("a"))) == (
-            {"pull filter": 1} if fast else {"pull left_out": 1}
-        )
-        assert added(lambda: store.get_message("t", 0, 0, tags=TagFilter("*"))) == (
-            {} if fast else {"pull left_out": 1}
-        )
+        searched = {"search engine": 2} if engine == RocksDBEngine.ROCKSDICT.value else {}
+        left_out = {"pull left_out": 6} if checked else {}
+        filtered = {"pull left_out": 1} if checked else {"pull filter": 1}
+        everything = {"pull left_out": 1} if checked else {}
+        assert added(lambda: [store.get_message("t", 0, at) for at in range(6)]) == left_out
+        assert added(lambda: store.get_message("t", 0, 0, tags=TagFilter("a"))) == filtered
+        assert added(lambda: store.get_message("t", 0, 0, tags=TagFilter("*"))) == everything
         assert (
             added(lambda: [store.offset_by_time("t", 0, at) for at in (0, moment + 1)]) == searched
         )
-        assert added(lambda: [store.query_message("t", key) for key in ("k", "none")]) == (
-            {} if fast else {"query left_out": 2}
-        )
-        if not fast:
-            return
+        assert added(lambda: [store.query_message("t", key) for key in ("k", "none")]) == {}
         long = "%RETRY%" + "x" * 130  # its records have another magic code
         store.put_message(Message(long, b"x", 0, {"KEYS": "long"}))
         declined = added(lambda: store.get_message(long, 0, 0))
-        assert declined == {"pull declined": 1}
+        assert declined == ({"pull left_out": 1} if checked else {"pull declined": 1})
         declined = added(lambda: store.query_message(long, "long"))
         assert declined == {"query declined": 1}
 
@@ -142,8 +135,8 @@ def test_a_search_in_files_that_meets_a_hole_falls_back(tmp_path: Path) -> None:
             file.write(bytes(20 * 39))
         store.offset_by_time("t", 0, 1)
         counts = store.metrics.snapshot().read_fallbacks
-        reason = "left_out" if SLOW_PATH_ONLY else "declined"
-        assert {key: count for key, count in counts.items() if count} == {("search", reason): 1}
+        met = {key: count for key, count in counts.items() if count}
+        assert met == {("search", "declined"): 1}
 
 
 def test_a_store_that_nobody_has_asked_has_counted_nothing(store: MessageStore) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from cqstore import Message, MessageStore, StoreConfig
-from store.core import SLOW_PATH_ONLY
 from store.log.commit_log import CommitLog
 from store.service.writing.log_prefault import (
     MAX_AHEAD,
@@ -157,7 +156,6 @@ def test_a_kernel_that_cannot_is_asked_once(drive: Drive) -> None:
 
 
 @pytest.mark.disk
-@pytest.mark.skipif(SLOW_PATH_ONLY, reason="the core's alone")
 def test_puts_have_pages_brought_in_by_the_thread(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path) as store:
         ahead = store._parts.ahead

@@ -17,7 +17,7 @@ from store.index.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from store.queue.units import QUEUE_UNIT
 from store.record import record_layout as record
 from store.record.client_batch import CLIENT_BATCH_HEAD
-from store.record.encoder import MAX_V1_TOPIC_CHARS
+from store.record.encoding_rules import MAX_V1_TOPIC_CHARS
 from store.record.message import TRANSACTION_MASK, SysFlag
 from store.record.properties import CRC_PROPERTY_SIZE, MAX_PROPERTIES
 from tests.kit.compiled_sources import sources

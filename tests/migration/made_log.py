@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from store.config import StoreConfig
-from store.record.encoder import MessageEncoder, assemble
 from store.record.message import Message
 from store.record.record_layout import BLANK, BLANK_SIZE, MAGIC_BLANK, BlankRecord
 from store.service.message_store import MessageStore
+from tests.kit.oracle.encoder import MessageEncoder, assemble
 
 
 class Made(NamedTuple):

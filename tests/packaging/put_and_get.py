@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from cqstore import Message, MessageStore
-from store.core import WHICH
 
 COUNT, QUEUES = 100, 4
 COMPILED = ("store", "cq_file", "cq_rocksdb")
@@ -50,20 +49,19 @@ def left_out() -> list[str]:
 
 
 def told(root: Path) -> dict[str, str]:
-    """Return what ``cqstore info`` says of core and engine."""
+    """Return what ``cqstore info`` says of the engine."""
     cqstore = Path(sys.executable).with_name("cqstore")
     command = [str(cqstore), "info", str(root), "--output", "json"]
     done = subprocess.run(command, capture_output=True, check=True)
-    said = json.loads(done.stdout)
-    found = {"core": said["core"], **said["queue_facts"]}
-    return {name: found[name] for name in ("core", "engine") if name in found}
+    facts = json.loads(done.stdout)["queue_facts"]
+    return {name: facts[name] for name in ("engine",) if name in facts}
 
 
 def main() -> None:
     """Print a line of JSON: what runs, and why."""
     missing = left_out()
-    if sys.argv[1:] == ["compiled"] and (missing or WHICH != "compiled"):
-        raise SystemExit(f"not compiled: core {WHICH}, modules {', '.join(missing)}")
+    if sys.argv[1:] == ["compiled"] and missing:
+        raise SystemExit(f"not compiled: {', '.join(missing)}")
     found: dict[str, object] = {"native": not missing}
     for backend in ("file", "rocksdb"):
         with tempfile.TemporaryDirectory() as folder:

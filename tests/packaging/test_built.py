@@ -150,7 +150,6 @@ def test_the_wheel_runs_where_no_compiler_and_no_extra_is(
     installed.install(built[1])
     found = json.loads(installed.run(SCRIPT, "compiled"))
     assert found["native"]
-    assert [found[backend]["core"] for backend in ("file", "rocksdb")] == ["compiled"] * 2
     assert installed.run("-c", "import cqstore; print(cqstore.__version__)").strip() == VERSION
     installed.pass_tests("tests/codec", "tests/core", "tests/index")
 

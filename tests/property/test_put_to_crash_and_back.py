@@ -18,8 +18,7 @@ from store.config import StoreConfig
 from store.errors import IllegalMessageError
 from store.queue.backends import backend_names
 from store.record.decoder import StoredMessage
-from store.record.encoder import is_queued
-from store.record.message import LMQ_PREFIX, Message
+from store.record.message import LMQ_PREFIX, Message, is_queued
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageStatus
 from tests.kit.crash_images import crash_image

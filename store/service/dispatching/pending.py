@@ -15,7 +15,6 @@ from store.index.index_batch import IndexBatch
 from store.log.commit_log import Appended
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.units import QUEUE_UNIT, UnitBatch
-from store.record.encoder import EncodedRecord, is_queued
 from store.record.properties import DispatchProperties
 from store.record.scan import ScannedRecord
 from store.service.dispatching import _waiting
@@ -58,33 +57,9 @@ class Pending(_waiting.Waiting):
         """Any thread may ask for its length, and for ``end_phy_offset``: 0 if nothing waits."""
         self._record_units = units
         self.delays = units.delays
-        self._add = units.add
         self.record_keys = keys
         self.keys = IndexBatch()
         self.last = None
-
-    def add(self, record: EncodedRecord, queue_offset: int, appended: Appended) -> None:
-        """Take over one appended record."""
-        phy_offset, size, timestamp = appended
-        units = self.units
-        properties, sys_flag = record.dispatch, record.sys_flag
-        if properties.only_tags:
-            if is_queued(sys_flag):
-                units.add(
-                    (record.topic, record.queue_id), queue_offset,
-                    phy_offset, size, properties.tags_code, timestamp,
-                )  # fmt: skip
-        else:
-            self._add(
-                units.add, record.topic, record.queue_id, queue_offset,
-                phy_offset, size, timestamp, sys_flag, properties,
-            )  # fmt: skip
-        if self.record_keys.wanted:
-            self.record_keys.add(
-                self.keys, record.topic, sys_flag, properties, phy_offset, timestamp
-            )
-        units.end_phy_offset = phy_offset + size
-        self.last = appended
 
     def note_light(self, topic: str, properties: DispatchProperties, appended: Appended) -> None:
         """Take over the light queues of a record that was taken over with its own queue."""
@@ -92,34 +67,6 @@ class Pending(_waiting.Waiting):
             self.units.add, topic, appended.phy_offset, appended.size, properties.tags_code,
             appended.store_timestamp, properties,
         )  # fmt: skip
-
-    def add_list(
-        self,
-        records: Sequence[EncodedRecord],
-        queue_offsets: Sequence[int],
-        appended: Sequence[Appended],
-    ) -> None:
-        """Take over a list of appended records, in log order; as ``add`` each, but in columns."""
-        if not all(record.dispatch.only_tags and is_queued(record.sys_flag) for record in records):
-            for record, queue_offset, done in zip(records, queue_offsets, appended, strict=True):
-                self.add(record, queue_offset, done)
-            return
-        phy_offsets, sizes, timestamps = zip(*appended, strict=True)
-        self.units.add_list(
-            [(record.topic, record.queue_id) for record in records],
-            queue_offsets, phy_offsets, sizes,
-            [record.dispatch.tags_code for record in records],
-            timestamps,
-        )  # fmt: skip
-        if self.record_keys.tags:
-            self.keys.add_tags(
-                [record.topic for record in records],
-                [record.dispatch.tags for record in records],
-                phy_offsets,
-                timestamps,
-            )
-        self.last = last = appended[-1]
-        self.units.end_phy_offset = last.phy_offset + last.size
 
     def units_of(self, records: Iterable[Read]) -> list[Unit]:
         """Return the units of records that have their places, in log order. Needs no lock."""

@@ -13,8 +13,7 @@ from store.config import StoreConfig
 from store.errors import IllegalMessageError
 from store.journals.deleted_topics import DeletedTopics
 from store.queue.facts import QueueType
-from store.record.encoder import is_queued
-from store.record.message import LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
+from store.record.message import LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX, is_queued
 from store.record.properties import DispatchProperties, dispatch_properties
 from store.record.record_layout import MAX_QUEUE_OFFSET
 from store.record.scan import ScannedRecord

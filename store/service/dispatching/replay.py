@@ -3,11 +3,8 @@
 Source: RocketMQ ``CommitLog.recoverNormally``, ``recoverAbnormally``, ``MultiDispatchUtils``.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
-from typing import Any
+from collections.abc import Callable, Iterable
 
-from store.core import SLOW_PATH_ONLY
 from store.errors import CorruptionError
 from store.index.index_batch import TAGS_PREFIX, IndexBatch
 from store.progress import Progress, noop
@@ -28,10 +25,6 @@ MAX_REPLAY_UNITS = 1 << 20
 
 PutUnits = Callable[[UnitBatch, IndexBatch], list[QueueRestart]]
 """``Dispatcher.store``."""
-Walked = Iterator[Any]
-"""Scanned records, or, where the core takes them, whole blocks of them."""
-Fill = Callable[[Walked, "ReplayResult", UnitBatch, IndexBatch, int, int | None, int], bool]
-"""``Replay._fill_by_one``."""
 
 
 class Replay:
@@ -41,15 +34,10 @@ class Replay:
         self._put = put
         self._units = units
         self._keys = keys
-        self._fill: Fill = self._fill_by_one
-        self._walked: Callable[[Iterable[Scan]], Walked] = chain.from_iterable
-        if not SLOW_PATH_ONLY:
-            self._fill = _replay.ReplayBatcher(
-                note=self._note, deleted=units.deleted, scheduled=SCHEDULE_TOPIC,
-                tags_prefix=TAGS_PREFIX, keys_wanted=keys.wanted,
-                tags_wanted=keys.tags,
-            ).fill  # fmt: skip
-            self._walked = iter
+        self._fill = _replay.ReplayBatcher(
+            note=self._note, deleted=units.deleted, scheduled=SCHEDULE_TOPIC,
+            tags_prefix=TAGS_PREFIX, keys_wanted=keys.wanted, tags_wanted=keys.tags,
+        ).fill  # fmt: skip
 
     def run(
         self,
@@ -65,7 +53,7 @@ class Replay:
         ``CorruptionError`` of ``blocks`` is stored; the error is returned, not raised, for it is
         how the scan of a torn log ends. ``progress`` is told phy offsets, one a batch and the last.
         """
-        result, waiting = ReplayResult(), self._walked(blocks)
+        result, waiting = ReplayResult(), iter(blocks)
         batch, keys, full_at = UnitBatch(), IndexBatch(), REPLAY_UNITS
         storing = False
         try:
@@ -89,24 +77,6 @@ class Replay:
         if result.last is not None:
             progress(result.last.phy_offset)
         return result
-
-    def _fill_by_one(
-        self,
-        records: Iterator[ScannedRecord],
-        result: "ReplayResult",
-        batch: UnitBatch,
-        keys: IndexBatch,
-        queues_from: int,
-        index_from: int | None,
-        full_at: int,
-    ) -> bool:
-        """Note ``records`` until ``full_at`` units wait; return whether there may be more."""
-        for record in records:
-            result.note_several(record, record, 1)
-            self._note(record, batch, keys, queues_from, index_from)
-            if len(batch) >= full_at:
-                return True
-        return False
 
     def _note(
         self,

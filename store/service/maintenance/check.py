@@ -17,8 +17,7 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueType
 from store.queue.units import BlockStop, QueueKey
 from store.record.decoder import StoredMessage
-from store.record.encoder import is_queued
-from store.record.message import LMQ_PREFIX, SCHEDULE_TOPIC, SysFlag
+from store.record.message import LMQ_PREFIX, SCHEDULE_TOPIC, SysFlag, is_queued
 from store.record.properties import DispatchProperties, dispatch_properties
 from store.record.scan import ScannedRecord, ScanRules
 from store.service.dispatching.delay import DelayLevels

@@ -20,8 +20,7 @@ from store.log.commit_log import CommitLog
 from store.logger import StoreLogger
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.units import QueueKey
-from store.record.encoder import is_queued
-from store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
+from store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS, is_queued
 from store.record.properties import dispatch_properties
 from store.record.scan import ScanRules
 from store.service.dispatching.dispatch import Dispatcher

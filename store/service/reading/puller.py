@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import Protocol
 
 from store.config import CQ_UNIT_SIZE, StoreConfig
-from store.core import SLOW_PATH_ONLY
 from store.errors import CorruptionError
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue import PulledUnits
@@ -114,7 +113,7 @@ class Puller:
         self._in_memory = memory * config.access_message_in_memory_max_ratio // 100
         self._fallbacks = queues.context.read_fallbacks
         self._plain: _pull.FastPull | None = None
-        if not SLOW_PATH_ONLY and not config.check_crc_on_pull:
+        if not config.check_crc_on_pull:
             self._plain = self.meter.plain = _pull.FastPull(
                 log, self.meter, config.max_transfer_bytes_on_message_in_memory,
                 config.max_transfer_count_on_message_in_memory, self._in_memory,
@@ -269,7 +268,7 @@ class Puller:
     def _run_of(self, rows: Sequence[tuple[int, int, int]]) -> tuple[int, memoryview]:
         """Return where the records of ``rows`` begin, and their bytes if they lie near each other.
 
-        Without the core a record by itself is a system call.
+        Where maps are not believed any more a record by itself is a system call.
         """
         (low, _, _), (last, size, _) = rows[0], rows[-1]
         if 0 < last + size - low <= _MAX_RUN:

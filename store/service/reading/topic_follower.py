@@ -13,8 +13,7 @@ from store.log.log_follower import LogFollower
 from store.log.log_reads import LogReads
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.record.decoder import StoredMessage
-from store.record.encoder import is_queued
-from store.record.message import LMQ_PREFIX, MessageProperty
+from store.record.message import LMQ_PREFIX, MessageProperty, is_queued
 from store.service.layout.store_layout import StoreLayout
 from store.service.reading.topic_reader import TopicMessage
 

@@ -21,9 +21,8 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueType
 from store.queue.units import QueueKey
 from store.record.decoder import StoredMessage, check_record, record_span
-from store.record.encoder import is_queued
 from store.record.filler import RecordPlace, filler, readable
-from store.record.message import LMQ_PREFIX, MessageProperty
+from store.record.message import LMQ_PREFIX, MessageProperty, is_queued
 from store.record.properties import crc_property, encode_properties
 from store.record.record_layout import BLANK_SIZE, MIN_RECORD_SIZE
 from store.record.scan import ScanRules

@@ -1,7 +1,7 @@
 """Appender: offsets, log and dispatch of new records as one step.
 
-The one way into the log, by two doors: whoever puts brings encoded records and gets places back;
-whoever follows another store brings bytes of its log, which have theirs.
+The one way into the log, by two doors: a put brings encoded records and gets their places; a
+follower of another store brings bytes of its log, which have theirs.
 From a record's first byte to its unit's being in a batch either all of it happens or the store
 fails, also where an exception comes between two lines (``CriticalSection``).
 
@@ -13,19 +13,18 @@ from typing import TypeVar, TypeVarTuple
 
 from store.config import StoreConfig
 from store.errors import DiskFullError, IllegalMessageError
-from store.log.commit_log import Appended, CommitLog
-from store.record.encoder import EncodedRecord, MessageEncoder, is_queued
+from store.log.commit_log import CommitLog
+from store.record.encoding_rules import EncodingRules
 from store.record.message import LMQ_PREFIX
 from store.record.properties import DispatchProperties, dispatch_properties
 from store.record.scan import ScanRules
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.dispatching.pending import Pending
-from store.service.dispatching.queue_offsets import Queue
 from store.service.dispatching.record_units import Unit
 from store.service.dispatching.topic_hold import TopicHeldError
 from store.service.results import PutMessageResult
 from store.service.runtime.running_state import RunningState
-from store.service.writing.encoded import Encoded, Interpreted
+from store.service.writing.encoded import Encoded
 from store.service.writing.fast_put import FastPut, fast_put
 from store.service.writing.light_quota import LightQuota
 
@@ -59,7 +58,7 @@ class Appender:
     def fast_put(
         self,
         config: StoreConfig,
-        encoder: MessageEncoder,
+        rules: EncodingRules,
         dispatcher: Dispatcher,
         *,
         alone: bool,
@@ -67,30 +66,22 @@ class Appender:
     ) -> FastPut:
         """Return the short way of messages that are plain; it takes the lock's part itself."""
         return fast_put(
-            config, encoder, self._log, dispatcher, self._state, alone=alone, has_light=has_light
+            config, rules, self._log, dispatcher, self._state, alone=alone, has_light=has_light
         )
 
-    def many(
-        self, records: Sequence[EncodedRecord], *, whole: bool
-    ) -> tuple[list[int], list[Appended]]:
-        """Append ``records``, or the first of them if the disk is full; return offsets, places.
+    def encoded(self, records: Encoded, *, whole: bool) -> list[PutMessageResult]:
+        """Append ``records``, or the first of them if the disk is full; return their results.
 
         ``whole``: all of them go into one file, or none.
         """
-        return self._step(self._many, records, whole)
-
-    def encoded(self, records: Encoded | Interpreted, *, whole: bool) -> list[PutMessageResult]:
-        """Append the messages of a put that are left, as ``many`` does; return the results."""
-        if isinstance(records, Interpreted):
-            return records.results(*self.many(records.left, whole=whole))
-        records.sum()  # takes long, so nobody has to wait for it
+        records.sum()  # takes long, so it is done without the lock
         return self._step(self._encoded, records, whole)
 
     def light(
         self,
         topic: str,
         names: Sequence[str],
-        records: Encoded | Interpreted,
+        records: Encoded,
         encode: Callable[[Sequence[int]], DispatchProperties],
     ) -> PutMessageResult:
         """Append a queued record that is in light queues too; return the result.
@@ -141,7 +132,7 @@ class Appender:
         self,
         topic: str,
         names: Sequence[str],
-        records: Encoded | Interpreted,
+        records: Encoded,
         encode: Callable[[Sequence[int]], DispatchProperties],
     ) -> PutMessageResult:
         assign = self._offsets.assign
@@ -150,12 +141,6 @@ class Appender:
         made = light.count(0)
         self.quota.check(made)
         properties = encode(light)
-        if isinstance(records, Interpreted):
-            (record,) = records.left
-            own = (record.topic, record.queue_id)
-            queue_offset = assign(own)
-            appended = self._append(record, queue_offset, (own, *queues), made)
-            return records.results([queue_offset], [appended])[0]
         records.sum()
         for queue in records.unassigned():
             assign(queue)
@@ -171,37 +156,6 @@ class Appender:
             self._pending.note_light(topic, properties, result.appended)
         self._section.begun = False
         return result
-
-    def _append(
-        self, record: EncodedRecord, queue_offset: int, queues: Sequence[Queue], made: int = 0
-    ) -> Appended:
-        """Append a record that has its offset in each of ``queues``, ``made`` of them anew."""
-        self._section.begun = True
-        appended = self._log.append(record, queue_offset)
-        for queue in queues:
-            self._offsets.advance(queue)
-        if made:
-            self.quota.count(made)
-        self._pending.add(record, queue_offset, appended)
-        self._section.begun = False
-        return appended
-
-    def _many(
-        self,
-        records: Sequence[EncodedRecord],
-        whole: bool,  # noqa: FBT001
-    ) -> tuple[list[int], list[Appended]]:
-        queue_offsets, taken = self._assign(records)
-        self._section.begun = True
-        appended = self._log.append_list(records, queue_offsets, whole=whole)
-        if len(appended) < len(records):
-            records = records[: len(appended)]
-            queue_offsets, taken = self._assign(records)
-        for queue, count in taken.items():
-            self._offsets.advance(queue, count)
-        self._pending.add_list(records, queue_offsets, appended)
-        self._section.begun = False
-        return queue_offsets, appended
 
     def _encoded(
         self,
@@ -229,21 +183,6 @@ class Appender:
         self._pending.add_raw(read[:appended], units)
         self._section.begun = False
         return end
-
-    def _assign(self, records: Sequence[EncodedRecord]) -> tuple[list[int], dict[Queue, int]]:
-        """Return the queue offset of each record, and how many of each queue's they take."""
-        assign = self._offsets.assign
-        queue_offsets: list[int] = []
-        taken: dict[Queue, int] = {}
-        for record in records:
-            if not is_queued(record.sys_flag):
-                queue_offsets.append(0)
-                continue
-            queue = (record.topic, record.queue_id)
-            count = taken.get(queue, 0)
-            queue_offsets.append(assign(queue) + count)
-            taken[queue] = count + 1
-        return queue_offsets, taken
 
     def _refuse(self) -> None:
         """Say why nothing may be appended; a disk that filled meanwhile lets this one in."""

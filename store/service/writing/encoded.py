@@ -4,17 +4,13 @@ Compiled code encodes, see ``_encoded.EncodedMessages``. What it does not take, 
 makes of it what it takes.
 """
 
-from collections.abc import Sequence
 from operator import index
 from typing import Protocol
 
-from store.log.commit_log import Appended
 from store.log.log_map import LogMap
-from store.record.encoder import EncodedRecord, LearntTopic, MessageEncoder
+from store.record.encoding_rules import EncodingRules, LearntTopic
 from store.record.message import Host, Message
-from store.service.results import PutMessageResult, PutMessageStatus
-
-_OK = PutMessageStatus.PUT_OK
+from store.service.results import PutMessageResult
 
 
 class Encoded(Protocol):
@@ -47,65 +43,24 @@ class Encoded(Protocol):
         """Append as many as the log's file has room for; ``results`` get theirs."""
 
 
-def add_encoded(
-    records: "Encoded | Interpreted", message: Message, encoder: MessageEncoder
-) -> None:
+def add_encoded(records: Encoded, message: Message, rules: EncodingRules) -> None:
     """Add ``message``, a copy of the caller's, to ``records``.
 
     Raises:
-        PropertiesTooLongError, IllegalMessageError: as ``MessageEncoder.encode``.
+        PropertiesTooLongError, IllegalMessageError: as ``EncodingRules.check``.
     """
-    learnt = encoder.learnt(message)
+    learnt = rules.learnt(message)
     if not records.add(message, learnt):
-        encoder.encode(message)  # says what is wrong, or that nothing is
-        if not records.add(_of_plain_types(message), learnt, message.store_host):
+        rules.check(message)  # says what is wrong, or that nothing is
+        if not records.add(_regular(message, rules), learnt, message.store_host):
             raise AssertionError("well-formed for Python, and not for compiled code")
 
 
-def _of_plain_types(message: Message) -> Message:
-    """Return a message whose numbers and hosts are of no class of their own."""
+def _regular(message: Message, rules: EncodingRules) -> Message:
+    """Return a message of what is stored, with no number and no host of a class of its own."""
     return Message(
-        message.topic, message.body, message.queue_id, message.properties,
+        message.topic, message.body, message.queue_id, rules.stored_properties(message.properties),
         index(message.flag), index(message.sys_flag), index(message.born_timestamp or 0),
         Host(bytes(message.born_host.wire)), Host(bytes(message.store_host.wire)),
         index(message.reconsume_times), index(message.prepared_transaction_offset),
     )  # fmt: skip
-
-
-class Interpreted:
-    """As the core's, in Python: what is written is compared with it."""
-
-    def __init__(self, encoder: MessageEncoder) -> None:
-        self._encoder = encoder
-        self._hosts: list[Host] = []
-        self.left: list[EncodedRecord] = []
-        """What is to be appended."""
-
-    def __len__(self) -> int:
-        return len(self.left)
-
-    def add(self, message: Message, _: LearntTopic, store_host: Host | None = None) -> bool:
-        """Add a message, or say why not."""
-        self.left.append(self._encoder.encode(message))
-        self._hosts.append(store_host or message.store_host)
-        return True
-
-    @property
-    def next_bytes(self) -> int:
-        """Return the bytes of the next record that is to be appended; 0: all were."""
-        return self.left[0].size if self.left else 0
-
-    def skip(self, count: int) -> None:
-        """Leave out the next so many."""
-        del self.left[:count], self._hosts[:count]
-
-    def results(
-        self, queue_offsets: Sequence[int], appended: Sequence[Appended]
-    ) -> list[PutMessageResult]:
-        """Return the results of those that were appended; they are not left any more."""
-        made = [
-            PutMessageResult(_OK, done, queue_offset, host)
-            for done, queue_offset, host in zip(appended, queue_offsets, self._hosts, strict=False)
-        ]
-        self.skip(len(made))
-        return made

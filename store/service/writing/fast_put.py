@@ -10,18 +10,18 @@ from collections.abc import Iterable
 from typing import Literal, Protocol
 
 from store.config import StoreConfig
-from store.core import SLOW_PATH_ONLY, _faults
+from store.core import _faults
 from store.index.index_batch import TAGS_PREFIX
 from store.log.commit_log import Appended, CommitLog
 from store.queue.units import QueueKey
-from store.record.encoder import MessageEncoder
+from store.record.encoding_rules import EncodingRules
 from store.record.message import SCHEDULE_TOPIC, TIMER_TOPIC, Host, Message
 from store.record.properties import crc_property
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.results import PutMessageResult, PutMessageStatus
 from store.service.runtime.running_state import RunningState
 from store.service.writing import _encoded, _put
-from store.service.writing.encoded import Encoded, Interpreted
+from store.service.writing.encoded import Encoded
 
 SAMPLED_PUTS = 61
 """One in so many asynchronous puts of one message is timed: a clock costs what a put must not. A
@@ -53,37 +53,13 @@ class FastPut(Protocol):
     def batch(self, batch: Message) -> list[PutMessageResult] | None:
         """Put the messages of a client batch that was checked; ``None``: nothing was done."""
 
-    def encoded(self) -> Encoded | Interpreted:
+    def encoded(self) -> Encoded:
         """Return what takes the messages of a put that was not taken, one by one."""
-
-
-class NoFastPut:
-    """Lets every message take the slow path, in Python."""
-
-    def __init__(self, encoder: MessageEncoder) -> None:
-        self._encoder = encoder
-
-    def quick(self, message: Message) -> Literal[False]:
-        """Do nothing."""
-        return False
-
-    def one(self, message: Message) -> None:
-        """Do nothing."""
-
-    def several(self, messages: Iterable[Message]) -> None:
-        """Do nothing."""
-
-    def batch(self, batch: Message) -> None:
-        """Do nothing."""
-
-    def encoded(self) -> Interpreted:
-        """Return what Python encodes."""
-        return Interpreted(self._encoder)
 
 
 def fast_put(
     config: StoreConfig,
-    encoder: MessageEncoder,
+    rules: EncodingRules,
     log: CommitLog,
     dispatcher: Dispatcher,
     state: RunningState,
@@ -91,13 +67,11 @@ def fast_put(
     alone: bool,
     has_light: bool,
 ) -> FastPut:
-    """Return the compiled way if there is one for these settings.
+    """Return the compiled way for these settings.
 
     ``alone``: a put waits for nothing, neither disk nor followers. ``has_light``: messages that ask
     for light queues go there.
     """
-    if SLOW_PATH_ONLY:
-        return NoFastPut(encoder)
     pending = dispatcher.pending
     made: FastPut = _put.FastPut(
         log=log,
@@ -105,7 +79,7 @@ def fast_put(
         state=state,
         dispatcher=dispatcher,
         clock=time,
-        topics=encoder.topics,
+        topics=rules.topics,
         scheduled=SCHEDULE_TOPIC,
         timer=TIMER_TOPIC,
         classes=(Host, Appended, PutMessageResult, QueueKey),

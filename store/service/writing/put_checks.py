@@ -4,8 +4,7 @@ Source: RocketMQ ``HookUtils.checkBeforePutMessage``, ``checkInnerBatch``, ``Mul
 """
 
 from store.errors import IllegalMessageError
-from store.record.encoder import is_queued
-from store.record.message import TRANSACTION_MASK, Message, MessageProperty, SysFlag
+from store.record.message import TRANSACTION_MASK, Message, MessageProperty, SysFlag, is_queued
 from store.record.message_check import fault_of
 from store.service.dispatching.record_units import allows_light_queues
 

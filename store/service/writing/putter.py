@@ -23,7 +23,7 @@ from store.logger import StoreLogger
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueType
 from store.record.client_batch import decode_client_batch
-from store.record.encoder import MessageEncoder
+from store.record.encoding_rules import EncodingRules
 from store.record.message import (
     CHECKPOINT_TOPIC,
     LMQ_PREFIX,
@@ -42,7 +42,7 @@ from store.service.runtime.meters import PutMeter
 from store.service.writing.ack_waiter import AckWaiter
 from store.service.writing.append import Appender
 from store.service.writing.delay_check import refuse_delay
-from store.service.writing.encoded import Encoded, Interpreted, add_encoded
+from store.service.writing.encoded import Encoded, add_encoded
 from store.service.writing.fast_put import SAMPLED_PUTS
 from store.service.writing.light_quota import LightQuotaError
 from store.service.writing.put_checks import (
@@ -118,12 +118,12 @@ class Putter:
         self._has_to_wait = answers.waits
         self._locks = dispatcher.locks
         self._refuses_delay = not config.allow_delay_without_service
-        self._encoder = MessageEncoder(config, self._check_topic)
+        self._rules = EncodingRules(config, self._check_topic)
         self._has_light = config.enable_lmq and (
             config.enable_multi_dispatch or not queues.lmq_needs_multi_dispatch
         )
         self._plain = append.fast_put(
-            config, self._encoder, dispatcher, alone=not answers.waits, has_light=self._has_light
+            config, self._rules, dispatcher, alone=not answers.waits, has_light=self._has_light
         )
         self.meter = PutMeter()
         self._timed_from = 0  # appended records at which the next put is timed
@@ -182,7 +182,7 @@ class Putter:
                     return self._put_light(message)
                 refuse_light_offsets(message)
             records = self._plain.encoded()
-            add_encoded(records, message, self._encoder)
+            add_encoded(records, message, self._rules)
         except IllegalMessageError as exc:
             return self._refused(exc)
         except (TypeError, AttributeError) as exc:
@@ -249,7 +249,7 @@ class Putter:
                 if not (
                     _LIGHT in properties or message.sys_flag & _INNER or _INNER_NUM in properties
                 ):
-                    add_encoded(records, message, self._encoder)
+                    add_encoded(records, message, self._rules)
                     places.append(place)
                     continue
             except IllegalMessageError as exc:
@@ -293,14 +293,14 @@ class Putter:
             refuse_light_offsets(message)
         records = self._plain.encoded()
         for message in messages:
-            add_encoded(records, message, self._encoder)
+            add_encoded(records, message, self._rules)
         results = [_NOT_YET] * len(messages)
         self._append_all(records, range(len(messages)), results, whole=True)
         return results
 
     def _append_all(
         self,
-        records: Encoded | Interpreted,
+        records: Encoded,
         places: Sequence[int],
         results: list[PutMessageResult],
         *,
@@ -367,7 +367,7 @@ class Putter:
             properties[_LIGHT_OFFSETS] = ",".join(map(str, offsets))
             if records.next_bytes:  # it was asked before, while the topic was held
                 records.skip(1)
-            add_encoded(records, _with_properties(message, properties), self._encoder)
+            add_encoded(records, _with_properties(message, properties), self._rules)
             check_light_size(records.next_bytes, self._config.max_message_size)
             return dispatch_properties_of(properties)
 

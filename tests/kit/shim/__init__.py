@@ -6,7 +6,6 @@ pytest begin with it. This is how a test tells it what to do.
 
 import ctypes
 import errno
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -22,8 +21,6 @@ KINDS = (
 SHORT = -1
 """In the place of an error's number: the system takes a part of what is to be written."""
 EVER = 1 << 40
-CORE_WRITES = os.environ.get("CQSTORE_CORE") != "0"
-"""Whether the compiled core makes the calls that it can make."""
 _PATH = 4096
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p)
 

@@ -1,6 +1,5 @@
-"""The compiled core and its Python twins say the same, whatever they are given."""
+"""Hashes, checksums and properties: the core says what oracles say, whatever it is given."""
 
-import os
 import subprocess
 import sys
 import zlib
@@ -9,20 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.core import COMPILED, SWITCH
+from store.config import StoreConfig
+from store.core import COMPILED
 from store.errors import IllegalMessageError
 from store.record import _encode
+from store.record.decoder import StoredMessage
 from store.record.java_hash import java_hash
-from store.record.message import MessageProperty
+from store.record.message import Message, MessageProperty
 from store.record.properties import (
     DispatchProperties,
     decode_properties,
     dispatch_properties,
     dispatch_properties_of,
-    encode_for_dispatch,
-    encode_properties,
 )
+from tests.kit.core_encoder import CoreEncoder
 from tests.kit.oracle import java_hash as hash_oracle
+from tests.kit.oracle.encoder import MessageEncoder, assemble
 
 NAMES = [value for name, value in vars(MessageProperty).items() if name.isupper()]
 PIECES = st.sampled_from([
@@ -31,6 +32,8 @@ PIECES = st.sampled_from([
 ])  # fmt: skip
 ANY_TEXT = st.text(st.characters(codec=None, categories=None), max_size=6)
 WORDS = st.one_of(st.sampled_from(NAMES), ANY_TEXT)
+CORE_ENCODER, ORACLE = CoreEncoder(), MessageEncoder(StoreConfig(), lambda _: None)
+STORED = 1_700_000_000_000
 
 
 @given(st.text(st.characters(codec=None, categories=None)))
@@ -68,23 +71,29 @@ def test_properties_are_read_alike(data: bytes) -> None:
     assert type(found) is DispatchProperties
 
 
-def outcome(properties: dict[str, str]) -> object:
+def by_core(properties: dict[str, str]) -> object:
+    """Return the record of a message with these properties, or the sentence that refuses it."""
+    message = Message("t", b"x", 0, properties, born_timestamp=1)
     try:
-        return encode_properties(properties), dispatch_properties_of(properties)
+        return CORE_ENCODER.encode(message, store_timestamp=STORED)
     except (IllegalMessageError, TypeError) as exc:
         return type(exc), str(exc)
 
 
-def compiled_outcome(properties: dict[str, str]) -> object:
+def by_oracle(properties: dict[str, str]) -> object:
     try:
-        return encode_for_dispatch(properties)
+        record = ORACLE.encode(Message("t", b"x", 0, properties, born_timestamp=1))
     except (IllegalMessageError, TypeError) as exc:
         return type(exc), str(exc)
+    return record.start + assemble(record, 0, 0, STORED)
 
 
 @given(st.dictionaries(WORDS, WORDS, max_size=5))
 def test_properties_are_written_alike(properties: dict[str, str]) -> None:
-    assert compiled_outcome(properties) == outcome(properties)
+    written = by_core(properties)
+    assert written == by_oracle(properties)
+    if isinstance(written, bytes):
+        assert StoredMessage(written).properties == properties
 
 
 class Text(str):
@@ -99,10 +108,11 @@ class Text(str):
         {"a": 1}, {1: "a"}, {"a": Text("b")}, {Text("a"): "b"}, {"same": "same"}, {"": "x"},
         {"x": ""}, {"a": "\x01"}, {"a": "\x02"}, {"a\x01": "b"}, {"a": "\ud800"}, {},
         {"TAGS": "t"}, {"KEYS": "k", "TAGS": "t"}, {"TAGS": "\ud83d\ude00"[:1]},
+        {"a": "x" * 32_764}, {"a": "x" * 32_765}, {"a": "é" * 16_382}, {"a": "é" * 16_383},
     ],
 )  # fmt: skip
 def test_odd_properties_are_refused_or_written_alike(properties: dict[str, str]) -> None:
-    assert compiled_outcome(properties) == outcome(properties)
+    assert by_core(properties) == by_oracle(properties)
 
 
 @pytest.mark.parametrize("wrong", [None, 1, b"bytes", ["a"]])
@@ -111,24 +121,8 @@ def test_only_text_is_hashed(wrong: object) -> None:
         java_hash(wrong)  # type: ignore[arg-type]
 
 
-def started(value: str, code: str = "") -> "subprocess.CompletedProcess[str]":
-    told = "from store.core import SLOW_PATH_ONLY, WHICH; print(SLOW_PATH_ONLY, WHICH)"
-    return subprocess.run(
-        [sys.executable, "-c", code + told], env={**os.environ, SWITCH: value}, text=True,
-        capture_output=True, check=False,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("value", "told"),
-    [
-        ("0", "True left out where it can be, for CQSTORE_CORE is 0\n"),
-        ("1", "False compiled\n"), ("", "False compiled\n"),
-    ],
-)  # fmt: skip
-def test_the_switch_sends_all_the_long_way(value: str, told: str) -> None:
-    done = started(value)
-    assert (done.stdout, done.stderr) == (told, "")
+def started(code: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, check=False)
 
 
 @pytest.mark.parametrize(
@@ -141,17 +135,11 @@ def test_the_switch_sends_all_the_long_way(value: str, told: str) -> None:
 def test_a_read_that_was_not_built_is_told_whatever_is_imported_first(
     missing: str, first: str
 ) -> None:
-    done = started("", f"import sys; sys.modules[{missing!r}] = None; import {first}; ")
+    done = started(f"import sys; sys.modules[{missing!r}] = None; import {first}")
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert last.startswith("ImportError: the compiled core of cqstore is missing: install a wheel")
     assert missing in last
-
-
-def test_another_switch_is_refused() -> None:
-    done = started("yes")
-    assert done.returncode == 1
-    assert "CQSTORE_CORE is 'yes': it can be 0, 1, or not set" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -166,7 +154,7 @@ def test_another_switch_is_refused() -> None:
 def test_a_core_that_was_not_built_is_told_in_a_sentence(module: str, code: str) -> None:
     """Whatever is imported first, and whichever module lacks."""
     assert module in COMPILED
-    done = started("", f"import sys; sys.modules[{module!r}] = None; {code}; ")
+    done = started(f"import sys; sys.modules[{module!r}] = None; {code}")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith(
         "ImportError: the compiled core of cqstore is missing: install a wheel, or the source"

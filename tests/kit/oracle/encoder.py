@@ -1,7 +1,7 @@
-"""MessageEncoder: a message to the bytes of its record, but for what only the append knows.
+"""MessageEncoder: a message to the bytes of its record, or why not, in Python.
 
-Everything is encoded outside the append lock; queue offset, phy offset and store timestamp are
-filled in under it, by ``assemble``.
+What the core encodes is compared with it, and so are the sentences of ``EncodingRules``. Queue
+offset, phy offset and store timestamp are filled in by ``assemble``.
 
 Source: RocketMQ ``MessageExtEncoder``, ``DefaultAppendMessageCallback``.
 """
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from store.config import StoreConfig
 from store.errors import IllegalMessageError, PropertiesTooLongError
-from store.record.bounded_cache import BoundedCache
+from store.record.encoding_rules import LearntTopic
 from store.record.message import SCHEDULE_TOPIC, Message, MessageProperty, SysFlag
 from store.record.message_check import illegal
 from store.record.properties import (
@@ -23,7 +23,8 @@ from store.record.properties import (
     MAX_PROPERTIES,
     DispatchProperties,
     crc_property,
-    encode_for_dispatch,
+    dispatch_properties_of,
+    encode_properties,
 )
 from store.record.record_layout import (
     CRC_MASK,
@@ -38,7 +39,7 @@ from store.record.record_layout import (
 MAX_V1_TOPIC_CHARS = 127
 MAX_TOPIC_BYTES = 255
 
-_START = Struct(">ii")  # total size, magic: written last, see CommitLog.append
+_START = Struct(">ii")  # total size, magic: written last
 _PREFIX = Struct(">iii")  # body CRC, queue id, flag
 _OFFSETS = Struct(">qq")  # queue offset, phy offset
 _MIDDLE = Struct(">iq")  # sys flag, born timestamp
@@ -69,8 +70,8 @@ _new = tuple.__new__
 class MessageEncoder:
     """Encodes messages under one configuration. Any thread may use it.
 
-    ``check_topic`` says which names the queues can hold; it is asked before a topic is used first
-    and raises ``IllegalMessageError`` for others.
+    ``check_topic`` says which names the queues can hold, and raises ``IllegalMessageError`` for
+    others.
     """
 
     def __init__(self, config: StoreConfig, check_topic: Callable[[str], None]) -> None:
@@ -78,9 +79,6 @@ class MessageEncoder:
         self._auto_version = config.auto_message_version_on_topic_len
         self._append_crc = config.enabled_append_prop_crc
         self._check_topic = check_topic
-        self.topics = BoundedCache[str, LearntTopic](_TOPICS_BYTES)
-        """Topics that may be put to."""
-        self._properties = BoundedCache[tuple[str, str], _Encoded](_REMEMBERED_BYTES)
 
     def encode(self, message: Message) -> EncodedRecord:
         """Return ``message`` encoded, checked as RocketMQ checks it, in its order.
@@ -91,14 +89,8 @@ class MessageEncoder:
                 too large; or one that RocketMQ could not read back.
         """
         try:
-            magic, name, topic = self.topics.get(message.topic) or self._learn_topic(message.topic)
-            properties = message.properties
-            if len(properties) == 1:  # a tag alone, most often; producers repeat themselves
-                (pair,) = properties.items()
-                found = self._properties.get(pair)
-                encoded, dispatch = found or self._learn_pair(pair)
-            else:
-                encoded, dispatch = self._encode_properties(properties)
+            magic, name, topic = self._learn_topic(message.topic)
+            encoded, dispatch = self._encode_properties(message.properties)
             if not dispatch.only_tags and dispatch.delay is not None and topic == SCHEDULE_TOPIC:
                 _check_delay(dispatch.delay)
             body, queue_id = message.body, message.queue_id
@@ -131,21 +123,10 @@ class MessageEncoder:
             (size, start, prefix, middle, tail, topic, queue_id, sys_flag, dispatch),
         )
 
-    def learnt(self, message: Message) -> "LearntTopic":
-        """Return what is learnt of a message's topic, which may be put to.
-
-        Raises:
-            IllegalMessageError: it may not, or is none.
-        """
-        try:
-            return self.topics.get(message.topic) or self._learn_topic(message.topic)
-        except (TypeError, ValueError, AttributeError) as exc:
-            raise illegal(message, exc) from exc
-
     def _encode_properties(self, properties: dict[str, str]) -> "_Encoded":
         if self._append_crc and MessageProperty.CRC32 in properties:
             properties = {k: v for k, v in properties.items() if k != MessageProperty.CRC32}
-        encoded, dispatch = encode_for_dispatch(properties)
+        encoded, dispatch = encode_properties(properties), dispatch_properties_of(properties)
         if self._append_crc:
             encoded += bytes(CRC_PROPERTY_SIZE)
         if len(encoded) > MAX_PROPERTIES:
@@ -154,11 +135,7 @@ class MessageEncoder:
             )
         return len(encoded).to_bytes(2, "big") + encoded, dispatch
 
-    def _learn_pair(self, pair: tuple[str, str]) -> "_Encoded":
-        known = self._encode_properties(dict([pair]))
-        return self._properties.learn(pair, known, 2 * len(known[0]))
-
-    def _learn_topic(self, topic: str) -> "LearntTopic":
+    def _learn_topic(self, topic: str) -> LearntTopic:
         if not isinstance(topic, str):
             raise TypeError
         self._check_topic(topic)
@@ -175,19 +152,13 @@ class MessageEncoder:
             raise IllegalMessageError(f"topic of {len(name)} bytes, a V1 record holds 127")
         else:
             learnt = MAGIC_V1, len(name).to_bytes(1, "big") + name, name.decode()
-        return self.topics.learn(learnt[2], learnt, 5 * len(name) // 4)  # never a class of its own
+        return learnt  # never a class of its own
 
 
 _Encoded = tuple[bytes, DispatchProperties]
 """The properties with their length before them, and what dispatch needs of them."""
-LearntTopic = tuple[int, bytes, str]
-"""Magic code, the name with its length before it, the name as plain text."""
-_REMEMBERED_BYTES = 8 << 20
-_TOPICS_BYTES = 64 << 20
-"""Room for 132,000 topics of 12 bytes or 89,000 of 60; in fact each takes 250 to 400 bytes."""
 _TAIL_PACK = TAIL.struct.pack
 _TWO_V4 = 16
-_UNQUEUED_BIT = 0x4  # of the transaction bits, the one that COMMIT lacks
 _V6_BITS = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 
 
@@ -220,11 +191,6 @@ def _host_bits(sys_flag: int, born_size: int, stored_size: int) -> int:
     if stored_size == HOST_V6_SIZE:
         sys_flag |= int(SysFlag.STORE_HOST_V6)
     return sys_flag
-
-
-def is_queued(sys_flag: int) -> bool:
-    """Return whether a record takes part in its queue: not PREPARED, not ROLLBACK."""
-    return not sys_flag & _UNQUEUED_BIT
 
 
 def assemble(record: EncodedRecord, queue_offset: int, phy_offset: int, timestamp: int) -> bytes:

@@ -1,0 +1,132 @@
+"""EncodingRules: which messages a record can hold, and why a put refuses the others.
+
+Compiled code encodes, see ``EncodedMessages`` in the core. What it does not take is checked here,
+field by field in RocketMQ's order, so that the first fault has its sentence. No check encodes more
+than the properties.
+
+Source: RocketMQ ``MessageExtEncoder``.
+"""
+
+import re
+from collections.abc import Callable
+from struct import Struct, error
+
+from store.config import StoreConfig
+from store.errors import IllegalMessageError, PropertiesTooLongError
+from store.record.bounded_cache import BoundedCache
+from store.record.message import SCHEDULE_TOPIC, Message, MessageProperty, SysFlag
+from store.record.message_check import illegal
+from store.record.properties import CRC_PROPERTY_SIZE, MAX_PROPERTIES, encode_properties
+from store.record.record_layout import FIXED_V4, HOST_V4_SIZE, HOST_V6_SIZE, MAGIC_V1, MAGIC_V2
+
+MAX_V1_TOPIC_CHARS = 127
+MAX_TOPIC_BYTES = 255
+
+LearntTopic = tuple[int, bytes, str]
+"""Magic code, the name with its length before it, the name as plain text."""
+_TOPICS_BYTES = 64 << 20
+"""Room for 132,000 topics of 12 bytes or 89,000 of 60; in fact each takes 250 to 400 bytes."""
+_NUMBERS = Struct(">iiiqiqi")
+"""Queue id, flag, sys flag, born timestamp, reconsume times, prepared transaction offset, size."""
+_JAVA_INT = re.compile(r"[+-]?[0-9]{1,9}")
+_HOST_SIZES = {HOST_V4_SIZE, HOST_V6_SIZE}
+_PASSED_OVER = int(SysFlag.PASSED_OVER)
+
+
+class EncodingRules:
+    """Knows topics, and checks messages, under one configuration. Any thread may use it.
+
+    ``check_topic`` says which names the queues can hold; it is asked before a topic is used first
+    and raises ``IllegalMessageError`` for others.
+    """
+
+    def __init__(self, config: StoreConfig, check_topic: Callable[[str], None]) -> None:
+        self._max_body = config.max_message_size
+        self._auto_version = config.auto_message_version_on_topic_len
+        self._append_crc = config.enabled_append_prop_crc
+        self._check_topic = check_topic
+        self.topics = BoundedCache[str, LearntTopic](_TOPICS_BYTES)
+        """Topics that may be put to."""
+
+    def learnt(self, message: Message) -> LearntTopic:
+        """Return what is learnt of a message's topic, which may be put to.
+
+        Raises:
+            IllegalMessageError: it may not, or is none.
+        """
+        try:
+            return self.topics.get(message.topic) or self._learn_topic(message.topic)
+        except (TypeError, ValueError, AttributeError) as exc:
+            raise illegal(message, exc) from exc
+
+    def check(self, message: Message) -> None:
+        """Refuse a message that no record can hold; ``message`` is a copy of the caller's.
+
+        Raises:
+            PropertiesTooLongError: more than 32,767 bytes of properties.
+            IllegalMessageError: a field that no record can hold: of a wrong type, out of its range,
+                too large; or one that RocketMQ could not read back.
+        """
+        try:
+            _, name, topic = self.learnt(message)
+            size = FIXED_V4.size + len(name) + self._properties_size(message.properties, topic)
+            size += self._body_size(message.body)
+            if type(message.queue_id) is not int or message.queue_id < 0:
+                raise TypeError  # noqa: TRY301 - as what the packing below raises
+            hosts = len(message.born_host.wire), len(message.store_host.wire)
+            if message.sys_flag & _PASSED_OVER:
+                raise IllegalMessageError("a bit of sys_flag means that this is no message")
+            if not _HOST_SIZES.issuperset(hosts):
+                raise TypeError  # noqa: TRY301 - likewise
+            _NUMBERS.pack(
+                message.queue_id, message.flag, message.sys_flag, message.born_timestamp or 0,
+                message.reconsume_times, message.prepared_transaction_offset,
+                size + sum(hosts) - 2 * HOST_V4_SIZE,
+            )  # fmt: skip
+        except (TypeError, ValueError, AttributeError, error) as exc:
+            raise illegal(message, exc) from exc
+
+    def stored_properties(self, properties: dict[str, str]) -> dict[str, str]:
+        """Return ``properties`` but for a checksum that gives way to the record's own."""
+        if not (self._append_crc and MessageProperty.CRC32 in properties):
+            return properties
+        return {k: v for k, v in properties.items() if k != MessageProperty.CRC32}
+
+    def _properties_size(self, properties: dict[str, str], topic: str) -> int:
+        """Return the bytes of the properties with their length."""
+        properties = self.stored_properties(properties)
+        size = len(encode_properties(properties)) + (CRC_PROPERTY_SIZE if self._append_crc else 0)
+        delay = properties.get(MessageProperty.DELAY)
+        if size > MAX_PROPERTIES:
+            raise PropertiesTooLongError(f"properties of {size} bytes, at most {MAX_PROPERTIES}")
+        if delay is not None and topic == SCHEDULE_TOPIC and not _JAVA_INT.fullmatch(delay):
+            # RocketMQ's recovery would stop at such a record.
+            raise IllegalMessageError(f"{delay!r:.60} in {MessageProperty.DELAY} is no delay level")
+        return 2 + size
+
+    def _body_size(self, body: object) -> int:
+        if not isinstance(body, bytes | bytearray | memoryview):
+            raise TypeError
+        size = body.nbytes if isinstance(body, memoryview) else len(body)
+        if size > self._max_body:
+            raise IllegalMessageError(f"body of {size} bytes, at most {self._max_body}")
+        return size
+
+    def _learn_topic(self, topic: str) -> LearntTopic:
+        if not isinstance(topic, str):
+            raise TypeError
+        self._check_topic(topic)
+        try:
+            name = topic.encode()
+        except UnicodeEncodeError as exc:
+            raise IllegalMessageError(f"the topic is not valid Unicode: {topic!r}") from exc
+        if len(name) > MAX_TOPIC_BYTES:
+            raise IllegalMessageError(f"topic of {len(name)} bytes, at most {MAX_TOPIC_BYTES}")
+        utf16_units = len(topic.encode("utf-16-be")) // 2  # as Java counts characters
+        if self._auto_version and utf16_units > MAX_V1_TOPIC_CHARS:
+            learnt = MAGIC_V2, len(name).to_bytes(2, "big") + name, name.decode()
+        elif len(name) > MAX_V1_TOPIC_CHARS:
+            raise IllegalMessageError(f"topic of {len(name)} bytes, a V1 record holds 127")
+        else:
+            learnt = MAGIC_V1, len(name).to_bytes(1, "big") + name, name.decode()
+        return self.topics.learn(learnt[2], learnt, 5 * len(name) // 4)  # never a class of its own
