@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Children of tests import the project thousands of times: from what was compiled once.
 export PYTHONDONTWRITEBYTECODE :=
 # Folders of compiled modules.
-COMPILED := cq_file cq_rocksdb store/core store/index store/log store/queue store/service/dispatching store/service/runtime store/service/writing
+COMPILED := cq_file cq_rocksdb store/core store/index store/log store/queue store/service/dispatching store/service/reading store/service/runtime store/service/writing
 MODULES = $(shell sed -n 's/^name = "\(.*\._[a-z]*\)"$$/\1/p' pyproject.toml)
 # Tests of what the compiled core does, run once more without it: each in test-all, a share in CI.
 TWINS := tests/core tests/codec tests/commit_log tests/consume_queue tests/index tests/message_store tests/property

@@ -1,6 +1,6 @@
 """An LRU of open queue files, since a million queues must not need a million descriptors.
 
-Whoever got a ``Descriptor`` may use its number as long as it holds the object: eviction only drops
+Whoever got an ``OpenFile`` may use its number as long as it holds the object: eviction only drops
 the cache's own reference, and the number is closed with the last one. So nothing is pinned, and no
 lock is taken for a file that is open already.
 """
@@ -11,9 +11,10 @@ import resource
 from collections import OrderedDict
 from pathlib import Path
 
+from cq_file._table import OpenFile
 from store.checked_lock import CheckedLock
 from store.errors import StoreClosedError, os_errors
-from store.files import Descriptor
+from store.files import open_regular
 from store.logger import StoreLogger
 
 _LOG = StoreLogger(__name__)
@@ -97,7 +98,7 @@ class DescriptorCache:
     def __init__(self, limit: int, *, read_only: bool) -> None:
         self.limit = limit
         self._flags = os.O_RDONLY if read_only else os.O_RDWR
-        self._entries: OrderedDict[str, Descriptor] = OrderedDict()
+        self._entries: OrderedDict[str, OpenFile] = OrderedDict()
         self.lock = CheckedLock(
             "the opening of a queue file"
         )  # guards opening, forgetting and closing; not the look-up
@@ -106,7 +107,7 @@ class DescriptorCache:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, path: str) -> Descriptor:
+    def get(self, path: str) -> OpenFile:
         """Return the open file at ``path``. Keep the object, not its number, while using it.
 
         Raises:
@@ -124,11 +125,11 @@ class DescriptorCache:
         return descriptor
 
     @property
-    def entries(self) -> OrderedDict[str, Descriptor]:
+    def entries(self) -> OrderedDict[str, OpenFile]:
         """Return what is open, the least recently used first, for who looks it up by himself."""
         return self._entries
 
-    def create(self, path: str, size: int) -> Descriptor:
+    def create(self, path: str, size: int) -> OpenFile:
         """Open the file at ``path``, made if need be, with a length of ``size`` bytes (sparse).
 
         Raises:
@@ -159,7 +160,7 @@ class DescriptorCache:
             self._closed = True
             self._entries.clear()
 
-    def _open(self, path: str, flags: int) -> Descriptor:
+    def _open(self, path: str, flags: int) -> OpenFile:
         with self.lock.entry():
             if self._closed:
                 raise StoreClosedError("the queue store is closed")
@@ -171,10 +172,10 @@ class DescriptorCache:
             descriptor = self._entries[path] = self._open_file(path, flags)
             return descriptor
 
-    def _open_file(self, path: str, flags: int) -> Descriptor:
+    def _open_file(self, path: str, flags: int) -> OpenFile:
         while True:
             try:
-                return Descriptor(path, flags)
+                return OpenFile(open_regular(path, flags))
             except FileNotFoundError:
                 raise
             except OSError as exc:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from cq_file import _table
 from cq_file.batch_queue import BatchConsumeQueue
 from cq_file.consume_queue import FileConsumeQueue
 from cq_file.ext import ExtFiles, is_ext_address
@@ -14,25 +15,25 @@ from store.queue.time_search import BoundaryType, search_offset
 from store.queue.units import PACKED_PREFIX, CqUnit, UnitBlock
 
 if TYPE_CHECKING:
-    from cq_file import _native
+    from cq_file import _units
 
 Files = FileConsumeQueue | BatchConsumeQueue
 _NEVER = (1 << 63) - 1  # ms
 _UPPER = BoundaryType.UPPER  # an enum's name costs a look-up
 
 
-class QueueTable:
+class QueueTable(_table.SimpleQueues):
     """The queues that there are. The writer puts in and takes out, any thread looks up."""
 
-    __slots__ = ("batch", "closed", "ext", "plain", "simple")
+    __slots__ = ("batch", "ext", "plain")
 
     def __init__(self) -> None:
-        self.simple: dict[str, dict[int, FileConsumeQueue]] = {}
+        self.simple = {}
         self.batch: dict[str, dict[int, BatchConsumeQueue]] = {}
         self.ext: dict[tuple[str, int], ExtFiles] = {}
         self.closed = False
-        self.plain: _native.FileUnits | None = None
-        """The core's reads of simple queues, where it runs."""
+        self.plain: _units.FileUnits | None = None
+        """The fast path of reads of simple queues, where it runs."""
 
     def check_open(self) -> None:
         """Raise ``StoreClosedError`` once the store is closed."""

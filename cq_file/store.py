@@ -59,7 +59,7 @@ from store.queue.units import (
 )
 
 if TYPE_CHECKING:
-    from cq_file import _native
+    from cq_file import _append
 
 _log = StoreLogger(__name__)
 _UNIT = FILE_UNIT.size
@@ -81,7 +81,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._cache = DescriptorCache(limit, read_only=context.read_only)
         self._access: FileAccess  # from ``load`` on
         self._loaded = False
-        self._appends: _native.FileAppends | None = None  # the core's, where it runs
+        self._appends: _append.FileAppends | None = None  # the core's, where it runs
         self._opened: OpenedQueues | None = None  # until the ends are found
         self._damaged = DamagedQueues()
         self._recovered = False

@@ -123,3 +123,13 @@ cdef MapGuard guard_of(const uint8_t *data):
 def fault_count():
     """Return where the number of maps with faults is kept, for the other half of the core."""
     return PyCapsule_New(<void *> faulty_maps_at(), "cqstore.faulty_maps", NULL)
+
+
+cdef bint map_faults_seen() noexcept nogil:
+    """Return whether a map of the log has faults; asked behind what was read, see `_faults.h`."""
+    return log_faults_seen()
+
+
+cdef bint in_whole_map(const void *address) noexcept nogil:
+    """Return whether all that was read there until now is surely the file's own."""
+    return is_of_whole_map(address)

@@ -1,10 +1,5 @@
 # One record of the log, its fields made when asked for. Part of `_reads.pyx`.
 
-cdef struct Places:
-    # Where the parts of a record lie, bytes from its start; all within `size`.
-    int32_t size, stored, body, body_size, topic, topic_end, properties
-
-
 cdef bint parse_record(const uint8_t *data, int64_t size, Places *places) noexcept nogil:
     """Find the parts of the record that fills ``size`` bytes; whether it is a sound one."""
     cdef int32_t flag, magic, body_size
@@ -35,16 +30,6 @@ cdef bint parse_record(const uint8_t *data, int64_t size, Places *places) noexce
     if at < places.topic or at + 2 > size:
         return False
     return load16(data + at) >= 0 and at + 2 + load16(data + at) == size
-
-
-cdef inline bint ends_in_file(const uint8_t *data, const Places *places) noexcept nogil:
-    """Return whether the record is not cut: where a file was cut all behind it reads as zeros.
-
-    False: it may be sound still, for a record may end in a zero.
-    """
-    return data[places.size - 1] != 0 or (
-        places.properties == places.size and data[places.topic_end - 1] != 0
-    )
 
 
 cdef object _interpreted = None  # what is not plain goes to the twin: it has the sentences
@@ -94,12 +79,6 @@ cdef class StoredMessage:
     ``bytes(message.record)`` to let that go.
     """
 
-    cdef BufferRef held
-    cdef const uint8_t *data  # of the record; the offsets below lie within its `size`
-    cdef Places places
-    cdef object _record, _topic, _body, _properties
-    cdef BufferRef former  # other threads may be reading it
-
     def __init__(self, record, phy_offset=None):
         """Read the record that fills ``record``, see the twin."""
         cdef BufferRef held
@@ -127,7 +106,7 @@ cdef class StoredMessage:
             raise ValueError("the message was never read")
         return self.data
 
-    cdef inline bint _is_read(self) except -1:
+    cdef bint _is_read(self) except -1:
         """Return whether what was just read of the record is the log's; False: read it once more.
 
         Asked behind each read. Raises what keeps the record from being read, if the log's file was

@@ -26,6 +26,41 @@ cdef class BufferRef:
     cdef object slice(self, Py_ssize_t start, Py_ssize_t end)
 
 
+cdef bint map_faults_seen() noexcept nogil
+cdef bint in_whole_map(const void *address) noexcept nogil
+
+
+cdef struct Places:
+    # Where the parts of a record lie, bytes from its start; all within `size`.
+    int32_t size, stored, body, body_size, topic, topic_end, properties
+
+
+cdef bint parse_record(const uint8_t *data, int64_t size, Places *places) noexcept nogil
+
+
+cdef inline bint ends_in_file(const uint8_t *data, const Places *places) noexcept nogil:
+    """Return whether the record is not cut: where a file was cut all behind it reads as zeros.
+
+    False: it may be sound still, for a record may end in a zero.
+    """
+    return data[places.size - 1] != 0 or (
+        places.properties == places.size and data[places.topic_end - 1] != 0
+    )
+
+
+cdef class StoredMessage:
+    cdef BufferRef held
+    cdef const uint8_t *data  # of the record; the offsets below lie within its `size`
+    cdef Places places
+    cdef object _record, _topic, _body, _properties
+    cdef BufferRef former  # other threads may be reading it
+
+    cdef bint _find(self, BufferRef held, record) except -1
+    cdef const uint8_t *_start(self) except NULL
+    cdef bint _is_read(self) except -1
+    cdef bint _replace(self) except -1
+
+
 cdef class FileMap:
     cdef int fd
     cdef object owner

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Protocol, Self, final
 
 from store.files import Descriptor
-from store.index.index_service import IndexService
 from store.record.interpreted_message import PyMessageView
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.results import PyGetMessageResult
@@ -101,28 +100,6 @@ def bind_faults(read_record: Callable[[Path, Descriptor, int, int], bytes]) -> N
 
 class FileMap:
     def __init__(self, fd: int, size: int, owner: Descriptor | None = None) -> None: ...
-
-def walk_chain(
-    before: list[int],
-    file: FileMap,
-    slots: int,
-    entries: int,
-    wanted: int,
-    most: int,
-    begin: int,
-    end: int,
-    began: int,
-    drained: int,
-    read_only: bool,
-) -> list[int] | None: ...
-
-class FastQuery:
-    def __init__(
-        self, log: PlainLog, index: IndexService, file_class: type, file_size: int, most: int
-    ) -> None: ...
-    def ask(
-        self, topic: str, key: str, max_num: int, begin: int, end: int
-    ) -> list[PyMessageView] | None: ...
 
 def bind_messages(
     interpreted: type[PyMessageView],

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The reading side of the compiled core: messages, pulls, searches by time and by key.
+"""The reading side of the compiled core: messages, pulls, searches by time.
 
 What is not plain goes the long way, in Python, untouched: that one says what is right, and has the
 words for what is wrong. Nothing here trusts what lies on disk: every read is bounded by the object it
@@ -15,13 +15,10 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from store.core._bytes cimport fetch_ahead, load16, load32, load64
 from store.core._crc32 cimport crc_of, crc_prepare
-from store.core._hashes cimport HASH_SIGN, hash_on, without_sign
 from store.core._layout cimport *
-from store.core._slots cimport *
 from store.log._tail cimport FilePositions, FilesByStart, LogTail
 
 cdef extern from "Python.h":
-    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
     long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
 
 cdef enum:
@@ -41,5 +38,4 @@ include "_meters.pxi"
 include "_ready.pxi"
 include "_pulls.pxi"
 include "_maps.pxi"
-include "_queries.pxi"
 include "_estimates.pxi"

@@ -17,7 +17,6 @@ from store.config import StoreConfig
 from store.core import READS, SLOW_PATH_ONLY
 from store.errors import RetryableDiskFullError, os_errors
 from store.future import StoreFuture
-from store.index.index_file import IndexFile
 from store.index.index_service import IndexService
 from store.log.commit_log import CommitLog
 from store.logger import StoreLogger
@@ -27,6 +26,7 @@ from store.record.message_check import listed
 from store.service.opening.open_parts import open_parts
 from store.service.opening.options import OpenOptions
 from store.service.opening.parts import StoreComponents
+from store.service.reading import _query
 from store.service.reading.read_guard import read_guard_of
 from store.service.recovering.replacement import Rebuild
 from store.service.results import PutMessageResult
@@ -36,7 +36,6 @@ from store.service.writing.putter import put_for_future
 from store.service.writing.replicas import Replicas
 
 if TYPE_CHECKING:
-    from store.core import _reads
     from store.service.writing.loop_puts import LoopPuts
 
 _LOG = StoreLogger(__name__)
@@ -343,11 +342,10 @@ class MessageStore(StoreCare):
 
 def _plain_queries(
     log: CommitLog, index: IndexService | None, config: StoreConfig
-) -> "_reads.FastQuery | None":
-    """Return what answers queries by key where nothing is odd; ``None``: the twin answers all."""
+) -> _query.FastQuery | None:
+    """Return the fast path of queries by key, ``None`` without an index."""
     if SLOW_PATH_ONLY or index is None:
         return None
-    plain: _reads.FastQuery = READS.FastQuery(
-        READS.PlainLog(log), index, IndexFile, log.files.file_size, config.max_msgs_num_batch
+    return _query.FastQuery(
+        READS.PlainLog(log), index, log.files.file_size, config.max_msgs_num_batch
     )
-    return plain

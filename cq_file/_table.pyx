@@ -1,0 +1,149 @@
+# cython: language_level=3, auto_pickle=False
+"""What appends and reads of queues in files ask and set: fields in C, and attributes to Python.
+
+Python's classes inherit from these and have the methods. Of each field there is one, so nothing has
+to be kept alike. Under the interpreter's lock each is read and set in one step. What a field cannot
+hold is refused with ``TypeError`` or ``OverflowError``, and what it held stays.
+"""
+
+from posix.unistd cimport close
+
+from store.core._fields cimport natural, truth, whole
+
+
+cdef class OpenFile:
+    """An open queue file, closed when its last holder lets it go; see ``store.files.Descriptor``.
+
+    ``number`` is the descriptor, ``mapped`` the map that reads have made.
+    """
+
+    def __cinit__(self, int number):
+        if number < 0:
+            raise ValueError(f"no file is open as {number}")
+        self.number, self.is_open = number, True
+
+    def __dealloc__(self):
+        cdef int number = self.number
+        if self.is_open:
+            with nogil:  # a file that was removed gives its blocks back now
+                close(number)
+
+    @property
+    def reads(self):
+        """How often it was read before it was mapped."""
+        return self.read_count
+
+    @reads.setter
+    def reads(self, given):
+        self.read_count = natural(given, "reads")
+
+
+cdef class FileRow:
+    """The files of one queue: in which ``folder``, where each starts, and what they share.
+
+    The list of ``starts`` is replaced, never changed, so a reader may keep one.
+    """
+
+    @property
+    def generation(self):
+        """Rises before bytes change or go that a reader may have been promised."""
+        return self.lives
+
+    @generation.setter
+    def generation(self, given):
+        self.lives = natural(given, "generation")
+
+
+cdef class QueueEnds(FileRow):
+    """Where the units of a queue begin and end, and where the next one goes."""
+
+    @property
+    def first_offset(self):
+        """Queue offset of the first unit; the end's where there is none."""
+        return self.low
+
+    @first_offset.setter
+    def first_offset(self, given):
+        self.low = natural(given, "first_offset")
+
+    @property
+    def max_offset(self):
+        """Queue offset behind the last unit: what readers go by."""
+        return self.high
+
+    @max_offset.setter
+    def max_offset(self, given):
+        self.high = natural(given, "max_offset")
+
+    @property
+    def last_phy(self):
+        """Phy offset of the last unit's record, negative without units."""
+        return self.last_record
+
+    @last_phy.setter
+    def last_phy(self, given):
+        self.last_record = whole(given, "last_phy")
+
+    @property
+    def end_phy(self):
+        """End of that record."""
+        return self.last_record_end
+
+    @end_phy.setter
+    def end_phy(self, given):
+        self.last_record_end = whole(given, "end_phy")
+
+    @property
+    def _tail_path(self):
+        """Path of the file that the next unit goes into; ``None``: not known, or there is none."""
+        return self.tail
+
+    @_tail_path.setter
+    def _tail_path(self, str given):
+        self.tail = given
+
+    @property
+    def _tail_position(self):
+        """Where in that file."""
+        return self.tail_at
+
+    @_tail_position.setter
+    def _tail_position(self, given):
+        self.tail_at = natural(given, "_tail_position")
+
+    @property
+    def known_min(self):
+        """Generation, minimum of the log, and the first offset that was found for both."""
+        return self.min_life, self.min_log, self.min_found
+
+    @known_min.setter
+    def known_min(self, given):
+        life, log, found = given
+        cdef int64_t of_life = whole(life, "known_min"), of_log = whole(log, "known_min")
+        cdef int64_t offset = whole(found, "known_min")
+        self.min_life, self.min_log, self.min_found = of_life, of_log, offset
+
+    @property
+    def known_path(self):
+        """Start and path of the file that was read last."""
+        return self.known_start, self.known_file
+
+    @known_path.setter
+    def known_path(self, given):
+        start, path = given
+        cdef int64_t known = whole(start, "known_path")
+        cdef str file = path
+        self.known_start, self.known_file = known, file
+
+
+cdef class SimpleQueues:
+    """The simple queues that there are, by topic and queue id, and whether they were closed."""
+
+    @property
+    def closed(self):
+        """Whether nothing is to be asked of them any more."""
+        return self.is_closed
+
+    @closed.setter
+    def closed(self, given):
+        self.is_closed = truth(given, "closed")
