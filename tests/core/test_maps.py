@@ -15,6 +15,7 @@ from cq_file.store import FileConsumeQueueStore
 from store.config import StoreConfig
 from store.core import READS, SLOW_PATH_ONLY
 from store.errors import CorruptionError, StoreError
+from store.index._chain import walk_chain
 from store.record.message import Message
 from store.service.message_store import MessageStore
 
@@ -134,13 +135,13 @@ def test_a_map_of_nothing_reads_nothing(tmp_path: Path) -> None:
         for fd, size in ((file.fileno(), 0), (file.fileno(), -1), (99_999, 5000)):
             mapped = READS.FileMap(fd, size)
             assert (
-                READS.walk_chain([], mapped, 1, 9, 7, 32, 0, NEVER, 5, 9, read_only=False) is None
+                walk_chain([], mapped, 1, 9, 7, 32, 0, NEVER, 5, 9, read_only=False) is None
             )
         mapped = READS.FileMap(file.fileno(), 5000)
         with pytest.raises(TypeError, match="already"):
             mapped.__init__(file.fileno(), 5000)  # type: ignore[misc]
     assert (
-        READS.walk_chain([], mapped, 1, 9, 7, 32, 0, NEVER, 5, 9, read_only=False) == []
+        walk_chain([], mapped, 1, 9, 7, 32, 0, NEVER, 5, 9, read_only=False) == []
     )  # closed by now
 
 
@@ -216,7 +217,7 @@ def test_a_process_maps_so_many_files_and_no_more(tmp_path: Path) -> None:
     path.write_bytes(bytes(5000))
 
     def is_read(mapped: Any) -> bool:
-        found = READS.walk_chain([], mapped, 1, 9, 7, 32, 0, NEVER, 5, 9, read_only=False)
+        found = walk_chain([], mapped, 1, 9, 7, 32, 0, NEVER, 5, 9, read_only=False)
         return found is not None
 
     with path.open("rb") as file:

@@ -15,11 +15,12 @@ from store.config import StoreConfig
 from store.core import READS, SLOW_PATH_ONLY
 from store.errors import StoreError
 from store.index import index_file
+from store.index._chain import ChainFile, ChainFiles, walk_chain
 from store.index.index_batch import IndexBatch
-from store.index.index_file import IndexFile
 from store.log.commit_log import CommitLog
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from store.service.reading._query import FastQuery
 from tests.kit.waiting import until
 
 LOG_FILE = 1 << 15
@@ -135,27 +136,12 @@ def test_odd_geometries_lead_nowhere(tmp_path: Path, arguments: tuple[int, int])
     for read_only in (False, True):
         if not SLOW_PATH_ONLY:
             mapped = mapped_file(path)
-            walked = READS.walk_chain([], mapped, *arguments, 7, 32, *ALWAYS, 0, 100, read_only)
+            walked = walk_chain([], mapped, *arguments, 7, 32, *ALWAYS, 0, 100, read_only)
             assert walked is None or walked == []
 
 
-class OddIndex:
-    __slots__ = ("closed", "files")
-    closed: bool
-    files: "tuple[OddFile, ...]"
-
-
-class OddFile:
-    __slots__ = (
-        "begin_timestamp", "count", "end_timestamp", "geometry", "mapped", "read_only", "waiting",
-    )  # fmt: skip
-    count: int
-    begin_timestamp: int
-    end_timestamp: int
-    geometry: tuple[int, int]
-    mapped: Any
-    read_only: bool
-    waiting: tuple[IndexBatch, int]
+class OddFile(ChainFile):
+    count = 5
 
 
 @pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
@@ -167,14 +153,28 @@ def test_odd_geometries_lead_to_no_file(
 ) -> None:
     path = tmp_path / "index"
     path.write_bytes(random.Random(5).randbytes(4000))
-    index: Any = OddIndex()
-    file = OddFile()
-    file.begin_timestamp, file.end_timestamp, file.count = 0, 1, 5
+    index: Any = ChainFiles()
+    file: Any = OddFile()
+    file.begin_timestamp, file.end_timestamp = 0, 1
     file.waiting, file.read_only, file.geometry = (IndexBatch(), 100), False, geometry
     file.mapped = mapped_file(path)
     index.files, index.closed = (file,), False
-    plain = READS.FastQuery(READS.PlainLog(store.commit_log), index, OddFile, LOG_FILE, 64)
+    plain = FastQuery(READS.PlainLog(store.commit_log), index, LOG_FILE, 64)
     assert not plain.ask("t", "a", 32, *ALWAYS)
+
+
+@pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
+def test_files_without_their_fields_and_of_other_kinds_are_left(store: MessageStore) -> None:
+    index: Any = ChainFiles()
+    plain = FastQuery(READS.PlainLog(store.commit_log), index, LOG_FILE, 64)
+    assert plain.ask("t", "a", 32, *ALWAYS) is None
+    for files in ((OddFile(),), (object(),), (None,)):
+        index.files = files
+        assert plain.ask("t", "a", 32, *ALWAYS) is None
+    index.files = ()
+    assert plain.ask("t", "a", 32, *ALWAYS) == []
+    index.closed = True
+    assert plain.ask("t", "a", 32, *ALWAYS) is None
 
 
 def test_the_core_answers_by_itself_unless_the_key_waits_in_memory(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_entries_that_were_drained_since_are_those_that_were_pending(tmp_path: P
     for drained in (1, 3, 6):
         expected = [100 * number for number in range(drained - 1, 0, -1)]
         if not SLOW_PATH_ONLY:
-            assert READS.walk_chain(
+            assert walk_chain(
                 [], mapped_file(path), slots, entries, 7, 32, *ALWAYS, 5, drained, read_only=False
             ) == expected  # fmt: skip
 
@@ -294,7 +294,7 @@ def test_the_walk_ends_at_an_entry_that_is_too_old(tmp_path: Path) -> None:
     path = tmp_path / "index"
     path.write_bytes(data + b"".join(struct.pack(">iqii", *row) for row in rows))
     if not SLOW_PATH_ONLY:
-        assert READS.walk_chain(
+        assert walk_chain(
             [], mapped_file(path), 1, 9, 7, 32, 5000, ALWAYS[1], 5, 9, read_only=False
         ) == [400]  # fmt: skip
 
@@ -324,7 +324,7 @@ class OtherLog:
 
 def asked(store: MessageStore, log: Any, index: Any) -> list[bytes] | None:
     """Return what the core finds of one key in a log and an index."""
-    plain = READS.FastQuery(READS.PlainLog(log), index, IndexFile, LOG_FILE, 64)
+    plain = FastQuery(READS.PlainLog(log), index, LOG_FILE, 64)
     found = plain.ask("t", "cc", 64, *ALWAYS)
     return None if found is None else [bytes(message.record) for message in found]
 
@@ -376,7 +376,7 @@ def test_a_file_of_another_kind_is_left_to_the_log(
         file_from_offset=first.file_from_offset, mapped=first.map(), heap=None,
         wrote_position=first.wrote_position, readable_position=first.readable_position,
     )  # fmt: skip
-    plain = READS.FastQuery(READS.PlainLog(store.commit_log), store.index, IndexFile, LOG_FILE, 64)
+    plain = FastQuery(READS.PlainLog(store.commit_log), store.index, LOG_FILE, 64)
     monkeypatch.setattr(files, "by_start", {**files.by_start, first.file_from_offset: other})
     for _ in range(2):
         messages = plain.ask("t", "cc", 64, *ALWAYS)
