@@ -197,7 +197,7 @@ cdef class FileAppends:
         found = PyDict_GetItemWithError(self._topics, topic)
         if found == NULL or type(<object> found) is not dict:
             return 0
-        queues = <dict> found  # held: its keys may be compared by anything
+        queues = <dict> <object> found  # held: its keys may be compared by anything
         found = PyDict_GetItemWithError(queues, queue_id)
         if found == NULL or not isinstance(<object> found, QueueEnds):
             return 0

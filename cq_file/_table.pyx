@@ -99,7 +99,7 @@ cdef class QueueEnds(FileRow):
         return self.tail
 
     @_tail_path.setter
-    def _tail_path(self, str given):
+    def _tail_path(self, given):
         self.tail = given
 
     @property

@@ -160,7 +160,7 @@ cdef class FileUnits:
         found = PyDict_GetItemWithError(simple, topic)
         if found == NULL or type(<object> found) is not dict:
             return None
-        simple = <dict> found  # held: its keys may be compared by anything
+        simple = <dict> <object> found  # held: its keys may be compared by anything
         found = PyDict_GetItemWithError(simple, queue_id)
         if found == NULL or not isinstance(<object> found, QueueEnds):
             return None
