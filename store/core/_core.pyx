@@ -15,7 +15,7 @@ from libc.string cimport memchr, memcmp, memcpy
 from store.core._crc32 cimport crc_of, crc_of_by_table, crc_on, crc_prepare
 from store.core._hashes cimport hash_on, hash_utf8
 from store.core._layout cimport *
-from store.core._numbers cimport whole_number
+from store.core._record cimport whole_number
 from store.log._tail cimport FilePositions, LogTail
 from store.service.dispatching._waiting cimport InFlight, Waiting
 from store.service.runtime._flags cimport EnteredFlag, StateFlags

@@ -7,7 +7,8 @@ from store.core._bytes cimport load32
 from store.core._hashes cimport HASH_SIGN, hash_on, without_sign
 from store.core._layout cimport BLANK_BYTES, MIN_RECORD
 from store.core._reads cimport (
-    FileMap, Part, PlainLog, StoredMessage, ends_in_file, in_whole_map, map_faults_seen, parse_record,
+    FileMap, Part, PlainLog, StoredMessage, ends_in_file, in_whole_map as is_of_whole_map,
+    map_faults_seen as log_faults_seen, parse_record,
 )
 from store.index._batch cimport KeyColumns
 from store.index._chain cimport Chain, ChainFile, ChainFiles, chain_places, has_key
@@ -138,9 +139,9 @@ cdef class FastQuery:
 
 cdef inline bint _is_whole(StoredMessage last) noexcept:
     """Return whether a record that was read is the log's, and all before it in its file."""
-    if map_faults_seen():
+    if log_faults_seen():
         return False
-    return last is None or ends_in_file(last.data, &last.places) or in_whole_map(last.data)
+    return last is None or ends_in_file(last.data, &last.places) or is_of_whole_map(last.data)
 
 
 cdef void _ascending(int64_t *places, Py_ssize_t count) noexcept nogil:
