@@ -7,7 +7,15 @@ import pytest
 from store.errors import CorruptionError
 from store.queue.units import BlockStop
 from tests.kit.file_queues import (
-    FILE_SIZE, PRE_BLANK, SIZE, UNIT, Disk, NoLog, put, read_all, rows,
+    FILE_SIZE,
+    PRE_BLANK,
+    SIZE,
+    UNIT,
+    Disk,
+    NoLog,
+    put,
+    read_all,
+    rows,
 )  # fmt: skip
 from tests.kit.tree import tree_digest
 

@@ -134,9 +134,7 @@ def test_a_map_of_nothing_reads_nothing(tmp_path: Path) -> None:
     with path.open("rb") as file:
         for fd, size in ((file.fileno(), 0), (file.fileno(), -1), (99_999, 5000)):
             mapped = READS.FileMap(fd, size)
-            assert (
-                walk_chain([], mapped, 1, 9, 7, 32, 0, NEVER, 5, 9, read_only=False) is None
-            )
+            assert walk_chain([], mapped, 1, 9, 7, 32, 0, NEVER, 5, 9, read_only=False) is None
         mapped = READS.FileMap(file.fileno(), 5000)
         with pytest.raises(TypeError, match="already"):
             mapped.__init__(file.fileno(), 5000)  # type: ignore[misc]

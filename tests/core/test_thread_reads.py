@@ -83,7 +83,8 @@ def test_a_map_lives_as_long_as_a_read_that_may_use_it(store: MessageStore, root
     queues: Any = store.queues
     assert isinstance(queues, FileConsumeQueueStore)
     path = str(root / "consumequeue" / "t" / "0" / f"{0:020d}")
-    units, table = queues._table.plain, queues._table
+    table: Any = queues._table
+    units = table.plain
     for _ in range(8):
         assert units.plain_units(table, "t", 0, 0, 4) is not None
     entries: Any = queues._cache.entries

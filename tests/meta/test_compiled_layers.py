@@ -69,7 +69,7 @@ def test_what_keeps_to_them_is_not(source: str, line: str) -> None:
     assert broken(Path(source), line) == []
 
 
-@pytestdef test_no_field_of_a_class_of_python_is_found_by_its_offset() -> None:
+def test_no_field_of_a_class_of_python_is_found_by_its_offset() -> None:
     parts = {name for module in MODULES for name in made_of(module)}
     found = {name: OFFSET_OF_FIELD.findall((ROOT / name).read_text("utf-8")) for name in parts}
     assert {name: words for name, words in found.items() if words} == {}
