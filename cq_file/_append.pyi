@@ -1,4 +1,4 @@
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 
 from cq_file._table import OpenFile
 from cq_file.consume_queue import FileConsumeQueue
@@ -10,9 +10,11 @@ class FileAppends:
         *,
         topics: Mapping[str, Mapping[int, FileConsumeQueue]],
         files: Mapping[str, OpenFile],
-        used: Callable[[str], None],
-        note: Callable[[Sequence[str], Sequence[int]], None],
+        note: Callable[[list[str], list[int]], None],
         file_size: int,
         most_offset: int,
     ) -> None: ...
     def append(self, batch: UnitBatch, held_back: Collection[QueueKey]) -> bytearray: ...
+
+def have_topics(topics: Mapping[str, object], keys: list[QueueKey]) -> bool: ...
+def add_sizes(sizes: dict[str, int], names: list[str], more: list[int]) -> None: ...

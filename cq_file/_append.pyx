@@ -122,17 +122,16 @@ cdef class FileAppends:
     """
 
     cdef dict _topics
-    cdef object _files, _used, _note
+    cdef object _files, _note
     cdef int64_t _file_size, _most_offset
 
-    def __init__(self, *, topics, files, used, note, int64_t file_size, int64_t most_offset):
+    def __init__(self, *, topics, files, note, int64_t file_size, int64_t most_offset):
         """Take what the queues are found by.
 
-        ``topics`` has the queues by topic and queue id, ``files`` those open by path; ``used`` is
-        called with the path of a file that is used, ``note`` with the paths that have changed and how
-        far.
+        ``topics`` has the queues by topic and queue id, ``files`` those open by path; ``note``
+        is called with the paths that have changed and how far.
         """
-        self._topics, self._files, self._used, self._note = topics, files, used, note
+        self._topics, self._files, self._note = topics, files, note
         self._file_size, self._most_offset = file_size, most_offset
 
     def append(self, batch, held_back):
@@ -214,10 +213,7 @@ cdef class FileAppends:
         if queue.batch == runs.batch:
             runs.has_twice = True
             return 0
-        try:
-            self._used(queue.tail)
-        except KeyError:  # let go meanwhile
-            return 0
+        file.is_used, queue.tail = True, file.path  # of one text there is one object
         return runs.plan(run, queue, file)
 
 
@@ -226,3 +222,27 @@ cdef inline void move_end(QueueEnds queue, const Run *run) noexcept:
     queue.tail_at = run.position + run.size
     queue.last_record, queue.last_record_end = run.last_phy, run.end_phy
     queue.high = run.next_offset
+
+
+def have_topics(dict topics not None, list keys not None):
+    """Return whether the topic of each key is among ``topics``."""
+    cdef object before = None
+    for key in keys:
+        if not isinstance(key, tuple) or len(<tuple> key) != 2:
+            return False
+        topic = (<tuple> key)[0]
+        if topic is not before and topic not in topics:
+            return False
+        before = topic
+    return True
+
+
+def add_sizes(dict sizes not None, list names not None, list more not None):
+    """Add to the size of each name what has come, in one step."""
+    cdef Py_ssize_t at
+    cdef PyObject *before
+    if len(names) != len(more):
+        raise ValueError("each name has a size")
+    for at in range(len(names)):
+        before = PyDict_GetItemWithError(sizes, names[at])
+        sizes[names[at]] = more[at] if before == NULL else <object> before + more[at]

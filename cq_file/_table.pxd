@@ -7,7 +7,8 @@ from store.core._reads cimport FileMap
 
 cdef class OpenFile:
     cdef readonly int number
-    cdef bint is_open
+    cdef readonly str path
+    cdef bint is_open, is_used
     cdef int64_t read_count
     cdef public FileMap mapped
 
@@ -33,3 +34,6 @@ cdef class QueueEnds(FileRow):
 cdef class SimpleQueues:
     cdef bint is_closed
     cdef public dict simple
+
+    cdef object named(self, topic, queue_id)
+    cdef object found(self, topic, queue_id)

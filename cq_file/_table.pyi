@@ -1,13 +1,17 @@
 from typing import Self
 
 from cq_file.consume_queue import FileConsumeQueue
+from cq_file.named_queue import Files
 from cq_file.queue_files import FileAccess
 from store.core._reads import FileMap
 
 class OpenFile:
-    def __new__(cls, number: int) -> Self: ...
+    def __new__(cls, number: int, path: str) -> Self: ...
     @property
     def number(self) -> int: ...
+    @property
+    def path(self) -> str: ...
+    used: bool
     reads: int
     mapped: FileMap | None
 
@@ -30,3 +34,5 @@ class QueueEnds(FileRow):
 class SimpleQueues:
     closed: bool
     simple: dict[str, dict[int, FileConsumeQueue]]
+    def find(self, topic: str, queue_id: int) -> Files | None: ...
+    def max_offset(self, topic: str, queue_id: int) -> int: ...

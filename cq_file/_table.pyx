@@ -6,6 +6,8 @@ to be kept alike. Under the interpreter's lock each is read and set in one step.
 hold is refused with ``TypeError`` or ``OverflowError``, and what it held stays.
 """
 
+from cpython.dict cimport PyDict_GetItemWithError
+from cpython.object cimport PyObject
 from posix.unistd cimport close
 
 from store.core._fields cimport natural, truth, whole
@@ -14,19 +16,29 @@ from store.core._fields cimport natural, truth, whole
 cdef class OpenFile:
     """An open queue file, closed when its last holder lets it go; see ``store.files.Descriptor``.
 
-    ``number`` is the descriptor, ``mapped`` the map that reads have made.
+    ``number`` is the descriptor, ``path`` the one that it is kept by, ``mapped`` the map that reads have
+    made.
     """
 
-    def __cinit__(self, int number):
+    def __cinit__(self, int number, str path not None):
         if number < 0:
             raise ValueError(f"no file is open as {number}")
-        self.number, self.is_open = number, True
+        self.number, self.path, self.is_open = number, path, True
 
     def __dealloc__(self):
         cdef int number = self.number
         if self.is_open:
             with nogil:  # a file that was removed gives its blocks back now
                 close(number)
+
+    @property
+    def used(self):
+        """Whether it was used since the cache has last looked at it, see ``DescriptorCache``."""
+        return self.is_used
+
+    @used.setter
+    def used(self, given):
+        self.is_used = truth(given, "used")
 
     @property
     def reads(self):
@@ -147,3 +159,42 @@ cdef class SimpleQueues:
     @closed.setter
     def closed(self, given):
         self.is_closed = truth(given, "closed")
+
+    cdef object named(self, topic, queue_id):
+        """Return the simple queue that bears a name now, ``None`` if none does."""
+        cdef PyObject *found
+        cdef dict queues = self.simple
+        if queues is None:
+            return None
+        found = PyDict_GetItemWithError(queues, topic)
+        if found == NULL or type(<object> found) is not dict:
+            return None
+        queues = <dict> <object> found  # held: its keys may be compared by anything
+        found = PyDict_GetItemWithError(queues, queue_id)
+        return None if found == NULL else <object> found
+
+    cdef object found(self, topic, queue_id):
+        """Return the simple or batch queue that bears a name now, ``None`` if none does."""
+        if self.is_closed:
+            self.check_open()
+        queue = self.named(topic, queue_id)
+        return queue if queue is not None else self.find_batch(topic, queue_id)
+
+    def find(self, topic, queue_id):
+        """Return the files that bear a name now, ``None`` if none do.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        return self.found(topic, queue_id)
+
+    def max_offset(self, topic, queue_id):
+        """Return the offset behind the last unit, of a batch queue the last message; 0 without one.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        queue = self.found(topic, queue_id)
+        if isinstance(queue, QueueEnds):
+            return (<QueueEnds> queue).high
+        return 0 if queue is None else queue.max_offset

@@ -64,7 +64,7 @@ cdef class FileUnits:
     """
 
     cdef PlainLog log
-    cdef object opened, used, entries
+    cdef object opened, entries
     cdef int64_t file_size, most_offset
 
     def __init__(self, log, opened, int64_t file_size, *, int64_t most_offset):
@@ -76,30 +76,33 @@ cdef class FileUnits:
         self.file_size, self.most_offset = max(file_size, UNIT_OF_FILES), most_offset
         if not isinstance(opened.entries, dict):
             raise TypeError("open files are kept in a dict")
-        self.entries, self.used = opened.entries, opened.entries.move_to_end
+        self.entries = opened.entries
 
     cdef OpenFile _open(self, QueueEnds files, int64_t start):
         """Return the file that starts there, open; ``None`` without one."""
         cdef list starts = files.starts
         cdef Py_ssize_t count = len(starts) if starts is not None else 0
         cdef PyObject *entry
+        cdef OpenFile file
         if not count or (<int64_t> starts[count - 1] != start and start not in starts):
             return None
         path = files.known_file
         if files.known_start != start or path is None:
             path = (<object> files).path_of(start)
-        try:
-            entry = PyDict_GetItemWithError(self.entries, path)  # of a subclass, as it is ordered
-            if entry == NULL:
+        entry = PyDict_GetItemWithError(self.entries, path)  # of a subclass, as it is ordered
+        if entry != NULL:
+            found = <object> entry
+        else:
+            try:
                 found = self.opened(path)
-            else:
-                found = <object> entry
-                self.used(path)
-        except KeyError:  # let go of between the two lines, and held here
-            pass
-        except FileNotFoundError:  # the slow path knows whether it may have gone
+            except FileNotFoundError:  # the slow path knows whether it may have gone
+                return None
+        if not isinstance(found, OpenFile):
             return None
-        return found if isinstance(found, OpenFile) else None
+        file = <OpenFile> found
+        file.is_used = True
+        files.known_start, files.known_file = start, file.path  # of one text there is one object
+        return file
 
     cdef bint _ends(
         self, QueueEnds files, int64_t generation, int64_t least, int64_t *low, int64_t *high
@@ -150,21 +153,10 @@ cdef class FileUnits:
 
     cdef QueueEnds _find(self, table, topic, queue_id):
         """Return the files that bear a name now, ``None`` if no simple queue does."""
-        cdef dict simple
-        cdef PyObject *found
         if not isinstance(table, SimpleQueues) or (<SimpleQueues> table).is_closed:
             return None
-        simple = (<SimpleQueues> table).simple
-        if simple is None:
-            return None
-        found = PyDict_GetItemWithError(simple, topic)
-        if found == NULL or type(<object> found) is not dict:
-            return None
-        simple = <dict> <object> found  # held: its keys may be compared by anything
-        found = PyDict_GetItemWithError(simple, queue_id)
-        if found == NULL or not isinstance(<object> found, QueueEnds):
-            return None
-        return <QueueEnds> found
+        found = (<SimpleQueues> table).named(topic, queue_id)
+        return <QueueEnds> found if isinstance(found, QueueEnds) else None
 
     def plain_units(self, table, topic, queue_id, int64_t queue_offset, int64_t max_count):
         """Return minimum, maximum, units and the bytes of each; ``None``: it is for the slow path.

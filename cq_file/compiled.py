@@ -15,7 +15,6 @@ def plain_appends(access: FileAccess, table: QueueTable) -> _append.FileAppends 
     return _append.FileAppends(
         topics=table.simple,
         files=access.cache.entries,
-        used=access.cache.entries.move_to_end,
         note=access.unsynced.note_files,
         file_size=access.mapped_file_size,
         most_offset=MAX_UNITS,

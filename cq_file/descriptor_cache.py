@@ -1,8 +1,9 @@
-"""An LRU of open queue files, since a million queues must not need a million descriptors.
+"""A cache of open queue files, since a million queues must not need a million descriptors.
 
 Whoever got an ``OpenFile`` may use its number as long as it holds the object: eviction only drops
 the cache's own reference, and the number is closed with the last one. So nothing is pinned, and no
-lock is taken for a file that is open already.
+lock is taken for a file that is open already. A use sets a flag of the file, and moves nothing: the
+oldest file whose flag is not set goes first, and a set one buys a second round (CLOCK).
 """
 
 import errno
@@ -93,7 +94,7 @@ def _max_maps() -> int | None:
 
 
 class DescriptorCache:
-    """Open files by path, the least recently used one is let go first. Thread-safe."""
+    """Open files by path, of which one goes that was not used of late. Thread-safe."""
 
     def __init__(self, limit: int, *, read_only: bool) -> None:
         self.limit = limit
@@ -116,17 +117,15 @@ class DescriptorCache:
             CorruptionError: it is no regular file.
             StoreClosedError: after ``close``.
         """
-        entries = self._entries
-        try:
-            descriptor = entries[path]
-            entries.move_to_end(path)
-        except KeyError:  # not open, or evicted by another thread between the two lines
+        descriptor = self._entries.get(path)
+        if descriptor is None:
             return self._open(path, self._flags)
+        descriptor.used = True
         return descriptor
 
     @property
     def entries(self) -> OrderedDict[str, OpenFile]:
-        """Return what is open, the least recently used first, for who looks it up by himself."""
+        """Return what is open by path, for compiled code, which sets ``used`` of what it takes."""
         return self._entries
 
     def create(self, path: str, size: int) -> OpenFile:
@@ -168,14 +167,25 @@ class DescriptorCache:
             if known is not None:
                 return known
             while len(self._entries) >= self.limit:
-                self._entries.popitem(last=False)
+                self._evict_one()
             descriptor = self._entries[path] = self._open_file(path, flags)
             return descriptor
+
+    def _evict_one(self) -> None:
+        """Let go of the oldest file that was not used since its last round, under the lock."""
+        entries = self._entries
+        for _ in range(len(entries)):  # no longer than a round, while others use them
+            descriptor = entries[oldest := next(iter(entries))]
+            if not descriptor.used:
+                break
+            descriptor.used = False
+            entries.move_to_end(oldest)
+        entries.popitem(last=False)
 
     def _open_file(self, path: str, flags: int) -> OpenFile:
         while True:
             try:
-                return OpenFile(open_regular(path, flags))
+                return OpenFile(open_regular(path, flags), path)
             except FileNotFoundError:
                 raise
             except OSError as exc:

@@ -40,17 +40,8 @@ class QueueTable(_table.SimpleQueues):
         if self.closed:
             raise StoreClosedError("the queue store is closed")
 
-    def find(self, topic: str, queue_id: int) -> Files | None:
-        """Return the files that bear a name now, ``None`` if none do.
-
-        Raises:
-            StoreClosedError: the store is closed.
-        """
-        if self.closed:
-            self.check_open()
-        queues = self.simple.get(topic)
-        if queues is not None and (found := queues.get(queue_id)) is not None:
-            return found
+    def find_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
+        """Return the batch queue that bears a name now, ``None`` if none does."""
         return self.batch.get(topic, {}).get(queue_id) if self.batch else None
 
 
@@ -70,8 +61,7 @@ class NamedFileQueue(ConsumeQueue):
 
     def max_offset(self) -> int:
         """Return the queue offset behind the last unit, of batch queues the last message."""
-        files = self._table.find(self.topic, self.queue_id)
-        return files.max_offset if files is not None else 0
+        return self._table.max_offset(self.topic, self.queue_id)
 
     def ends(self) -> tuple[int, int]:
         """Ask the files, which find the first unit whose record is in the log."""

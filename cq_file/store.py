@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from cq_file._append import have_topics
 from cq_file.backend import FileBackend
 from cq_file.batch_queue import BatchConsumeQueue
 from cq_file.check import check_queue_files
@@ -170,6 +171,8 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
 
     def _check_queues(self, keys: list[QueueKey]) -> None:
         topics, batch_topics = self._table.simple, self._table.batch
+        if not batch_topics and have_topics(topics, keys):
+            return
         for topic, _ in keys:
             if batch_topics and topic in batch_topics:
                 raise UnsupportedFormatError(

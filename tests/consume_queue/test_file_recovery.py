@@ -16,7 +16,7 @@ from tests.kit.file_queues import (
     put,
     read_all,
     rows,
-)  # fmt: skip
+)
 from tests.kit.tree import tree_digest
 
 ZERO = (0, 0, 0)

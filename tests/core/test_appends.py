@@ -246,7 +246,7 @@ def refusing(store: FileConsumeQueueStore, queue_id: int) -> Iterator[None]:
     path = queue_of(store, queue_id)._tail_path
     assert path is not None
     entries = store._cache.entries
-    writable, entries[path] = entries[path], OpenFile(os.open(path, os.O_RDONLY))
+    writable, entries[path] = entries[path], OpenFile(os.open(path, os.O_RDONLY), path)
     try:
         yield
     finally:

@@ -104,14 +104,18 @@ def test_what_is_set_in_one_step_is_set_whole_or_not_at_all(
 
 
 def test_reads_of_an_open_file_are_counted_by_a_number() -> None:
-    one: Any = OpenFile(os.open(os.devnull, os.O_RDONLY))
+    one: Any = OpenFile(os.open(os.devnull, os.O_RDONLY), os.devnull)
     one.reads = 3
+    assert (one.path, one.used, one.mapped) == (os.devnull, False, None)
     for odd in ODD_NUMBERS:
         with pytest.raises((TypeError, OverflowError), match="reads"):
             one.reads = odd
     assert one.reads == 3
-    with pytest.raises(AttributeError):
-        one.number = 5
+    with pytest.raises(TypeError, match="used is True or False"):
+        one.used = 1
+    for name in ("number", "path"):
+        with pytest.raises(AttributeError):
+            setattr(one, name, getattr(one, name))
 
 
 @pytest.mark.parametrize(("owner", "name"), FLAGS)
