@@ -1,7 +1,7 @@
 from typing import Self
 
+from cq_file.batch_queue import BatchConsumeQueue
 from cq_file.consume_queue import FileConsumeQueue
-from cq_file.named_queue import Files
 from cq_file.queue_files import FileAccess
 from store.core._reads import FileMap
 
@@ -34,5 +34,5 @@ class QueueEnds(FileRow):
 class SimpleQueues:
     closed: bool
     simple: dict[str, dict[int, FileConsumeQueue]]
-    def find(self, topic: str, queue_id: int) -> Files | None: ...
+    def find(self, topic: str, queue_id: int) -> FileConsumeQueue | BatchConsumeQueue | None: ...
     def max_offset(self, topic: str, queue_id: int) -> int: ...
