@@ -6,13 +6,14 @@ READY := $(VENV)/.ready
 # Children of tests import the project thousands of times: from what was compiled once.
 export PYTHONDONTWRITEBYTECODE :=
 # Folders of compiled modules.
-COMPILED := cq_file cq_rocksdb store/core store/index store/log store/queue store/service/dispatching store/service/reading store/service/runtime store/service/writing
-MODULES = $(shell sed -n 's/^name = "\(.*\._[a-z]*\)"$$/\1/p' pyproject.toml)
+COMPILED := cq_file cq_rocksdb store/core store/index store/log store/queue store/record store/service store/service/dispatching store/service/reading store/service/runtime store/service/writing
+MODULES = $(shell sed -n 's/^name = "\(.*\._[a-z_]*\)"$$/\1/p' pyproject.toml)
 # Tests of what the compiled core does, run once more without it: each in test-all, a share in CI.
 TWINS := tests/core tests/codec tests/commit_log tests/consume_queue tests/index tests/message_store tests/property
 # Tests that run with sanitizers; `-s` there, for a sanitizer's last words go to the terminal.
 FUZZED := tests/core tests/index/test_key_columns.py tests/index/test_writer.py tests/fuzz/test_records.py \
-  tests/fuzz/test_queue_files.py tests/consume_queue/test_rocksdb_appends.py tests/consume_queue/test_state_cache.py
+  tests/fuzz/test_queue_files.py tests/consume_queue/test_rocksdb_appends.py tests/consume_queue/test_rocksdb_mixed_batches.py \
+  tests/consume_queue/test_state_cache.py
 RACED := tests/message_store/test_threads.py tests/message_store/test_reput.py tests/core/test_thread_reads.py
 # Tests that run once more with a dispatch thread in every store that they open.
 BESIDE := tests/interrupts/test_interrupts.py tests/interrupts/test_nested_calls.py tests/crash/test_killed.py tests/message_store/test_threads.py tests/message_store/test_fork.py
@@ -23,7 +24,7 @@ SHARE ?= $(if $(filter test-share,$(MAKECMDGOALS)),1/16,1)
 DRAWN = --share $(SHARE) --seed "$(SEED)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo backends check test test-all test-share fuzz race mutants interop bench bench-peer dist wheels rocksdb-wheels format clean
+.PHONY: help demo backends check test test-all test-share fuzz race mutants interop bench bench-peer site dist wheels rocksdb-wheels format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
@@ -92,8 +93,11 @@ interop: $(READY) ## Apache RocketMQ opens our stores and we open its (Java 17, 
 bench: $(READY) ## every workload beside its raw baseline
 	$(BIN)/python -m bench
 
-bench-peer: $(READY) ## the same work through RocketMQ and here, as ratios (ROWS, QUICK, PUBLISH; Java 17, Maven)
-	$(BIN)/python -m bench.peer $(ROWS) $(if $(QUICK),--quick) $(if $(PUBLISH),--publish)
+bench-peer: $(READY) ## the same work through RocketMQ and here, as ratios (ROWS, QUICK, ADD, PUBLISH; Java 17, Maven)
+	$(BIN)/python -m bench.peer $(ROWS) $(if $(QUICK),--quick) $(if $(ADD),--add) $(if $(PUBLISH),--publish)
+
+site: $(READY) ## the documents as a site, with pages of the API from docstrings, in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs --quiet build --strict
 
 dist: $(READY) ## source archive, wheels for this interpreter and of RocksDB's library, in dist/; each extra tried
 	rm -rf dist

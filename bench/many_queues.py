@@ -1,11 +1,10 @@
-"""``python -m bench.many_queues``: what many queues cost, a table; ``--plot PNG`` draws it.
+"""``python -m bench.many_queues``: what many queues cost, a table.
 
 Every row is a process of its own, beside its baseline: for dispatch RocksDB's C API, or one file,
 with the same units; for opening an empty store.
 """
 
 import sys
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -19,11 +18,8 @@ FILES_AT_MOST = 100_000
 """A million queue files take four gigabytes and hours."""
 
 
-def main(words: list[str]) -> None:
+def main() -> None:
     console = Console(width=None if sys.stdout.isatty() else 160)
-    if words[:1] == ["--plot"]:
-        plot(Path(words[1]))
-        return
     table = Table("measure", "queues", "here", "baseline", "ratio", "more")
     for name, engine in BACKENDS:
         for queues in QUEUES:
@@ -64,32 +60,5 @@ def _rest(found: dict[str, float]) -> str:
     return ", ".join(f"{label} {value:,.0f}" for label, value in found.items())
 
 
-def plot(path: Path) -> None:
-    """Draw open time and disk against the number of queues, both backends."""
-    import matplotlib as mpl  # noqa: PLC0415 - only here
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator  # noqa: PLC0415
-
-    counts = {"rocksdb": (1_000, 10_000, 100_000, 1_000_000), "file": (1_000, 10_000, 100_000)}
-    names = {"rocksdb": "RocksDB", "file": "files"}
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), constrained_layout=True)
-    for name, sizes in counts.items():
-        found = [measured("reopen", name, queues) for queues in sizes]
-        for axis, label in zip(axes, ("open ms", "disk B/queue"), strict=True):
-            axis.plot(sizes, [row[label] for row in found], marker="o", label=names[name])
-    titles = ("open after a clean stop, ms", "disk of the queues, bytes a queue")
-    for axis, title in zip(axes, titles, strict=True):
-        axis.set(xscale="log", yscale="log", xlabel="queues", title=title)
-        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.yaxis.set_minor_locator(NullLocator())
-        for each in (axis.xaxis, axis.yaxis):
-            each.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        axis.grid(visible=True, which="major", alpha=0.3)
-        axis.legend()
-    figure.savefig(path, dpi=120)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -212,6 +212,51 @@ def reopen(name: str, queues: int) -> dict[str, float]:
     }  # fmt: skip
 
 
+def puts(queues: int, count: int) -> dict[str, float]:
+    """Put one message a call, round robin over RocksDB queues, until each has its unit.
+
+    The baseline makes as many messages. Memory is what the process has of its own, without the
+    mapped files of the log.
+    """
+    payload, tags = bytes(128), {"TAGS": "TagA"}
+
+    def message(number: int) -> Message:
+        topic, queue_id = key(number % queues)
+        return Message(topic, payload, queue_id, tags)
+
+    with folder() as root:
+        config = StoreConfig(clean_file_forcibly_enable=False)
+        with MessageStore.open(root, config, backend="rocksdb") as store:
+            before = _own_mib()
+            for first in range(0, queues, 1000):
+                numbers = range(first, min(first + 1000, queues))
+                store.put_messages([message(number) for number in numbers])
+            store.max_offset(*key(0))
+            slow = store.metrics.snapshot().put_long_way
+            spent, cpu = time.perf_counter(), time.process_time()
+            for number in range(count):
+                store.put_message(message(number))
+            store.max_offset(*key(0))
+            spent, cpu = time.perf_counter() - spent, time.process_time() - cpu
+            memory = _own_mib() - before
+            slow = store.metrics.snapshot().put_long_way - slow
+    started = time.process_time()
+    for number in range(count):
+        message(number)
+    made = time.process_time() - started
+    return {
+        "puts/s": count / spent, "CPU us": cpu / count * 1e6,
+        "making the message, us": made / count * 1e6,
+        "memory MiB": memory, "slow path": slow,
+    }  # fmt: skip
+
+
+def _own_mib() -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (line,) = [line for line in lines if line.startswith("RssAnon")]
+    return int(line.split()[1]) / 1024
+
+
 def _place(number: int) -> tuple[str, bytes, int]:
     topic, queue_id = key(number)
     return topic, b"x" * 32, queue_id
@@ -299,6 +344,7 @@ def _reads_while_compacting(engine: NativeEngine, queues: int, units: int) -> fl
 
 MEASURES: dict[str, Callable[..., dict[str, float]]] = {
     "dispatch": dispatch,
+    "puts": puts,
     "reopen": reopen,
     "scans": scans,
     "expiry": expiry,

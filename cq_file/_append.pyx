@@ -16,9 +16,9 @@ from libc.string cimport memcpy
 from posix.unistd cimport pwrite
 
 from cq_file._table cimport OpenFile, QueueEnds
+from store.core._buffer cimport BufferRef
 from store.core._bytes cimport load32, load64
 from store.core._layout cimport AT_SIZE_OF_UNIT, UNIT_BYTES, UNIT_OF_FILES
-from store.core._reads cimport BufferRef
 
 cdef enum:
     WAITS = 0  # no unit was met yet

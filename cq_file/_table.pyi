@@ -3,7 +3,7 @@ from typing import Self
 from cq_file.batch_queue import BatchConsumeQueue
 from cq_file.consume_queue import FileConsumeQueue
 from cq_file.queue_files import FileAccess
-from store.core._reads import FileMap
+from store.core._maps import FileMap
 
 class OpenFile:
     def __new__(cls, number: int, path: str) -> Self: ...

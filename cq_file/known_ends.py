@@ -1,6 +1,6 @@
 """What a clean stop knew of every queue, so that the next open need not touch their files.
 
-Without it an open lists every folder and reads the end of every queue, 0.2 ms each. It is believed
+Without it an open lists every folder and reads every queue's end, 0.1 to 0.2 ms. It is believed
 only after a clean stop and only while nobody else has had the store: it is tied to the checkpoint's
 content and to the time of the file ``lock``, which RocketMQ writes at each start. It is not
 believed either if a queue leads behind the log's end, and an open that failed before it knew the

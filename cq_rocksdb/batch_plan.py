@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cq_rocksdb.engine import EngineBatch, Family, row_bytes
 from cq_rocksdb.keys import OffsetEntry, max_keys, min_key, prefix_end, queue_prefix, unit_key
-from cq_rocksdb.offset_table import OffsetTable
+from cq_rocksdb.offset_table import OffsetTable, PlannedEnds
 from cq_rocksdb.state_cache import FIELDS, UNKNOWN
 from cq_rocksdb.unit_table import UnitTable
 from store.errors import QueueGapError
@@ -106,10 +106,9 @@ class BatchPlan:
         write.units = self._runs.units[rows]
         return write
 
-    def written(self) -> None:
-        """Tell the table what the write has made of the queues."""
-        prefixes = list(self.write.prefixes)
-        self._offsets.update(prefixes, self._after, renewed=self._renewed)
+    def ends(self) -> PlannedEnds:
+        """Return what the write makes of the queues."""
+        return PlannedEnds(list(self.write.prefixes), self._after, renewed=self._renewed)
 
     def _plan_appends(self, order: list[int]) -> bool:
         """Plan the batch without a step a queue, if every run simply follows in its queue."""

@@ -21,7 +21,7 @@ from store.checked_lock import CheckedLock
 from store.queue.units import QUEUE_UNIT, BlockStop, UnitBatch
 
 if TYPE_CHECKING:
-    from cq_rocksdb._native import AppendJob
+    from cq_rocksdb._append import AppendJob
 
 
 class Family(StrEnum):
@@ -147,13 +147,15 @@ class RocksEngine(Protocol):
         """Apply ``batch``, all of it or nothing; readers see it when this returns."""
 
     def append_job(self, batch: UnitBatch) -> "AppendJob | None":
-        """Return the fast path of a batch in which each queue simply goes on.
+        """Return the fast path of a batch, which takes the queues that simply go on.
 
-        ``None``: this engine has none, or the batch is not plain.
+        ``None``: this engine has none, or the batch has no such queue, or something impossible.
         """
 
-    def append(self, job: "AppendJob", put: tuple[bytes, bytes]) -> None:
-        """Apply ``job`` and one more key and value in family ``offset``; else as ``write``."""
+    def append(
+        self, job: "AppendJob", put: tuple[bytes, bytes], others: EngineBatch | None = None
+    ) -> None:
+        """Apply ``job``, ``put`` in family ``offset``, and ``others``, as one ``write``."""
 
     def get(self, family: str, key: bytes) -> bytes | None:
         """Return the value of ``key``, ``None`` if there is none."""

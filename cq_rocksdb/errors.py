@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 
+from cq_rocksdb._capi import Error
 from store.errors import ConsumeQueueError, CorruptionError, DiskFullError, StoreIOError
 
 _FULL = ("No space left on device", "Disk quota exceeded", "File too large")
@@ -90,12 +91,12 @@ _KINDS = {RocksDBStatus.IO_ERROR: RocksDBIOError, RocksDBStatus.NO_SPACE: RocksD
 def table_errors(folder: Path) -> Iterator[None]:
     """Turn what RocksDB says of a table file that is written in ``folder`` into an error of ours.
 
-    The native engine raises an error of its module, rocksdict a bare ``Exception``.
+    The native engine raises an ``Error`` of its own, rocksdict a bare ``Exception``.
     """
     try:
         yield
     except Exception as exc:
-        if type(exc) is Exception or type(exc).__module__ == "cq_rocksdb._native":
+        if type(exc) is Exception or isinstance(exc, Error):
             raise rocksdb_error(str(exc), folder) from exc
         raise
 

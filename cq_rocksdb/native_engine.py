@@ -1,7 +1,7 @@
 """RocksEngine on a RocksDB library of one's own choice, through its C API.
 
-The compiled part, ``_native``, moves columns and buffers without a Python object a unit and runs
-the compaction filter; here are the options, the order of opening and closing, and the errors. A
+The compiled modules move columns and buffers without a Python object a unit, and run the
+compaction filter; here are the options, the order of opening and closing, and the errors. A
 process takes one library; which one, ``native_library`` says.
 
 Source: RocketMQ ``ConsumeQueueRocksDBStorage``, ``ConsumeQueueCompactionFilterFactory``.
@@ -17,7 +17,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cq_rocksdb import _native
+from cq_rocksdb import _append, _capi, _table_writer
+from cq_rocksdb._database import Database
+from cq_rocksdb._snapshot import Snapshot
+from cq_rocksdb._write_batch import BatchColumns
 from cq_rocksdb.call_gate import CallGate, gated
 from cq_rocksdb.engine import EngineBatch, Family, LiveFile, TableWriter, UnitScan
 from cq_rocksdb.keys import (
@@ -86,8 +89,8 @@ def load_library(configured: Path | None) -> NativeLibrary:
             return loaded
         found = find_library(configured)
         try:
-            lacking = _native.load(str(found.path).encode())
-        except _native.MissingSymbolError as exc:
+            lacking = _capi.load(str(found.path).encode())
+        except _capi.MissingSymbolError as exc:
             raise UnsupportedFormatError(
                 f"the RocksDB library {found.source} lacks {', '.join(exc.args[0])}",
                 path=found.path,
@@ -130,7 +133,7 @@ class NativeEngine:
         self.folder = folder
         self._read_only = read_only
         self._library = load_library(library)
-        self._gate = CallGate(folder, lambda exc: isinstance(exc, _native.Error))
+        self._gate = CallGate(folder, lambda exc: isinstance(exc, _capi.Error))
         # A library that flushes single families lets no write in between.
         self.write_lock = CheckedLock("a write to the RocksDB queues")
         self._held = HeldResources()
@@ -158,7 +161,7 @@ class NativeEngine:
         families = self._objects.families
         self._number = {name: number for number, name in enumerate(families)}
         with self._gate.translation(), opening(folder):
-            self._database = _native.Database(
+            self._database = Database(
                 str(opened).encode(), [name.encode() for name in families],
                 list(families.values()), really_read_only,
             )  # fmt: skip
@@ -170,32 +173,39 @@ class NativeEngine:
     @gated
     def write(self, batch: EngineBatch) -> None:
         """Apply ``batch`` around the WAL, its units in the order of their keys."""
+        columns = self._columns(batch)
+        with self.write_lock.entry():
+            self._writable()
+            self._database.write(columns)
+
+    def _columns(self, batch: EngineBatch) -> BatchColumns:
         prefixes, number = batch.prefixes, self._number
         index, offsets, units = batch.prefix_index, batch.queue_offset, batch.units
         order = _key_order(prefixes, index, offsets)
         if order is not None:
             index, offsets, units = index[order], offsets[order], units[order]
         starts = np.fromiter(accumulate(map(len, prefixes), initial=0), np.int64, len(prefixes) + 1)
-        with self.write_lock.entry():
-            self._writable()
-            self._database.write(
-                b"".join(prefixes), starts, index, offsets, np.ascontiguousarray(units),
-                [(number[family], start, end) for family, start, end in batch.delete_ranges],
-                [(number[family], key) for family, key in batch.deletes],
-                number[batch.puts_family], batch.puts,
-            )  # fmt: skip
+        return BatchColumns(
+            b"".join(prefixes), starts, index, offsets, np.ascontiguousarray(units),
+            [(number[family], start, end) for family, start, end in batch.delete_ranges],
+            [(number[family], key) for family, key in batch.deletes],
+            number[batch.puts_family], batch.puts,
+        )  # fmt: skip
 
-    def append_job(self, batch: UnitBatch) -> "_native.AppendJob | None":
+    def append_job(self, batch: UnitBatch) -> _append.AppendJob | None:
         """Return the compiled job of a batch."""
         job = append_job(batch) if self._builds_batches else None
         return job if job is not None and job.is_fast else None
 
     @gated
-    def append(self, job: "_native.AppendJob", put: tuple[bytes, bytes]) -> None:
+    def append(
+        self, job: _append.AppendJob, put: tuple[bytes, bytes], others: EngineBatch | None = None
+    ) -> None:
         """Build the write in RocksDB's own form, and apply it around the WAL."""
+        columns = None if others is None else self._columns(others)
         with self.write_lock.entry():
             self._writable()
-            job.write(self._database, self._number[Family.OFFSET], *put)
+            job.write(self._database, self._number[Family.OFFSET], *put, columns)
 
     @gated
     def flush(self) -> None:
@@ -237,7 +247,7 @@ class NativeEngine:
     @gated
     def table_writer(self, family: str, path: Path) -> TableWriter:
         """Begin a table file at ``path``, for ``ingest``."""
-        return _native.TableWriter(str(path).encode(), self._objects.families[family])
+        return _table_writer.TableWriter(str(path).encode(), self._objects.families[family])
 
     @gated
     def ingest(self, family: str, paths: Sequence[Path]) -> None:
@@ -332,8 +342,8 @@ class NativeEngine:
             if self._gate.shut:
                 self._gate.refuse()
             try:
-                held = _native.Snapshot(self._database)
-            except _native.Error as exc:
+                held = Snapshot(self._database)
+            except _capi.Error as exc:
                 self._gate.raise_closed(exc)
                 raise
             try:
@@ -412,7 +422,7 @@ class NativeEngine:
 class NativeSnapshot:
     """The database as of one moment."""
 
-    def __init__(self, held: "_native.Snapshot", gate: CallGate, number: Mapping[str, int]) -> None:
+    def __init__(self, held: Snapshot, gate: CallGate, number: Mapping[str, int]) -> None:
         self._held, self._gate, self._number = held, gate, number
 
     def get(self, family: str, key: bytes) -> bytes | None:
@@ -431,15 +441,15 @@ class NativeSnapshot:
         return rows, _STOPS[stop], following
 
 
-def append_job(batch: UnitBatch) -> "_native.AppendJob":
+def append_job(batch: UnitBatch) -> _append.AppendJob:
     """Return the job of a batch, which may not be plain."""
-    return _native.AppendJob(
+    return _append.AppendJob(
         batch.queues, batch.queue_index, batch.queue_offset, batch.units,
-        max_offset=MAX_UNITS, max_topic=MAX_TOPIC_BYTES, reserved=_RESERVED,
+        MAX_UNITS, MAX_TOPIC_BYTES, _RESERVED,  # by keyword they would cost a dict
     )  # fmt: skip
 
 
-def _builds_batches(database: "_native.Database", family: int) -> bool:
+def _builds_batches(database: Database, family: int) -> bool:
     """Return whether this RocksDB makes of a write the bytes that a job makes of it."""
     batch = UnitBatch()
     batch.add(QueueKey("t" * MAX_TOPIC_BYTES, 1), 0, 1, 2, 3, 4)
@@ -447,7 +457,7 @@ def _builds_batches(database: "_native.Database", family: int) -> bool:
     units = [(unit_key(prefix, 0), bytes(batch.units))]
     puts = [(max_key(prefix), OFFSET_ENTRY.pack(OffsetEntry(1, 0))), (b"key", b"value")]
     job = append_job(batch)
-    return job.built(database, family, *puts[1]) == _native.batch_bytes(
+    return job.built(database, family, *puts[1]) == _append.batch_bytes(
         database, family, units, puts
     )
 

@@ -6,7 +6,7 @@ Every setter stands here beside the C type of its argument: a wrong one is undef
 from dataclasses import dataclass
 from pathlib import Path
 
-from cq_rocksdb import _native
+from cq_rocksdb._options import Options
 from cq_rocksdb.options import Compression, DatabaseOptions, FamilyOptions
 
 Settings = list[tuple[str, str, object]]
@@ -21,18 +21,18 @@ _BINARY_AND_HASH = 1
 class DatabaseObjects:
     """The options of each family, by name; those of the first are the database's too."""
 
-    families: dict[str, "_native.Options"]
+    families: dict[str, Options]
     lacking: tuple[str, ...]
     """Setters that the library does not have; what they would set keeps RocksDB's default."""
 
 
 def database_objects(options: DatabaseOptions, log_folder: Path) -> DatabaseObjects:
-    """Make the objects; ``_native.load`` has been called."""
-    cache = _native.Options("cache", options.block_cache_bytes)
+    """Make the objects; ``_capi.load`` has been called."""
+    cache = Options("cache", options.block_cache_bytes)
     made = {name: _family(each, cache) for name, each in options.families.items()}
     families = {name: target for name, (target, _) in made.items()}
     default = next(iter(families.values()))
-    limiter = _native.Options("ratelimiter", options.rate_limit_bytes_per_second)
+    limiter = Options("ratelimiter", options.rate_limit_bytes_per_second)
     _apply(default, [
         ("options_set_create_if_missing", "byte", True),
         ("options_set_create_missing_column_families", "byte", True),
@@ -60,11 +60,9 @@ def database_objects(options: DatabaseOptions, log_folder: Path) -> DatabaseObje
     return DatabaseObjects(families, (*lacking, *default.lacking))
 
 
-def _family(
-    options: FamilyOptions, cache: "_native.Options"
-) -> tuple["_native.Options", list[str]]:
+def _family(options: FamilyOptions, cache: Options) -> tuple[Options, list[str]]:
     table = _table(options, cache)
-    target = _native.Options("options")
+    target = Options("options")
     start, slow, stop = options.level0_files
     slow_bytes, stop_bytes = options.pending_compaction_bytes
     settings: Settings = [
@@ -95,7 +93,7 @@ def _family(
              _COMPRESSIONS[options.bottommost_compression])
         )  # fmt: skip
     if options.universal_compaction:
-        universal = _native.Options("universal_compaction_options")
+        universal = Options("universal_compaction_options")
         _apply(universal, [
             ("universal_compaction_options_set_size_ratio", "int", options.universal_size_ratio),
             ("universal_compaction_options_set_max_size_amplification_percent", "int",
@@ -106,9 +104,9 @@ def _family(
     return target, table.lacking
 
 
-def _table(options: FamilyOptions, cache: "_native.Options") -> "_native.Options":
-    table = _native.Options("block_based_options")
-    bloom = _native.Options("bloom", options.bloom_bits_per_key)
+def _table(options: FamilyOptions, cache: Options) -> Options:
+    table = Options("block_based_options")
+    bloom = Options("bloom", options.bloom_bits_per_key)
     settings: Settings = [
         ("block_based_options_set_format_version", "int", options.format_version),
         ("block_based_options_set_block_cache", "handle", cache),
@@ -128,6 +126,6 @@ def _table(options: FamilyOptions, cache: "_native.Options") -> "_native.Options
     return table
 
 
-def _apply(target: "_native.Options", settings: Settings) -> None:
+def _apply(target: Options, settings: Settings) -> None:
     for name, kind, value in settings:
         target.set(name, kind, value)

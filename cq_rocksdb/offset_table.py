@@ -9,11 +9,12 @@ Source: RocketMQ ``RocksDBConsumeQueueOffsetTable``.
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cq_rocksdb._native import AppendJob
+from cq_rocksdb._append import AppendJob
 from cq_rocksdb.engine import Family, RocksEngine
 from cq_rocksdb.keys import (
     CHECKPOINT_ENTRY,
@@ -40,6 +41,15 @@ _SCAN_ENTRIES = 4_096
 _KIND = slice(-8, -5)
 """Where the kind stands in a key; ``parse_offset_key`` tells whether it is one."""
 _WHOLE_FAMILY = (b"", b"\xff" * 8)  # lengths are positive, so no key begins with 0xff
+
+
+class PlannedEnds(NamedTuple):
+    """Rows of ``StateCache`` as a planned write leaves them."""
+
+    prefixes: list[bytes]
+    rows: NDArray[np.int64]
+    renewed: bool
+    """A queue among them lost or regained units."""
 
 
 class OffsetTable:
@@ -100,7 +110,7 @@ class OffsetTable:
         return rows
 
     def knows_ends(self, job: AppendJob) -> bool:
-        """Give a job what is known of its queues; return whether each of them simply goes on.
+        """Give a job what is known of its queues; return whether any of them simply goes on.
 
         As ``rows``: what is not cached is read.
         """
@@ -110,10 +120,19 @@ class OffsetTable:
                 job.rest(self._load(missing))
         return job.follows()
 
-    def appended(self, job: AppendJob, checkpoint: int) -> None:
-        """Take what a job has just written, and the checkpoint that went with it."""
+    def batch_written(
+        self, checkpoint: int, job: AppendJob | None = None, planned: PlannedEnds | None = None
+    ) -> None:
+        """Take what a job and a plan have just written, and the checkpoint that went with it.
+
+        Readers see the ends of all queues of a batch, or of none.
+        """
         with self.lock.entry():
-            job.move(self._cache)
+            if job is not None:
+                job.move(self._cache)
+            if planned is not None:
+                self._lives += planned.renewed
+                self._cache.put(planned.prefixes, planned.rows)
             self._checkpoint = checkpoint
 
     def _load(self, prefixes: list[bytes]) -> NDArray[np.int64]:
@@ -142,12 +161,6 @@ class OffsetTable:
             )  # fmt: skip
         # Without a unit, whatever position the entry names is made up.
         return last if last.queue_offset >= 0 else NO_UNIT
-
-    def update(self, prefixes: list[bytes], rows: NDArray[np.int64], *, renewed: bool) -> None:
-        """Take what was just written; ``renewed``: a queue among them lost or regained units."""
-        with self.lock.entry():
-            self._lives += renewed
-            self._cache.put(prefixes, rows)
 
     def found_first(self, prefix: bytes, first: OffsetEntry, life: int) -> None:
         """Keep a first unit that a reader has found, unless queues lost units meanwhile."""
@@ -186,11 +199,6 @@ class OffsetTable:
                 known = CHECKPOINT_ENTRY.unpack_from(value).phy_offset if whole else 0
                 self._checkpoint = known
         return known
-
-    def checkpoint_written(self, phy_offset: int) -> None:
-        """Take the checkpoint that was just written."""
-        with self.lock.entry():
-            self._checkpoint = phy_offset
 
     def raw_entries(
         self, bounds: tuple[bytes, bytes] = _WHOLE_FAMILY

@@ -209,7 +209,9 @@ class RocksdictEngine:
     def append_job(self, batch: UnitBatch) -> None:
         """Return ``None``: the fast path is the native engine's."""
 
-    def append(self, job: object, put: tuple[bytes, bytes]) -> None:
+    def append(
+        self, job: object, put: tuple[bytes, bytes], others: EngineBatch | None = None
+    ) -> None:
         """Refuse: there is no job of this engine."""
         raise UnsupportedFormatError("the rocksdict engine has no compiled writes")
 

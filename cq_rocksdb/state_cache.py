@@ -7,14 +7,14 @@ last. About 130 bytes a queue of a 19-byte topic; nothing for queues that nobody
 import numpy as np
 from numpy.typing import NDArray
 
-from cq_rocksdb import _native
+from cq_rocksdb._states import StateTable
 
 FIELDS = 4
 UNKNOWN = -1
 """In all fields of a queue without units, and in those of a first unit nobody has looked for."""
 
 
-class StateCache(_native.StateTable):
+class StateCache(StateTable):
     """Rows ``(last phy, last offset, first phy, first offset)`` by prefix.
 
     Not thread-safe: the table that owns it holds a lock around every call. Each change is one call

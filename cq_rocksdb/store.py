@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Self
 
-from cq_rocksdb.batch_plan import BatchPlan
+from cq_rocksdb.batch_writer import BatchWriter, checkpoint_put
 from cq_rocksdb.check import Audit
 from cq_rocksdb.compaction import CompactionRun
 from cq_rocksdb.consume_queue import RocksDBConsumeQueue
@@ -29,10 +29,7 @@ from cq_rocksdb.folders import (
     separate_folder,
 )
 from cq_rocksdb.keys import (
-    CHECKPOINT_ENTRY,
-    CHECKPOINT_KEY,
     OFFSET_ENTRY,
-    CheckpointEntry,
     OffsetEntry,
     check_topic,
     entry_prefix,
@@ -93,6 +90,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         self._failed = False
         self._offsets: OffsetTable
         self._units: UnitTable
+        self._batches: BatchWriter
 
     # ---- finding and opening
 
@@ -168,6 +166,9 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             raise RocksDBDamagedError(advised, status=exc.status, path=exc.path) from exc.__cause__
         self._offsets = OffsetTable(self._engine, context.config.rocksdb_hot_queues)
         self._units = UnitTable(self._engine)
+        self._batches = BatchWriter(
+            self._engine, self._offsets, self._units, context.log.min_phy_offset
+        )
         _LOG.info("opened the RocksDB queues in %s", self.folder)
         if not context.read_only and (lacking := self.lacking()):
             _LOG.warning("%s", lacking)
@@ -194,35 +195,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         The checkpoint entry never goes back (RocketMQ's does, while it replays).
         """
         self._writable_engine()
-        if self._append(batch):
-            return []
-        for topic in {queue.topic for queue in batch.queues}:
-            check_topic(topic)
-        runs = batch.runs()
-        plan = BatchPlan(runs, self._offsets, self._units, self.context.log.min_phy_offset)
-        write = plan.plan()
-        checkpoint = max(self._offsets.checkpoint(), batch.end_phy_offset)
-        if checkpoint == self._offsets.checkpoint() and not (len(write.units) or plan.restarts):
-            return []
-        write.puts.append(_checkpoint_put(checkpoint))
-
-        def written() -> None:
-            plan.written()
-            self._offsets.checkpoint_written(checkpoint)
-
-        self._write(write, written)
-        return plan.restarts
-
-    def _append(self, batch: UnitBatch) -> bool:
-        """Write the batch in compiled code if each queue simply goes on, or else nothing."""
-        engine, offsets = self._writable_engine(), self._offsets
-        job = engine.append_job(batch)
-        if job is None or not offsets.knows_ends(job):
-            return False
-        checkpoint = max(offsets.checkpoint(), batch.end_phy_offset)
-        write = partial(engine.append, job, _checkpoint_put(checkpoint))
-        self._apply(write, partial(offsets.appended, job, checkpoint))
-        return True
+        return self._batches.write(batch, self._apply)
 
     def truncate_dirty(self, phy_offset: int) -> int:
         """Cut every queue, set the checkpoint entry back to ``phy_offset``, flush.
@@ -238,7 +211,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         for write in truncate_dirty(self._offsets, self._units, phy_offset):
             cut += len(write.puts)
             self._write(write, self._offsets.forget_all)
-        entry = _checkpoint_put(min(checkpoint, phy_offset))
+        entry = checkpoint_put(min(checkpoint, phy_offset))
         self._write(EngineBatch(puts=[entry]), self._offsets.forget_all)
         self.flush()
         return cut
@@ -455,8 +428,10 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         return "" if configured or self._open_engine().filters_expired else WITHOUT_FILTER
 
     def stats(self) -> Sequence[QueueStat]:
-        """Return RocksDB's properties."""
-        return list(engine_stats(self._open_engine()))
+        """Return RocksDB's properties, and how many units no compiled job has written."""
+        found = list(engine_stats(self._open_engine()))
+        planned = self._batches.planned_units
+        return [*found, QueueStat("rocksdb_planned_units", "database", planned)]
 
     def written_bytes(self) -> Mapping[str, int]:
         """Return what flushes, compactions and the write-ahead log have written."""
@@ -490,7 +465,3 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
                 "an earlier write failed: open the store again", path=self.folder
             )
         return engine
-
-
-def _checkpoint_put(phy_offset: int) -> tuple[bytes, bytes]:
-    return CHECKPOINT_KEY, CHECKPOINT_ENTRY.pack(CheckpointEntry(phy_offset))

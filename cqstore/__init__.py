@@ -9,6 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from embedded.errors import PutRefusedError
+    from embedded.log import EmbeddedLog
+    from embedded.log import open_log as open  # noqa: A004 - as ``gzip`` and ``tarfile`` call theirs
+    from embedded.log_message import LogMessage, TailMessage
+    from embedded.tail import Tail
     from store.config import FlushDiskType, RocksDBEngine, StoreConfig, read_broker_conf
     from store.errors import (
         CorruptionError,
@@ -32,6 +37,12 @@ if TYPE_CHECKING:
     from store.record.decoder import StoredMessage
     from store.record.message import Host, Message
     from store.replica_config import BrokerRole
+    from store.service.dispatching.arrivals import (
+        Arrival,
+        ArrivalBatch,
+        ArrivalListener,
+        ArrivalSubscription,
+    )
     from store.service.message_store import MessageStore
     from store.service.metrics.metrics import MetricsSnapshot
     from store.service.reading.puller import TagFilter
@@ -46,15 +57,21 @@ if TYPE_CHECKING:
     __version__: str
 
 _MODULES = {
+    "Arrival": "store.service.dispatching.arrivals",
+    "ArrivalBatch": "store.service.dispatching.arrivals",
+    "ArrivalListener": "store.service.dispatching.arrivals",
+    "ArrivalSubscription": "store.service.dispatching.arrivals",
     "BoundaryType": "store.queue.time_search",
     "BrokerRole": "store.replica_config",
     "CorruptionError": "store.errors",
     "DiskFullError": "store.errors",
+    "EmbeddedLog": "embedded.log",
     "FlushDiskType": "store.config",
     "GetMessageResult": "store.service.results",
     "GetMessageStatus": "store.service.results",
     "Host": "store.record.message",
     "IllegalMessageError": "store.errors",
+    "LogMessage": "embedded.log_message",
     "Message": "store.record.message",
     "MessageStore": "store.service.message_store",
     "MetricsSnapshot": "store.service.metrics.metrics",
@@ -62,6 +79,7 @@ _MODULES = {
     "NoSuchQueueError": "store.errors",
     "PutMessageResult": "store.service.results",
     "PutMessageStatus": "store.service.results",
+    "PutRefusedError": "embedded.errors",
     "QueueKey": "store.queue.units",
     "ReadOnlyStoreError": "store.errors",
     "RefusedStoreError": "store.errors",
@@ -76,23 +94,32 @@ _MODULES = {
     "StoreStateError": "store.errors",
     "StoredMessage": "store.record.decoder",
     "TagFilter": "store.service.reading.puller",
+    "Tail": "embedded.tail",
+    "TailMessage": "embedded.log_message",
     "TopicDamage": "store.service.reading.topic_reader",
     "TopicMessage": "store.service.reading.topic_reader",
     "UnsupportedFormatError": "store.errors",
+    "open": "embedded.log:open_log",
     "read_broker_conf": "store.config",
     "read_topic": "store.service.reading.topic_reader",
 }
 
 __all__ = [
+    "Arrival",
+    "ArrivalBatch",
+    "ArrivalListener",
+    "ArrivalSubscription",
     "BoundaryType",
     "BrokerRole",
     "CorruptionError",
     "DiskFullError",
+    "EmbeddedLog",
     "FlushDiskType",
     "GetMessageResult",
     "GetMessageStatus",
     "Host",
     "IllegalMessageError",
+    "LogMessage",
     "Message",
     "MessageStore",
     "MetricsSnapshot",
@@ -100,6 +127,7 @@ __all__ = [
     "NoSuchQueueError",
     "PutMessageResult",
     "PutMessageStatus",
+    "PutRefusedError",
     "QueueKey",
     "ReadOnlyStoreError",
     "RefusedStoreError",
@@ -114,9 +142,12 @@ __all__ = [
     "StoreStateError",
     "StoredMessage",
     "TagFilter",
+    "Tail",
+    "TailMessage",
     "TopicDamage",
     "TopicMessage",
     "UnsupportedFormatError",
+    "open",
     "read_broker_conf",
     "read_topic",
 ]
@@ -131,7 +162,8 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             return globals()[name]
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(import_module(_MODULES[name]), name)
+        module, _, attribute = _MODULES[name].partition(":")
+        found = getattr(import_module(module), attribute or name)
         globals()[name] = found
         return found
 

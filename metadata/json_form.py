@@ -80,6 +80,21 @@ def unknown_fields(config: Path) -> list[str]:
     return found
 
 
+def other_fields(config: Path, name: str) -> Json:
+    """Return the fields of the file ``name`` that are not read here, with what they hold.
+
+    Of the file, or else of its ``.bak``; nothing where neither can be read.
+    """
+    for path in (config / name, backup_of(config / name)):
+        try:
+            content = _content(path)
+            _DECODERS[name](content, BrokerMetadata(Form.JSON, config))
+        except StoreError:
+            continue
+        return {key: value for key, value in content.items() if key not in _FIELDS[name]}
+    return {}
+
+
 def fault_of(name: str, path: Path) -> StoreError | None:
     """Return why a broker cannot read ``path`` as its file ``name``; ``None``: it can.
 

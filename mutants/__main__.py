@@ -28,6 +28,7 @@ PACKAGES = (
     "on_spark",
     "ab",
     "operating",
+    "embedded",
 )
 MIN_KILLED = 0.9
 NOTICED = {Fate.KILLED, Fate.TIMED_OUT}

@@ -241,8 +241,8 @@ class StoreConfig(ReplicaConfig):
     """Units that the writer collects before it hands them to the queues."""
     rocksdb_memory_bytes: int = Field(512 << 20, ge=8 << 20)
     """Budget of RocksDB, bytes: a quarter for memtables, the rest for the block cache."""
-    rocksdb_hot_queues: int = Field(100_000, ge=1)
-    """Queues whose first and last unit are kept in memory, about 200 bytes each."""
+    rocksdb_hot_queues: int = Field(1 << 20, ge=1)
+    """Queues whose first and last unit are kept in memory from their first use, 130 bytes each."""
     rocksdb_options: OptionalText = None
     """Options of the database that differ from RocketMQ's, by RocksDB's names, with semicolons:
     ``block_size=4096;compression=lz4``; not a key of RocketMQ's."""
@@ -384,6 +384,11 @@ class StoreConfig(ReplicaConfig):
     def read_topic_classes(self) -> list[tuple[str, str]]:
         """Return the classes of ``read_topics`` with their backends, in order."""
         return list(classes_of(self.read_topics))
+
+    @property
+    def syncs_each_put(self) -> bool:
+        """Return whether a put is answered when it is on disk (``SYNC_FLUSH``)."""
+        return self.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
     @property
     def is_transient(self) -> bool:

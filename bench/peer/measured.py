@@ -106,6 +106,13 @@ class Report(BaseModel):
     """Too short for figures that are published."""
     rows: list[Measured] = []
 
+    def with_row(self, row: Measured) -> "Report":
+        """Return it with ``row``, in the place of one of that name if there was one."""
+        others = [
+            each for each in self.rows if (each.name, each.backend) != (row.name, row.backend)
+        ]
+        return self.model_copy(update={"rows": [*others, row]})
+
     def save(self, path: Path) -> None:
         """Write all of it, the raw windows too."""
         path.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")

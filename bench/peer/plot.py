@@ -1,11 +1,18 @@
-"""The plot of a report: how many times ahead each row is, a line a row."""
+"""The plots of a report: how many times ahead each row is, and what many queues cost."""
 
+import re
+from itertools import product
 from pathlib import Path
 
 from bench.peer.measured import Measured, Report, Spread
+from bench.peer.sides import OURS, SIDES
 
 _COLOURS = {"file": "tab:blue", "rocksdb": "tab:orange"}
 _NAMES = {"file": "files", "rocksdb": "RocksDB"}
+_PANELS = {
+    "open": "open after a clean stop, ms",
+    "disk a queue of 2 units": "disk of the queues, bytes a queue",
+}
 _ROW_INCHES = 0.2
 _APART = 0.17
 
@@ -53,3 +60,51 @@ def draw(report: Report, path: Path) -> None:
 def shown(row: Measured) -> Spread | None:
     """Return what the plot shows of a row; nothing if a side has no figure."""
     return row.cpu_ratio() or row.ratio()
+
+
+def draw_queues(report: Report, path: Path) -> None:
+    """Draw openings and disk of both sides over the number of queues, if any were measured."""
+    import matplotlib as mpl  # noqa: PLC0415 - only here
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator  # noqa: PLC0415
+
+    works = [
+        work
+        for work in _PANELS
+        if any(over_queues(report, work, *at) for at in product(_COLOURS, SIDES))
+    ]
+    if not works:
+        return
+    with mpl.rc_context({"svg.fonttype": "none", "font.size": 10}):
+        size = (4.5 * len(works), 3.6)
+        figure, axes = plt.subplots(
+            1, len(works), figsize=size, constrained_layout=True, squeeze=False
+        )
+        for axis, work in zip(axes[0], works, strict=True):
+            for side, (backend, colour) in product(SIDES, _COLOURS.items()):
+                medians = over_queues(report, work, backend, side)
+                axis.plot(
+                    list(medians), list(medians.values()), marker="o", markersize=4, color=colour,
+                    linestyle="-" if side == OURS else ":", label=f"{side}, {_NAMES[backend]}",
+                )  # fmt: skip
+            axis.set(xscale="log", yscale="log", xlabel="queues", title=_PANELS[work])
+            axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.yaxis.set_minor_locator(NullLocator())
+            for each in (axis.xaxis, axis.yaxis):
+                each.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+            axis.grid(visible=True, which="major", alpha=0.3)
+        axes[0][-1].legend()
+        figure.savefig(path, dpi=120)
+        plt.close(figure)
+
+
+def over_queues(report: Report, work: str, backend: str, side: str) -> dict[int, float]:
+    """Return the median of each number of queues that ``work`` was measured with."""
+    found = dict[int, float]()
+    for row in report.rows:
+        name = re.fullmatch(rf"{work}, ([\d,]+) queues", row.name)
+        if name and row.backend == backend and (values := row.values(side)):
+            found[int(name[1].replace(",", ""))] = Spread.of(values).median
+    return dict(sorted(found.items()))

@@ -1,8 +1,9 @@
 """All rows. The first number of a pair is that of a quick run, the second of a full one."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 
+from bench.peer.measured import Measured
 from bench.peer.replicas import Follows, Replicated
 from bench.peer.sessions import Openings, Replays, Row, Session
 from bench.peer.warming import MAX_SECONDS, MAX_SECONDS_QUICK
@@ -18,6 +19,8 @@ _OPENED_QUICKLY = {"file": (1_000, 10_000), "rocksdb": (1_000, 100_000)}
 _FEW, _MANY = 8, 10_000
 _SMALL = 128
 _IN_FLIGHT = 64
+OF_A_PROCESS = " of a process: "
+"""In the name of a row of first windows, before the name of its work."""
 _OF_BOTH = "processor time is that of master and slave, until the slave has all"
 
 
@@ -42,6 +45,17 @@ def all_sessions(*, quick: bool) -> Iterator[AnySession]:
     yield from _replicas(quick=quick)
 
 
+def in_order(rows: Sequence[Measured], *, quick: bool) -> list[Measured]:
+    """Return rows in the order of the table, whenever each was measured."""
+    names = [(name, each.backend) for each in all_sessions(quick=quick) for name in each.figures]
+
+    def at(row: Measured) -> tuple[int, bool]:
+        name = row.name.split(OF_A_PROCESS)[-1]
+        return names.index((name, row.backend)), name == row.name
+
+    return sorted(rows, key=at)
+
+
 def _puts(backend: str, queues: int, body: int, threads: int, *, quick: bool) -> Session:
     count = 120_000 if quick else 600_000
     if body > _SMALL:
@@ -49,7 +63,7 @@ def _puts(backend: str, queues: int, body: int, threads: int, *, quick: bool) ->
     size = "128 B" if body == _SMALL else "1 KB"
     by = "1 thread" if threads == 1 else f"{threads} threads"
     name = f"put, {size}, {queues:,} queues, {by}"
-    first = f"the first {count:,} of a process: {name}" if queues == _FEW else ""
+    first = f"the first {count:,}{OF_A_PROCESS}{name}" if queues == _FEW else ""
     row = Row({"rate": name}, f"put {count} threads={threads}", first=first)
     return _session(backend, (row,), {"queues": str(queues), "body": str(body)}, quick=quick)
 
@@ -98,7 +112,7 @@ def _reads(backend: str, *, quick: bool) -> Session:
         Row({"rate": "pulls of 32, places"}, f"pull {pulls}", same_answers=True),
         Row(
             {"rate": "pulls of 32, decoded"}, f"decode {decoded}", same_answers=True,
-            first=f"the first {decoded:,} of a process: pulls of 32, decoded",
+            first=f"the first {decoded:,}{OF_A_PROCESS}pulls of 32, decoded",
         ),
         Row({"rate": "time search"}, f"time {80_000 * times}"),
         Row({"rate": "query by key"}, f"query {queries}", same_answers=True),

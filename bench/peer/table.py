@@ -1,6 +1,6 @@
-"""The table of a report, in Markdown, and its place in a page."""
+"""The table of a report, in Markdown."""
 
-from pathlib import Path
+import re
 
 from bench.peer.measured import KINDS, Measured, Report, Spread
 from bench.peer.sides import OURS, THEIRS
@@ -8,7 +8,10 @@ from bench.peer.sides import OURS, THEIRS
 HEAD = (
     "work", "queues in", "cqstore", "RocketMQ", "ahead, wall", "CPU µs", "RocketMQ's", "ahead, CPU",
 )  # fmt: skip
-BEGIN, END = "<!-- bench-peer: begin -->", "<!-- bench-peer: end -->"
+NOT_STEADY = "†"
+_STEADY = re.compile(r"(?P<side>\w+) was not steady: .* took (?P<spread>[\d.]+) times the fastest")
+"""What a row notes of such a side."""
+_FIRST = re.compile(r"the first [\d,]+ of a process: .*")
 _BACKENDS = {"file": "files", "rocksdb": "RocksDB"}
 _WIDTH = 110
 _THOUSAND, _TEN = 1_000, 10
@@ -17,11 +20,12 @@ _THOUSAND, _TEN = 1_000, 10
 def table(report: Report) -> str:
     """Return the rows, with medians, and the ends of all rounds in brackets."""
     lines = [HEAD, ("---", "---", *["---:"] * (len(HEAD) - 2))]
-    lines += [_cells(row) for row in report.rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + "\n"
+    lines += [cells(row) for row in report.rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-def _cells(row: Measured) -> tuple[str, ...]:
+def cells(row: Measured) -> tuple[str, ...]:
+    """Return one row, a cell a column of the head."""
     ours, theirs = row.cpu(OURS), row.cpu(THEIRS)
     return (
         row.name, _BACKENDS[row.backend], _value(row, OURS), _value(row, THEIRS),
@@ -38,7 +42,8 @@ def _value(row: Measured, side: str) -> str:
     unit = KINDS[row.kind].unit
     space = "" if unit.startswith("/") else " "
     median, low, high = Spread.of(values)
-    return f"{_number(median)}{space}{unit} ({_number(low)} to {_number(high)})"
+    mark = f" {NOT_STEADY}" if side in _unsteady(row) else ""
+    return f"{_number(median)}{space}{unit} ({_number(low)} to {_number(high)}){mark}"
 
 
 def _ratio(spread: Spread | None) -> str:
@@ -70,12 +75,30 @@ def words(report: Report) -> str:
         f" {others.high:.1f})."
     )
     told = [f"{facts}. {report.settings} {beside}"]
+    spreads = [spread for row in report.rows for spread in _unsteady(row).values()]
+    if spreads:
+        told.append(
+            f"{NOT_STEADY}: the side was not steady at the end of its warming; of its last windows"
+            f" the slowest took up to {max(spreads):.2f} times the fastest."
+        )
     for side, fault in sorted({each for row in report.rows for each in row.failed.items()}):
         told.append(f"“cannot”: {side} {fault}.")
-    for note in dict.fromkeys(row.note for row in report.rows if row.note):
-        names = dict.fromkeys(row.name for row in report.rows if row.note == note)
-        told.append(f"{'; '.join(names)}: {note}.")
+    noted = dict[str, list[str]]()
+    for row in report.rows:
+        if note := "; ".join(each for each in _notes(row) if not _STEADY.fullmatch(each)):
+            noted.setdefault(note, []).append(_FIRST.sub("the first … of a process", row.name))
+    told += [f"{'; '.join(dict.fromkeys(names))}: {note}." for note, names in noted.items()]
     return "\n\n".join(wrapped(each) for each in told) + "\n"
+
+
+def _notes(row: Measured) -> list[str]:
+    return row.note.split("; ") if row.note else []
+
+
+def _unsteady(row: Measured) -> dict[str, float]:
+    """Return the sides that were not steady, and how far their last windows were apart."""
+    found = map(_STEADY.fullmatch, _notes(row))
+    return {each["side"]: float(each["spread"]) for each in found if each}
 
 
 def wrapped(text: str) -> str:
@@ -92,17 +115,3 @@ def section(report: Report, picture: str) -> str:
     """Return all that goes between the marks of a page."""
     shown = f"![How many times ahead of RocketMQ each row is]({picture})"
     return f"{words(report)}\n{table(report)}\n{shown}\n"
-
-
-def publish(page: Path, text: str) -> None:
-    """Put ``text`` between the marks of ``page``.
-
-    Raises:
-        ValueError: it does not have both marks, once.
-    """
-    known = page.read_text(encoding="utf-8")
-    if known.count(BEGIN) != 1 or known.count(END) != 1:
-        raise ValueError(f"{page} does not have “{BEGIN}” and “{END}” once")
-    before, rest = known.split(BEGIN)
-    after = rest.split(END)[1]
-    page.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", encoding="utf-8")

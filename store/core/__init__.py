@@ -2,17 +2,38 @@
 
 What it hands back goes the long way, which Python says. ``CQSTORE_CORE=0`` sends everything there
 that has one: so tests see it whole.
+
+A compiled module lies in the room that it belongs to. Here is what all rooms share.
 """
 
 import os
+from importlib import import_module
 from typing import Final
 
 SWITCH = "CQSTORE_CORE"
 BUS_HANDLER = "CQSTORE_BUS_HANDLER"
 """``1``: this process, and those that it starts, answer bus errors in maps, see below."""
+COMPILED: Final = (
+    "store.core._buffer", "store.core._column", "store.core._faults", "store.core._maps",
+    "store.index._batch", "store.index._chain", "store.index._writer", "store.log._log",
+    "store.log._pages", "store.log._tail", "store.queue._batch", "store.queue._estimate",
+    "store.record._encode", "store.record._known", "store.record._message",
+    "store.record._properties", "store.record._scan", "store.record._scratch",
+    "store.record._stored", "store.service._results", "store.service.dispatching._columns",
+    "store.service.dispatching._replay", "store.service.dispatching._waiting",
+    "store.service.reading._pull", "store.service.reading._query", "store.service.reading._ready",
+    "store.service.runtime._flags", "store.service.runtime._histogram",
+    "store.service.writing._encoded", "store.service.writing._put",
+)  # fmt: skip
+"""The store's compiled modules, but for those that import modules of Python.
+
+All are there or none is: so one that lacks is met here, and not by the first call that needs it.
+"""
 
 try:
-    from store.core import _core, _reads
+    for _name in COMPILED:
+        import_module(_name)
+    from store.core import _faults
 except ImportError as missing:
     raise ImportError(
         "the compiled core of cqstore is missing: install a wheel, or the source archive where a C"
@@ -21,10 +42,6 @@ except ImportError as missing:
 if os.environ.get(SWITCH, "") not in {"", "0", "1"}:
     raise ImportError(f"{SWITCH} is {os.environ[SWITCH]!r}: it can be 0, 1, or not set")
 
-CORE: Final = _core
-"""The compiled module."""
-READS: Final = _reads
-"""Its reading side."""
 SLOW_PATH_ONLY: Final = os.environ.get(SWITCH) == "0"
 """Whether all calls take the slow path that have one."""
 WHICH: Final = f"left out where it can be, for {SWITCH} is 0" if SLOW_PATH_ONLY else "compiled"
@@ -38,7 +55,7 @@ def handle_bus_errors() -> None:
     does not end the process. How a process handles signals is decided by whoever owns it: a
     program sets ``handle_bus_errors`` in ``StoreConfig``, and ``cqstore`` asks for itself.
     """
-    READS.allow_bus_handler()
+    _faults.allow_bus_handler()
 
 
 if os.environ.get(BUS_HANDLER) == "1":

@@ -27,10 +27,13 @@ typedef struct {
 
 static LogMap log_maps[MAX_LOG_MAPS];
 static size_t log_maps_end;  /* behind the last one that was ever used */
-static int64_t faulty_maps;  /* of those that are registered now */
+static int64_t *faulty_maps; /* how many of those that are registered now have faults */
 static uintptr_t page_mask = 4095;
 static __thread sigjmp_buf *volatile copying;
 static struct sigaction bus_before;
+
+/* Take where the faulty maps are counted, which compiled code of other modules reads. Once, first. */
+static void count_faults_in(int64_t *maps) { faulty_maps = maps; }
 
 /* Whether a map holds the address, without a lock; of another map the fields may change meanwhile. */
 static int log_map_holds(const LogMap *map, uintptr_t address, uintptr_t *end) {
@@ -58,7 +61,7 @@ static int log_map_patch(void *address) {
     if (at < 0) return 0;
     LogMap *map = &log_maps[at];
     uint32_t before = __atomic_fetch_add(&map->faults, 1, __ATOMIC_SEQ_CST); /* first: see faults_seen */
-    if (!before) __atomic_fetch_add(&faulty_maps, 1, __ATOMIC_SEQ_CST);
+    if (!before) __atomic_fetch_add(faulty_maps, 1, __ATOMIC_SEQ_CST);
     uintptr_t page = (uintptr_t)address & ~page_mask;
     uintptr_t end = (map->end + page_mask) & ~page_mask;
     uintptr_t size = (page_mask + 1) << (before < MAX_DOUBLINGS ? before : MAX_DOUBLINGS);
@@ -91,7 +94,7 @@ static int install_bus_handler(void) {
     return sigaction(SIGBUS, &action, &bus_before);
 }
 
-static int copy_mapped(void *to, const void *from, size_t size) {
+static int copy_from_map(void *to, const void *from, size_t size) {
     sigjmp_buf there;
     if (sigsetjmp(there, 0)) {
         copying = NULL;
@@ -130,17 +133,8 @@ static void log_map_unregister(int64_t at) {
     __atomic_store_n(&map->start, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&map->end, 0, __ATOMIC_RELAXED);
     __atomic_fetch_add(&map->version, 1, __ATOMIC_SEQ_CST);
-    if (map->faults) __atomic_fetch_sub(&faulty_maps, 1, __ATOMIC_SEQ_CST);
+    if (map->faults) __atomic_fetch_sub(faulty_maps, 1, __ATOMIC_SEQ_CST);
 }
-
-/* Whether any map of the log has faults; asked behind what was read or written. */
-static inline int faults_seen(const int64_t *maps) {
-    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* what was read was read before, see `log_map_patch` */
-    __asm__ volatile("" ::: "memory");
-    return __atomic_load_n(maps, __ATOMIC_RELAXED) != 0;
-}
-static inline int log_faults_seen(void) { return faults_seen(&faulty_maps); }
-static const int64_t *faulty_maps_at(void) { return &faulty_maps; }
 
 static uint32_t log_map_faults(int64_t at) {
     return __atomic_load_n(&log_maps[at].faults, __ATOMIC_ACQUIRE);
@@ -152,12 +146,6 @@ static int log_map_is_whole(int64_t at) {
     const LogMap *map = &log_maps[at];
     return !log_map_faults(at) && fstat(map->fd, &about) == 0
         && (uint64_t)about.st_size >= map->end - map->start;
-}
-
-/* Whether all that was read there until now is surely the file's own; what no map holds is. */
-static int is_of_whole_map(const void *address) {
-    int64_t at = log_map_of(address);
-    return at < 0 || log_map_is_whole(at);
 }
 
 /* Read a byte of each page, so that what cannot be read is known; the last byte. */

@@ -3,9 +3,16 @@
 #include <Python.h>
 #include <stdint.h>
 
-/* A tuple of a class made from it, as a named tuple is, whose items are set next. */
-static inline PyObject *tuple_to_fill(PyObject *type, Py_ssize_t size) {
-    return ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, size);
+/* A tuple of a class made from it, as a named tuple is, whose items are set next. The collector of
+ * garbage does not know it before PyObject_GC_Track: what it calls cannot meet it half made. */
+static inline PyObject *blank_tuple(PyObject *type, Py_ssize_t size) {
+    PyObject *made = ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, size);
+    if (made == NULL) return NULL;
+    PyObject_GC_UnTrack(made);
+#if PY_VERSION_HEX >= 0x030E0000
+    ((PyTupleObject *)made)->ob_hash = -1; /* a tuple keeps its hash there, and has none yet */
+#endif
+    return made;
 }
 
 /* Read a whole number of [least, most]; 0: it is none, no exception is set. */

@@ -1,7 +1,25 @@
-# Numbers that a caller gives, which may be anything: what is no number is no exception.
+# Numbers as a record has them, and tuples that are filled item by item.
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_SET_ITEM
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 cdef extern from "_record.h":
-    bint whole_number(PyObject *object, int64_t least, int64_t most, int64_t *found)
+    char *put16(char *at, uint16_t value) noexcept nogil
+    char *put32(char *at, uint32_t value) noexcept nogil
+    char *put64(char *at, uint64_t value) noexcept nogil
+    char *put_bytes(char *at, const char *data, size_t size) noexcept nogil
+    int64_t get16(const char *at) noexcept nogil
+    int64_t get32(const char *at) noexcept nogil
+    int64_t get64(const char *at) noexcept nogil
+    bint is_ascii(const char *data, size_t size) noexcept nogil
+    void in_this_order() noexcept nogil
+    bint whole_number(PyObject *object, int64_t least, int64_t most, int64_t *found) noexcept
+    object blank_tuple(object type, Py_ssize_t size)
+
+
+cdef inline void fill(object made, Py_ssize_t at, object item) noexcept:
+    """Set an item of a blank tuple."""
+    Py_INCREF(item)
+    PyTuple_SET_ITEM(made, at, item)

@@ -2,8 +2,9 @@
 
 from libc.stdint cimport int64_t
 
-from store.core._reads cimport FileMap, StoredMessage
+from store.core._maps cimport FileMap
 from store.index._batch cimport KeyColumns
+from store.record._stored cimport StoredMessage
 
 cdef enum:
     MAX_PLACES = 64

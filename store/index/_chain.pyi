@@ -1,4 +1,4 @@
-from store.core._reads import FileMap
+from store.core._maps import FileMap
 from store.index.index_batch import IndexBatch
 from store.index.index_file import IndexFile
 from store.index.layout import IndexGeometry

@@ -15,8 +15,9 @@ from store.core._layout cimport (
     AT_INDEX_COUNT, AT_PHY_OF_ENTRY, AT_PREVIOUS_OF_ENTRY, AT_SYS_FLAG, AT_TIME_OF_ENTRY,
     INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, PASSED_OVER,
 )
-from store.core._reads cimport FileMap, StoredMessage
+from store.core._maps cimport FileMap
 from store.index._batch cimport KeyColumns
+from store.record._stored cimport StoredMessage
 
 cdef enum:
     MAX_ENTRIES = 4096  # that one call looks at, so that none is long

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from store.core import READS, SLOW_PATH_ONLY
+from store.core import SLOW_PATH_ONLY, _maps
 from store.errors import (
     CorruptionError,
     RetryableDiskFullError,
@@ -97,7 +97,7 @@ class IndexFile(_chain.ChainFile):
                 path, os.O_RDONLY if read_only else os.O_RDWR
             )
             """The file, ``None`` after ``close``."""
-        self.mapped = READS.FileMap(self.opened.number, geometry.file_size, self.opened)
+        self.mapped = _maps.FileMap(self.opened.number, geometry.file_size, self.opened)
         """What the core reads of it; ``None`` after ``close``."""
         self._adopt_header(self._read_header())
 

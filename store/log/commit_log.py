@@ -96,6 +96,7 @@ class CommitLog(LogReads):
         )
         super().__init__(files)
         self._transient = config.is_transient
+        self._syncs_each_put = config.syncs_each_put
         self._property_crc = config.enabled_append_prop_crc
         self.current = self.prepared = None
         self.mark: SyncedMark | None = None
@@ -343,6 +344,10 @@ class CommitLog(LogReads):
     def _prepare(self, file: MappedFile) -> None:
         if self._transient:
             file.use_heap()
+        if self._syncs_each_put:
+            if self.prepared is not None:
+                self.prepared.bring_in_singly(singly=False)  # it is read now, from end to end
+            file.bring_in_singly(singly=True)
         self.prepared = file
 
     def _roll(self, size: int, start: int | None = None) -> MappedFile:

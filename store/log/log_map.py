@@ -11,14 +11,10 @@ The only module that imports ``mmap``.
 import mmap
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from store.core import READS
+from store.core import _faults
 from store.errors import CorruptionError, StoreIOError, TruncatedRecordError, os_errors
 from store.files import Descriptor
-
-if TYPE_CHECKING:
-    from store.core import _reads
 
 
 class LogMap(mmap.mmap):
@@ -26,7 +22,15 @@ class LogMap(mmap.mmap):
 
     __slots__ = ("guard",)
 
-    guard: "_reads.MapGuard"
+    guard: _faults.MapGuard
+
+    def bring_in_singly(self, *, singly: bool) -> None:
+        """Have the kernel bring in pages one by one, or again as many as the disk reads ahead.
+
+        It is advice: where the system knows none, nothing is said.
+        """
+        if hasattr(self, "madvise"):
+            self.madvise(mmap.MADV_RANDOM if singly else mmap.MADV_NORMAL)
 
 
 def map_log_file(path: Path, file: Descriptor, size: int, *, read_only: bool) -> LogMap:
@@ -42,7 +46,7 @@ def map_log_file(path: Path, file: Descriptor, size: int, *, read_only: bool) ->
             made = LogMap(file.number, size, access=access)
         except ValueError as exc:  # mmap's word for a map longer than the file
             raise shrunk(path, file, size) from exc
-    made.guard = READS.MapGuard(made, path, file, is_writable=not read_only)
+    made.guard = _faults.MapGuard(made, path, file, is_writable=not read_only)
     return made
 
 
@@ -91,4 +95,4 @@ def shrunk(path: Path, file: Descriptor, size: int) -> CorruptionError:
     )  # fmt: skip
 
 
-READS.bind_faults(read_record)
+_faults.bind_faults(read_record)

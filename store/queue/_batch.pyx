@@ -38,13 +38,16 @@ cdef class UnitColumns:
         return self.units.used
 
     cdef int index(self, tuple key) except -1:
-        """Return the number of a queue in the batch, which may be a new one."""
+        """Return the number of a queue in the batch, which may be a new one.
+
+        For a ``key`` of the bound class no object is made that the collector of garbage knows.
+        """
         cdef PyObject *known = PyDict_GetItemWithError(self.index_of, key)
         cdef int number
         if known != NULL:
             return <object> known
         number = len(self.queues)
-        self.queues.append(_new(_queue_key, key))
+        self.queues.append(key if type(key) is _queue_key else _new(_queue_key, key))
         self.index_of[key] = number
         return number
 

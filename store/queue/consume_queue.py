@@ -13,7 +13,7 @@ from store.queue.time_search import BoundaryType, search_offset
 from store.queue.units import BlockStop, CqUnit, QueueKey, UnitBlock
 
 if TYPE_CHECKING:
-    from store.core import _reads
+    from store.queue import _estimate
 
 _ITERATE_UNITS = 1024
 PlainUnits = tuple[int, int, bytes, int]
@@ -142,7 +142,7 @@ class ConsumeQueue(ABC):
         from_offset: int,
         to_offset: int,
         matches: MessageFilter,
-        plain: "_reads.PlainFilter | None" = None,
+        plain: "_estimate.PlainFilter | None" = None,
     ) -> int:
         """Estimate how many messages of [from_offset, to_offset) ``matches`` lets through.
 

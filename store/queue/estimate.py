@@ -4,25 +4,21 @@ Source: RocketMQ ``ConsumeQueue.estimateMessageCount``, ``BatchConsumeQueue.esti
 """
 
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING
 
-from store.core import READS, SLOW_PATH_ONLY
+from store.core import SLOW_PATH_ONLY
+from store.queue import _estimate
 from store.queue.units import CqUnit
-
-if TYPE_CHECKING:
-    from store.core import _reads
 
 MessageFilter = Callable[[int | None], bool]
 """Takes a tags code, says whether the message may match; ``None`` must match."""
 _MAX_PLAIN_CODES = 16
 
 
-def plain_filter(codes: Collection[int] | None) -> "_reads.PlainFilter | None":
+def plain_filter(codes: Collection[int] | None) -> _estimate.PlainFilter | None:
     """Return what counts in the core; ``None`` where the twin has to. No codes: all match."""
     if SLOW_PATH_ONLY or (codes is not None and len(codes) > _MAX_PLAIN_CODES):
         return None
-    plain: _reads.PlainFilter = READS.PlainFilter(codes)
-    return plain
+    return _estimate.PlainFilter(codes)
 
 
 def estimate(

@@ -187,6 +187,17 @@ class UnitBatch(_batch.UnitColumns):
                 got=self.queue_offset[row],
             )
 
+    def entries(self) -> Iterator[tuple[QueueKey, int, int, int]]:
+        """Yield queue, queue offset, tags code and store timestamp of each unit, in their order."""
+        units = np.frombuffer(memoryview(self.units), QUEUE_UNIT.dtype)
+        return zip(
+            map(self.queues.__getitem__, self._numbers().tolist()),
+            self._offsets().tolist(),
+            units["tags_code"].tolist(),
+            units["store_timestamp"].tolist(),
+            strict=True,
+        )
+
     def runs(self) -> "UnitRuns":
         """Group the units by queue, keeping dispatch order within a queue.
 

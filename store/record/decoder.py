@@ -9,8 +9,8 @@ Source: RocketMQ ``MessageDecoder.decode``, ``CommitLog.checkMessageAndReturnSiz
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from store.core import READS
 from store.errors import CorruptionError, TruncatedRecordError
+from store.record import _stored
 from store.record.compression import decompress
 from store.record.described import described
 from store.record.interpreted_message import MAGICS, PyMessageView, magic_error
@@ -37,11 +37,11 @@ def read_again(record: Buffer) -> "StoredMessage":
 if TYPE_CHECKING:
     StoredMessage = PyMessageView
 else:
-    READS.bind_messages(
+    _stored.bind_messages(
         PyMessageView, read_again, RecordHead, RecordTail, Host, decompress,
         encode_message_id, described,
     )  # fmt: skip
-    StoredMessage = READS.StoredMessage
+    StoredMessage = _stored.StoredMessage
 
 
 def record_span(data: Buffer, position: int, left: int, phy_offset: int) -> int:

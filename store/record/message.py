@@ -7,8 +7,8 @@ from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from store.core import CORE
 from store.errors import IllegalMessageError
+from store.record import _message
 
 
 class SysFlag(IntFlag):
@@ -81,7 +81,7 @@ _PORT = Struct(">i")
 
 
 @dataclass(frozen=True)
-class Host(CORE.HostWire):
+class Host(_message.HostWire):
     """An address and port, kept as its 8 (IPv4) or 20 (IPv6) bytes on disk."""
 
     __slots__ = ()
@@ -180,5 +180,5 @@ class PyMessage:
 if TYPE_CHECKING:
     Message = PyMessage
 else:
-    CORE.bind_message(LOOPBACK, PyMessage.__dataclass_fields__)
-    Message = CORE.Message
+    _message.bind_message(LOOPBACK, PyMessage.__dataclass_fields__)
+    Message = _message.Message

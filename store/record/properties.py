@@ -6,8 +6,9 @@ Source: RocketMQ ``MessageDecoder.messageProperties2String`` and ``string2messag
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from store.core import CORE, SLOW_PATH_ONLY
+from store.core import SLOW_PATH_ONLY
 from store.errors import IllegalMessageError
+from store.record import _properties
 from store.record.bounded_cache import BoundedCache
 from store.record.java_hash import java_hash
 from store.record.message import MessageProperty
@@ -146,5 +147,5 @@ def dispatch_properties_of(properties: dict[str, str]) -> DispatchProperties:
     return DispatchProperties._make([tags_code_of(values[0]), *values, not any(values[1:])])
 
 
-_COMPILED = CORE.PropertyNames(_NAMES, DispatchProperties)
+_COMPILED = _properties.PropertyNames(_NAMES, DispatchProperties)
 _read: Callable[[bytes], DispatchProperties] = _COMPILED.decode

@@ -8,7 +8,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
-from store.core import CORE, SLOW_PATH_ONLY
+from store.core import SLOW_PATH_ONLY
+from store.record import _scan
 from store.record.bounded_cache import BoundedCache
 from store.record.decoder import check_record, record_span
 from store.record.record_layout import (
@@ -97,7 +98,7 @@ def scan_block(
     """
     if SLOW_PATH_ONLY:
         return _Scan(data, phy_offset, left, rules, topics)
-    scan: Scan = CORE.BlockScan(
+    scan: Scan = _scan.BlockScan(
         ScannedRecord, data, phy_offset, left, rules, topics, _check_one,
         MAX_QUEUE_OFFSET, MAGIC_V1,
     )  # fmt: skip

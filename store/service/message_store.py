@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Self
 
 from store.checked_lock import CheckedLock
 from store.config import StoreConfig
-from store.core import READS, SLOW_PATH_ONLY
+from store.core import SLOW_PATH_ONLY
 from store.errors import RetryableDiskFullError, os_errors
 from store.future import StoreFuture
 from store.index.index_service import IndexService
+from store.log._log import PlainLog
 from store.log.commit_log import CommitLog
 from store.logger import StoreLogger
 from store.progress import Progress, noop
@@ -77,6 +78,7 @@ class MessageStore(StoreCare):
         self._flush, self._flush_all = parts.flush, parts.flush_all
         self._puller, self._putter = parts.puller, parts.putter
         self._loop_puts: LoopPuts | None = None  # from the first ``put`` on
+        self._loop_waits = None  # from the first wait of a task on
         self._clean, self._expiry = parts.clean, parts.expiry
         self._mirror = self._tap = parts.mirror
         self._tracing = CheckedLock("the begin of a trace")
@@ -279,6 +281,17 @@ class MessageStore(StoreCare):
         with self._state.writing():
             self._flush_all()
 
+    def flush_log(self) -> None:
+        """Make the log durable, and with it each message that was put before.
+
+        Cheaper than ``flush``: a recovery brings the rest out of the log.
+
+        Raises:
+            StoreError: the disk refused; the store has failed.
+        """
+        with self._state.writing():
+            self._commit.flush()
+
     def close(self) -> None:
         """Flush everything, then let the store go. A second call does nothing.
 
@@ -346,6 +359,4 @@ def _plain_queries(
     """Return the fast path of queries by key, ``None`` without an index."""
     if SLOW_PATH_ONLY or index is None:
         return None
-    return _query.FastQuery(
-        READS.PlainLog(log), index, log.files.file_size, config.max_msgs_num_batch
-    )
+    return _query.FastQuery(PlainLog(log), index, log.files.file_size, config.max_msgs_num_batch)

@@ -43,6 +43,8 @@ _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_put_bytes": ("Bytes of the records stored", ()),
     "cqstore_put_long_way": ("Messages stored that the compiled path did not take", ()),
     "cqstore_reput_batches": ("Batches that the dispatch thread brought to queues and index", ()),
+    "cqstore_listener_failures": ("Calls of arrival listeners that raised something", ()),
+    "cqstore_arrivals_dropped": ("Units that arrival listeners were too slow for", ()),
     "cqstore_put_not_ok": ("Messages refused, or stored but flushed late, by status", ("status",)),
     "cqstore_gets": ("Pulls by status", ("status",)),
     "cqstore_get_messages": ("Messages that pulls returned", ()),
@@ -258,6 +260,8 @@ def _counter_samples(of: MetricsSnapshot) -> Iterator[tuple[str, tuple[str, ...]
     yield "cqstore_put_bytes", (), of.put_bytes
     yield "cqstore_put_long_way", (), of.put_long_way
     yield "cqstore_reput_batches", (), of.reput_batches
+    yield "cqstore_listener_failures", (), of.listener_failures
+    yield "cqstore_arrivals_dropped", (), of.arrivals_dropped
     for refused, count in of.put_not_ok.items():
         yield "cqstore_put_not_ok", (refused.name,), count
     for fallback, count in of.read_fallbacks.items():

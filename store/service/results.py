@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
-from store.core import READS
 from store.errors import CorruptionError
 from store.log.commit_log import Appended
 from store.record.decoder import StoredMessage
 from store.record.message import Host
 from store.record.message_id import encode_message_id
+from store.service import _results
 
 
 class PutMessageStatus(Enum):
@@ -169,9 +169,5 @@ def _leave_out(
 if TYPE_CHECKING:
     GetMessageResult = PyGetMessageResult
 else:
-    READS.bind_results(GetMessageStatus.FOUND, _messages, _leave_out)
-    READS.bind_statuses(
-        GetMessageStatus.OFFSET_TOO_SMALL, GetMessageStatus.OFFSET_OVERFLOW_ONE,
-        GetMessageStatus.OFFSET_OVERFLOW_BADLY, GetMessageStatus.NO_MESSAGE_IN_QUEUE,
-    )  # fmt: skip
-    GetMessageResult = READS.GetMessageResult
+    _results.bind_results(_messages, _leave_out)
+    GetMessageResult = _results.GetMessageResult

@@ -9,10 +9,10 @@ from store.service.maintenance.clean_service import TOPICS_AT_ONCE, CleanService
 from store.service.maintenance.file_expiry import FileExpiry
 from store.service.recovering.queue_rebuild import QueueRebuild, RebuildReport
 from store.service.runtime.running_state import RunningState
-from store.service.store_reads import StoreReads
+from store.service.store_waits import StoreWaits
 
 
-class StoreCare(StoreReads):
+class StoreCare(StoreWaits):
     """Deletion, expiry and rebuilds; any thread may ask.
 
     Whatever cuts one of them short fails the store, and the next open goes on with it.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from store.checked_lock import CheckedLock
-from store.config import FlushDiskType, StoreConfig
+from store.config import StoreConfig
 from store.errors import CorruptionError, StoreConfigError
 from store.index.index_service import IndexService
 from store.journals.deleted_topics import DeletedTopics
@@ -297,7 +297,7 @@ class StoreReads:
 
         Source: RocketMQ ``DefaultMessageStore.getConfirmOffset``.
         """
-        if self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
+        if self.config.syncs_each_put:
             return self.commit_log.flushed_phy_offset()
         return self.commit_log.max_phy_offset()
 

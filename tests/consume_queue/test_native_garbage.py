@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from cq_rocksdb import _native, native_engine
+from cq_rocksdb import native_engine
+from cq_rocksdb._snapshot import Snapshot
 from cq_rocksdb.engine import Family
 from cq_rocksdb.engines import engine_works
 from cq_rocksdb.errors import RocksDBError
@@ -35,7 +36,7 @@ def test_the_collector_gives_a_snapshot_back_to_its_database(
     def held() -> str | None:
         return engine.property_value(Family.DEFAULT, "rocksdb.num-snapshots")
 
-    owner: list[Any] = [_native.Snapshot(engine._database)]
+    owner: list[Any] = [Snapshot(engine._database)]
     owner.append(owner)  # so that the collector alone can free it
     assert held() == "1"
     del owner

@@ -11,7 +11,7 @@ import pytest
 from cq_rocksdb import offset_table, spans
 from cq_rocksdb.engine import EngineBatch, Family
 from cq_rocksdb.keys import OFFSET_ENTRY, OffsetEntry, max_key, min_key, queue_prefix
-from cq_rocksdb.offset_table import NO_UNIT, OffsetTable
+from cq_rocksdb.offset_table import NO_UNIT, OffsetTable, PlannedEnds
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from cq_rocksdb.unit_table import UnitTable
 from store.checked_lock import CheckedLock
@@ -185,11 +185,11 @@ def test_a_first_unit_found_before_a_queue_changed_is_not_kept(tmp_path: Path) -
 
     table.found_first(PREFIX, FIRST, life())
     assert known() == FIRST
-    is_forgotten_by(lambda: table.update([PREFIX], row, renewed=True))
+    is_forgotten_by(lambda: table.batch_written(0, None, PlannedEnds([PREFIX], row, renewed=True)))
     is_forgotten_by(lambda: table.forget([PREFIX]))
     is_forgotten_by(table.forget_all)
     before = life()
-    table.update([PREFIX], row, renewed=False)
+    table.batch_written(0, None, PlannedEnds([PREFIX], row, renewed=False))
     table.found_first(PREFIX, FIRST, before)
     assert known() == FIRST, "units were only appended"
     store.close()

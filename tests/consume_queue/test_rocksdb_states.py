@@ -382,9 +382,12 @@ def test_what_an_engine_cannot_tell_is_no_stat(
     store = RocksDBQueues(tmp_path).open()
     with monkeypatch.context() as patched:
         patched.setattr(engine_of(store), "property_value", lambda *_: None)
-        assert store.stats() == [QueueStat("rocksdb_dropped_units", "database", 0)]
+        assert store.stats() == [
+            QueueStat("rocksdb_dropped_units", "database", 0),
+            QueueStat("rocksdb_planned_units", "database", 0),
+        ]
     names = [(stat.name, stat.part) for stat in store.stats()]
-    assert len(names) == len(set(names)) == 14
+    assert len(names) == len(set(names)) == 15
     store.close()
 
 

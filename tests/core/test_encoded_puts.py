@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store.core import CORE, SLOW_PATH_ONLY
+from store.core import SLOW_PATH_ONLY
 from store.errors import DiskFullError, StoreError
 from store.record.message import Host, Message
 from store.service.message_store import MessageStore
+from store.service.writing import _encoded
 from tests.core.test_plain_puts import CONFIG, NOW, log_bytes, waiting
 from tests.interrupts.test_interrupts import IGNORED
 from tests.kit.commands import run_module
@@ -163,7 +164,7 @@ def test_what_is_called_out_of_turn_is_refused(tmp_path: Path) -> None:
         records.skip(1)
         assert (len(records), records.next_bytes, records.total_bytes) == (1, 0, 0)
     with pytest.raises(TypeError):
-        CORE.EncodedMessages(None)  # type: ignore[arg-type]
+        _encoded.EncodedMessages(None)  # type: ignore[arg-type]
 
 
 def test_what_a_message_loses_meanwhile_is_held(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from cq_file._table import FileRow, OpenFile, QueueEnds, SimpleQueues
-from store.core import READS, SLOW_PATH_ONLY
+from store.core import SLOW_PATH_ONLY
+from store.core._maps import FileMap
 from store.index._chain import ChainFile, ChainFiles
 from store.index.index_batch import IndexBatch
 from store.log._tail import FilePositions, FilesByStart, LogTail
@@ -20,6 +21,7 @@ from store.record.message import Message
 from store.service.dispatching._waiting import InFlight, Waiting
 from store.service.dispatching.pending import NOTHING
 from store.service.message_store import MessageStore
+from store.service.reading._ready import Ready
 from store.service.runtime._flags import EnteredFlag, StateFlags
 from tests.core.test_plain_puts import CONFIG
 
@@ -42,7 +44,7 @@ OBJECTS: list[tuple[type, str, object]] = [
     (FilesByStart, "by_start", {}), (LogTail, "current", FilePositions()),
     (LogTail, "prepared", FilePositions()), (Waiting, "units", UnitBatch()),
     (FileRow, "folder", "a"), (FileRow, "starts", [20]), (QueueEnds, "_tail_path", "b"),
-    (SimpleQueues, "simple", {}), (ChainFile, "mapped", READS.FileMap(-1, 0)),
+    (SimpleQueues, "simple", {}), (ChainFile, "mapped", FileMap(-1, 0)),
     (ChainFiles, "files", ()),
 ]  # fmt: skip
 AT_ONCE: list[tuple[type, str, object, list[object]]] = [
@@ -168,7 +170,7 @@ def test_what_python_sets_the_core_sees(tmp_path: Path, flag: str) -> None:
         message = Message("t", b"x")
         store.put_message(message)
         puts, asked = store._parts.putter._plain, list[int]()
-        ready = READS.Ready(store._state, store._dispatcher, NOTHING, lambda: asked.append(1))
+        ready = Ready(store._state, store._dispatcher, NOTHING, lambda: asked.append(1))
         assert puts.one(message) is not None
         store._dispatcher.drain()
         ready()
@@ -201,7 +203,7 @@ def test_a_put_that_finds_nothing_there_does_nothing(tmp_path: Path, field: str)
 
 
 def test_what_is_of_another_kind_is_refused() -> None:
-    ready: Any = READS.Ready
+    ready: Any = Ready
     for state, dispatcher in ((object(), InFlight()), (StateFlags(), object())):
         with pytest.raises(TypeError):
             ready(state, dispatcher, NOTHING, lambda: None)

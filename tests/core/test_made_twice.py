@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from store.config import StoreConfig
-from store.core import READS
+from store.queue._estimate import PlainFilter
 from store.record.decoder import StoredMessage
 from store.record.message import Message
 from store.service.message_store import MessageStore
@@ -20,12 +20,12 @@ def test_a_filter_takes_as_many_codes_as_it_has_room_for() -> None:
         def __len__(self) -> int:
             return 1
 
-    filtered = READS.PlainFilter(range(16))
+    filtered = PlainFilter(range(16))
     for _ in range(3):
         filtered.__init__(range(16))  # type: ignore[misc]
     for codes in (range(17), Many(range(2000))):
         with pytest.raises(ValueError, match="too many"):
-            READS.PlainFilter(codes)
+            PlainFilter(codes)
 
 
 def test_a_message_is_read_once(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from cq_file.store import FileConsumeQueueStore
 from store.config import StoreConfig
-from store.core import READS, SLOW_PATH_ONLY
+from store.core import SLOW_PATH_ONLY
+from store.core._maps import FileMap
 from store.errors import CorruptionError, StoreError
 from store.index._chain import walk_chain
 from store.record.message import Message
@@ -133,9 +134,9 @@ def test_a_map_of_nothing_reads_nothing(tmp_path: Path) -> None:
     path.write_bytes(bytes(5000))
     with path.open("rb") as file:
         for fd, size in ((file.fileno(), 0), (file.fileno(), -1), (99_999, 5000)):
-            mapped = READS.FileMap(fd, size)
+            mapped = FileMap(fd, size)
             assert walk_chain([], mapped, 1, 9, 7, 32, 0, NEVER, 5, 9, read_only=False) is None
-        mapped = READS.FileMap(file.fileno(), 5000)
+        mapped = FileMap(file.fileno(), 5000)
         with pytest.raises(TypeError, match="already"):
             mapped.__init__(file.fileno(), 5000)  # type: ignore[misc]
     assert (
@@ -219,9 +220,9 @@ def test_a_process_maps_so_many_files_and_no_more(tmp_path: Path) -> None:
         return found is not None
 
     with path.open("rb") as file:
-        maps = [READS.FileMap(file.fileno(), 5000) for _ in range(8192)]
-        refused = READS.FileMap(file.fileno(), 5000)
+        maps = [FileMap(file.fileno(), 5000) for _ in range(8192)]
+        refused = FileMap(file.fileno(), 5000)
         assert is_read(maps[0])
         assert not is_read(refused)
         maps.clear()
-        assert is_read(READS.FileMap(file.fileno(), 5000))
+        assert is_read(FileMap(file.fileno(), 5000))

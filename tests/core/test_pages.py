@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from store.core import CORE
+from store.log import _pages
 
 PAGE = mmap.PAGESIZE
 PAGES = 512
@@ -37,27 +37,27 @@ def _faults(target: mmap.mmap, first: int, last: int) -> int:
 
 
 def test_pages_that_were_brought_in_meet_no_fault(mapped: mmap.mmap) -> None:
-    assert CORE.bring_in(mapped, 0, SIZE // 2)
+    assert _pages.bring_in(mapped, 0, SIZE // 2)
     assert _faults(mapped, 0, PAGES // 2) <= PAGES // 20
     assert _faults(mapped, PAGES // 2, PAGES) >= PAGES // 4
 
 
 def test_a_part_of_a_page_brings_in_the_page(mapped: mmap.mmap) -> None:
-    assert CORE.bring_in(mapped, PAGE + 7, SIZE - PAGE)
+    assert _pages.bring_in(mapped, PAGE + 7, SIZE - PAGE)
     assert _faults(mapped, 1, PAGES - 1) <= PAGES // 20
 
 
 def test_no_byte_changes(mapped: mmap.mmap) -> None:
     mapped[PAGE - 3 : PAGE + 3] = b"stands"
     before = bytes(mapped)
-    assert CORE.bring_in(mapped, 0, SIZE)
+    assert _pages.bring_in(mapped, 0, SIZE)
     assert bytes(mapped) == before
 
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 8), (8, 7), (0, SIZE + 1), (SIZE + 1, SIZE + 2)])
 def test_a_span_outside_is_refused(mapped: mmap.mmap, start: int, end: int) -> None:
     with pytest.raises(ValueError, match="no span of"):
-        CORE.bring_in(mapped, start, end)
+        _pages.bring_in(mapped, start, end)
 
 
 def test_nothing_is_asked_of_what_cannot_be_written(tmp_path: Path) -> None:
@@ -68,8 +68,8 @@ def test_nothing_is_asked_of_what_cannot_be_written(tmp_path: Path) -> None:
         mmap.mmap(file.fileno(), PAGE, access=mmap.ACCESS_READ) as read,
         pytest.raises(BufferError),
     ):
-        CORE.bring_in(read, 0, PAGE)
+        _pages.bring_in(read, 0, PAGE)
 
 
 def test_an_empty_span_is_nothing(mapped: mmap.mmap) -> None:
-    assert CORE.bring_in(mapped, SIZE, SIZE)
+    assert _pages.bring_in(mapped, SIZE, SIZE)

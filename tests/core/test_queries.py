@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from store.config import StoreConfig
-from store.core import READS, SLOW_PATH_ONLY
+from store.core import SLOW_PATH_ONLY
+from store.core._maps import FileMap
 from store.errors import StoreError
 from store.index import index_file
 from store.index._chain import ChainFile, ChainFiles, walk_chain
 from store.index.index_batch import IndexBatch
+from store.log._log import PlainLog
 from store.log.commit_log import CommitLog
 from store.record.message import Message
 from store.service.message_store import MessageStore
@@ -159,14 +161,14 @@ def test_odd_geometries_lead_to_no_file(
     file.waiting, file.read_only, file.geometry = (IndexBatch(), 100), False, geometry
     file.mapped = mapped_file(path)
     index.files, index.closed = (file,), False
-    plain = FastQuery(READS.PlainLog(store.commit_log), index, LOG_FILE, 64)
+    plain = FastQuery(PlainLog(store.commit_log), index, LOG_FILE, 64)
     assert not plain.ask("t", "a", 32, *ALWAYS)
 
 
 @pytest.mark.skipif(SLOW_PATH_ONLY, reason="calls take the slow path")
 def test_files_without_their_fields_and_of_other_kinds_are_left(store: MessageStore) -> None:
     index: Any = ChainFiles()
-    plain = FastQuery(READS.PlainLog(store.commit_log), index, LOG_FILE, 64)
+    plain = FastQuery(PlainLog(store.commit_log), index, LOG_FILE, 64)
     assert plain.ask("t", "a", 32, *ALWAYS) is None
     for files in ((OddFile(),), (object(),), (None,)):
         index.files = files
@@ -301,7 +303,7 @@ def test_the_walk_ends_at_an_entry_that_is_too_old(tmp_path: Path) -> None:
 
 def mapped_file(path: Path) -> Any:
     with path.open("rb") as file:
-        return READS.FileMap(file.fileno(), path.stat().st_size)
+        return FileMap(file.fileno(), path.stat().st_size)
 
 
 class OtherLog:
@@ -324,7 +326,7 @@ class OtherLog:
 
 def asked(store: MessageStore, log: Any, index: Any) -> list[bytes] | None:
     """Return what the core finds of one key in a log and an index."""
-    plain = FastQuery(READS.PlainLog(log), index, LOG_FILE, 64)
+    plain = FastQuery(PlainLog(log), index, LOG_FILE, 64)
     found = plain.ask("t", "cc", 64, *ALWAYS)
     return None if found is None else [bytes(message.record) for message in found]
 
@@ -376,7 +378,7 @@ def test_a_file_of_another_kind_is_left_to_the_log(
         file_from_offset=first.file_from_offset, mapped=first.map(), heap=None,
         wrote_position=first.wrote_position, readable_position=first.readable_position,
     )  # fmt: skip
-    plain = FastQuery(READS.PlainLog(store.commit_log), store.index, LOG_FILE, 64)
+    plain = FastQuery(PlainLog(store.commit_log), store.index, LOG_FILE, 64)
     monkeypatch.setattr(files, "by_start", {**files.by_start, first.file_from_offset: other})
     for _ in range(2):
         messages = plain.ask("t", "cc", 64, *ALWAYS)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from store.core import READS
 from store.queue.units import UnitBatch
 from store.service.dispatching._waiting import InFlight, Waiting
+from store.service.reading._ready import Ready
 from store.service.runtime._flags import StateFlags
 
 NOTHING = object()
@@ -27,7 +27,7 @@ def test_the_twin_is_asked_unless_the_store_is_open_and_nothing_waits() -> None:
     dispatcher: Any = Dispatcher()
     pending.units, dispatcher.pending = UnitBatch(), pending
     asked: list[int] = []
-    ready = READS.Ready(state, dispatcher, NOTHING, lambda: asked.append(1))
+    ready = Ready(state, dispatcher, NOTHING, lambda: asked.append(1))
     ends = (0, 1, 1 << 62, -1)
     for closed, forked, handed, end in product((False, True), (False, True), (NOTHING, 5), ends):
         state.closed, state.forked, dispatcher.handed = closed, forked, handed
@@ -50,7 +50,7 @@ def test_where_there_is_no_batch_nobody_is_ready() -> None:
     dispatcher: Any = Dispatcher()
     dispatcher.pending, dispatcher.handed = Waiting(), NOTHING
     with pytest.raises(TypeError, match="no batch"):
-        READS.Ready(StateFlags(), dispatcher, NOTHING, lambda: None)  # type: ignore[arg-type]
+        Ready(StateFlags(), dispatcher, NOTHING, lambda: None)  # type: ignore[arg-type]
 
 
 def test_what_the_twin_refuses_is_refused() -> None:
@@ -64,4 +64,4 @@ def test_what_the_twin_refuses_is_refused() -> None:
         raise ValueError("closed")
 
     with pytest.raises(ValueError, match="closed"):
-        READS.Ready(state, dispatcher, NOTHING, refuse)()
+        Ready(state, dispatcher, NOTHING, refuse)()

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.core import CORE, SWITCH
+from store.core import COMPILED, SWITCH
 from store.errors import IllegalMessageError
+from store.record import _encode
 from store.record.java_hash import java_hash
 from store.record.message import MessageProperty
 from store.record.properties import (
@@ -44,12 +45,12 @@ def test_a_checksum_is_zlibs_at_every_length_and_place(*, folded: bool) -> None:
     for size in (*range(300), 1023, 1024, 4096, 4983):
         for start in (0, 1, 7, 16):
             part = data[start : start + size]
-            assert CORE.crc32(part, folded=folded) == zlib.crc32(part), (size, start)
+            assert _encode.crc32(part, folded=folded) == zlib.crc32(part), (size, start)
 
 
 @given(st.binary(max_size=400))
 def test_a_checksum_is_zlibs(data: bytes) -> None:
-    assert CORE.crc32(data) == CORE.crc32(data, folded=False) == zlib.crc32(data)
+    assert _encode.crc32(data) == _encode.crc32(data, folded=False) == zlib.crc32(data)
 
 
 def test_a_hash_is_javas() -> None:
@@ -130,14 +131,42 @@ def test_the_switch_sends_all_the_long_way(value: str, told: str) -> None:
     assert (done.stdout, done.stderr) == (told, "")
 
 
+@pytest.mark.parametrize(
+    ("missing", "first"),
+    [
+        ("store.record._stored", "store.record.decoder"), ("store.core._faults", "store.log"),
+        ("store.service.reading._pull", "store.core"),
+    ],
+)  # fmt: skip
+def test_a_read_that_was_not_built_is_told_whatever_is_imported_first(
+    missing: str, first: str
+) -> None:
+    done = started("", f"import sys; sys.modules[{missing!r}] = None; import {first}; ")
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("ImportError: the compiled core of cqstore is missing: install a wheel")
+    assert missing in last
+
+
 def test_another_switch_is_refused() -> None:
     done = started("yes")
     assert done.returncode == 1
     assert "CQSTORE_CORE is 'yes': it can be 0, 1, or not set" in done.stderr
 
 
-def test_a_core_that_was_not_built_is_told_in_a_sentence() -> None:
-    done = started("", "import sys; sys.modules['store.core._reads'] = None; ")
+@pytest.mark.parametrize(
+    ("module", "code"),
+    [
+        ("store.core._column", "import store.core"),
+        ("store.record._message", "from cqstore import Message"),
+        ("store.log._tail", "import store.log.mapped_file"),
+        ("store.service.writing._put", "import store.queue.units"),
+    ],
+)
+def test_a_core_that_was_not_built_is_told_in_a_sentence(module: str, code: str) -> None:
+    """Whatever is imported first, and whichever module lacks."""
+    assert module in COMPILED
+    done = started("", f"import sys; sys.modules[{module!r}] = None; {code}; ")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith(
         "ImportError: the compiled core of cqstore is missing: install a wheel, or the source"

@@ -127,7 +127,7 @@ class TestDamaged:
             ranges: list[tuple[str, bytes, bytes]] = [(each, b"", b"\xff" * 300) for each in Family]
             engine.write(EngineBatch(delete_ranges=ranges))
             opened._offsets.forget_all()
-            opened._offsets.checkpoint_written(0)
+            opened._offsets.batch_written(0)
             opened._failed = False
             put(opened, "T", 0, range(UNITS), 0)
 

@@ -1,7 +1,6 @@
 """RocksDB engines: openings and closes cut short between any two instructions."""
 
 import gc
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cq_rocksdb._capi import ClosedError
+from cq_rocksdb._snapshot import Snapshot
+from cq_rocksdb._write_batch import BatchColumns
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
 from cq_rocksdb.engines import open_engine
 from cq_rocksdb.store import RocksDBConsumeQueueStore
@@ -219,11 +221,10 @@ def test_each_call_of_a_closed_database_is_refused_below_the_gate(tmp_path: Path
         pytest.skip("no RocksDB library")
     engine = filled(tmp_path, RocksDBEngine.NATIVE)
     database: Any = engine._database  # type: ignore[attr-defined]
-    native = sys.modules[type(database).__module__]
-    held = native.Snapshot(database)
+    held = Snapshot(database)
     none, row = np.zeros(0, np.int64), np.zeros((1, QUEUE_UNIT.size), np.uint8)
     calls = {
-        "write": (np.zeros(0, np.uint8), none, none, none, row[:0], [], [], 1, [(b"a", b"b")]),
+        "write": (BatchColumns(b"", none, none, none, row[:0], [], [], 1, [(b"a", b"b")]),),
         "flush_all": (), "flush": (0,), "set_options": (0, b"disable_auto_compactions", b"true"),
         "compact": (0, None, None), "cancel_compaction": (), "allow_compaction": (),
         "ingest": (0, [b"/missing"]), "get": (0, b"key"), "multi_get": (0, [b"key"]),
@@ -237,13 +238,13 @@ def test_each_call_of_a_closed_database_is_refused_below_the_gate(tmp_path: Path
     database.scan_units(PREFIX, 0, 9)  # an iterator is kept for the next scan
     engine.close()
     for name, arguments in calls.items():
-        with pytest.raises(native.ClosedError):
+        with pytest.raises(ClosedError):
             getattr(database, name)(*arguments)
     for name in ("get", "scan_into"):
-        with pytest.raises(native.ClosedError):
+        with pytest.raises(ClosedError):
             getattr(held, name)(*calls[name])
-    with pytest.raises(native.ClosedError):
-        native.Snapshot(database)
+    with pytest.raises(ClosedError):
+        Snapshot(database)
     held.release()
     held.release()
     database.filter.raise_minimum(1)

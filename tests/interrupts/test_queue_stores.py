@@ -15,7 +15,7 @@ import cq_file
 from cq_file.store import FileConsumeQueueStore
 from cq_rocksdb import offset_table
 from cq_rocksdb import store as rocksdb_store
-from cq_rocksdb.store import RocksDBConsumeQueueStore
+from cq_rocksdb.native_engine import NativeEngine
 from store.config import RocksDBEngine
 from store.errors import StoreFailedError
 from store.queue import combined
@@ -131,6 +131,10 @@ class Case:
     def begin_anew(self) -> None:
         self.put([(KEYS[1], 4, 0), (KEYS[1], 5, 0), (KEYS[3], 0, 0)])
 
+    def append_and_begin_anew(self) -> None:
+        anew = (KEYS[1], 4, 0), (KEYS[1], 5, 0)
+        self.put([*self.model.next_rows(KEYS[2], KEYS[4], KEYS[2]), *anew])
+
     def jump(self) -> None:
         self.model.low = 4
         self.log.low = 4 * RECORD_SIZE
@@ -203,7 +207,8 @@ class Case:
 
 
 STEPS: dict[str, Callable[[Case], None]] = {
-    "append": Case.append, "one": Case.append_one, "anew": Case.begin_anew, "jump": Case.jump,
+    "append": Case.append, "one": Case.append_one, "anew": Case.begin_anew,
+    "append-and-anew": Case.append_and_begin_anew, "jump": Case.jump,
     "truncate": Case.truncate, "restore": Case.restore, "delete-queue": Case.delete_queue,
     "delete-topics": Case.delete_topics, "expire": Case.expire, "flush": Case.flush,
 }  # fmt: skip
@@ -267,7 +272,7 @@ def variant(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[str, RocksDBEngine]:
     if request.param == "rocksdb-long":
-        monkeypatch.setattr(RocksDBConsumeQueueStore, "_append", lambda _, batch: False)
+        monkeypatch.setattr(NativeEngine, "append_job", lambda *_: None)
     if request.param == "file-long":
         # Between two lines of the twin; the core has none.
         monkeypatch.setattr(FileConsumeQueueStore, "_append_plain", lambda _, batch: batch)

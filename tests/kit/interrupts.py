@@ -18,7 +18,9 @@ from types import CodeType, FrameType
 from typing import Any
 
 _ROOT = Path(__file__).parents[2]
-_OURS = tuple(f"{_ROOT / name}/" for name in ("store", "cq_file", "cq_rocksdb", "replication"))
+_OURS = tuple(
+    f"{_ROOT / name}/" for name in ("store", "cq_file", "cq_rocksdb", "replication", "embedded")
+)
 _CONTEXTS = "contextlib.py"
 _Tracer = Callable[..., Any]
 _LOOKS = {"CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD"}

@@ -11,6 +11,7 @@ PAGES = sorted(
     for page in (folder.glob("*.md") if folder == ROOT else folder.rglob("*.md"))
 )
 _FENCE = re.compile(r"^( *)```[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"(?<=\n\n)(?: {4}[^\n]*\n)+")
 _SPAN = re.compile(r"`([^`]+)`")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -64,3 +65,37 @@ def tables(page: Path) -> Iterator[tuple[int, list[int]]]:
             separates = len(rows) > 1 and re.fullmatch(r"[|:\- ]+", rows[1])
             yield at, [len(_CELLS.findall(row)) if separates else 0 for row in rows]
             rows = []
+
+
+def table_cells(page: Path) -> Iterator[list[list[str]]]:
+    """Yield the cells of each table, its head first and without what separates the two."""
+    lines = prose(page).splitlines()
+    for at, rows in tables(page):
+        head, _, *rest = lines[at - 1 : at - 1 + len(rows)]
+        yield [[cell.strip() for cell in _CELLS.split(line)[1:-1]] for line in (head, *rest)]
+
+
+def blocks(page: Path) -> Iterator[tuple[str, str]]:
+    """Yield the fenced blocks of a page in their order: language and text."""
+    for found in _FENCED.finditer(page.read_text(encoding="utf-8")):
+        yield found[1], found[2]
+
+
+def typed(console: str) -> Iterator[tuple[str, str]]:
+    """Yield of a block ``console`` each command and what is printed below it."""
+    for part in re.split(r"^\$ ", console, flags=re.MULTILINE)[1:]:
+        command, _, printed = part.partition("\n")
+        yield command, printed
+
+
+def is_printed(shown: str, printed: str) -> bool:
+    """Return whether ``printed`` is what a page shows.
+
+    A line ``…`` of the page stands for any lines, ``…`` within one for any text. Spaces at the end
+    of a line do not count.
+    """
+    pattern = "".join(
+        r"(?:.*\n)*?" if line == "…" else ".*?".join(map(re.escape, line.split("…"))) + r" *\n"
+        for line in shown.splitlines()
+    )
+    return re.fullmatch(pattern, printed) is not None

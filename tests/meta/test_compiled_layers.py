@@ -12,6 +12,7 @@ from tests.kit.compiled_sources import (
     made_of,
     packages_of,
     sources,
+    unseen,
 )
 from tests.kit.pages import ROOT
 
@@ -20,9 +21,9 @@ OFFSET_OF_FIELD = re.compile(r"structmember|PyMember\w*|offsetof|dictoffset")
 
 
 def broken(source: Path, text: str) -> list[str]:
-    """Return what a source names that its package may not know of."""
-    found = packages_of(source, text) - lower(source.parts[0])
-    return [f"{source}: {package}" for package in sorted(found)]
+    """Return what a source names that its package or its room may not know of."""
+    above = packages_of(source, text) - lower(source.parts[0])
+    return [f"{source}: {name}" for name in [*sorted(above), *sorted(unseen(source, text))]]
 
 
 @pytest.mark.parametrize("source", sources(), ids=str)
@@ -50,6 +51,16 @@ def test_none_is_passed_over() -> None:
         ("cq_file/_x.pyx", "from cq_rocksdb import keys"),
         ("cq_rocksdb/_x.pyx", "from cq_file._units cimport FileUnits"),
         ("cq_file/_x.pyx", "from tests.kit import pages"),
+        ("store/core/_x.pyx", "from store.log._tail cimport LogTail"),
+        ("store/log/_x.pyx", "from store.queue._batch cimport UnitColumns"),
+        ("store/record/_x.pxd", "    from store.log cimport _tail"),
+        ("store/record/_x.pyx", "from store cimport (\n    core, log,\n)"),
+        ("store/record/_x.pyx", 'include "../log/_tail.pxd"'),
+        ("store/queue/_x.pyx", "cimport cython, store.index._batch as batch"),
+        ("store/queue/_x.pyi", "from store.service.results import PutMessageResult"),
+        ("store/service/runtime/_x.pyx", "from ..dispatching._waiting cimport Waiting"),
+        ("store/service/dispatching/_x.pyx", "from store.service.writing._put cimport FastPut"),
+        ("store/service/reading/_x.pyx", "from store.service.writing cimport _put"),
     ],
 )
 def test_what_breaks_the_layers_is_found(source: str, line: str) -> None:
@@ -59,10 +70,14 @@ def test_what_breaks_the_layers_is_found(source: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("source", "line"),
     [
-        ("cq_file/_x.pyx", "from store.core._reads cimport Held"),
+        ("cq_file/_x.pyx", "from store.log._log cimport PlainLog"),
         ("cq_file/_x.pyx", "cimport cython, cq_file._units"),
         ("cq_file/_x.pxi", 'cdef extern from "_record.h":'),
         ("store/core/_x.pyx", 'include "_log.pxi"'),
+        ("store/queue/_x.pyx", "from store.core._column cimport Column"),
+        ("store/log/_x.pyx", "from ._tail cimport LogTail"),
+        ("store/service/writing/_x.pyx", "from store.record._encode cimport PlainEncoder"),
+        ("store/service/writing/_x.pyx", "from store.service.dispatching cimport _columns"),
     ],
 )
 def test_what_keeps_to_them_is_not(source: str, line: str) -> None:

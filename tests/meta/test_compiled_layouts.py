@@ -4,7 +4,15 @@ import re
 from pathlib import Path
 
 from cq_file.layout import FILE_UNIT
-from cq_rocksdb.keys import LONGEST_PREFIX, UNIT_PLACE
+from cq_rocksdb.keys import (
+    CTRL_1,
+    KEY_HEAD,
+    LONGEST_PREFIX,
+    OFFSET_ENTRY,
+    OFFSET_TAIL,
+    QUEUE_TAIL,
+    UNIT_PLACE,
+)
 from store.index.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from store.queue.units import QUEUE_UNIT
 from store.record import record_layout as record
@@ -12,10 +20,10 @@ from store.record.client_batch import CLIENT_BATCH_HEAD
 from store.record.encoder import MAX_V1_TOPIC_CHARS
 from store.record.message import TRANSACTION_MASK, SysFlag
 from store.record.properties import CRC_PROPERTY_SIZE, MAX_PROPERTIES
+from tests.kit.compiled_sources import sources
 from tests.kit.pages import ROOT
 
-CORE, FILES = ROOT / "store" / "core", ROOT / "cq_file"
-INDEX = ROOT / "store" / "index"
+NUMBERS = Path("store/core/_layout.pxd")
 ROCKSDB = ROOT / "cq_rocksdb"
 V4_TAIL = record.FIXED_V4.size - record.TAIL.size
 
@@ -71,6 +79,16 @@ LAYOUTS = {
     "MAX_PROPERTIES": MAX_PROPERTIES,
     "MAX_V1_TOPIC": MAX_V1_TOPIC_CHARS,
 }
+KEYS = {
+    "UNIT_BYTES": QUEUE_UNIT.size,
+    "PLACE_BYTES": UNIT_PLACE.size,
+    "ENTRY_BYTES": OFFSET_ENTRY.size,
+    "KEY_HEAD_BYTES": KEY_HEAD.size,
+    "QUEUE_TAIL_BYTES": QUEUE_TAIL.size,
+    "CTRL": CTRL_1,
+    "MAX_MORE": OFFSET_TAIL.size - QUEUE_TAIL.size,
+}
+"""Of the keys and values in RocksDB."""
 BARE = re.compile(r"\b(?:load|get)(?:16|32|64)\([^()]*[+] ?\d+\)")
 """A field of a record that is read at a number."""
 
@@ -87,22 +105,25 @@ def compiled(folder: Path) -> list[Path]:
 
 
 def test_the_core_has_the_numbers_of_the_layouts() -> None:
-    assert numbers(CORE / "_layout.pxd") == LAYOUTS
+    assert numbers(ROOT / NUMBERS) == LAYOUTS
 
 
 def test_they_stand_nowhere_else() -> None:
-    others = [path for path in compiled(CORE) if path.name != "_layout.pxd"]
-    others += compiled(FILES) + compiled(INDEX) + compiled(ROOT / "store/service/reading")
-    assert len(others) > 20
+    others = [each for each in sources() if each.parts[0] != "cq_rocksdb" and each != NUMBERS]
+    assert len(others) > 40
     for path in others:
-        assert not set(numbers(path)) & set(LAYOUTS), path.name
-        assert BARE.findall(path.read_text("utf-8")) == [], path.name
+        assert not set(numbers(ROOT / path)) & set(LAYOUTS), path
+        assert BARE.findall((ROOT / path).read_text("utf-8")) == [], path
 
 
 def test_the_engine_has_the_numbers_of_the_layouts() -> None:
-    found: dict[str, int] = {}
-    for path in compiled(ROCKSDB):
-        found |= numbers(path)
-    assert found["UNIT_BYTES"] == QUEUE_UNIT.size
-    assert found["PLACE_BYTES"] == UNIT_PLACE.size
-    assert found["MAX_PREFIX"] >= LONGEST_PREFIX
+    found = numbers(ROCKSDB / "_keys.pxd")
+    assert found.pop("MAX_PREFIX") >= LONGEST_PREFIX
+    assert found == KEYS
+
+
+def test_those_of_the_engine_stand_nowhere_else() -> None:
+    others = [path for path in compiled(ROCKSDB) if path.name != "_keys.pxd"]
+    assert len(others) > 10
+    for path in others:
+        assert not set(numbers(path)) & {*KEYS, "MAX_PREFIX"}, path.name

@@ -32,7 +32,7 @@ def test_the_packages_warn_nobody_by_default() -> None:
         check=True,
     )  # fmt: skip
     assert PACKAGES == [
-        "ab", "analysis", "cq_file", "cq_rocksdb", "metadata", "migration", "on_spark",
+        "ab", "analysis", "cq_file", "cq_rocksdb", "embedded", "metadata", "migration", "on_spark",
         "operating", "replication", "store",
     ]  # fmt: skip
     assert (done.stdout, done.stderr) == ("", "")

@@ -112,15 +112,37 @@ def test_the_map_of_the_source_shows_rooms_that_there_are() -> None:
     assert set(packages) <= shown <= rooms
 
 
+def _sources() -> list[str]:
+    """Return the text of every module and stub."""
+    sources = [path for name in PACKAGES.split("|") for path in (ROOT / name).rglob("*.py*")]
+    return [path.read_text(encoding="utf-8") for path in sources if path.suffix in {".py", ".pyi"}]
+
+
 def test_the_classes_that_the_design_names_are_there() -> None:
     named = {
         span
         for span in spans(ROOT / "docs" / "design.md")
         if re.fullmatch(r"[A-Z][a-z]+[A-Za-z]+", span)
     }
-    sources = [path for name in PACKAGES.split("|") for path in (ROOT / name).rglob("*.py*")]
-    texts = [path for path in sources if path.suffix in {".py", ".pyi"}]
-    code = "\n".join(path.read_text(encoding="utf-8") for path in texts)
-    classes = set(re.findall(r"^class (\w+)", code, re.MULTILINE))
+    classes = set(re.findall(r"^class (\w+)", "\n".join(_sources()), re.MULTILINE))
     assert {"Appender", "RunningState", "QueueMend"} <= named
     assert named - classes == set()
+
+
+def test_the_methods_that_the_design_names_are_there() -> None:
+    named = [
+        span.split(".")
+        for span in spans(ROOT / "docs" / "design.md")
+        if re.fullmatch(r"[A-Z]\w+\.\w+", span)
+    ]
+    texts = _sources()
+    assert ["Putter", "put"] in named
+    assert [
+        f"{owner}.{name}"
+        for owner, name in named
+        if not any(
+            re.search(rf"^class {owner}\b", text, re.MULTILINE)
+            and re.search(rf"def {name}\(|self\.{name}\b", text)
+            for text in texts
+        )
+    ] == []

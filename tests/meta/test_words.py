@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
     "cqstore", "store", "cq_file", "cq_rocksdb", "migration", "replication", "metadata",
-    "operating", "analysis", "on_spark", "ab", "bench", "mutants",
+    "operating", "embedded", "analysis", "on_spark", "ab", "bench", "mutants",
 )  # fmt: skip
 FUNCTIONS = re.compile(
     r"_{0,2}(looks?|heeds?|tells?|told|untold|hands?_on|lets?|settle|way_back)(_|$)"

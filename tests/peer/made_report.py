@@ -36,3 +36,21 @@ def report() -> Report:
         ),
     ]  # fmt: skip
     return Report(machine={"processor": "P, 2 cores"}, settings="Three rounds.", rows=rows)
+
+
+def openings() -> Report:
+    """Return what was opened with queues in RocksDB: 1,000 by both, 100,000 by ours alone."""
+    each: Window = {"count": 1, "seconds": 0.05, "cpu_seconds": 0.1}
+    slower: Window = each | {"seconds": 0.06}
+    theirs: Window = each | {"seconds": 0.5}
+    rows = [
+        Measured(
+            name="open, 100,000 queues", backend="rocksdb", kind="each", others=[0.2],
+            windows={OURS: [slower]}, failed={THEIRS: "has too few descriptors"},
+        ),
+        Measured(
+            name="open, 1,000 queues", backend="rocksdb", kind="each", others=[0.2],
+            windows={OURS: [each, slower, each], THEIRS: [theirs]},
+        ),
+    ]  # fmt: skip
+    return Report(machine={"processor": "P, 2 cores"}, settings="Three rounds.", rows=rows)

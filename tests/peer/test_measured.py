@@ -6,7 +6,7 @@ import pytest
 
 from bench.peer.measured import Measured, Report, Spread
 from bench.peer.queues import Queues
-from bench.peer.rows import all_sessions
+from bench.peer.rows import all_sessions, in_order
 from bench.peer.sides import OURS, THEIRS
 from tests.peer.made_report import put_row, report
 
@@ -91,3 +91,33 @@ def test_every_queue_has_its_turn_before_one_has_two(count: int) -> None:
     assert {queues.of(number) for number in range(count)} == set(range(count))
     assert len({queues.key(queue) for queue in range(count)}) == count
     assert {queues.key(queue)[0] for queue in range(count)} == set(queues.topics)
+
+
+def test_a_row_that_is_measured_again_takes_the_place_of_the_one_of_its_name() -> None:
+    known = report()
+    again, elsewhere = put_row(), put_row()
+    again.note, elsewhere.backend = "anew", "rocksdb"
+    both = known.with_row(again).with_row(elsewhere)
+    assert [(row.name, row.backend, row.note) for row in both.rows] == [
+        ("open", "rocksdb", ""),
+        ("memory", "rocksdb", ""),
+        ("replay", "file", "one message is lost"),
+        ("put", "file", "anew"),
+        ("put", "rocksdb", ""),
+    ]
+    assert known == report()
+
+
+def test_rows_are_in_the_order_of_the_table_whenever_they_were_measured() -> None:
+    names = [
+        ("put, 128 B, 8 queues, 1 thread", "rocksdb"),
+        ("pulls of 32, places", "file"),
+        ("the first 48,000 of a process: pulls of 32, decoded", "file"),
+        ("pulls of 32, decoded", "file"),
+        ("query by key", "file"),
+        ("put lists of 32", "rocksdb"),
+        ("replay, 1,000 queues", "file"),
+        ("replica: RocketMQ's log followed, 1 KB", "rocksdb"),
+    ]
+    rows = [put_row().model_copy(update={"name": name, "backend": at}) for name, at in names]
+    assert in_order(rows[::-1], quick=False) == rows

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.peer.plot import draw
-from bench.peer.table import BEGIN, END, publish, section, table, words, wrapped
-from tests.kit.pages import ROOT, tables
-from tests.peer.made_report import report
+from bench.peer.plot import draw, draw_queues, over_queues
+from bench.peer.sessions import Rounds
+from bench.peer.sides import OURS, THEIRS
+from bench.peer.table import table, words, wrapped
+from bench.peer.warming import Warming
+from tests.peer.made_report import openings, put, report
 
 TABLE = """\
 | work | queues in | cqstore | RocketMQ | ahead, wall | CPU µs | RocketMQ's | ahead, CPU |
@@ -51,6 +53,31 @@ def test_a_note_of_several_rows_is_told_once() -> None:
     assert words(made).endswith("\n\nput; open; replay: one message is lost.\n")
 
 
+def test_a_side_that_was_not_steady_is_marked_and_how_far_is_told_once() -> None:
+    made = report()
+    rows = Rounds(warmed={THEIRS: Warming([put(spread, 1.0) for spread in (1.0, 1.0, 1.25)])})
+    made.rows[0].note = "; ".join(["lists are batches", *rows.not_warm()])
+    rows.warmed[OURS] = rows.warmed.pop(THEIRS)
+    made.rows[1].note = "; ".join(rows.not_warm())
+    made.rows[3].note = ""
+    assert "(250,000 to 500,000) † |" in table(made)
+    assert "250 ms (250 to 250) † | 125 ms (125 to 125) |" in table(made)
+    assert table(made).count("†") == 2
+    _, steady, _, note = (" ".join(each.split()) for each in words(made).split("\n\n"))
+    assert steady.startswith("†: the side was not steady at the end of its warming;")
+    assert steady.endswith("the slowest took up to 1.25 times the fastest.")
+    assert note == "put: lists are batches."
+
+
+def test_rows_of_first_windows_are_noted_together() -> None:
+    made = report()
+    for row, count in zip(made.rows[:2], ("600,000", "300"), strict=True):
+        row.name = f"the first {count} of a process: {row.name}"
+        row.note = "one window"
+    told = words(made).split("\n\n")
+    assert "the first … of a process: one window." in told
+
+
 def test_words_are_wrapped_to_the_width_of_a_page() -> None:
     lines = wrapped("word " * 100).splitlines()
     assert " ".join(lines).split() == ["word"] * 100
@@ -66,32 +93,6 @@ def test_numbers_have_three_digits() -> None:
     assert "| 1 | 100,000 |" in shown
 
 
-def test_a_page_gets_the_section_between_its_marks_and_keeps_the_rest(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n\n{BEGIN}\nold\n{END}\n\nafter\n", encoding="utf-8")
-    new = section(report(), "peer.svg")
-    for _ in range(2):  # a second time nothing changes
-        publish(page, new)
-        text = page.read_text(encoding="utf-8")
-        assert text == f"before\n\n{BEGIN}\n\n{new}\n{END}\n\nafter\n"
-    assert [len(set(cells)) for _, cells in tables(page)] == [1]
-    assert "](peer.svg)" in new
-
-
-@pytest.mark.parametrize("text", ["", BEGIN, f"{BEGIN}{BEGIN}{END}"])
-def test_a_page_without_its_marks_is_not_touched(tmp_path: Path, text: str) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(text, encoding="utf-8")
-    with pytest.raises(ValueError, match="does not have"):
-        publish(page, "new")
-    assert page.read_text(encoding="utf-8") == text
-
-
-def test_the_page_of_performance_has_the_marks() -> None:
-    text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-    assert (text.count(BEGIN), text.count(END)) == (1, 1)
-
-
 @pytest.mark.slow
 def test_the_plot_names_every_row_that_has_a_ratio_and_is_small(tmp_path: Path) -> None:
     draw(report(), tmp_path / "plot.svg")
@@ -100,3 +101,24 @@ def test_the_plot_names_every_row_that_has_a_ratio_and_is_small(tmp_path: Path) 
         True, True, True, False,
     ]  # fmt: skip
     assert len(text) < 1_000_000
+
+
+def test_medians_are_found_over_the_number_of_queues() -> None:
+    made = openings()
+    assert over_queues(made, "open", "rocksdb", "cqstore") == {1_000: 50.0, 100_000: 60.0}
+    assert over_queues(made, "open", "rocksdb", "RocketMQ") == {1_000: 500.0}
+    assert over_queues(made, "open", "file", "cqstore") == {}
+
+
+@pytest.mark.slow
+def test_the_plot_of_many_queues_shows_both_sides(tmp_path: Path) -> None:
+    draw_queues(openings(), tmp_path / "queues.svg")
+    text = (tmp_path / "queues.svg").read_text(encoding="utf-8")
+    assert ">cqstore, RocksDB<" in text
+    assert ">RocketMQ, RocksDB<" in text
+    assert len(text) < 1_000_000
+
+
+def test_a_run_without_openings_has_no_plot_of_them(tmp_path: Path) -> None:
+    draw_queues(report(), tmp_path / "queues.svg")
+    assert list(tmp_path.iterdir()) == []

@@ -22,14 +22,15 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueRestart
 from store.queue.units import UnitBatch
 from store.service.dispatching import _waiting
+from store.service.dispatching.arrival_service import ArrivalService
 from store.service.dispatching.pending import NOTHING, Pending, oldest_timestamp
 from store.service.dispatching.reput import ReputService
 from store.service.runtime.running_state import CriticalSection, RunningState
 
-ASSIGNED_QUEUES = 500_000
+ASSIGNED_QUEUES = 1 << 20
 """Queues whose next offset is kept beside the queues; others are read from them again.
 
-Each takes 130 to 210 bytes, so all of them 65 to 105 MB. Where there are more, the newest are read
+Each takes 130 to 210 bytes, so all of them 140 to 220 MB. Where there are more, the newest are read
 again, see ``QueueOffsets.forget_beyond``.
 """
 SLICE_PER_QUEUE = 8
@@ -79,8 +80,10 @@ class Dispatcher(_waiting.InFlight):
         """Units that make a batch."""
         self.full_at = dispatch_slice
         """Waiting units at which the writer should ``drain_unless_busy``: ``batch_limit``, or the
-        most that may wait, while the thread of ``reput`` has been woken for the batch."""
+        most that may wait, while the thread of ``reput`` has been woken for the batch, or 1, while
+        arrivals are waited for and their thread has not been woken."""
         self.reput = ReputService(self.drain, state.fail)
+        self.arrivals = ArrivalService(queues, self._arm, self.drain, state)
         self.handed = NOTHING
         """The batch that is being dispatched, or is to be once there is room for it."""
         self.last_dispatched: Appended | None = None
@@ -139,7 +142,12 @@ class Dispatcher(_waiting.InFlight):
             StoreError: as for ``drain``.
         """
         most = _FAR_TOO_MANY * self.batch_limit
-        if len(self.pending.units) < most:
+        waiting = len(self.pending.units)
+        if self.arrivals.is_active and waiting < self.batch_limit:
+            self.full_at = self.batch_limit  # first: the thread sets it back
+            self.arrivals.wake()
+            return
+        if waiting < most:
             if self.reput.is_active:
                 self.full_at = most  # first: the batch's end sets it back
                 self.reput.wake()
@@ -176,6 +184,11 @@ class Dispatcher(_waiting.InFlight):
         if self._index is not None:
             self._index.put_batch(keys)
         return restarts
+
+    def _arm(self) -> bool:
+        """Have the next put wake the thread of arrivals; return whether something waits already."""
+        self.full_at = 1
+        return self.behind
 
     def _drain(self) -> None:
         pending = self.pending
@@ -215,7 +228,9 @@ class Dispatcher(_waiting.InFlight):
                 self.last_dispatched = last
                 wanted = SLICE_PER_QUEUE * len(units.queues)
                 self.batch_limit = max(self._slice, min(wanted, _MAX_SLICE))
-            self.full_at = self.batch_limit
+            self.full_at = 1 if self.arrivals.is_active else self.batch_limit
+            if self.arrivals.is_active:
+                self.arrivals.add(units)  # within the section: no waiter is passed over
         except RetryableDiskFullError as exc:
             self._state.set_stalled(f"{exc}; it goes on by itself when there is room")
             self._handing_on.end()  # as if it had not begun: ``_resume`` begins it anew

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from store.core import CORE, SLOW_PATH_ONLY
+from store.core import SLOW_PATH_ONLY
 from store.errors import CorruptionError
 from store.index.index_batch import TAGS_PREFIX, IndexBatch
 from store.progress import Progress, noop
@@ -16,6 +16,7 @@ from store.queue.units import UnitBatch
 from store.record.message import SCHEDULE_TOPIC
 from store.record.properties import dispatch_properties
 from store.record.scan import Scan, ScannedRecord
+from store.service.dispatching import _replay
 from store.service.dispatching.dispatch import SLICE_PER_QUEUE
 from store.service.dispatching.record_keys import RecordKeys
 from store.service.dispatching.record_units import RecordUnits
@@ -43,7 +44,7 @@ class Replay:
         self._fill: Fill = self._fill_by_one
         self._walked: Callable[[Iterable[Scan]], Walked] = chain.from_iterable
         if not SLOW_PATH_ONLY:
-            self._fill = CORE.ReplayBatcher(
+            self._fill = _replay.ReplayBatcher(
                 note=self._note, deleted=units.deleted, scheduled=SCHEDULE_TOPIC,
                 tags_prefix=TAGS_PREFIX, keys_wanted=keys.wanted,
                 tags_wanted=keys.tags,

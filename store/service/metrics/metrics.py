@@ -84,6 +84,10 @@ class MetricsSnapshot:
     """Batches take long, and full ones are left to the dispatch thread."""
     mirror: "MirrorSnapshot | None" = None
     """What mirrored reads have come to, since the first one; ``None``: none are."""
+    listener_failures: int = 0
+    """Calls of arrival listeners that raised something."""
+    arrivals_dropped: int = 0
+    """Units that arrival listeners were not given, for they were too slow."""
 
     @property
     def page_cache_busy(self) -> bool:
@@ -157,6 +161,8 @@ class StoreMetrics:
             reput_batches=self._dispatcher.reput.batches,
             reput_active=self._dispatcher.reput.is_active,
             mirror=self._mirror.snapshot() if self._mirror is not None else None,
+            listener_failures=self._dispatcher.arrivals.failures,
+            arrivals_dropped=self._dispatcher.arrivals.dropped,
         )
 
     def _lag(self) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from store.config import FlushDiskType, StoreConfig
+from store.config import StoreConfig
 from store.errors import ConsumeQueueError, CorruptionError, StoreError
 from store.journals.deleted_topics import DeletedTopics
 from store.journals.expired_queues import ExpiredQueues
@@ -258,7 +258,7 @@ def _recover(
 
 def _before_units(config: StoreConfig, log: CommitLog, commit: GroupCommit) -> Callable[[], object]:
     """Return what has to be done with the log before units of it become visible."""
-    if config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
+    if config.syncs_each_put:
         return commit.flush
     return log.commit if config.is_transient else noop
 
@@ -277,7 +277,7 @@ def _serve(loaded: LoadedStore, recovered: RecoveredStore, options: OpenOptions)
     replicas = ReplicaWait.of(config, log, options.replicas)
     state.locks.add(*(() if replicas is None else replicas.locks))
     answers = AckWaiter(config, commit, flush, replicas, state.fail)
-    ahead = None if loaded.read_only else LogPrefault.of(log, is_transient=config.is_transient)
+    ahead = None if loaded.read_only else LogPrefault.of(log, config)
     look_ahead = noop if ahead is None else ahead.wake_if_due
     putter = Putter(config, log, queues, dispatcher, append, answers, look_ahead)
     clean = CleanService(
@@ -297,6 +297,7 @@ def _serve(loaded: LoadedStore, recovered: RecoveredStore, options: OpenOptions)
     stops += [dispatcher.reput.stop, flush.stop]  # the flush thread may start the other one
     stops += [expiry.stop] if options.housekeeping else []
     stops += [] if mirror is None else [mirror.stop]
+    stops += [dispatcher.arrivals.stop]
     return StoreComponents(
         loaded, recovered, flush, flush_all, puller, putter, mirror, clean, expiry, metrics, ahead,
         replicas, () if loaded.read_only else tuple(stops),

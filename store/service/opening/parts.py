@@ -106,6 +106,7 @@ class StoreComponents(NamedTuple):
         for part in (self.flush, self.expiry, self.mirror, self.ahead, self.replicas, reput):
             if part is not None and part.worker is not None:
                 part.worker.refuse_itself()
+        self.recovered.dispatcher.arrivals.refuse_own_threads()
 
     def stop(self) -> None:
         """End the threads, those that were started last first."""

@@ -1,5 +1,5 @@
-from store.core._reads import PlainLog
 from store.index._chain import ChainFiles
+from store.log._log import PlainLog
 from store.record.interpreted_message import PyMessageView
 
 class FastQuery:

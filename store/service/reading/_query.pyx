@@ -3,19 +3,20 @@
 
 from libc.stdint cimport int64_t
 
+from store.core._arguments cimport PyLong_AsLongLongAndOverflow
 from store.core._bytes cimport load32
+from store.core._faults cimport is_of_whole_map, log_faults_seen
 from store.core._hashes cimport HASH_SIGN, hash_on, without_sign
 from store.core._layout cimport BLANK_BYTES, MIN_RECORD
-from store.core._reads cimport (
-    FileMap, Part, PlainLog, StoredMessage, ends_in_file, in_whole_map as is_of_whole_map,
-    map_faults_seen as log_faults_seen, parse_record,
-)
+from store.core._maps cimport FileMap
 from store.index._batch cimport KeyColumns
 from store.index._chain cimport Chain, ChainFile, ChainFiles, chain_places, has_key
+from store.log._log cimport Part, PlainLog
+from store.record._parse cimport ends_in_file, parse_record
+from store.record._stored cimport StoredMessage
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
-    long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
 
 
 cdef class FastQuery:

@@ -10,10 +10,10 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from store.config import CQ_UNIT_SIZE, StoreConfig
-from store.core import READS, SLOW_PATH_ONLY
+from store.core import SLOW_PATH_ONLY
 from store.errors import CorruptionError
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue import PulledUnits
@@ -25,11 +25,9 @@ from store.record.decoder import StoredMessage, check_record, refuse_filler
 from store.record.java_hash import java_hash
 from store.record.message import MessageProperty, SysFlag
 from store.record.record_layout import MAGIC_V1, MIN_RECORD_SIZE, PLACE
+from store.service.reading import _pull
 from store.service.results import GetMessageResult, GetMessageStatus
 from store.service.runtime.meters import GetMeter
-
-if TYPE_CHECKING:
-    from store.core import _reads
 
 MAX_PULL_BYTES = 128 << 20
 _MIN_PULL_BYTES = 100
@@ -38,6 +36,11 @@ _INT32 = 1 << 32
 _INT31 = 1 << 31
 _place = PLACE.unpack_from
 _GONE = int(SysFlag.PASSED_OVER)
+
+_pull.bind_statuses(
+    GetMessageStatus.FOUND, GetMessageStatus.OFFSET_TOO_SMALL, GetMessageStatus.OFFSET_OVERFLOW_ONE,
+    GetMessageStatus.OFFSET_OVERFLOW_BADLY, GetMessageStatus.NO_MESSAGE_IN_QUEUE,
+)  # fmt: skip
 
 
 class TagFilter:
@@ -110,9 +113,9 @@ class Puller:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._in_memory = memory * config.access_message_in_memory_max_ratio // 100
         self._fallbacks = queues.context.read_fallbacks
-        self._plain: _reads.FastPull | None = None
+        self._plain: _pull.FastPull | None = None
         if not SLOW_PATH_ONLY and not config.check_crc_on_pull:
-            self._plain = self.meter.plain = READS.FastPull(
+            self._plain = self.meter.plain = _pull.FastPull(
                 log, self.meter, config.max_transfer_bytes_on_message_in_memory,
                 config.max_transfer_count_on_message_in_memory, self._in_memory,
                 self._most_filtered, self._units_per_file,

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from contextlib import suppress
 
-from store.core import READS
 from store.errors import RetryableDiskFullError
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.dispatching.pending import NOTHING
+from store.service.reading import _ready
 from store.service.runtime.running_state import RunningState
 
 
@@ -36,4 +36,4 @@ class _Readying:
 
 def read_guard_of(state: RunningState, dispatcher: Dispatcher) -> Callable[[], None]:
     """Return what the reads of one store ask; the core sees for itself that all is well."""
-    return READS.Ready(state, dispatcher, NOTHING, _Readying(state, dispatcher))
+    return _ready.Ready(state, dispatcher, NOTHING, _Readying(state, dispatcher))

@@ -9,13 +9,10 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
-from store.core import READS
 from store.service.results import GetMessageResult, GetMessageStatus, PutMessageStatus
-
-if TYPE_CHECKING:
-    from store.core import _reads
+from store.service.runtime import _histogram
 
 BOUNDS = (
     5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3,
@@ -40,8 +37,8 @@ class HistogramSnapshot:
         return sum(self.counts)
 
 
-READS.bind_meters(HistogramSnapshot, BOUNDS)
-Histogram = READS.Histogram
+_histogram.bind_meters(HistogramSnapshot, BOUNDS)
+Histogram = _histogram.Histogram
 
 
 class PutMeter:
@@ -94,6 +91,22 @@ class GetCounts(NamedTuple):
     total_bytes: int
 
 
+class CountedPulls(Protocol):
+    """Pulls that found something, counted by what answered them; see ``FastPull``."""
+
+    @property
+    def found(self) -> int:
+        """How many they were."""
+
+    @property
+    def messages(self) -> int:
+        """Their records."""
+
+    @property
+    def total_bytes(self) -> int:
+        """The bytes of those."""
+
+
 class GetMeter:
     """What pulls returned and took, every one of them. Any thread."""
 
@@ -104,7 +117,7 @@ class GetMeter:
         self._others = dict.fromkeys(GetMessageStatus, 0)
         self._messages = 0
         self._bytes = 0
-        self.plain: _reads.FastPull | None = None
+        self.plain: CountedPulls | None = None
         """Counts for itself what it answers."""
 
     def pulled(self, started: float, result: GetMessageResult) -> None:

@@ -6,7 +6,7 @@ Source: RocketMQ ``RunningFlags``.
 import os
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from store.errors import (
     StoreStateError,
 )
 from store.logger import StoreLogger
+from store.progress import noop
 from store.service.results import PutMessageResult, PutMessageStatus
 from store.service.runtime import _flags
 
@@ -44,6 +45,8 @@ class RunningState(_flags.StateFlags):
         """This process is a child of the one that opened the store."""
         self.failure: StoreError | None = None
         """The first write or flush that failed."""
+        self.on_failed: Callable[[], object] = noop
+        """Called behind each failure, by any thread; it never waits."""
         self._disk_full = ""
         self.locks = LockOrder()
         """Those that a call from inside another one of its thread must not wait for."""
@@ -73,7 +76,9 @@ class RunningState(_flags.StateFlags):
             if self.failure is None:
                 self.failure = cause
             self.unwritable = True
-            return self.failure
+            failure = self.failure
+        self.on_failed()
+        return failure
 
     def set_disk_full(self, reason: str) -> None:
         """Take no puts for ``reason``, one sentence; with an empty one take them again."""
@@ -144,6 +149,14 @@ class RunningState(_flags.StateFlags):
                 f"an earlier write failed, close the store and open it again: {self.failure}",
                 path=self._root,
             ) from self.failure
+
+    def end_error(self) -> StoreStateError:
+        """Return why nothing comes any more, anew each time: a failure, or that it is closed."""
+        try:
+            self.check_writable()
+        except StoreStateError as exc:
+            return exc
+        return StoreClosedError("the store is closed", path=self._root)
 
     @contextmanager
     def writing(self) -> Iterator[None]:

@@ -7,7 +7,7 @@ Source: RocketMQ ``CommitLog.handleDiskFlushAndHA``.
 
 from collections.abc import Callable
 
-from store.config import FlushDiskType, StoreConfig
+from store.config import StoreConfig
 from store.errors import StoreError
 from store.future import Promised, Soon
 from store.service.results import PutMessageResult, PutMessageStatus
@@ -35,7 +35,7 @@ class AckWaiter:
         failed: Callable[[BaseException], object],
     ) -> None:
         self.replicas = replicas
-        self.sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self.sync = config.syncs_each_put
         self.waits = self.sync or replicas is not None
         """Whether a put waits for anything at all."""
         self._commit = commit

@@ -1,7 +1,7 @@
 """Encoded: well-formed messages of one put, with all but their places.
 
-Compiled code encodes, see ``EncodedMessages`` in ``store/core``. What it does not take, Python says
-why, or makes of it what it takes.
+Compiled code encodes, see ``_encoded.EncodedMessages``. What it does not take, Python says why, or
+makes of it what it takes.
 """
 
 from collections.abc import Sequence

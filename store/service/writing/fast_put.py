@@ -10,15 +10,17 @@ from collections.abc import Iterable
 from typing import Literal, Protocol
 
 from store.config import StoreConfig
-from store.core import CORE, READS, SLOW_PATH_ONLY
+from store.core import SLOW_PATH_ONLY, _faults
 from store.index.index_batch import TAGS_PREFIX
 from store.log.commit_log import Appended, CommitLog
+from store.queue.units import QueueKey
 from store.record.encoder import MessageEncoder
 from store.record.message import SCHEDULE_TOPIC, TIMER_TOPIC, Host, Message
 from store.record.properties import crc_property
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.results import PutMessageResult, PutMessageStatus
 from store.service.runtime.running_state import RunningState
+from store.service.writing import _encoded, _put
 from store.service.writing.encoded import Encoded, Interpreted
 
 SAMPLED_PUTS = 61
@@ -97,7 +99,7 @@ def fast_put(
     if SLOW_PATH_ONLY:
         return NoFastPut(encoder)
     pending = dispatcher.pending
-    made: FastPut = CORE.FastPut(
+    made: FastPut = _put.FastPut(
         log=log,
         pending=pending,
         state=state,
@@ -106,7 +108,8 @@ def fast_put(
         topics=encoder.topics,
         scheduled=SCHEDULE_TOPIC,
         timer=TIMER_TOPIC,
-        classes=(Host, Appended, PutMessageResult),
+        classes=(Host, Appended, PutMessageResult, QueueKey),
+        encoded=_encoded.EncodedMessages,
         ok=PutMessageStatus.PUT_OK,
         tags_prefix=TAGS_PREFIX,
         max_body=config.max_message_size,
@@ -115,7 +118,7 @@ def fast_put(
         tags_wanted=pending.record_keys.tags,
         alone=alone,
         every=SAMPLED_PUTS,
-        fault_count=READS.fault_count(),
+        fault_count=_faults.fault_count(),
         seal=crc_property(0) if config.enabled_append_prop_crc else None,
         refuses_delay=not config.allow_delay_without_service,
         has_light=has_light,

@@ -16,15 +16,11 @@ Source: RocketMQ ``CommitLog.GroupCommitService``.
 import math
 import time
 from functools import partial
-from typing import TYPE_CHECKING
 
 from store.checked_lock import CheckedLock
 from store.log.commit_log import CommitLog
 from store.service.runtime.meters import Histogram
 from store.service.writing import _waits
-
-if TYPE_CHECKING:
-    from store.core import _reads
 
 
 class GroupCommit:
@@ -76,7 +72,7 @@ class GroupCommit:
         return self._waits.wait(phy_offset, self.timeout)
 
 
-def _sync(log: CommitLog, seconds: "_reads.Histogram") -> float:
+def _sync(log: CommitLog, seconds: Histogram) -> float:
     """Sync for all who came; return how long the next sync waits for them."""
     before, started = log.flushed_phy_offset(), time.perf_counter()
     if log.flush() <= before:

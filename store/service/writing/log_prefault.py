@@ -9,8 +9,9 @@ time, puts meet their pages themselves. Decision 47 has the figures.
 import time
 from collections.abc import Callable
 
-from store.core import CORE
+from store.config import StoreConfig
 from store.errors import StoreError
+from store.log import _pages
 from store.log.commit_log import CommitLog
 from store.logger import StoreLogger
 from store.service.runtime.worker import Worker
@@ -25,7 +26,7 @@ SECONDS_AHEAD = 0.1
 as zeros, and once more with its records: of what is synced every half a second a fifth at most."""
 
 BringIn = Callable[[object, int, int], bool]
-"""Takes a map and a span of it, see ``store.core``; returns whether the kernel can."""
+"""Takes a map and a span of it, see ``store.log._pages``; returns whether the kernel can."""
 
 
 class LogPrefault:
@@ -48,11 +49,14 @@ class LogPrefault:
         )
 
     @staticmethod
-    def of(log: CommitLog, *, is_transient: bool) -> "LogPrefault | None":
-        """Return it if records are written through maps."""
-        if is_transient:
+    def of(log: CommitLog, config: StoreConfig) -> "LogPrefault | None":
+        """Return it if records are written through maps, and not synced at once.
+
+        Each sync would write the pages ahead too, as zeros (decision 71).
+        """
+        if config.is_transient or config.syncs_each_put:
             return None
-        return LogPrefault(log, CORE.bring_in)
+        return LogPrefault(log, _pages.bring_in)
 
     def start(self) -> None:
         """Start the thread."""

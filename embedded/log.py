@@ -1,0 +1,408 @@
+"""EmbeddedLog: topics that a program puts to and reads, and groups that keep their place.
+
+A thin face over one open ``MessageStore``, in a folder that a broker of Apache RocketMQ can open
+afterwards: topics and consumer offsets are kept where that keeps them.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from embedded.consumer_offsets import (
+    INTERVAL_SECONDS,
+    ConsumerOffsets,
+    at_time,
+    begin_of_queue,
+    end_of_queue,
+    exactly,
+)
+from embedded.errors import PutRefusedError
+from embedded.group_members import GroupMembers
+from embedded.log_message import LogMessage, log_message
+from embedded.log_topics import LogTopics
+from embedded.names import check_group_name
+from embedded.tail import Tail
+from operating.group_offsets import OffsetChange, Target
+from store.checked_lock import CheckedLock
+from store.config import StoreConfig
+from store.errors import ReadOnlyStoreError, RefusedStoreError, StoreLockedError
+from store.logger import StoreLogger
+from store.record.message import Message, MessageProperty
+from store.service.message_store import MessageStore
+from store.service.reading.puller import TagFilter
+from store.service.reading.topic_reader import LATEST, TopicDamage, read_topic
+from store.service.results import PutMessageResult
+
+_LOG = StoreLogger(__name__)
+QUEUES = 4
+"""Of a new topic, as a broker gives it for a producer's default."""
+Time = int | datetime
+"""ms since the epoch, or a ``datetime`` (UTC if it has no zone)."""
+Begin = Literal["earliest", "latest"] | Time
+
+
+class EmbeddedLog:
+    """One open log. Make it with ``cqstore.open``; any thread may call any method."""
+
+    def __init__(
+        self, store: MessageStore, queues: int = QUEUES, interval: float = INTERVAL_SECONDS
+    ) -> None:
+        """Serve ``store``, which is the log's own from now on; see ``cqstore.open``."""
+        self.store = store
+        """What is below. Its topics are not to be deleted while a group reads them."""
+        self._lock = CheckedLock("a new tail")  # guards _members
+        self._members: dict[tuple[str, str], GroupMembers] = {}
+        self._offsets: ConsumerOffsets | None = None
+        self._topics: LogTopics | None = None
+        if not store.read_only:
+            self._offsets = offsets = ConsumerOffsets(store, interval)
+            self._topics = LogTopics(store, queues, offsets.forget_topic)
+            offsets.start()
+
+    # ---- putting
+
+    def put(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        key: str | None = None,
+        tags: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        queue_id: int | None = None,
+    ) -> PutMessageResult:
+        """Put one message; it is visible when this returns, and as durable as ``StoreConfig`` says.
+
+        Messages with one ``key`` go to one queue and keep their order; without a key each queue has
+        its turn. The first put fixes how many queues a topic has.
+
+        Raises:
+            PutRefusedError: it was not stored: too long, or a disk is full.
+            IllegalMessageError: a broker would not take the topic's name.
+            RefusedStoreError: the topic may not be written, or has no such queue.
+            StoreError: as for ``MessageStore.put_message``.
+        """
+        message = self._message(topic, body, key, tags, properties, queue_id)
+        return _stored(self.store.put_message(message))
+
+    async def put_async(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        key: str | None = None,
+        tags: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        queue_id: int | None = None,
+    ) -> PutMessageResult:
+        """Put as ``put`` does, and await what is due, see ``MessageStore.put``.
+
+        Raises:
+            StoreError: as for ``put``.
+        """
+        message = self._message(topic, body, key, tags, properties, queue_id)
+        return _stored(await self.store.put(message))
+
+    def create_topic(self, topic: str, queues: int | None = None) -> int:
+        """Make a topic known with so many queues; return how many it has.
+
+        Raises:
+            RefusedStoreError: it is known, with another number of them.
+            StoreError: as for ``put``.
+        """
+        return self._writable_topics().create(topic, queues)
+
+    def topics(self) -> list[str]:
+        """Return the topics of the log, light queues and a broker's own among them."""
+        known = [] if self._topics is None else self._topics.names()
+        return sorted({*known, *self.store.topics()})
+
+    # ---- reading
+
+    def read(
+        self,
+        topic: str,
+        begin: Time | None = None,
+        end: Time | None = None,
+        *,
+        tags: str = "*",
+        queue_ids: Collection[int] | None = None,
+    ) -> Iterator[LogMessage]:
+        """Yield what was stored between two times, both included, over all queues by store time.
+
+        It ends where the queues end now. No group moves. What is damaged is logged, and passed
+        over. An unknown topic has no messages.
+
+        Raises:
+            StoreClosedError: the log is closed.
+        """
+        found = read_topic(
+            self.store,
+            topic,
+            0 if begin is None else _ms(begin),
+            LATEST if end is None else _ms(end),
+            queue_ids=queue_ids,
+            tags=None if tags == "*" else TagFilter(tags),
+            on_damage=_report_damage,
+        )
+        return (log_message(topic, each) for each in found)
+
+    def tail(
+        self,
+        topic: str,
+        *,
+        group: str,
+        begin: Begin = "earliest",
+        tags: str = "*",
+        auto_commit: bool = True,
+    ) -> Tail:
+        """Return a consumer of ``group``: ``async for message in log.tail(...)``.
+
+        It goes on where the group has committed. A queue in which the group has committed nothing
+        is read from ``begin``. Several consumers of a group share the queues of the topic. A topic
+        that is not known yet is made known. Without ``auto_commit`` messages are committed by
+        ``message.commit()``. Leave it by ``async with``, or let it go: then its queues go to the
+        others.
+
+        Raises:
+            ReadOnlyStoreError: a log that was opened to read has no groups.
+            RefusedStoreError: the group's consumers filter by other tags.
+            StoreError: as for ``put``.
+        """
+        check_group_name(group)
+        offsets = self._writable_offsets()
+        queue_ids = self._writable_topics().queues_to_read(topic)
+        self._begin_at(offsets, topic, group, queue_ids, begin)
+        with self._lock.entry():
+            members = self._members.get((topic, group))
+            if members is None:
+                members = self._members[topic, group] = GroupMembers(queue_ids, tags)
+        return Tail(self.store, offsets, members, topic, group, tags=tags, auto_commit=auto_commit)
+
+    # ---- groups
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """Return queue id → offset at which ``group`` goes on, of the queues that it has read."""
+        return self._writable_offsets().of_topic(group, topic)
+
+    def reset_group(
+        self,
+        group: str,
+        topic: str,
+        *,
+        to: Literal["earliest", "latest"] | int | None = None,
+        time: Time | None = None,
+        queue_id: int | None = None,
+    ) -> list[OffsetChange]:
+        """Have a group go on at an end, an offset, or the first message at or behind a time.
+
+        Durable when it returns.
+
+        Raises:
+            RefusedStoreError: the group has consumers there, or an offset is outside of its queue.
+            NoSuchQueueError: the topic has no such queue.
+            StoreError: it cannot be written.
+        """
+        self._refuse_consumed(group, topic)
+        if (to is None) == (time is None):
+            raise RefusedStoreError(
+                "a group is reset to an end, an offset or a time: to one of them"
+            )
+        target: Target
+        if to == "latest":
+            target = end_of_queue
+        elif to == "earliest":
+            target = begin_of_queue
+        else:
+            target = exactly(to) if to is not None else at_time(self.store, _ms(time or 0))
+        return self._writable_offsets().reset(group, topic, target, queue_id)
+
+    def copy_group(
+        self, source: str, group: str, topics: Collection[str] = ()
+    ) -> list[OffsetChange]:
+        """Have ``group`` go on where ``source`` does, in ``topics`` or in all; durable, see above.
+
+        Raises:
+            StoreError: as for ``reset_group``.
+        """
+        self._refuse_consumed(group, *topics)
+        return self._writable_offsets().copy(source, group, topics)
+
+    def forget_group(self, group: str, topics: Collection[str] = ()) -> list[OffsetChange]:
+        """Have ``group`` begin as a new one does, in ``topics`` or in all; durable, see above.
+
+        Raises:
+            StoreError: as for ``reset_group``.
+        """
+        self._refuse_consumed(group, *topics)
+        return self._writable_offsets().forget(group, topics)
+
+    # ---- flush and close
+
+    def flush(self) -> None:
+        """Make durable what was put and committed before: that survives a power cut.
+
+        Raises:
+            StoreError: the disk refused.
+        """
+        self.store.flush()
+        if self._offsets is not None:
+            self._offsets.flush()
+
+    def close(self) -> None:
+        """Flush, and let the log go; tails that wait end with ``StoreClosedError``.
+
+        A second call does nothing.
+
+        Raises:
+            StoreError: as for ``MessageStore.close``; offsets that could not be written are lost,
+                and their messages come again.
+        """
+        try:
+            if self._offsets is not None and not self._offsets.is_closed:
+                self._offsets.close()
+        finally:
+            self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ---- what the others ask
+
+    def _message(
+        self,
+        topic: str,
+        body: bytes,
+        key: str | None,
+        tags: str | None,
+        properties: Mapping[str, str] | None,
+        queue_id: int | None,
+    ) -> Message:
+        given = dict(properties or {})
+        if key is not None:
+            given[MessageProperty.KEYS] = key
+        if tags is not None:
+            given[MessageProperty.TAGS] = tags
+        chosen = self._writable_topics().queue_of(topic, key)
+        if queue_id is not None:
+            queues = self._writable_topics().create(topic)
+            if not 0 <= queue_id < queues:
+                raise RefusedStoreError(
+                    f"topic {topic!r} has queues 0 to {queues - 1}, not {queue_id}"
+                )
+            chosen = queue_id
+        return Message(topic, body, chosen, given)
+
+    def _begin_at(
+        self,
+        offsets: ConsumerOffsets,
+        topic: str,
+        group: str,
+        queue_ids: Collection[int],
+        begin: Begin,
+    ) -> None:
+        """Commit where a group begins that does not begin at the begin, in all queues at once."""
+        if begin == "earliest":
+            return
+        there = offsets.of_topic(group, topic)
+        for queue_id in queue_ids:
+            if queue_id in there:
+                continue
+            if begin == "latest":
+                at = self.store.max_offset(topic, queue_id)
+            else:
+                at = self.store.offset_by_time(topic, queue_id, _ms(begin))
+            offsets.commit(group, topic, queue_id, at)
+
+    def _writable_topics(self) -> LogTopics:
+        if self._topics is None:
+            raise ReadOnlyStoreError("the log was opened read-only", path=self.store.paths.root)
+        return self._topics
+
+    def _writable_offsets(self) -> ConsumerOffsets:
+        if self._offsets is None:
+            raise ReadOnlyStoreError(
+                "the log was opened read-only: groups belong to the process that writes it",
+                path=self.store.paths.root,
+            )
+        return self._offsets
+
+    def _refuse_consumed(self, group: str, *topics: str) -> None:
+        with self._lock.entry():
+            consumed = [
+                topic
+                for (topic, of), members in self._members.items()
+                if of == group and members.has_any and topic in (topics or {topic})
+            ]
+        if consumed:
+            raise RefusedStoreError(
+                f"the group {group!r} has consumers of {', '.join(consumed)}: close them first"
+            )
+
+
+def open_log(
+    root: Path | str,
+    *,
+    backend: str | None = None,
+    config: StoreConfig | None = None,
+    queues: int = QUEUES,
+    commit_seconds: float = INTERVAL_SECONDS,
+    read_only: bool = False,
+) -> EmbeddedLog:
+    """Open the log in ``root``; a new one is made if there is none.
+
+    ``backend`` keeps the queues of a new log: ``file`` (the default) or ``rocksdb``. ``config`` is
+    as for ``MessageStore``: files of a gigabyte and 72 hours of messages, unless it says otherwise.
+    ``queues`` is how many a new topic gets. What groups commit is on disk ``commit_seconds`` later.
+    With ``read_only`` nothing is changed, also beside a process that writes: ``read`` is all then.
+
+    Raises:
+        StoreLockedError: it is open, here or in another process, to which its groups belong.
+        StoreError: as for ``MessageStore.open``; topics or offsets cannot be read.
+    """
+    try:
+        store = MessageStore.open(root, config, backend=backend, read_only=read_only)
+    except StoreLockedError as exc:
+        raise StoreLockedError(
+            f"{exc.reason}: a log and its groups belong to one process (read_only=True reads"
+            " beside it)", path=exc.path,
+        ) from exc  # fmt: skip
+    try:
+        return EmbeddedLog(store, queues, commit_seconds)
+    except BaseException:
+        store.close()
+        raise
+
+
+def _stored(result: PutMessageResult) -> PutMessageResult:
+    if not result.ok:
+        raise PutRefusedError(
+            f"the message was not stored: {result.reason or result.status.name}",
+            status=result.status,
+        )
+    return result
+
+
+def _ms(time: Time) -> int:
+    if isinstance(time, datetime):
+        return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+    if type(time) is not int:
+        raise RefusedStoreError(f"{time!r} is no time: ms since the epoch, or a datetime")
+    return time
+
+
+def _report_damage(damage: TopicDamage) -> None:
+    _LOG.error(
+        "%d messages from %d of queue %d on are passed over: %s",
+        damage.units, damage.queue_offset, damage.queue_id, damage.reason,
+    )  # fmt: skip

@@ -1,0 +1,65 @@
+"""LogMessage: a message as the log gives it, with bytes of its own."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from store.record.message import MessageProperty
+from store.service.reading.topic_reader import TopicMessage
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogMessage:
+    """One message; it stays as it is when the log is closed."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    store_timestamp: int
+    """ms since the epoch."""
+    body: bytes
+    properties: dict[str, str]
+
+    @property
+    def key(self) -> str | None:
+        """Return what it was put with."""
+        return self.properties.get(MessageProperty.KEYS)
+
+    @property
+    def tags(self) -> str | None:
+        """Return what it was put with."""
+        return self.properties.get(MessageProperty.TAGS)
+
+    @property
+    def stored_at(self) -> datetime:
+        """Return when the log took it, in UTC."""
+        return datetime.fromtimestamp(self.store_timestamp / 1000, UTC)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TailMessage(LogMessage):
+    """A message of a group's tail."""
+
+    group: str
+    on_commit: Callable[[str, str, int, int], object]
+
+    def commit(self) -> None:
+        """Have the group go on behind this message, never further back. In memory: see ``Tail``.
+
+        Raises:
+            StoreClosedError: the log is closed.
+        """
+        self.on_commit(self.group, self.topic, self.queue_id, self.queue_offset + 1)
+
+
+def log_message(topic: str, found: TopicMessage) -> LogMessage:
+    """Return a copy of what was read.
+
+    Raises:
+        CorruptionError: the body cannot be decompressed.
+    """
+    queue_id, queue_offset, message = found
+    return LogMessage(
+        topic, queue_id, queue_offset, message.store_timestamp, bytes(message.body),
+        dict(message.properties),
+    )  # fmt: skip

@@ -1,0 +1,24 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""BufferRef: the bytes of an object, held."""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(16)
+cdef class BufferRef:
+    """The bytes of an object, which lives and does not move as long as this is held."""
+
+    def __cinit__(self, owner):
+        PyObject_GetBuffer(owner, &self.buffer, PyBUF_SIMPLE)
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self.buffer)
+
+    cdef object slice(self, Py_ssize_t start, Py_ssize_t end):
+        """Return a read-only view of a part, which keeps the object alive by itself."""
+        if self.view is None:
+            self.view = memoryview(<object> self.buffer.obj).toreadonly()
+        return self.view[start:end]

@@ -1,0 +1,29 @@
+# What of a map may be believed, for compiled code that reads maps. Handler, guards and their count
+# are those of one module: `_faults.pyx`.
+
+from libc.stdint cimport int64_t, uint8_t
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+
+    /* Whether any map of the log has faults. What was read was read before: see `log_map_patch`. */
+    static inline int faults_seen(const int64_t *maps) {
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        __asm__ volatile("" ::: "memory");
+        return __atomic_load_n(maps, __ATOMIC_RELAXED) != 0;
+    }
+    """
+    bint faults_seen(const int64_t *maps) noexcept nogil
+
+cdef int64_t faulty_maps  # of the log, of those that are registered now
+
+cdef bint handle_bus_errors() noexcept
+cdef bint copy_mapped(void *to, const void *start, size_t size) noexcept nogil
+cdef bint is_of_whole_map(const void *address) noexcept nogil
+cdef object again_if_lost(const uint8_t *data, int64_t size)
+
+
+cdef inline bint log_faults_seen() noexcept nogil:
+    """Return whether any map of the log has faults; asked behind what was read or written."""
+    return faults_seen(&faulty_maps)

@@ -1,0 +1,16 @@
+# Files that are mapped to be read, for compiled code that reads them.
+
+from libc.stdint cimport int64_t, uint8_t
+
+
+cdef class FileMap:
+    cdef int fd
+    cdef object owner
+    cdef const uint8_t *data
+    cdef int64_t size
+    cdef uint8_t *seen  # a bit for each page
+
+    cdef bint ends_before(self, int64_t position) noexcept nogil
+    cdef bint read(self, void *to, int64_t size, int64_t position) noexcept nogil
+    cdef bint read_again(self, void *to, int64_t size, int64_t position) noexcept nogil
+    cdef void saw(self, int64_t size, int64_t position) noexcept

@@ -1,0 +1,135 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""PlainLog and StoreTimes: the log and its files, which are held while they are read.
+
+Nothing here trusts what lies on disk: every read is bounded by the object it reads, and what the
+bounds were made of is read once.
+"""
+
+cimport cython
+from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from store.core._buffer cimport BufferRef
+from store.core._bytes cimport load32, load64
+from store.core._faults cimport is_of_whole_map, log_faults_seen
+from store.core._layout cimport (
+    AT_SYS_FLAG, BORN_V6, HEAD_BYTES, HOST_V4, HOST_V6, MIN_RECORD, STAMP_SPAN,
+)
+from store.log._tail cimport FilePositions, FilesByStart, LogTail
+
+
+cdef class PlainLog:
+    """Where a log begins and ends, and its files, without a line of Python where nothing is odd.
+
+    Of a log that is no ``LogTail``, or whose files are no ``FilesByStart``, the methods are asked. Any
+    thread.
+    """
+
+    def __init__(self, log):
+        files = getattr(log, "files", None)
+        self.log, self.readable = log, log.readable
+        self.tail = log if isinstance(log, LogTail) else None
+        self.files = files if isinstance(files, FilesByStart) else None
+
+    cdef int64_t end(self) except? -2:
+        """Return where the next record goes."""
+        return self.tail.at if self.tail is not None else self.log.max_phy_offset()
+
+    cdef int64_t least(self) except? -2:
+        """Return where the oldest file starts; -1 without files."""
+        cdef Py_ssize_t at = 0
+        cdef PyObject *first = NULL
+        if self.files is not None and self.files.by_start is not None:
+            if not PyDict_Next(self.files.by_start, &at, NULL, &first):
+                return -1
+            if isinstance(<object> first, FilePositions):
+                return (<FilePositions> first).start
+        return self.log.min_phy_offset()
+
+    cdef bint open(self, int64_t phy, Part *part, list files) except -1:
+        """Hold the file that ``phy`` lies in, in ``files``, and find what of it may be read.
+
+        False: no file holds it; ``part`` is as it was.
+        """
+        cdef BufferRef held
+        cdef int64_t start = 0, there = 0, end
+        map_ = self._mapped(phy, &start, &there)
+        if map_ is None:
+            file = self.readable(phy)
+            if file is None:
+                return False
+            start, map_, there = file
+        held = BufferRef(map_)
+        end = start + min(there, <int64_t> held.buffer.len)
+        if not start <= phy < end:
+            return False
+        files.append(held)
+        part.start, part.end, part.data = start, end, <const uint8_t *> held.buffer.buf
+        return True
+
+    cdef object _mapped(self, int64_t phy, int64_t *start, int64_t *there):
+        """Return the map of the file that holds ``phy``, where it starts, and how much it has.
+
+        ``None``: it is not mapped yet, or waits in memory, or there is none.
+        """
+        cdef FilesByStart files = self.files
+        cdef PyObject *entry
+        cdef FilePositions file
+        if files is None or files.by_start is None or files.size <= 0 or phy < 0:
+            return None
+        start[0] = phy - phy % files.size
+        entry = PyDict_GetItemWithError(files.by_start, start[0])
+        if entry == NULL or not isinstance(<object> entry, FilePositions):
+            return None
+        file = <FilePositions> entry
+        if file.heap is not None:
+            return None
+        there[0] = file.wrote
+        return file.mapped
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(8)
+cdef class StoreTimes:
+    """Store times of records, for one search: what was looked at stays held until its end."""
+
+    def __cinit__(self, PlainLog log not None, int64_t least):
+        self.log, self.files, self.last = log, [], 0
+        self.least, self.end = least, log.end()
+        for at in range(PARTS):
+            self.parts[at].start = self.parts[at].end = 0
+
+    cdef int64_t of(self, int64_t phy, int32_t size, bint *is_plain) except? -2:
+        """Return the store time of the record of ``size`` bytes; -1 if it is not in the log.
+
+        ``is_plain`` becomes false where its file does not lie there, or was cut: the twin knows
+        what that is.
+        """
+        cdef Part *part = &self.parts[self.last]
+        cdef const uint8_t *record
+        cdef int64_t found
+        cdef int at
+        if phy < 0 or phy < self.least or size < MIN_RECORD or phy > self.end - size:
+            return -1
+        if not part.start <= phy < part.end:
+            for at in range(PARTS):
+                if self.parts[at].start <= phy < self.parts[at].end:
+                    self.last = at
+                    break
+            else:
+                self.last = (self.last + 1) % PARTS
+                if not self.log.open(phy, &self.parts[self.last], self.files):
+                    is_plain[0] = False
+                    return -1
+            part = &self.parts[self.last]
+        if part.end - phy < STAMP_SPAN:
+            return -1
+        record = part.data + (phy - part.start)
+        found = load64(record + HEAD_BYTES + (
+            HOST_V6 if load32(record + AT_SYS_FLAG) & BORN_V6 else HOST_V4
+        ))
+        if log_faults_seen() or (found & 0xFF == 0 and not is_of_whole_map(record)):
+            is_plain[0] = False
+        return found

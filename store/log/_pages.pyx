@@ -1,0 +1,49 @@
+# cython: language_level=3
+"""``bring_in``: pages of a map, brought into memory before they are written to."""
+
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+
+cdef extern from *:
+    """
+    #include <errno.h>
+    #include <stdint.h>
+    #include <sys/mman.h>
+    #include <unistd.h>
+
+    enum { PAGES_AT_ONCE = 512 << 10 }; /* who changes a map waits no longer than for these */
+
+    /* Whether the kernel does it; a signal or a lack of memory is no reason to give it up. */
+    static int pages_bring_in(char *start, char *end) {
+    #if defined(__linux__)
+        const int populate_write = 23; /* MADV_POPULATE_WRITE, since Linux 5.14 */
+        start -= (uintptr_t)start % (uintptr_t)sysconf(_SC_PAGESIZE); /* a map begins at a page */
+        while (start < end) {
+            size_t left = (size_t)(end - start), size = left < PAGES_AT_ONCE ? left : PAGES_AT_ONCE;
+            if (madvise(start, size, populate_write)) return errno != EINVAL && errno != ENOSYS;
+            start += size;
+        }
+        return 1;
+    #else
+        return 0;
+    #endif
+    }
+    """
+    bint pages_bring_in(char *start, char *end) nogil
+
+
+def bring_in(target, Py_ssize_t start, Py_ssize_t end):
+    """Bring the bytes from ``start`` to ``end`` of a writable map into memory; others run meanwhile.
+
+    Returns whether the kernel can. No byte changes; a page is then as if it had been written to.
+    """
+    cdef Py_buffer buffer
+    cdef bint done
+    PyObject_GetBuffer(target, &buffer, PyBUF_WRITABLE)
+    try:
+        if not 0 <= start <= end <= buffer.len:
+            raise ValueError(f"no span of {buffer.len} bytes: {start} to {end}")
+        with nogil:
+            done = pages_bring_in(<char *> buffer.buf + start, <char *> buffer.buf + end)
+    finally:
+        PyBuffer_Release(&buffer)
+    return done

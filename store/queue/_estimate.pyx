@@ -1,0 +1,92 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""PlainFilter: estimates of a consumer's lag.
+
+What is not plain goes the long way, in Python, see ``store.queue.estimate``.
+"""
+
+from libc.stdint cimport INT32_MIN, int32_t, int64_t, uint8_t
+
+from store.core._arguments cimport is_small
+from store.core._buffer cimport BufferRef
+from store.core._bytes cimport load32, load64
+from store.core._layout cimport AT_SIZE_OF_UNIT, AT_TAGS_CODE_OF_UNIT, UNIT_OF_FILES
+
+cdef enum:
+    MAX_CODES = 16
+    MAX_AT_ONCE = 1024  # units that are read with one call
+    NO_SIZE = 0x7fffffff  # of what fills a file before its first unit
+
+
+cdef class PlainFilter:
+    """What a filter by tags asks of a unit: one of a few codes, or nothing."""
+
+    cdef int32_t codes[MAX_CODES]
+    cdef Py_ssize_t count
+    cdef bint everything
+
+    def __init__(self, codes):
+        """``codes``: ``None`` lets everything through.
+
+        Raises:
+            ValueError: there are too many of them.
+        """
+        cdef tuple given = tuple(codes or ())
+        cdef Py_ssize_t number
+        if len(given) > MAX_CODES:
+            raise ValueError("too many codes")
+        for number in range(len(given)):
+            self.codes[number] = given[number]
+        self.everything, self.count = codes is None, len(given)
+
+    cdef bint _matches(self, int64_t tags_code) noexcept nogil:
+        cdef Py_ssize_t number
+        if self.everything:
+            return True
+        for number in range(self.count):
+            if self.codes[number] == <int32_t> (tags_code & <int64_t> 0xffffffff):  # as Java casts
+                return True
+        return False
+
+    def estimate(self, queue, start, end, int64_t per_file, int64_t max_scan, int64_t most_matches):
+        """Estimate as ``ConsumeQueue.estimate_message_count``; ``None``: it is not plain.
+
+        Plain are units that are there, whose codes stand in them. ``per_file``: units of a queue
+        file, whose end no read passes.
+        """
+        cdef int64_t at, stop = 0, total = 0, scanned = 0, found = 0, low, high, code
+        cdef Py_ssize_t stride, number, count
+        cdef const uint8_t *unit
+        cdef BufferRef units
+        if not (is_small(start) and is_small(end)) or max_scan < 1 or per_file < 1:
+            return None
+        at = start
+        while not stop or at < stop:
+            told = queue.plain_units(at, min(<int64_t> MAX_AT_ONCE, per_file - at % per_file))
+            if told is None:
+                return None
+            low, high, data, stride = told
+            if not stop:
+                if at < low:  # as where it was cut by the caller
+                    return None
+                stop = min(<int64_t> end, high)
+                total = stop - at
+                if total <= 0:
+                    return 0
+            units = BufferRef(data)
+            count = units.buffer.len // stride if stride >= UNIT_OF_FILES else 0
+            if count < 1:
+                return None
+            unit = <const uint8_t *> units.buffer.buf
+            for number in range(min(<int64_t> count, stop - at)):
+                code = load64(unit + AT_TAGS_CODE_OF_UNIT)
+                if not 0 < load32(unit + AT_SIZE_OF_UNIT) < NO_SIZE or load64(unit) < 0:
+                    return None
+                if code < INT32_MIN:  # may be the address of an extension unit
+                    return None
+                if scanned >= max_scan or found > most_matches:
+                    return <object> found * total // scanned
+                found += self._matches(code)
+                scanned += 1
+                unit += stride
+            at += min(<int64_t> count, stop - at)
+        return found

@@ -1,0 +1,37 @@
+# How messages are encoded, for compiled code that puts them.
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+
+from store.record._known cimport InternTable
+from store.record._message cimport Message
+from store.record._scratch cimport Plain, Scratch
+
+
+cdef class PlainEncoder:
+    cdef InternTable _known
+    cdef object _host, _topics, _scheduled, _timer
+    cdef bytes _seal  # the property for the checksum of a record; None: records have none
+    cdef dict _next
+    cdef bint _refuses_delay, _has_light
+
+    cdef bint encode(self, PyObject *given, Scratch scratch, int64_t now) except -1
+    cdef bint encode_rest(
+        self, Message message, Plain *plain, Scratch scratch, int64_t now
+    ) except -1
+    cdef bint encode_batch(self, object given, Scratch scratch, int64_t now) except -1
+    cdef bint take_topic(self, Plain *plain, tuple learnt) except -1
+    cdef bint find_queue(self, Plain *plain, Scratch scratch) except -1
+
+    cdef bint _encode_head(self, Message message, Plain *plain, int64_t now) except -1
+    cdef bint _encode_body(self, Plain *plain, PyObject *body, Scratch scratch) except -1
+    cdef bint _encode_host(self, const char **wire, Py_ssize_t *size, PyObject *host) except -1
+    cdef bint _encode_properties(
+        self, Plain *plain, PyObject *properties, Scratch scratch
+    ) except -1
+    cdef bint _take_properties(
+        self, Plain *plain, const char *data, Py_ssize_t size, Scratch scratch
+    ) except -1
+    cdef bint _end_properties(self, Plain *plain, Scratch scratch) except -1
+    cdef bint _may_be_put(self, Plain *plain, Scratch scratch) except -1
+    cdef bint _find_topic(self, Plain *plain, PyObject *topic) except -1

@@ -1,0 +1,69 @@
+# Queues and tags that were put to of late, for compiled code that looks them up; and the UTF-8 of keys.
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint32_t
+
+from store.core._hashes cimport hash_utf8
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+
+cdef enum:
+    KNOWN_QUEUES = 1 << 15  # powers of two
+    KNOWN_TAGS = 1 << 6
+
+
+cdef struct Value:
+    # The UTF-8 of a property or of a key; without text there is none.
+    const char *text
+    Py_ssize_t size
+
+
+cdef struct KnownKey:
+    # A key that comes again and again: `power` times the hash before it, and `hashed`, is its hash.
+    Value value
+    uint32_t power, hashed
+
+
+cdef struct KnownQueue:
+    PyObject *key  # topic and queue id, held; NULL: there is none
+    PyObject *topic  # the text in it
+    int64_t queue_id
+    int64_t batch  # in which it has this number, see ``BatchColumns.batch``
+    int number
+
+
+cdef struct KnownTags:
+    PyObject *text  # held, as is the key; NULL: there is none
+    PyObject *held  # the key under which the index has it
+    KnownKey key
+    int32_t code
+
+
+cdef inline int take_value(PyObject *text, Value *found) except -1:
+    """Find the bytes of a text that has no surrogate; NULL: there is none."""
+    found.text, found.size = NULL, 0
+    if text != NULL:
+        found.text = PyUnicode_AsUTF8AndSize(<object> text, &found.size)
+    return 0
+
+
+cdef inline int take_key(PyObject *text, KnownKey *found) except -1:
+    """Find the bytes of a text that has no surrogate, and what its hash is behind any other."""
+    take_value(text, &found.value)
+    found.hashed = hash_utf8(0, found.value.text, found.value.size)
+    found.power = hash_utf8(1, found.value.text, found.value.size) - found.hashed
+    return 0
+
+
+cdef class InternTable:
+    cdef KnownQueue *queues
+    cdef KnownTags tags[KNOWN_TAGS]
+    cdef object queue_key, tags_prefix
+    cdef PyObject **blanks  # held: keys of queues that are to be met
+    cdef Py_ssize_t blank_count, blank_room
+
+    cdef int reserve(self, Py_ssize_t count) except -1
+    cdef KnownQueue *queue(self, PyObject *topic, int64_t queue_id) except NULL
+    cdef KnownTags *tag(self, PyObject *text) except NULL
+    cdef PyObject *_new_key(self, PyObject *topic, int64_t queue_id) except NULL

@@ -1,0 +1,9 @@
+# What is put, for compiled code that looks into it.
+
+cdef class HostWire:
+    cdef public object wire
+
+
+cdef class Message:
+    cdef public object topic, body, queue_id, properties, flag, sys_flag, born_timestamp
+    cdef public object born_host, store_host, reconsume_times, prepared_transaction_offset

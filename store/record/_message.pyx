@@ -1,0 +1,75 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Message: what is put, its fields where a put finds them without asking; and a host's bytes."""
+
+cimport cython
+
+
+cdef class HostWire:
+    """The bytes of a host, see ``store.record.message.Host``, which says what they can be."""
+
+
+cdef object _not_given = []  # nothing that is given is this list
+cdef object _loopback = None
+
+
+def bind_message(loopback, fields):
+    """Take the host that messages have unless they are given one, and what `dataclasses` looks for."""
+    global _loopback
+    _loopback = loopback
+    Message.__dataclass_fields__.update(fields)
+
+
+@cython.freelist(32)
+cdef class Message:
+    """Message(topic, body, queue_id=0, properties={}, flag=0, sys_flag=0, born_timestamp=0, born_host=..., store_host=..., reconsume_times=0, prepared_transaction_offset=0)
+--
+
+A message to be put.
+
+``body`` is stored as it is (compress it first and set ``sys_flag``); timestamps are ms since the
+epoch, ``born_timestamp`` 0 means now, and hosts are 127.0.0.1:0 unless given. Tags, keys and the
+like are ``properties``: ``{"TAGS": "A", "KEYS": "k1 k2"}``; no name and no value may be empty.
+What does not fit is refused by the put, before a byte is written.
+
+See ``store.record.message.PyMessage``, its twin: fields and words are the same.
+"""
+
+    __match_args__ = (
+        "topic", "body", "queue_id", "properties", "flag", "sys_flag", "born_timestamp",
+        "born_host", "store_host", "reconsume_times", "prepared_transaction_offset",
+    )
+    __hash__ = None
+    __dataclass_fields__ = {}  # so that `replace`, `fields` and `asdict` take it for one
+
+    def __init__(
+        self, topic=_not_given, body=_not_given, queue_id=0, properties=_not_given, flag=0, sys_flag=0,
+        born_timestamp=0, born_host=_not_given, store_host=_not_given, reconsume_times=0,
+        prepared_transaction_offset=0,
+    ):
+        if topic is _not_given or body is _not_given:
+            lacking = "topic and body" if topic is _not_given and body is _not_given else (
+                "topic" if topic is _not_given else "body"
+            )
+            raise TypeError(f"Message() lacks {lacking}; Message(topic, body, queue_id=0, …)")
+        self.topic, self.body, self.queue_id = topic, body, queue_id
+        self.properties = {} if properties is _not_given else properties
+        self.flag, self.sys_flag, self.born_timestamp = flag, sys_flag, born_timestamp
+        self.born_host = _loopback if born_host is _not_given else born_host
+        self.store_host = _loopback if store_host is _not_given else store_host
+        self.reconsume_times = reconsume_times
+        self.prepared_transaction_offset = prepared_transaction_offset
+
+    def _fields(self):
+        return tuple([getattr(self, name) for name in self.__match_args__])
+
+    def __eq__(self, other):
+        if type(self) is not type(other):
+            return NotImplemented
+        return self._fields() == other._fields()
+
+    def __repr__(self):
+        fields = ", ".join([f"{name}={getattr(self, name)!r}" for name in self.__match_args__])
+        return f"{type(self).__qualname__}({fields})"
+
+    def __reduce__(self):
+        return type(self), self._fields()

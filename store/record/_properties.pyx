@@ -1,0 +1,123 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""PropertyNames and ``java_hash``: the properties of a record, as far as dispatch needs them.
+
+Nothing here trusts a size that it was given: every read is bounded by the object it reads. What is
+not plain is handed back: the slow path, in Python, says what is right.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t
+from libc.string cimport memchr, memcmp, memcpy
+
+from store.core._hashes cimport hash_on
+
+_new = tuple.__new__
+
+
+def java_hash(text not None):
+    """See ``store.record.java_hash``."""
+    if not isinstance(text, str):
+        raise TypeError(f"a text is hashed, not {type(text).__name__}")
+    return <int32_t> hash_on(0, text)
+
+
+cdef class PropertyNames:
+    """The names of the properties that dispatch needs, and the tuple that holds their values.
+
+    Of the tuple ``made`` the first field is the hash of the first value, the last one whether there
+    is no value but the first; between them stand the values, ``None`` where there is none.
+    """
+
+    cdef object made
+    cdef list held  # the bytes that the pointers lead to
+    cdef const char *names[MAX_NAMES]
+    cdef Py_ssize_t sizes[MAX_NAMES]
+    cdef Py_ssize_t count
+
+    def __init__(self, names, made):
+        cdef list held = [name.encode() for name in names]
+        cdef Py_ssize_t at
+        if len(held) > MAX_NAMES:
+            raise ValueError("too many names")
+        for at in range(len(held)):
+            name = <bytes?> held[at]
+            self.names[at] = PyBytes_AS_STRING(name)
+            self.sizes[at] = PyBytes_GET_SIZE(name)
+        self.held, self.made, self.count = held, made, len(held)
+
+    cdef Py_ssize_t _find(self, const char *name, Py_ssize_t size) noexcept:
+        cdef Py_ssize_t at
+        for at in range(self.count):
+            if self.sizes[at] == size and memcmp(self.names[at], name, size) == 0:
+                return at
+        return -1
+
+    cdef object _tuple(self, list values):
+        first = values[0]
+        cdef bint alone = True
+        cdef Py_ssize_t at
+        cdef int32_t code = 0
+        for at in range(1, self.count):
+            if values[at] is not None:
+                alone = False
+                break
+        if first is not None:
+            code = <int32_t> hash_on(0, first)
+        return _new(self.made, (code, *values, alone))
+
+    def decode(self, bytes data not None):
+        """Return the values in the properties ``data`` of a record."""
+        cdef const char *start = PyBytes_AS_STRING(data)
+        cdef const char *end = start + PyBytes_GET_SIZE(data)
+        cdef const char *segment = start
+        cdef const char *value_end
+        cdef const char *name_end
+        cdef Py_ssize_t at
+        cdef list values = [None] * self.count
+        while segment < end:
+            value_end = <const char *> memchr(segment, VALUE_END, end - segment)
+            if value_end == NULL:
+                value_end = end
+            name_end = <const char *> memchr(segment, NAME_END, value_end - segment)
+            if name_end != NULL and name_end + 1 < value_end:
+                at = self._find(segment, name_end - segment)
+                if at >= 0:
+                    values[at] = decode_text(name_end + 1, value_end)
+            segment = value_end + 1
+        return self._tuple(values)
+
+    def encode(self, dict properties not None):
+        """Return the stored form of ``properties`` and their values; ``None``: not plain."""
+        cdef Py_ssize_t size = 0, length = 0, at
+        cdef const char *text = NULL
+        cdef list values = [None] * self.count
+        for name, value in properties.items():
+            if not is_plain(name, &text, &length):
+                return None
+            size += length + 1
+            at = self._find(text, length)
+            if not is_plain(value, &text, &length):
+                return None
+            size += length + 1
+            if at >= 0:
+                values[at] = value
+        encoded = PyBytes_FromStringAndSize(NULL, size)
+        cdef char *out = PyBytes_AS_STRING(encoded)
+        cdef Py_ssize_t done = 0
+        for name, value in properties.items():
+            done = _append(out, done, size, name, NAME_END)
+            done = _append(out, done, size, value, VALUE_END)
+        return (encoded, self._tuple(values)) if done == size else None
+
+
+cdef Py_ssize_t _append(
+    char *out, Py_ssize_t done, Py_ssize_t size, object part, char end
+) except -1:
+    """Write ``part`` and ``end`` at ``done``; return where they end, past ``size`` if they would."""
+    cdef Py_ssize_t length = 0
+    cdef const char *text = PyUnicode_AsUTF8AndSize(part, &length)
+    if done > size or length + 1 > size - done:
+        return size + 1
+    memcpy(out + done, text, length)
+    out[done + length] = end
+    return done + length + 1

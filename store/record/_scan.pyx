@@ -1,0 +1,157 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""BlockScan: the records of a block of log bytes, one after the other.
+
+Nothing here trusts a size that it was given: every read is bounded by the object it reads. What is
+not plain it hands back: the slow path, in Python, says what is right.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.dict cimport PyDict_GetItemWithError
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memchr, memcmp
+
+from store.core._crc32 cimport crc_of, crc_prepare
+from store.core._layout cimport *
+from store.core._record cimport get16, get32, get64
+
+cdef enum:
+    LONG_BODY = 1 << 16  # is summed while others run
+
+_new = tuple.__new__
+
+crc_prepare()
+
+
+cdef class BlockScan:
+    """See ``store.record.scan.scan_block``, the twin, which is asked about whatever is not plain."""
+
+    def __init__(
+        self, made, bytes data not None, int64_t phy_offset, int64_t left, rules, topics,
+        check_one, int64_t most_offset, int64_t magic,
+    ):
+        self._made, self._data, self._phy_offset, self._left = made, data, phy_offset, left
+        self._behind = phy_offset
+        self._last_end = min(<int64_t> len(data), left - BLANK_BYTES)
+        self._rules, self._check_crc, self._fast = rules, rules.check_crc, not rules.property_crc
+        self._topics, self._learn, self._check_one = topics, topics.learn_name, check_one
+        self._most_offset, self._magic = most_offset, magic
+        self._name = b""
+
+    def __iter__(self):
+        return self
+
+    @property
+    def behind(self):
+        return self._behind
+
+    def refusing(self, look):
+        """See ``Scan.refusing``."""
+        self._look = look
+        return self
+
+    def __next__(self):
+        cdef int stepped = self.step()
+        if stepped == AT_END:
+            raise StopIteration
+        record = self.record() if stepped == PLAIN else self.odd()
+        if record is None:
+            raise StopIteration
+        return record
+
+    cdef object record(self):
+        """Return the plain record that was stepped over last."""
+        cdef Scanned *found = &self.found
+        return _new(self._made, (
+            found.phy_offset, found.size, <object> found.topic, found.queue_id,
+            found.queue_offset, found.flags, found.timestamp,
+            PyBytes_FromStringAndSize(found.properties, found.properties_size),
+        ))
+
+    cdef int step(self) except -1:
+        """Go behind the next record if it is plain; ``ODD``: ask ``odd``."""
+        cdef Scanned found
+        cdef bytes data = self._data  # held: others run while a long body is summed
+        if self._position + FIXED_BYTES >= len(data):
+            return AT_END
+        if not self._is_plain(PyBytes_AS_STRING(data) + self._position, &found):
+            return ODD
+        if self._look is not None and (
+            memchr(found.properties, 0, found.properties_size) != NULL
+            or memchr(PyBytes_AS_STRING(self._name), 0, len(self._name)) != NULL
+        ):
+            return ODD
+        self.found, self._found_topic = found, self._topic
+        self._position += found.size
+        self._behind = self._phy_offset + self._position
+        return PLAIN
+
+    cdef object odd(self):
+        """Let the twin look at a record, and go behind it; ``None``: there is none."""
+        cdef int64_t position = self._position
+        found = self._check_one(
+            self._data, position, self._left - position, self._phy_offset + position, self._rules
+        )
+        if found is None:
+            self._position = len(self._data)
+            return None
+        if self._look is not None and (b"\0" in found.properties or "\0" in found.topic):
+            self._look(found)
+        self._position = position + <int64_t> found.size
+        self._behind = self._phy_offset + self._position
+        return found
+
+    cdef bint _is_plain(self, const char *record, Scanned *found) except -1:
+        """Read the record there; return whether it is plain."""
+        cdef int64_t size = get32(record), body_size = get32(record + AT_BODY_SIZE_V4)
+        cdef int64_t flags = get32(record + AT_SYS_FLAG), offset = get64(record + AT_QUEUE_OFFSET)
+        cdef int64_t phy_offset = self._phy_offset + self._position
+        cdef int64_t topic_at = FIXED_BYTES + body_size, topic_size, properties_size, properties_at
+        if not (
+            self._fast and get32(record + AT_MAGIC) == self._magic and not flags & (BORN_V6 | STORE_V6)
+            and 0 <= body_size and topic_at < size - 2
+            and self._position + size <= self._last_end
+        ):
+            return False
+        topic_size = <unsigned char> record[topic_at]
+        properties_at = topic_at + 1 + topic_size + 2
+        if topic_size > MAX_V1_TOPIC or properties_at - 2 >= size - 1:
+            return False
+        properties_size = get16(record + properties_at - 2)
+        if not (
+            properties_at + properties_size == size and properties_size <= MAX_PROPERTIES
+            and get64(record + AT_PHY_OFFSET) == phy_offset and 0 <= offset < self._most_offset
+        ):
+            return False
+        if not self._name_topic(record + topic_at + 1, topic_size):
+            return False
+        if not self._is_sound(record, body_size):
+            return False
+        found.phy_offset, found.size, found.topic = phy_offset, size, <PyObject *> self._topic
+        found.queue_id, found.queue_offset, found.flags = get32(record + AT_QUEUE_ID), offset, flags
+        found.timestamp = get64(record + AT_STAMP_V4)
+        found.properties, found.properties_size = record + properties_at, properties_size
+        return True
+
+    cdef bint _name_topic(self, const char *name, Py_ssize_t size) except -1:
+        """Find the topic of that name; return whether there is one."""
+        cdef PyObject *known
+        if size != len(self._name) or memcmp(name, PyBytes_AS_STRING(self._name), size):
+            encoded = PyBytes_FromStringAndSize(name, size)
+            known = PyDict_GetItemWithError(self._topics, encoded)
+            topic = <object> known if known != NULL else self._learn(encoded)
+            if not topic:
+                return False
+            self._topic, self._name = topic, encoded
+        return self._topic is not None
+
+    cdef bint _is_sound(self, const char *record, int64_t body_size) except -1:
+        cdef uint32_t crc
+        if not self._check_crc or not body_size:
+            return True
+        if body_size < LONG_BODY:
+            crc = crc_of(record + FIXED_BYTES, body_size)
+        else:
+            with nogil:
+                crc = crc_of(record + FIXED_BYTES, body_size)
+        return <int64_t> (crc & 0x7FFFFFFF) == get32(record + AT_CRC)

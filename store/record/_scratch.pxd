@@ -1,0 +1,49 @@
+# What is known of messages that are being put, for compiled code that encodes and writes them.
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint32_t
+
+from store.core._layout cimport PREPARED
+from store.record._known cimport KnownQueue
+
+
+cdef struct Plain:
+    # One message, encoded; it keeps what the pointers lead to, and nobody changes it meanwhile.
+    const char *topic  # its length before it
+    const char *body
+    const char *born_host
+    const char *store_host
+    KnownQueue *queue  # its place, as long as it has the key
+    PyObject *key
+    PyObject *stored_at
+    PyObject *tags
+    PyObject *uniq_key
+    PyObject *words
+    PyObject *delay
+    Py_ssize_t topic_size, body_size, properties_at, properties_size, size
+    Py_ssize_t born_size, store_size  # of its hosts
+    int64_t magic, queue_id, flag, sys_flag, born, reconsumed, prepared
+    int64_t offset, phy_offset  # where it goes, where that is found before it is written
+    int32_t tags_code
+    uint32_t crc
+    int asks
+    bint is_scheduled
+
+
+cdef inline bint is_queued(const Plain *plain) noexcept nogil:
+    """Return whether a record takes part in its queue: not PREPARED, not ROLLBACK."""
+    return not plain.sys_flag & PREPARED
+
+
+cdef class Scratch:
+    cdef Plain *plain
+    cdef char *properties
+    cdef Py_ssize_t most, room, used, count, total
+    cdef Py_ssize_t most_body, most_total
+    cdef list keys
+    cdef bint is_held  # what the pointers lead to, in ``keys``: others run meanwhile
+    cdef bint is_batch
+
+    cdef int begin(self, Py_ssize_t count) except -1
+    cdef Plain *more(self) except NULL
+    cdef char *take(self, Py_ssize_t size) except NULL

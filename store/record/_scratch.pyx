@@ -1,0 +1,48 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Scratch: what the messages of one put are encoded in, before they are written."""
+
+from libc.stdlib cimport free, realloc
+
+
+cdef class Scratch:
+    """What the messages of one call are encoded in; the next call begins anew."""
+
+    def __cinit__(self, Py_ssize_t most_body, Py_ssize_t most_total, *, bint is_held=False):
+        self.keys, self.is_held = [], is_held
+        self.most_body, self.most_total = most_body, most_total
+
+    def __dealloc__(self):
+        free(self.plain)
+        free(self.properties)
+
+    cdef int begin(self, Py_ssize_t count) except -1:
+        cdef Plain *grown
+        self.used = self.count = self.total = 0
+        self.keys.clear()
+        if count > self.most:
+            grown = <Plain *> realloc(self.plain, count * sizeof(Plain))
+            if grown == NULL:
+                raise MemoryError
+            self.plain, self.most = grown, count
+        return 0
+
+    cdef Plain *more(self) except NULL:
+        """Return where one message more is encoded."""
+        cdef Plain *grown
+        if self.count == self.most:
+            grown = <Plain *> realloc(self.plain, 2 * self.most * sizeof(Plain))
+            if grown == NULL:
+                raise MemoryError
+            self.plain, self.most = grown, 2 * self.most
+        self.count += 1
+        return &self.plain[self.count - 1]
+
+    cdef char *take(self, Py_ssize_t size) except NULL:
+        """Return where ``size`` more bytes of properties go."""
+        cdef char *grown
+        if self.used + size >= self.room:  # so that there is a place for nothing too
+            grown = <char *> realloc(self.properties, 2 * self.room + size + 256)
+            if grown == NULL:
+                raise MemoryError
+            self.properties, self.room = grown, 2 * self.room + size + 256
+        return self.properties + self.used

@@ -1,0 +1,388 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""StoredMessage: one record of the log, its fields made when asked for.
+
+What is not plain goes the long way, in Python, untouched: that one says what is right, and has the
+words for what is wrong. Nothing here trusts what lies on disk: every read is bounded by the object it
+reads, and what the bounds were made of is read once.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memchr, memcmp
+
+from store.core._buffer cimport BufferRef
+from store.core._bytes cimport fetch_ahead, load32, load64
+from store.core._crc32 cimport crc_of, crc_prepare
+from store.core._faults cimport again_if_lost, log_faults_seen
+from store.core._layout cimport (
+    AT_BODY_SIZE_OF_TAIL, AT_BORN, AT_CRC, AT_FLAG, AT_MAGIC, AT_PHY_OFFSET, AT_PREPARED_OF_TAIL,
+    AT_QUEUE_ID, AT_QUEUE_OFFSET, AT_SYS_FLAG, COMPRESSED, HEAD_BYTES, HOST_V4, PASSED_OVER,
+    STAMP_BYTES, TAIL_BYTES,
+)
+from store.record._parse cimport Found, Places, ends_in_file, parse_record
+
+cdef extern from "Python.h":
+    PyObject *PyList_GET_ITEM(list owner, Py_ssize_t at) nogil
+    bint PyUnicode_IS_ASCII(object text) nogil
+    Py_ssize_t PyUnicode_GET_LENGTH(object text) nogil
+    void *PyUnicode_DATA(object text) nogil
+
+cdef enum:
+    NAME_END = 1
+    VALUE_END = 2
+    MAX_KNOWN = 128  # a power of two
+    LONGEST_KNOWN = 32
+
+_new = tuple.__new__
+
+crc_prepare()
+
+cdef object _interpreted = None  # what is not plain goes to the twin: it has the sentences
+cdef object _again = None
+cdef object _head = None
+cdef object _tail = None
+cdef object _host = None
+cdef object _decompress = None
+cdef object _message_id = None
+cdef object _described = None
+cdef bytes _last_wire = b""  # producers repeat themselves
+cdef object _last_host = None
+
+
+def bind_messages(interpreted, again, head, tail, host, decompress, message_id, described):
+    """Take the twin of ``StoredMessage``, and what its fields are made of."""
+    global _interpreted, _again, _head, _tail, _host, _decompress, _message_id, _described
+    _interpreted, _again, _head, _tail = interpreted, again, head, tail
+    _host, _decompress, _message_id, _described = host, decompress, message_id, described
+
+
+cdef object _host_at(const uint8_t *wire, Py_ssize_t size):
+    global _last_wire, _last_host
+    if (
+        _last_host is None or PyBytes_GET_SIZE(_last_wire) != size
+        or memcmp(PyBytes_AS_STRING(_last_wire), wire, size) != 0
+    ):
+        made = PyBytes_FromStringAndSize(<const char *> wire, size)
+        _last_host = _host(made)
+        _last_wire = made
+    return _last_host
+
+
+cdef inline bint _is_read(StoredMessage message) except -1:
+    """Return whether what was just read of the record is the log's; False: read it once more.
+
+    Asked behind each read. Raises what keeps the record from being read, if the log's file was
+    cut, or a part of it cannot be read.
+    """
+    if not log_faults_seen() and ends_in_file(message.data, &message.places):
+        return True
+    return not message._replace()
+
+
+# Nothing here can lead back to itself, save what a caller puts into the dict of properties.
+@cython.no_gc
+@cython.freelist(64)
+cdef class StoredMessage:
+    """One record of the log. Every field is read when it is asked for; text, body and dict stay.
+
+    Holds on to the buffer that it was made from, in a pull the mapped file; copy with
+    ``bytes(message.record)`` to let that go.
+    """
+
+    def __init__(self, record, phy_offset=None):
+        """Read the record that fills ``record``, see the twin."""
+        cdef BufferRef held
+        if self.held is not None:  # others may be reading what it holds
+            raise TypeError("the message was read already")
+        held = BufferRef(record)
+        self._topic = self._body = self._properties = None
+        if not self._find(held, record):
+            again = again_if_lost(<const uint8_t *> held.buffer.buf, held.buffer.len)
+            if again is None or not self._find(BufferRef(again), again):
+                _interpreted(record if again is None else again, phy_offset)
+                raise RuntimeError("the core and its twin disagree about a record")
+
+    cdef bint _find(self, BufferRef held, record) except -1:
+        """Take the record if it is a sound one."""
+        cdef const uint8_t *data = <const uint8_t *> held.buffer.buf
+        if not parse_record(data, held.buffer.len, &self.places):
+            self.places.size = 0
+            return False
+        self.held, self.data, self._record = held, data, record
+        return True
+
+    cdef const uint8_t *_start(self) except NULL:
+        if self.places.size == 0:
+            raise ValueError("the message was never read")
+        return self.data
+
+    cdef bint _replace(self) except -1:
+        """Read the record by a system call if its map cannot be believed; return whether it was."""
+        cdef Places places
+        again = again_if_lost(self.data, self.places.size)
+        if again is None:
+            return False
+        cdef BufferRef held = BufferRef(again)
+        if not parse_record(<const uint8_t *> held.buffer.buf, held.buffer.len, &places):
+            _interpreted(again)
+            raise RuntimeError("the core and its twin disagree about a record")
+        self.former = self.held
+        self.held, self.data, self._record = held, <const uint8_t *> held.buffer.buf, again
+        self.places = places
+        self._topic = self._body = self._properties = None
+        return True
+
+    def _twin(self):
+        return _interpreted(self.record)
+
+    def __repr__(self):
+        return _described(self)
+
+    def __reduce__(self):
+        return _again, (self.record,)
+
+    @property
+    def record(self):
+        """The bytes as they lie in the log: what it was made from, or a view of the log."""
+        cdef const uint8_t *data = self._start()
+        cdef Py_ssize_t at
+        if not _is_read(self):
+            return self._record
+        if self._record is None:
+            at = data - <const uint8_t *> self.held.buffer.buf
+            self._record = self.held.slice(at, at + self.places.size)
+        return self._record
+
+    # ---- numbers
+
+    @property
+    def head(self):
+        """The first run of the record."""
+        cdef const uint8_t *data = self._start()
+        found = _new(_head, (
+            load32(data), load32(data + AT_MAGIC), load32(data + AT_CRC),
+            load32(data + AT_QUEUE_ID), load32(data + AT_FLAG), load64(data + AT_QUEUE_OFFSET),
+            load64(data + AT_PHY_OFFSET), load32(data + AT_SYS_FLAG), load64(data + AT_BORN),
+        ))
+        return found if _is_read(self) else self.head
+
+    @property
+    def tail(self):
+        """The run between the store host and the body."""
+        cdef const uint8_t *data = self._start() + self.places.body - TAIL_BYTES
+        found = _new(_tail, (
+            load32(data), load64(data + AT_PREPARED_OF_TAIL), load32(data + AT_BODY_SIZE_OF_TAIL),
+        ))
+        return found if _is_read(self) else self.tail
+
+    @property
+    def queue_id(self):
+        """The queue of the topic."""
+        cdef int32_t found = load32(self._start() + AT_QUEUE_ID)
+        return found if _is_read(self) else self.queue_id
+
+    @property
+    def queue_offset(self):
+        """The place in the queue, units; 0 if the record is not queued."""
+        cdef int64_t found = load64(self._start() + AT_QUEUE_OFFSET)
+        return found if _is_read(self) else self.queue_offset
+
+    @property
+    def phy_offset(self):
+        """The start of the record as the record itself says."""
+        cdef int64_t found = load64(self._start() + AT_PHY_OFFSET)
+        return found if _is_read(self) else self.phy_offset
+
+    @property
+    def sys_flag(self):
+        """The flag bits as stored."""
+        cdef int32_t found = load32(self._start() + AT_SYS_FLAG)
+        return found if _is_read(self) else self.sys_flag
+
+    @property
+    def is_passed_over(self):
+        """Whether this is a filler in the place of a damaged record: no message."""
+        cdef int32_t found = load32(self._start() + AT_SYS_FLAG)
+        return found & PASSED_OVER != 0 if _is_read(self) else self.is_passed_over
+
+    @property
+    def size(self):
+        """The bytes of the whole record."""
+        self._start()
+        return self.places.size
+
+    @property
+    def store_timestamp(self):
+        """When the log took it, ms."""
+        cdef int64_t found = load64(self._start() + self.places.stored)
+        return found if _is_read(self) else self.store_timestamp
+
+    # ---- variable parts
+
+    @property
+    def topic(self):
+        """The topic. Raises ``CorruptionError``: it is not UTF-8."""
+        cdef const uint8_t *data = self._start()
+        if self._topic is None:
+            try:
+                topic = PyUnicode_DecodeUTF8(
+                    <const char *> data + self.places.topic,
+                    self.places.topic_end - self.places.topic, NULL,
+                )
+            except UnicodeDecodeError:
+                return self._twin().topic
+            if not _is_read(self):
+                return self.topic
+            self._topic = topic
+        return self._topic
+
+    @property
+    def stored_body(self):
+        """The body as it lies in the log, maybe compressed: a view, no copy."""
+        return self.record[self.places.body : self.places.body + self.places.body_size]
+
+    @property
+    def body(self):
+        """The body, decompressed; raises as the twin's."""
+        cdef const uint8_t *data = self._start()
+        cdef int32_t flag = load32(data + AT_SYS_FLAG)
+        if self._body is None:
+            stored = PyBytes_FromStringAndSize(
+                <const char *> data + self.places.body, self.places.body_size
+            )
+            if not _is_read(self):
+                return self.body
+            if flag & COMPRESSED:
+                stored = _decompress(stored, flag, self.phy_offset)
+            self._body = stored
+        return self._body
+
+    @property
+    def properties_bytes(self):
+        """The properties as stored."""
+        cdef const uint8_t *data = self._start()
+        found = PyBytes_FromStringAndSize(
+            <const char *> data + self.places.properties,
+            self.places.size - self.places.properties,
+        )
+        return found if _is_read(self) else self.properties_bytes
+
+    @property
+    def properties(self):
+        """The properties, parsed."""
+        cdef const uint8_t *data = self._start()
+        if self._properties is None:
+            properties = read_properties(
+                <const char *> data + self.places.properties,
+                self.places.size - self.places.properties,
+            )
+            if not _is_read(self):
+                return self.properties
+            self._properties = properties
+        return self._properties
+
+    @property
+    def born_host(self):
+        """The producer's address."""
+        cdef const uint8_t *data = self._start()
+        found = _host_at(data + HEAD_BYTES, self.places.stored - HEAD_BYTES)
+        return found if _is_read(self) else self.born_host
+
+    @property
+    def store_host(self):
+        """The broker's address."""
+        cdef const uint8_t *data = self._start()
+        cdef int32_t at = self.places.stored + STAMP_BYTES
+        found = _host_at(data + at, self.places.body - TAIL_BYTES - at)
+        return found if _is_read(self) else self.store_host
+
+    @property
+    def message_id(self):
+        """The offset message id: store host, port and phy offset in hex."""
+        return _message_id(self.store_host, self.phy_offset)
+
+    # ---- checks
+
+    def check_body(self):
+        """Check the body's CRC; raises as the twin's."""
+        cdef const uint8_t *data = self._start()
+        cdef uint32_t crc
+        if self.places.body_size:
+            with nogil:
+                crc = crc_of(<const char *> data + self.places.body, self.places.body_size)
+            if <int32_t> (crc & 0x7FFFFFFF) != load32(data + AT_CRC):
+                self._twin().check_body()
+
+    def check_property_crc(self):
+        """Check the CRC over the whole record; raises as the twin's."""
+        self._twin().check_property_crc()
+
+
+cdef list messages_of(list files, const Found *found, Py_ssize_t count):
+    """Return the messages of records in ``files``, of ``BufferRef``; ``None``: one is not sound.
+
+    Here and not where pulls are: what makes a message is no call within its module.
+    """
+    cdef Py_ssize_t at
+    cdef StoredMessage message
+    cdef list made = []
+    for at in range(count):
+        fetch_ahead(found[at].data + found[at].size - 1)
+        fetch_ahead(found[at].data + HEAD_BYTES + HOST_V4 + STAMP_BYTES + HOST_V4)
+    for at in range(count):
+        message = StoredMessage.__new__(StoredMessage)
+        message.data = found[at].data
+        if not parse_record(message.data, found[at].size, &message.places):
+            message.places.size = 0
+            return None
+        message.held = files[found[at].file]
+        made.append(message)
+    return made
+
+
+cdef list _known_names = [None] * MAX_KNOWN  # few, and of nearly every message
+cdef list _known_tags = [None] * MAX_KNOWN
+
+
+cdef object _text(const char *data, Py_ssize_t size, list known):
+    """Return the text of ``size`` bytes, at least one: the object of last time, if it is known."""
+    cdef Py_ssize_t at
+    cdef PyObject *before
+    if size > LONGEST_KNOWN:
+        return PyUnicode_DecodeUTF8(data, size, "replace")
+    at = (size * 31 + <uint8_t> data[0] * 5 + <uint8_t> data[size - 1] * 3) & (MAX_KNOWN - 1)
+    before = PyList_GET_ITEM(known, at)
+    if (
+        before != <PyObject *> None and PyUnicode_GET_LENGTH(<object> before) == size
+        and memcmp(PyUnicode_DATA(<object> before), data, size) == 0
+    ):
+        return <object> before
+    text = PyUnicode_DecodeUTF8(data, size, "replace")
+    if PyUnicode_IS_ASCII(text):  # else a character is not a byte
+        known[at] = text
+    return text
+
+
+cdef dict read_properties(const char *data, Py_ssize_t size):
+    """Return the properties in ``data``; drops what RocketMQ's parser drops, see the twin."""
+    cdef const char *end = data + size
+    cdef const char *value_end
+    cdef const char *name_end
+    cdef dict found = {}
+    while data < end:
+        value_end = <const char *> memchr(data, VALUE_END, end - data)
+        if value_end == NULL:
+            value_end = end
+        name_end = <const char *> memchr(data, NAME_END, value_end - data)
+        if name_end != NULL and name_end > data and name_end + 1 < value_end:
+            name = _text(data, name_end - data, _known_names)
+            if name_end - data == 4 and memcmp(data, b"TAGS", 4) == 0:
+                value = _text(name_end + 1, value_end - name_end - 1, _known_tags)
+            else:
+                value = PyUnicode_DecodeUTF8(name_end + 1, value_end - name_end - 1, "replace")
+            found[name] = value
+        data = value_end + 1
+    return found

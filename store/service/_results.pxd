@@ -1,0 +1,16 @@
+# What a pull returned, for compiled code that pulls.
+
+from libc.stdint cimport int64_t
+
+from store.record._parse cimport Found
+
+
+cdef class GetMessageResult:
+    cdef public object status, next_begin_offset, min_offset, max_offset, total_bytes, hole
+    cdef object _records, _offsets, _damaged
+    cdef list files  # of ``BufferRef``
+    cdef Found *found
+    cdef Py_ssize_t count
+    cdef int64_t first
+
+    cdef bint _take(self, list files, const Found *found, Py_ssize_t count, int64_t first) except 0

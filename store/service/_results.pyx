@@ -1,0 +1,138 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""GetMessageResult: what a pull returned. Views, offsets and messages are made when asked for.
+
+Its twin, and the words for what is damaged, are in ``store.service.results``, which stands below the
+room of pulls.
+"""
+
+cimport cython
+from libc.stdint cimport int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from store.core._buffer cimport BufferRef
+from store.record._parse cimport Found
+from store.record._stored cimport messages_of
+
+cdef object _sound_messages = None
+cdef object _leave_out = None
+
+
+def bind_results(sound_messages, leave_out):
+    """Take the twin's way with damaged records."""
+    global _sound_messages, _leave_out
+    _sound_messages, _leave_out = sound_messages, leave_out
+
+
+# As a message: nothing here leads back to itself.
+@cython.no_gc
+@cython.freelist(16)
+cdef class GetMessageResult:
+    """What one pull returned, see the twin: its fields and words are the same.
+
+    Until somebody asks for ``records`` it holds each file of the log that it found records in once,
+    and where they lie. Each message holds on to its file alone, not to the others nor to this.
+    """
+
+    __match_args__ = (
+        "status", "next_begin_offset", "min_offset", "max_offset", "records", "queue_offsets",
+        "total_bytes", "hole", "damaged",
+    )
+    __hash__ = None
+
+    def __init__(
+        self, status, next_begin_offset, min_offset, max_offset, records=None, queue_offsets=None,
+        total_bytes=0, hole=None, damaged=None,
+    ):
+        self.count = 0  # what was taken stays: others may be reading it
+        self.status, self.next_begin_offset = status, next_begin_offset
+        self.min_offset, self.max_offset = min_offset, max_offset
+        self._records, self._offsets = records, queue_offsets
+        self.total_bytes, self.hole, self._damaged = total_bytes, hole, damaged
+
+    def __dealloc__(self):
+        free(self.found)
+
+    cdef bint _take(self, list files, const Found *found, Py_ssize_t count, int64_t first) except 0:
+        """Take the places of ``count`` records whose queue offsets rise from ``first`` on. Once."""
+        self.found = <Found *> malloc(count * sizeof(Found))
+        if self.found == NULL:
+            raise MemoryError
+        memcpy(self.found, found, count * sizeof(Found))
+        self.count, self.first, self.files = count, first, files
+        self._records = self._offsets = None
+        return True
+
+    @property
+    def records(self):
+        """Views of the log, in queue order."""
+        cdef Py_ssize_t at, start
+        cdef BufferRef held
+        cdef list made
+        if self._records is None:
+            made = []
+            for at in range(self.count):
+                held = self.files[self.found[at].file]
+                start = self.found[at].data - <const uint8_t *> held.buffer.buf
+                made.append(held.slice(start, start + self.found[at].size))
+            if self._records is None:  # nobody came in between
+                self._records = made
+        return self._records
+
+    @records.setter
+    def records(self, records):
+        self._records = records
+
+    @property
+    def queue_offsets(self):
+        """The queue offsets of the records."""
+        if self._offsets is None:
+            self._offsets = list(range(self.first, self.first + self.count))
+        return self._offsets
+
+    @queue_offsets.setter
+    def queue_offsets(self, queue_offsets):
+        self._offsets = queue_offsets
+
+    @property
+    def damaged(self):
+        """What lies before ``next_begin_offset`` and is passed over."""
+        if self._damaged is None:
+            self._damaged = []
+        return self._damaged
+
+    @damaged.setter
+    def damaged(self, damaged):
+        self._damaged = damaged
+
+    def record_count(self):
+        """Return how many records there are, without making their views."""
+        return len(self._records) if self._records is not None else self.count
+
+    def messages(self):
+        """Return the records decoded, each field when it is asked for, see the twin."""
+        cdef list made
+        if self._records is not None:
+            return _sound_messages(self)
+        made = messages_of(self.files, self.found, self.count)
+        return _sound_messages(self) if made is None else made
+
+    def leave_out(self, queue_offset, phy_offset, size, fault):
+        """Note a damaged record, see the twin."""
+        _leave_out(self, queue_offset, phy_offset, size, fault)
+
+    def _fields(self):
+        return tuple(getattr(self, name) for name in self.__match_args__)
+
+    def __eq__(self, other):
+        if type(self) is not type(other):
+            return NotImplemented
+        return self._fields() == other._fields()
+
+    def __repr__(self):
+        fields = [f"{name}={getattr(self, name)!r}" for name in self.__match_args__]
+        fields[4] = f"records=<{len(self.records)} views>"
+        return f"GetMessageResult({', '.join(fields)})"
+
+    def __reduce__(self):
+        return type(self), self._fields()

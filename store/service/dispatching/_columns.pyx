@@ -1,0 +1,44 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""BatchColumns: how a record's keys come into the batch of keys that waits beside that of units."""
+
+from libc.stdint cimport int64_t
+
+from store.index._batch cimport KeyColumns, take_topic
+from store.queue._batch cimport UnitColumns
+from store.record._known cimport KnownKey, Value
+
+
+cdef class BatchColumns:
+    """The batches that rows were added to last; whoever has the batches may add others between."""
+
+    cdef BatchColumns of(self, UnitColumns units, KeyColumns keys):
+        if self.units is not units or self.keys is not keys:
+            self.units, self.keys = units, keys
+            self.batch += 1
+        return self
+
+    cdef int add_record(
+        self, object topic, const Value *uniq_key, const Value *words, const KnownKey *tags,
+        int64_t phy_offset, int64_t timestamp,
+    ) except -1:
+        """Add a record's keys, see ``IndexBatch.add_record``.
+
+        ``tags`` with what stands before, NULL: there are none.
+        """
+        cdef KeyColumns keys = self.keys
+        if uniq_key.text == NULL and words.text == NULL and tags == NULL:
+            return 0
+        if topic is not self.topic:
+            self.topic = None
+            self.topic_held = take_topic(topic, &self.topic_found)
+            self.topic = topic
+        if uniq_key.text != NULL:
+            keys.add_key(&self.topic_found, uniq_key.text, uniq_key.size, phy_offset, timestamp)
+        if words.text != NULL:
+            keys.add_words(&self.topic_found, words.text, words.size, phy_offset, timestamp)
+        if tags != NULL:
+            keys.add_hashed(
+                &self.topic_found, tags.value.text, tags.value.size,
+                self.topic_found.hashed * tags.power + tags.hashed, phy_offset, timestamp,
+            )
+        return 0

@@ -1,0 +1,222 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""ReplayBatcher: scanned records on their way into the columns."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memchr, memcmp, memset
+
+from store.core._hashes cimport hash_on
+from store.core._layout cimport PREPARED, ROLLBACK, TRANSACTION
+from store.core._record cimport is_ascii
+from store.record._known cimport KnownKey, PyUnicode_AsUTF8AndSize, Value, take_key
+from store.record._properties cimport NAME_END, VALUE_END, decode_text
+from store.record._scan cimport AT_END, ODD, PLAIN, BlockScan, Scanned
+from store.service.dispatching._columns cimport BatchColumns
+
+cdef enum:
+    PLACES = 1 << 15  # a power of two
+    TEXTS = 64
+    MAX_TEXT = 255
+
+
+cdef struct QueueSlot:
+    # A queue that was met, and its number in the batch, which holds the topic.
+    PyObject *topic
+    int64_t queue_id
+    int index
+
+
+cdef class ReplayBatcher:
+    """Notes scanned records in batches, see ``store.service.dispatching.replay``, the twin."""
+
+    cdef BatchColumns _columns
+    cdef object _note, _deleted, _scheduled, _tags_prefix, _units, _blocks
+    cdef BlockScan _scan  # of ``_blocks``, not at its end yet
+    cdef list _texts
+    cdef QueueSlot *_places
+    cdef bint _keys_wanted, _tags_wanted
+
+    def __cinit__(self):
+        self._places = <QueueSlot *> calloc(PLACES, sizeof(QueueSlot))
+        if self._places == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self._places)
+
+    def __init__(
+        self, *, note, deleted, scheduled, tags_prefix, keys_wanted, tags_wanted
+    ):
+        self._columns, self._tags_prefix = BatchColumns(), tags_prefix
+        self._texts = [None] * TEXTS
+        self._note, self._deleted, self._scheduled = note, deleted, scheduled
+        self._keys_wanted, self._tags_wanted = keys_wanted, tags_wanted
+
+    def fill(self, blocks, result, units, keys, int64_t queues_from, index_from, int64_t full_at):
+        """Note the records of ``blocks`` until ``full_at`` units wait; are there more, maybe?
+
+        Items that are records are taken as such. A block is left where the batch was full, and
+        gone on with in the next call for these ``blocks``.
+        """
+        cdef int64_t count = 0, index_start = -1 if index_from is None else index_from
+        cdef bint has_index = index_from is not None and self._keys_wanted, is_full = False
+        cdef bint none_deleted = not len(self._deleted)  # nobody deletes meanwhile
+        cdef BatchColumns columns = self._begin(blocks, units, keys)
+        cdef BlockScan scan = self._scan, last_scan = None
+        cdef Scanned record
+        cdef int stepped
+        first = last = None
+        try:
+            while not is_full:
+                if scan is None:
+                    item = next(blocks, None)
+                    if item is None:
+                        break
+                    if type(item) is BlockScan:
+                        scan = item
+                        continue
+                    stepped = ODD
+                else:
+                    stepped = scan.step()
+                    item = scan.odd() if stepped == ODD else None
+                    if stepped == AT_END or (stepped == ODD and item is None):
+                        scan = None
+                        continue
+                count += 1
+                if stepped == PLAIN:
+                    record, last_scan = scan.found, scan
+                    if first is None:
+                        first = scan.record()
+                else:
+                    _take_apart(<tuple> item, &record)
+                    last, last_scan = item, None
+                    if first is None:
+                        first = last
+                if not none_deleted or not self._add(
+                    columns, &record, queues_from, has_index, index_start
+                ):
+                    if stepped == PLAIN:
+                        item = scan.record()
+                    self._note(item, units, keys, queues_from, index_from)
+                is_full = columns.units.units.used >= full_at
+        finally:
+            result.note_several(first, last if last_scan is None else last_scan.record(), count)
+            self._scan = scan if is_full else None
+        return is_full
+
+    cdef BatchColumns _begin(self, blocks, units, keys):
+        if blocks is not self._blocks:
+            self._blocks, self._scan = blocks, None
+        if units is not self._units:
+            memset(self._places, 0, PLACES * sizeof(QueueSlot))
+            self._units = units
+        return self._columns.of(units, keys)
+
+    cdef bint _add(
+        self, BatchColumns columns, Scanned *record, int64_t queues_from, bint has_index,
+        int64_t index_start,
+    ) except -1:
+        """Add a plain record; return whether it is one."""
+        cdef const char *start = record.properties
+        cdef const char *end = start + record.properties_size
+        cdef const char *value_end
+        cdef const char *name_end
+        cdef Py_ssize_t name_size
+        cdef tuple tags = None
+        cdef Value words = Value(NULL, 0), uniq_key = Value(NULL, 0)
+        cdef KnownKey tags_key
+        cdef const KnownKey *tags_wanted = NULL
+        if <object> record.topic == self._scheduled:
+            return False
+        while start < end:
+            value_end = <const char *> memchr(start, VALUE_END, end - start)
+            if value_end == NULL:
+                value_end = end
+            name_end = <const char *> memchr(start, NAME_END, value_end - start)
+            if name_end != NULL and name_end + 1 < value_end:
+                name_size = name_end - start
+                if name_size >= 6 and memcmp(start, b"INNER_", 6) == 0:
+                    return False
+                if name_size == 4 and memcmp(start, b"TAGS", 4) == 0:
+                    tags = self._tags(name_end + 1, value_end - name_end - 1)
+                elif name_size == 4 and memcmp(start, b"KEYS", 4) == 0:
+                    words = Value(name_end + 1, value_end - name_end - 1)
+                elif name_size == 8 and memcmp(start, b"UNIQ_KEY", 8) == 0:
+                    uniq_key = Value(name_end + 1, value_end - name_end - 1)
+            start = value_end + 1
+        if record.phy_offset >= queues_from:
+            if not record.flags & PREPARED:
+                index = self._index_of(columns, record)
+                columns.units.make_room(1)
+                columns.units.add_at(
+                    index, record.queue_offset, record.phy_offset, <int32_t> record.size,
+                    tags[1] if tags is not None else 0, record.timestamp,
+                )
+            columns.units.end_phy_offset = record.phy_offset + record.size
+        if (
+            has_index and record.phy_offset >= index_start
+            and record.flags & TRANSACTION != ROLLBACK
+        ):
+            held_key, held_words = _readable(&uniq_key), _readable(&words)
+            if tags is not None and self._tags_wanted:
+                take_key(<PyObject *> tags[2], &tags_key)
+                tags_wanted = &tags_key
+            columns.add_record(
+                <object> record.topic, &uniq_key, &words, tags_wanted,
+                record.phy_offset, record.timestamp,
+            )
+        return True
+
+    cdef int _index_of(self, BatchColumns columns, Scanned *record) except -1:
+        """Return the number of a record's queue in the batch, which may be a new one."""
+        cdef size_t at = <size_t> record.queue_id + (<size_t> record.topic >> 4) * 31
+        cdef QueueSlot *place = &self._places[at & (PLACES - 1)]
+        if place.topic == record.topic and place.queue_id == record.queue_id:
+            return place.index
+        cdef int index = columns.units.index((<object> record.topic, record.queue_id))
+        if (<tuple> columns.units.queues[index])[0] is <object> record.topic:  # else nobody holds it
+            place.topic, place.queue_id, place.index = record.topic, record.queue_id, index
+        return index
+
+    cdef tuple _tags(self, const char *text, Py_ssize_t size):
+        """Return the bytes of a tag, its code, and the key that it is found by."""
+        cdef uint32_t value = 0
+        cdef Py_ssize_t at
+        if size > MAX_TEXT:
+            return self._learn_tags(text, size)
+        for at in range(size):
+            value = value * 31 + <unsigned char> text[at]
+        known = self._texts[value % TEXTS]
+        if known is not None:
+            data = (<tuple> known)[0]
+            if len(<bytes> data) == size and not memcmp(PyBytes_AS_STRING(data), text, size):
+                return known
+        known = self._texts[value % TEXTS] = self._learn_tags(text, size)
+        return known
+
+    cdef tuple _learn_tags(self, const char *text, Py_ssize_t size):
+        tags = decode_text(text, text + size)
+        code = <int32_t> hash_on(0, tags)
+        return PyBytes_FromStringAndSize(text, size), code, self._tags_prefix + tags
+
+
+cdef int _take_apart(tuple record, Scanned *found) except -1:
+    """Read a ``ScannedRecord``, which lives as long as what was found."""
+    cdef bytes properties = record[7]
+    found.phy_offset, found.size, found.topic = record[0], record[1], <PyObject *> record[2]
+    found.queue_id, found.queue_offset, found.flags = record[3], record[4], record[5]
+    found.timestamp = record[6]
+    found.properties = PyBytes_AS_STRING(properties)
+    found.properties_size = PyBytes_GET_SIZE(properties)
+    return 0
+
+
+cdef object _readable(Value *value):
+    """See to it that a value is UTF-8, as ``decode_text`` makes it of other bytes; return what holds it."""
+    if value.text == NULL or is_ascii(value.text, value.size):
+        return None
+    text = decode_text(value.text, value.text + value.size)
+    value.text = PyUnicode_AsUTF8AndSize(text, &value.size)
+    return text

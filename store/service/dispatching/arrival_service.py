@@ -1,0 +1,303 @@
+"""ArrivalService: dispatches soon while callers wait for units, and wakes those callers.
+
+Units wait in memory until a batch is full or a reader asks (``Dispatcher``). So while anything
+listens, the first put behind a dispatch wakes the thread here, which dispatches what waits. A put
+compares the waiting units with one limit in any case, and that limit is 1 then: where nothing
+listens it pays nothing.
+
+Source: RocketMQ ``PullRequestHoldService``, ``ReputMessageService``.
+"""
+
+import atexit
+import os
+from _thread import get_ident
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from store.checked_lock import CheckedLock
+from store.errors import RetryableDiskFullError, StoreError, StoreIOError
+from store.logger import StoreLogger
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.units import QueueKey, UnitBatch
+from store.service.dispatching.arrivals import (
+    EXIT_SECONDS,
+    ArrivalListener,
+    ArrivalSubscription,
+    ListenerThread,
+)
+from store.service.runtime.running_state import RunningState
+from store.service.runtime.worker import Worker
+from store.wakeup import Wakeup
+
+_LOG = StoreLogger(__name__)
+Offsets = Mapping[QueueKey, int]
+"""Queue → the offset that is waited for."""
+_MAX_NOTED = 1 << 10
+"""Batches whose queues are noted; where the thread is later than that it asks all queues."""
+_EVERY_OFFSET = 1 << 63
+
+
+class ArrivalWait(Protocol):
+    """One who waits until a queue of ``offsets`` has its offset there."""
+
+    offsets: Offsets
+    error: StoreError | None
+    """Why nothing will come, set before ``wake``."""
+
+    def wake(self) -> object:
+        """Let it go on; by any thread, and never waits. It is called once."""
+
+
+class ArrivalService:
+    """The waits and listeners of one store. Any thread; the lock is held for moments."""
+
+    def __init__(
+        self,
+        queues: ConsumeQueueStore,
+        arm: Callable[[], bool],
+        drain: Callable[[], object],
+        state: RunningState,
+    ) -> None:
+        """``arm`` has the next put wake the thread, and returns whether something waits already."""
+        self._queues = queues
+        self._arm = arm
+        self._drain = drain
+        self._state = state
+        self._lock = CheckedLock("a wait for arrivals")  # guards _waits, _listeners, the start
+        state.locks.add_outer(self._lock)
+        self._waits: dict[QueueKey, dict[int, dict[ArrivalWait, None]]] = {}
+        self._listeners: tuple[ListenerThread, ...] = ()
+        self._past = [0, 0]  # failures and dropped units of listeners that are closed
+        self.is_active = False
+        """Whether anything waits or listens."""
+        self._arrived: deque[Mapping[tuple[str, int], int]] = deque()
+        self._is_late = False
+        self._wake = Wakeup()
+        self._stopped = False
+        self._ident = 0
+        self._pid = os.getpid()
+        self.worker: Worker | None = None
+        """``None``: nothing has ever listened."""
+        state.on_failed = self._wake.set
+
+    # ---- the dispatcher's side
+
+    def add(self, units: UnitBatch) -> None:
+        """Take units that have just become visible; under the lock of the dispatch."""
+        if not len(units):
+            return
+        for listener in self._listeners:
+            listener.offer(units)
+        if self._waits and len(self._arrived) < _MAX_NOTED:
+            self._arrived.append(units.index_of)
+        elif self._waits:
+            self._is_late = True
+        if get_ident() != self._ident:
+            self._wake.set()
+
+    def wake(self) -> None:
+        """Have the thread dispatch what waits. Any thread; never waits."""
+        self._wake.set()
+
+    # ---- those who wait and listen
+
+    def add_wait(self, wait: ArrivalWait) -> None:
+        """Wake ``wait`` once a queue has its offset; from now on, see ``remove_wait``.
+
+        Raises:
+            ReadOnlyStoreError: nothing arrives here.
+            StoreClosedError, StoreFailedError: nothing will.
+            StoreIOError: no thread could be started.
+        """
+        with self._lock.entry():
+            self._begin()
+            for queue, offset in wait.offsets.items():
+                self._waits.setdefault(queue, {}).setdefault(offset, {})[wait] = None
+            self._refresh()
+
+    def remove_wait(self, wait: ArrivalWait) -> None:
+        """Let ``wait`` be woken no more; of one that is not there nothing is done."""
+        if self._pid != os.getpid():  # in a child that was forked the lock may be held for ever
+            return
+        with self._lock.entry():
+            self._discard(wait)
+
+    def add_listener(self, listener: ArrivalListener) -> ArrivalSubscription:
+        """Call ``listener`` with what becomes visible from now on.
+
+        Raises:
+            StoreError: as for ``add_wait``.
+        """
+        thread = ListenerThread(listener)
+        with self._lock.entry():
+            self._begin()
+            self._listeners += (thread,)  # first: of a start that is cut short it may run
+            try:
+                thread.start()
+            except BaseException:
+                self._listeners = self._listeners[:-1]
+                raise
+            self._refresh()
+        return ArrivalSubscription(thread, self._remove_listener)
+
+    @property
+    def failures(self) -> int:
+        """Return how many calls of listeners raised something."""
+        return self._past[0] + sum(each.failures for each in self._listeners)
+
+    @property
+    def dropped(self) -> int:
+        """Return how many units listeners were not given, for they were too slow."""
+        return self._past[1] + sum(each.dropped for each in self._listeners)
+
+    def refuse_own_threads(self) -> None:
+        """Refuse what waits for the end of the threads, in one of them.
+
+        Raises:
+            NestedCallError: the caller is one.
+        """
+        for worker in (self.worker, *(each.worker for each in self._listeners)):
+            if worker is not None:
+                worker.refuse_itself()
+
+    def _remove_listener(self, thread: ListenerThread) -> None:
+        if self._pid != os.getpid():
+            return
+        thread.worker.refuse_itself()
+        with self._lock.entry():
+            if thread not in self._listeners:
+                return
+            self._listeners = tuple(each for each in self._listeners if each is not thread)
+            self._refresh()
+        thread.stop()
+        self._past = [self._past[0] + thread.failures, self._past[1] + thread.dropped]
+
+    def _begin(self) -> None:
+        """See that there is a thread to wake those who come; under the lock."""
+        self._state.check_writable()
+        if self._stopped:
+            raise self._state.end_error()
+        if self.worker is not None:
+            return
+        worker = Worker("cqstore-arrivals", self._run, self._give_up, "nothing waits any more")
+        try:
+            worker.start()
+        except (RuntimeError, MemoryError) as exc:
+            raise StoreIOError(f"cannot start a thread for arrivals: {exc}") from exc
+        self.worker = worker
+        atexit.register(self._leave)
+
+    def _refresh(self) -> None:
+        """Set ``is_active``, and have the thread arm the puts; under the lock."""
+        was_active, self.is_active = self.is_active, bool(self._waits or self._listeners)
+        if (self.is_active and not was_active) or self._state.failure is not None:
+            self._wake.set()  # what has failed since it was looked at has woken it too early
+
+    def _discard(self, wait: ArrivalWait) -> None:
+        for queue, offset in wait.offsets.items():
+            by_offset = self._waits.get(queue)
+            if by_offset is None:
+                continue
+            waits = by_offset.get(offset, {})
+            waits.pop(wait, None)
+            if not waits:
+                by_offset.pop(offset, None)  # not there: an ``add_wait`` was cut short
+            if not by_offset:
+                del self._waits[queue]
+        self._refresh()
+
+    # ---- the thread
+
+    def stop(self) -> None:
+        """Give listeners what was put before, wake all who wait with an error, end the threads."""
+        self._stopped = True
+        self._wake.set()
+        if self.worker is not None:
+            self.worker.end()
+            atexit.unregister(self._leave)
+        for listener in self._listeners:
+            listener.stop()
+
+    def _leave(self) -> None:
+        """End it before the interpreter does: a thread that is cut off there keeps its locks."""
+        if self._pid == os.getpid() and self.worker is not None:
+            self._stopped = True
+            self._wake.set()
+            self.worker.end(EXIT_SECONDS)
+
+    def _run(self) -> None:
+        self._ident = get_ident()
+        stopped = False
+        while not stopped:
+            self._wake.wait()
+            stopped = self._stopped
+            while self._state.failure is None and self.is_active and self._arm():
+                if not self._dispatch() or self._stopped:
+                    break
+                self._serve()
+            self._serve()
+            if self._state.failure is not None:
+                self._end_waits()
+        self._end_waits()
+
+    def _dispatch(self) -> bool:
+        """Dispatch what waits; return whether that was possible."""
+        try:
+            self._drain()
+        except RetryableDiskFullError:  # stalled: the dispatch that finds room wakes this thread
+            return False
+        except StoreError as exc:
+            _LOG.warning("arrivals cannot be dispatched: %s", exc)
+            return False
+        return True
+
+    def _serve(self) -> None:
+        """Wake those whose queues have got what they wait for."""
+        while self._arrived or self._is_late:
+            if self._is_late:
+                self._is_late = False
+                self._arrived.clear()
+                with self._lock.entry():
+                    queues = [*self._waits]
+            else:
+                arrived = self._arrived.popleft()
+                with self._lock.entry():
+                    queues = [*(self._waits.keys() & arrived.keys())]
+            for queue in queues:
+                self._wake_queue(queue)
+
+    def _wake_queue(self, queue: QueueKey) -> None:
+        error = None
+        try:
+            end = self._queues.queue(*queue).max_offset()
+        except StoreError as exc:
+            end, error = _EVERY_OFFSET, exc
+        with self._lock.entry():
+            by_offset = self._waits.get(queue, {})
+            due = [wait for at in by_offset if at < end for wait in by_offset[at]]
+            for wait in due:
+                self._discard(wait)
+        for wait in due:
+            wait.error = error
+            wait.wake()
+
+    def _end_waits(self) -> None:
+        with self._lock.entry():
+            waits = {
+                wait
+                for by_offset in self._waits.values()
+                for each in by_offset.values()
+                for wait in each
+            }
+            self._waits.clear()
+            self.is_active = bool(self._listeners)
+        for wait in waits:
+            wait.error = self._state.end_error()
+            wait.wake()
+
+    def _give_up(self, exc: BaseException) -> None:
+        """Wake all who wait; the store itself goes on."""
+        self._stopped = True
+        _LOG.error("nothing wakes those who wait for arrivals any more: %s", exc)
+        self._end_waits()

@@ -1,0 +1,169 @@
+"""Arrivals: units that have become visible, for those who listen, each in a thread of its own.
+
+Source: RocketMQ ``MessageArrivingListener``, ``NotifyMessageArrivingListener``.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Self
+
+from store.errors import StoreIOError
+from store.logger import StoreLogger
+from store.progress import noop
+from store.queue.units import QueueKey, UnitBatch
+from store.service.runtime.worker import Worker
+from store.wakeup import Wakeup
+
+_LOG = StoreLogger(__name__)
+MAX_WAITING_UNITS = 1 << 18
+"""That wait for one listener; 40 bytes each. What comes then is dropped, and counted."""
+EXIT_SECONDS = 10.0
+"""At most so long a close waits for a listener that does not return."""
+
+
+class Arrival(NamedTuple):
+    """One unit that has become visible: of a message's own queue, or of a light queue."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    tags_code: int
+    store_timestamp: int
+    """ms since the epoch."""
+
+
+class ArrivalBatch:
+    """Units that have become visible together, in the order of the log. Any thread.
+
+    Iterating makes an ``Arrival`` of each; ``queues`` and the length cost nothing.
+    """
+
+    __slots__ = ("_units", "dropped")
+
+    def __init__(self, units: UnitBatch, dropped: int = 0) -> None:
+        """``units`` do not grow any more."""
+        self._units = units
+        self.dropped = dropped
+        """Units that the listener was not given since its last call, for it was too slow. A batch
+        can be empty but for these: then the queues say what there is."""
+
+    def __len__(self) -> int:
+        return len(self._units)
+
+    def __iter__(self) -> Iterator[Arrival]:
+        for (topic, queue_id), *unit in self._units.entries():
+            yield Arrival(topic, queue_id, *unit)
+
+    @property
+    def queues(self) -> Sequence[QueueKey]:
+        """Return the queues that have new units, each once."""
+        return self._units.queues
+
+
+ArrivalListener = Callable[[ArrivalBatch], object]
+"""Called in a thread of its own, behind the moment in which units are visible."""
+
+
+class ListenerThread:
+    """Calls one listener, batch by batch; what it raises is counted and logged, and harms nothing.
+
+    ``offer`` is called by one thread at a time, all else by any.
+    """
+
+    def __init__(self, listener: ArrivalListener) -> None:
+        self._listener = listener
+        self._batches: deque[UnitBatch] = deque()
+        self._came = self._taken = 0  # units; each is changed by one thread alone
+        self.dropped = 0
+        """Units that it was not given: too many waited."""
+        self._reported = 0  # of them
+        self.failures = 0
+        """Calls that raised something."""
+        self._wake = Wakeup()
+        self._stopped = self._ended = False
+        self.worker = Worker("cqstore-listener", self._run, noop, "it is called no more")
+
+    def start(self) -> None:
+        """Start the thread.
+
+        Raises:
+            StoreIOError: the system has no more threads.
+        """
+        try:
+            self.worker.start()
+        except (RuntimeError, MemoryError) as exc:
+            raise StoreIOError(f"cannot start a thread for a listener: {exc}") from exc
+
+    def offer(self, units: UnitBatch) -> None:
+        """Leave units for the listener, or drop them where too many wait; never waits."""
+        waiting = self._came - self._taken
+        if waiting and waiting + len(units) > MAX_WAITING_UNITS:
+            self.dropped += len(units)
+        else:
+            self._came += len(units)
+            self._batches.append(units)
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End the thread once it has called with what waits, or when it takes too long."""
+        self._stopped = True
+        self._wake.set()
+        self.worker.end(EXIT_SECONDS)
+        if not self._ended:
+            self._batches.clear()
+            _LOG.warning("a listener of arrivals does not return: its thread is left")
+
+    def _run(self) -> None:
+        try:
+            stopped = False
+            while not stopped:
+                self._wake.wait()
+                stopped = self._stopped
+                while self._batches or self._reported != self.dropped:
+                    self._call_next()
+        finally:
+            self._ended = True
+
+    def _call_next(self) -> None:
+        units = self._batches.popleft() if self._batches else UnitBatch()
+        dropped = self.dropped - self._reported
+        try:
+            self._listener(ArrivalBatch(units, dropped))
+        except BaseException:  # noqa: BLE001 - whatever a program's listener raises
+            self.failures += 1
+            if not self.failures & (self.failures - 1):  # each time it has doubled
+                _LOG.exception("a listener of arrivals has failed %d times", self.failures)
+        self._reported += dropped
+        self._taken += len(units)
+
+
+class ArrivalSubscription:
+    """A listener that is called, until ``close`` or the store's close. Any thread."""
+
+    def __init__(self, thread: ListenerThread, end: Callable[[ListenerThread], object]) -> None:
+        self._thread = thread
+        self._end = end
+
+    @property
+    def failures(self) -> int:
+        """Return how many calls of the listener raised something."""
+        return self._thread.failures
+
+    @property
+    def dropped(self) -> int:
+        """Return how many units it was not given, for too many waited."""
+        return self._thread.dropped
+
+    def close(self) -> None:
+        """Call the listener no more, once it has had what waits. A second call does nothing.
+
+        Raises:
+            NestedCallError: the listener itself calls; nothing was done.
+        """
+        self._end(self._thread)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,30 @@
+from store.log._log import _Log
+from store.queue._estimate import _Queue
+from store.service.results import GetMessageResult
+from store.service.runtime.meters import GetMeter
+
+class FastPull:
+    found: int
+    messages: int
+    total_bytes: int
+    def __init__(
+        self,
+        log: _Log,
+        meter: GetMeter,
+        most_bytes: int,
+        most_count: int,
+        in_memory: int,
+        filtered: int,
+        per_file: int,
+    ) -> None: ...
+    def get(
+        self, queue: _Queue, offset: int, max_msgs: int, max_total_bytes: int
+    ) -> GetMessageResult | None: ...
+
+def bind_statuses(
+    found: object,
+    too_small: object,
+    overflow_one: object,
+    overflow_badly: object,
+    no_message: object,
+) -> None: ...

@@ -1,0 +1,215 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""FastPull: pulls without a filter.
+
+What is not plain goes the long way, in Python, untouched: that one says what is right, and has the
+words for what is wrong. Nothing here trusts what lies on disk: every read is bounded by the object it
+reads, and what the bounds were made of is read once.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from store.core._arguments cimport is_small
+from store.core._buffer cimport BufferRef
+from store.core._bytes cimport fetch_ahead, load32, load64
+from store.core._faults cimport is_of_whole_map, log_faults_seen
+from store.core._layout cimport (
+    AT_BORN, AT_MAGIC, AT_PHY_OFFSET, AT_SIZE_OF_UNIT, AT_SYS_FLAG, MAGIC_V1, MIN_RECORD,
+    PASSED_OVER, UNIT_OF_FILES,
+)
+from store.log._log cimport Part, PlainLog
+from store.record._parse cimport Found, Places, ends_in_file, parse_record
+from store.service._results cimport GetMessageResult
+from store.service.runtime._histogram cimport Histogram
+
+cdef extern from *:
+    """
+    #include <time.h>
+
+    static inline double clock_seconds(void) { /* time.perf_counter() */
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return now.tv_sec + 1e-9 * now.tv_nsec;
+    }
+    """
+    double clock_seconds() noexcept nogil
+
+cdef enum:
+    MAX_AT_ONCE = 1024
+    MIN_BYTES = 100
+    MAX_BYTES = 128 << 20
+
+cdef object _status_found = None
+cdef object _too_small = None
+cdef object _overflow_one = None
+cdef object _overflow_badly = None
+cdef object _no_message = None
+
+
+def bind_statuses(found, too_small, overflow_one, overflow_badly, no_message):
+    """Take what a pull answers that found something, and one that begins where no unit is."""
+    global _status_found, _too_small, _overflow_one, _overflow_badly, _no_message
+    _status_found, _too_small, _overflow_one = found, too_small, overflow_one
+    _overflow_badly, _no_message = overflow_badly, no_message
+
+
+cdef class FastPull:
+    """Pulls of one store that find nothing odd, each wholly; what is not plain is the twin's.
+
+    Plain is: no filter, no CRC to check, units that are there, whose records lie in memory and in
+    the log and are where they should be. Any thread.
+    """
+
+    cdef PlainLog log
+    cdef object meter
+    cdef Histogram seconds
+    cdef int64_t most_bytes, most_count, in_memory, filtered, per_file
+    cdef readonly int64_t found, messages, total_bytes
+    """Pulls that found something, their records and bytes: all of those that this answered."""
+
+    def __init__(
+        self, log, meter, int64_t most_bytes, int64_t most_count, int64_t in_memory,
+        int64_t filtered, int64_t per_file,
+    ):
+        """Take the log, and the limits.
+
+        Args:
+            log: what a ``PlainLog`` is made of.
+            meter: what the pulls took is counted in its ``seconds``, and told ``took`` of those
+                that found nothing.
+            most_bytes: of records that one pull may return from memory.
+            most_count: likewise, records.
+            in_memory: bytes before the end of the log that count as memory.
+            filtered: units that a filter may pass over, which bound a pull without one too.
+            per_file: units of a queue file, whose end no pull passes.
+        """
+        self.log = PlainLog(log)
+        self.meter, self.seconds = meter, meter.seconds
+        self.most_bytes, self.most_count = most_bytes, max(most_count, 1)
+        self.in_memory, self.filtered, self.per_file = in_memory, filtered, max(per_file, 1)
+
+    def get(self, queue, offset, max_msgs, max_total_bytes):
+        """Pull from ``queue``; ``None``: nothing was done, for it is not plain."""
+        cdef double started = clock_seconds()
+        cdef int64_t at, most, count, low, high
+        cdef Py_ssize_t stride
+        cdef BufferRef units
+        cdef GetMessageResult result
+        if not (is_small(offset) and is_small(max_msgs) and is_small(max_total_bytes)):
+            return None
+        at, most = offset, max(<int64_t> max_msgs, 1)
+        count = min(most, max(self.filtered, <int64_t> max_msgs), self.per_file - at % self.per_file)
+        if count < 1:
+            return None
+        told = queue.plain_units(at, count)
+        if told is None:
+            return None
+        low, high, data, stride = told
+        result = GetMessageResult.__new__(GetMessageResult)
+        result.min_offset, result.max_offset = low, high
+        result.total_bytes, result.hole = 0, None
+        if not low <= at < high:
+            self._elsewhere(result, at, low, high)
+            self.meter.took(clock_seconds() - started, result)
+            return result
+        units = BufferRef(data)
+        if stride < UNIT_OF_FILES or not self._sweep(
+            result, <const uint8_t *> units.buffer.buf, min(units.buffer.len // stride, most),
+            stride, at, max(MIN_BYTES, min(<int64_t> max_total_bytes, MAX_BYTES)),
+        ):
+            return None
+        self.seconds.observe(clock_seconds() - started)
+        self.found += 1
+        self.messages += result.count
+        self.total_bytes += <int64_t> result.total_bytes
+        return result
+
+    cdef void _elsewhere(
+        self, GetMessageResult result, int64_t at, int64_t low, int64_t high
+    ) noexcept:
+        result.next_begin_offset = result.max_offset
+        if high == 0:
+            result.status = _no_message
+        elif at < low:
+            result.status, result.next_begin_offset = _too_small, result.min_offset
+        else:
+            result.status = _overflow_one if at == high else _overflow_badly
+
+    cdef bint _sweep(
+        self, GetMessageResult result, const uint8_t *unit, Py_ssize_t count, Py_ssize_t stride,
+        int64_t first, int64_t most_bytes,
+    ) except -1:
+        """Put into ``result`` what the units lead to; False and nothing: it is not plain."""
+        cdef Found found[MAX_AT_ONCE]
+        cdef Part part
+        cdef const uint8_t *record
+        cdef list files = []
+        cdef int64_t phy, before = 0, total = 0
+        cdef int32_t size
+        cdef Py_ssize_t number, taken = 0
+        count = min(count, self.most_count)
+        if not 1 <= count <= MAX_AT_ONCE:
+            return False
+        phy = load64(unit)
+        if phy < 0 or self.log.end() - phy > self.in_memory:
+            return False
+        if not self.log.open(phy, &part, files):
+            return False
+        for number in range(count):  # records lie far apart: let memory fetch them side by side
+            phy = load64(unit + number * stride)
+            if part.start <= phy < part.end:
+                fetch_ahead(part.data + (phy - part.start))
+                fetch_ahead(part.data + (phy - part.start) + AT_BORN)
+                if number == count - 1:  # what `ends_whole` reads
+                    size = load32(unit + number * stride + AT_SIZE_OF_UNIT)
+                    fetch_ahead(part.data + (phy - part.start) + max(size, 1) - 1)
+        most_bytes = min(most_bytes, self.most_bytes)
+        for number in range(count):
+            phy, size = load64(unit), load32(unit + AT_SIZE_OF_UNIT)
+            unit += stride
+            if phy < before:  # units of a queue ascend: see `ends_whole`
+                return False
+            before = phy
+            if not part.start <= phy < part.end:
+                if taken and not ends_whole(&found[taken - 1]):
+                    return False
+                if not self.log.open(phy, &part, files):
+                    return False
+            if size < MIN_RECORD or size > part.end - phy:
+                return False
+            if total + size > most_bytes and taken:
+                break
+            record = part.data + (phy - part.start)
+            if not _is_there(record, phy, size):
+                return False
+            total += size
+            found[taken].data, found[taken].size = record, size
+            found[taken].file = <int32_t> (len(files) - 1)
+            taken += 1
+        if not ends_whole(&found[taken - 1]):
+            return False
+        result._take(files, found, taken, first)
+        result.next_begin_offset, result.total_bytes = first + taken, total
+        result.status = _status_found
+        return True
+
+
+cdef inline bint ends_whole(const Found *last) noexcept nogil:
+    """Return whether a record that was looked at is the log's, and all before it in its file."""
+    return not log_faults_seen() and (last.data[last.size - 1] != 0 or _ends_in_zero(last))
+
+
+cdef bint _ends_in_zero(const Found *last) noexcept nogil:
+    """Return the same of a record whose last byte is zero."""
+    cdef Places places
+    if parse_record(last.data, last.size, &places) and ends_in_file(last.data, &places):
+        return True
+    return is_of_whole_map(last.data)
+
+
+cdef inline bint _is_there(const uint8_t *record, int64_t phy, int32_t size) noexcept nogil:
+    """Return whether the record that fills ``size`` bytes is a message that belongs there."""
+    return (
+        load32(record) == size and load32(record + AT_MAGIC) == MAGIC_V1
+        and load64(record + AT_PHY_OFFSET) == phy
+        and not load32(record + AT_SYS_FLAG) & PASSED_OVER
+    )

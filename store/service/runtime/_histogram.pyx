@@ -1,0 +1,62 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Histogram: durations in buckets. Under the interpreter's lock each method is one step."""
+
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free
+
+cdef object _histogram_snapshot = None
+cdef tuple _usual_bounds = ()
+
+
+def bind_meters(histogram_snapshot, usual_bounds):
+    """Take the class of what a histogram held at one moment, and the bounds of most, ascending."""
+    global _histogram_snapshot, _usual_bounds
+    _histogram_snapshot, _usual_bounds = histogram_snapshot, usual_bounds
+
+
+cdef class Histogram:
+    """Durations in buckets; each counts those up to its bound, the last one those beyond all."""
+
+    def __cinit__(self, bounds=None):
+        cdef list given = [float(bound) for bound in bounds or _usual_bounds]
+        cdef Py_ssize_t at
+        self.size = len(given)
+        self.bounds = <double *> calloc(self.size + 1, sizeof(double))
+        self.counts = <int64_t *> calloc(self.size + 1, sizeof(int64_t))
+        if self.bounds == NULL or self.counts == NULL:
+            raise MemoryError
+        for at in range(self.size):
+            self.bounds[at] = given[at]
+
+    def __dealloc__(self):
+        free(self.bounds)
+        free(self.counts)
+
+    cpdef observe(self, double seconds):
+        """Count one duration."""
+        cdef Py_ssize_t low = 0, high = self.size, middle
+        while low < high:
+            middle = (low + high) // 2
+            if self.bounds[middle] < seconds:
+                low = middle + 1
+            else:
+                high = middle
+        self.counts[low] += 1
+        self.total += seconds
+
+    def restore(self, before):
+        """Add what another histogram of the same bounds held."""
+        cdef list more = list(before.counts)
+        cdef double total = before.total_seconds
+        cdef Py_ssize_t at
+        if len(more) != self.size + 1:
+            raise ValueError("a histogram of other bounds")
+        for at in range(self.size + 1):
+            self.counts[at] += more[at]
+        self.total += total
+
+    def snapshot(self):
+        """Return what was observed until now."""
+        cdef double total = self.total
+        counts = tuple([self.counts[at] for at in range(self.size + 1)])
+        return _histogram_snapshot(counts, total)

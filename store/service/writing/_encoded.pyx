@@ -1,0 +1,280 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""EncodedMessages: messages of a put whose places are not at hand, or that take long.
+
+They are encoded by one call, summed up without the interpreter's lock, and appended by calls that
+hold the append lock.
+"""
+
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.dict cimport PyDict_GetItemWithError
+from cpython.object cimport PyObject
+from libc.stdint cimport INT64_MAX, int32_t, int64_t
+
+from store.core._crc32 cimport crc_of, crc_prepare
+from store.core._layout cimport BLANK_BYTES
+from store.log._tail cimport FilePositions
+from store.log._written cimport any_faults
+from store.queue._batch cimport UnitColumns
+from store.record._message cimport HostWire, Message
+from store.record._scratch cimport Plain, Scratch, is_queued
+from store.record._write cimport write_record
+from store.service.dispatching._columns cimport BatchColumns
+from store.service.writing._put cimport MAX_BODY, FastPut
+
+cdef enum:
+    NOTED_AT_ONCE = 1 << 12  # records, before others may run
+
+crc_prepare()
+
+
+cdef class EncodedMessages:
+    """Messages of one put in order, with all but their places. One thread.
+
+    ``add`` them, ``sum`` up, then under the append lock, inside its section and with the places of
+    all ``unassigned`` queues at hand, ``append`` into file after file, each with room for the next.
+    The interpreter's lock is given up while long bodies are summed and while much is written. What
+    is written is no record of the log before its end is moved, behind all that the call writes, and
+    at a kill a record or none, as its size comes last.
+    """
+
+    cdef FastPut _puts
+    cdef Scratch _scratch
+    cdef Py_ssize_t _summed, _done
+    cdef int64_t _now
+
+    def __cinit__(self, FastPut puts not None):
+        self._puts = puts
+        self._scratch = Scratch(puts._max_body, <Py_ssize_t> INT64_MAX, is_held=True)
+        self._scratch.begin(1)
+        self._now = puts._now()
+
+    def __len__(self):
+        return self._scratch.count
+
+    @property
+    def total_bytes(self):
+        """Bytes of all records that are to be appended."""
+        cdef Py_ssize_t at
+        cdef int64_t found = self._scratch.total
+        for at in range(self._done):
+            found -= self._scratch.plain[at].size
+        return found
+
+    @property
+    def next_bytes(self):
+        """Bytes of the next record that is to be appended; 0: all were."""
+        if self._done == self._scratch.count:
+            return 0
+        return self._scratch.plain[self._done].size
+
+    def add(self, Message message not None, tuple learnt not None, store_host=None):
+        """Add a message if it is well-formed; return whether it is.
+
+        ``message`` is the caller's own, ``learnt`` what it has learnt of its topic. What a message
+        asks for was decided before: it is only stored. ``store_host`` is what the result names,
+        unless that of the message.
+        """
+        cdef Scratch scratch = self._scratch
+        cdef list held = scratch.keys
+        cdef bint is_good = False
+        self._puts._known.reserve(1)  # from here on nothing else runs before all is held
+        cdef Py_ssize_t used = scratch.used, total = scratch.total
+        cdef Plain *plain = scratch.more()
+        try:
+            is_good = (
+                self._puts.take_topic(plain, learnt)
+                and self._puts.encode_rest(message, plain, scratch, self._now)
+                and self._puts.find_queue(plain, scratch)
+            )
+            if is_good:
+                _hold(plain, held, message, learnt)
+                if store_host is not None:
+                    held.append(store_host)
+                    plain.stored_at = <PyObject *> store_host
+        finally:
+            if not is_good:
+                scratch.count -= 1
+                scratch.used, scratch.total = used, total
+        return is_good
+
+    def sum(self):
+        """Find the checksums of the bodies that were added since."""
+        cdef Py_ssize_t at, todo = 0
+        cdef Plain *plain = self._scratch.plain
+        for at in range(self._summed, self._scratch.count):
+            todo += plain[at].body_size
+        if todo > MAX_BODY:
+            with nogil:
+                _sum_all(plain, self._summed, self._scratch.count)
+        else:
+            _sum_all(plain, self._summed, self._scratch.count)
+        self._summed = self._scratch.count
+
+    def unassigned(self):
+        """Return the queues, topic and queue id, whose next offsets are not at hand."""
+        cdef Py_ssize_t at
+        cdef PyObject *key
+        cdef list found = []
+        for at in range(self._done, self._scratch.count):
+            key = self._scratch.plain[at].key
+            if is_queued(&self._scratch.plain[at]) and (
+                PyDict_GetItemWithError(self._puts._next, <object> key) == NULL
+            ):
+                found.append(<object> key)
+        return found
+
+    def skip(self, Py_ssize_t count):
+        """Leave out the next so many."""
+        if not 0 <= count <= self._scratch.count - self._done:
+            raise ValueError("there are not so many")
+        self._done += count
+
+    def append(self, target not None, list results not None):
+        """Append as many as the current file has room for, at least one; ``results`` get theirs.
+
+        ``target``: where that file is written to.
+
+        Raises:
+            ValueError: the file has no room for the next one, or it was not summed up.
+        """
+        cdef FastPut puts = self._puts
+        cdef FilePositions file = puts._log.current
+        cdef Py_buffer buffer
+        cdef Py_ssize_t first = self._done, last = self._fitting(file)
+        cdef int64_t now = puts._now(), size
+        if last == first or last > self._summed:
+            raise ValueError("no record is ready for the file")
+        PyObject_GetBuffer(target, &buffer, PyBUF_WRITABLE)
+        try:
+            if buffer.len < puts._file_size:
+                raise ValueError("the file is shorter than its log's files are")
+            size = self._take_places(first, last, file.start + file.wrote)
+            self._write(first, last, <char *> buffer.buf + file.wrote, now, size)
+        finally:
+            PyBuffer_Release(&buffer)
+        if any_faults(puts._faults):
+            file.check_written(target)
+        self._note(first, last, now, results)
+        file.wrote += size
+        puts._log.at = file.start + file.wrote
+        puts._log.appended += last - first
+        self._done = last
+
+    # ---- inside
+
+    cdef Py_ssize_t _fitting(self, FilePositions file) noexcept:
+        """Return behind which message those end that the file has room for."""
+        cdef int64_t room
+        cdef Py_ssize_t last = self._done
+        if file is None:
+            return last
+        room = self._puts._file_size - file.wrote - BLANK_BYTES
+        while last < self._scratch.count and self._scratch.plain[last].size <= room:
+            room -= self._scratch.plain[last].size
+            last += 1
+        return last
+
+    cdef int64_t _take_places(
+        self, Py_ssize_t first, Py_ssize_t last, int64_t phy_offset
+    ) except -1:
+        """Give records their places; return how many bytes they have together."""
+        cdef Py_ssize_t at
+        cdef Plain *plain
+        cdef int64_t start = phy_offset
+        cdef dict following = self._puts._next
+        for at in range(first, last):
+            plain = &self._scratch.plain[at]
+            plain.phy_offset, plain.offset = phy_offset, 0
+            phy_offset += plain.size
+            if is_queued(plain):
+                key = <object> plain.key
+                plain.offset = following[key]
+                following[key] = plain.offset + 1
+        return phy_offset - start
+
+    cdef int _write(
+        self, Py_ssize_t first, Py_ssize_t last, char *start, int64_t now, int64_t size
+    ) except -1:
+        cdef const Plain *plain = self._scratch.plain
+        cdef const char *properties = self._scratch.properties
+        cdef bint is_sealed = self._puts._seal is not None
+        if size > MAX_BODY:
+            with nogil:
+                _write_all(plain, first, last, properties, start, now, is_sealed)
+        else:
+            _write_all(plain, first, last, properties, start, now, is_sealed)
+        return 0
+
+    cdef int _note(
+        self, Py_ssize_t first, Py_ssize_t last, int64_t now, list results
+    ) except -1:
+        """Add units and keys of what was written, and make the results."""
+        cdef FastPut puts = self._puts
+        cdef UnitColumns units = puts._pending.units
+        cdef BatchColumns columns = puts._columns.of(units, puts._pending.keys)
+        cdef Py_ssize_t at
+        cdef Plain *plain
+        timestamp = now
+        place = None
+        for at in range(first, last):
+            if at % NOTED_AT_ONCE == NOTED_AT_ONCE - 1:
+                with nogil:  # who waits for the interpreter's lock has it now
+                    pass
+            plain = &self._scratch.plain[at]
+            if is_queued(plain):
+                self._add_unit(units, puts._number(columns, plain), plain, now)
+            if puts._keys_wanted:
+                puts._add_keys(columns, plain, plain.phy_offset, now)
+            result = puts._blank_result()
+            place = puts._fill_result(result, plain, plain.phy_offset, timestamp, plain.offset)
+            results.append(result)
+        units.end_phy_offset = plain.phy_offset + plain.size
+        puts._pending.last = place
+        return 0
+
+    cdef int _add_unit(self, UnitColumns units, int number, Plain *plain, int64_t now) except -1:
+        cdef int64_t code = plain.tags_code
+        if plain.is_scheduled and plain.delay != NULL:
+            code = self._puts._delays(<object> plain.delay, now, code)
+        units.make_room(1)
+        units.add_at(
+            number, plain.offset, plain.phy_offset, <int32_t> plain.size, code, now
+        )
+        return 0
+
+
+cdef int _hold(Plain *plain, list held, Message message, tuple learnt) except -1:
+    """Hold what the pointers lead to that the message itself may lose."""
+    cdef PyObject *values[4]
+    cdef Py_ssize_t at
+    values[0], values[1], values[2], values[3] = (
+        plain.tags, plain.uniq_key, plain.words, plain.delay
+    )
+    for at in range(4):
+        if values[at] != NULL:
+            held.append(<object> values[at])
+    held.append(learnt)
+    held.append(message.body)
+    held.append(message.store_host)
+    held.append((<HostWire> message.store_host).wire)
+    held.append((<HostWire> message.born_host).wire)
+    return 0
+
+
+cdef void _sum_all(Plain *plain, Py_ssize_t first, Py_ssize_t last) noexcept nogil:
+    cdef Py_ssize_t at
+    for at in range(first, last):
+        plain[at].crc = crc_of(plain[at].body, plain[at].body_size)
+
+
+cdef void _write_all(
+    const Plain *plain, Py_ssize_t first, Py_ssize_t last, const char *properties, char *start,
+    int64_t now, bint is_sealed,
+) noexcept nogil:
+    """Write records one behind the other, in order: nothing whole lies behind what is not."""
+    cdef Py_ssize_t at
+    for at in range(first, last):
+        write_record(
+            &plain[at], properties, start, plain[at].offset, plain[at].phy_offset, now, is_sealed
+        )
+        start += plain[at].size

@@ -1,0 +1,51 @@
+# The put of plain messages, for compiled code that appends what was encoded otherwise.
+
+from libc.stdint cimport int64_t
+
+from store.log._tail cimport FilePositions, LogTail
+from store.record._encode cimport PlainEncoder
+from store.record._scratch cimport Plain, Scratch
+from store.service.dispatching._columns cimport BatchColumns
+from store.service.dispatching._waiting cimport InFlight, Waiting
+from store.service.runtime._flags cimport EnteredFlag, StateFlags
+
+cdef enum:
+    MAX_BODY = 1 << 16  # a longer one is summed while others run
+
+
+cdef class FastPut(PlainEncoder):
+    cdef Scratch _scratch
+    cdef BatchColumns _columns
+    cdef LogTail _log
+    cdef StateFlags _state
+    cdef EnteredFlag _section
+    cdef Waiting _pending
+    cdef InFlight _dispatcher
+    cdef object _locked
+    cdef object _appended, _result, _ok, _no_reason, _time, _delays, _encoded
+    cdef dict _clock_names
+    cdef int64_t _stamp, _due
+    cdef Py_ssize_t _max_body, _file_size, _every
+    cdef bint _alone, _keys_wanted, _tags_wanted
+    cdef const void *_faults
+    cdef object _fault_count  # what the pointer leads into
+
+    cpdef one(self, message)
+    cdef int64_t _now(self) except? -1
+    cdef object _blank_result(self)
+    cdef list _blank_results(self, Py_ssize_t count)
+    cdef bint _append_all(
+        self, Scratch scratch, int64_t now, object result, list results
+    ) except -1
+    cdef bint _append(
+        self, Scratch scratch, int64_t now, FilePositions file, object target, object result,
+        list results,
+    ) except -1
+    cdef object _fill_result(
+        self, object result, Plain *plain, int64_t phy_offset, object timestamp,
+        object queue_offset,
+    )
+    cdef int _number(self, BatchColumns columns, Plain *plain) except -1
+    cdef int _add_keys(
+        self, BatchColumns columns, Plain *plain, int64_t phy_offset, int64_t now
+    ) except -1

@@ -1,0 +1,47 @@
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+from typing import Literal
+
+from store.log._tail import LogTail
+from store.queue.units import QueueKey
+from store.record._encode import PlainEncoder
+from store.record._message import HostWire
+from store.record.message import Message
+from store.service.dispatching._waiting import InFlight, Waiting
+from store.service.results import PutMessageResult, PutMessageStatus
+from store.service.runtime._flags import StateFlags
+from store.service.writing._encoded import EncodedMessages
+
+class FastPut(PlainEncoder):
+    def __init__(
+        self,
+        *,
+        log: LogTail,
+        pending: Waiting,
+        state: StateFlags,
+        dispatcher: InFlight,
+        clock: ModuleType,
+        topics: Mapping[str, object],
+        scheduled: str,
+        timer: str,
+        classes: tuple[type[HostWire], type, type[PutMessageResult], type[QueueKey]],
+        encoded: Callable[[FastPut], EncodedMessages],
+        ok: PutMessageStatus,
+        tags_prefix: str,
+        max_body: int,
+        file_size: int,
+        keys_wanted: bool,
+        tags_wanted: bool,
+        alone: bool,
+        every: int,
+        fault_count: object,
+        seal: bytes | None,
+        refuses_delay: bool,
+        has_light: bool,
+        delays: Callable[[str, int, int], int],
+    ) -> None: ...
+    def quick(self, message: Message) -> PutMessageResult | Literal[False] | None: ...
+    def one(self, message: Message) -> PutMessageResult | None: ...
+    def several(self, messages: Iterable[Message]) -> list[PutMessageResult] | None: ...
+    def batch(self, batch: Message) -> list[PutMessageResult] | None: ...
+    def encoded(self) -> EncodedMessages: ...

@@ -1,0 +1,352 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""FastPut: the put of plain messages, from the message to its place, in one call.
+
+The call holds the interpreter's lock from its first look at the message to the last field that it
+sets, and runs no line of Python and no collection of garbage meanwhile. So no other thread, no
+signal's handler and no fork comes in between, and the append lock needs no taking: where nobody
+has it as the call begins, nobody can until it ends. Where anything is not plain, or not at hand,
+it returns ``None`` and has changed nothing.
+
+A collection may begin where an object is made that the collector knows (Python 3.11; later ones
+begin it between two lines of Python). So all such objects, results and keys of queues, are made
+ahead, blank, and the store time is asked for behind that.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_GetItemWithError, PyDict_SetItem
+from cpython.list cimport PyList_GET_ITEM
+from cpython.object cimport PyObject
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from cpython.tuple cimport PyTuple_GET_ITEM
+from libc.stdint cimport int32_t, int64_t
+from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
+
+from store.core._crc32 cimport crc_prepare
+from store.core._layout cimport (
+    BATCHED_BYTES, BLANK_BYTES, CRC_PROPERTY_BYTES, FIXED_BYTES, ROLLBACK, TRANSACTION,
+)
+from store.core._record cimport blank_tuple, fill, get32
+from store.log._tail cimport FilePositions, LogTail
+from store.log._written cimport any_faults
+from store.queue._batch cimport UnitColumns
+from store.record._known cimport InternTable, KnownKey, KnownQueue, Value, take_value
+from store.record._message cimport HostWire, Message
+from store.record._scratch cimport Plain, Scratch, is_queued
+from store.record._write cimport write_record
+from store.service.dispatching._columns cimport BatchColumns
+from store.service.dispatching._waiting cimport InFlight, Waiting
+from store.service.runtime._flags cimport EnteredFlag, StateFlags
+
+from time import time_ns  # the one that needs no call
+
+cdef extern from "Python.h":
+    int PyGC_Disable()
+    int PyGC_Enable()
+    void PyObject_GC_Track(object made)
+    void PyObject_GC_UnTrack(object made)
+
+cdef enum:
+    MAX_AT_ONCE = 1 << 20  # bytes of records; likewise, and what they are encoded in stays
+
+crc_prepare()
+
+
+cdef class FastPut(PlainEncoder):
+    """Puts plain messages into one store. Any thread; whoever appends otherwise has the lock."""
+
+    def __init__(
+        self, *, LogTail log not None, Waiting pending not None, StateFlags state not None,
+        InFlight dispatcher not None, clock, topics, scheduled, timer, classes, encoded, ok,
+        tags_prefix, max_body, file_size, keys_wanted, tags_wanted, alone, every, fault_count, seal,
+        refuses_delay, has_light, delays,
+    ):
+        self._faults = PyCapsule_GetPointer(fault_count, "cqstore.faulty_maps")
+        self._fault_count = fault_count
+        self._host, self._appended, self._result, queue_key = classes
+        if not issubclass(self._host, HostWire):
+            raise TypeError(f"{self._host.__name__} is no HostWire")
+        self._columns, self._known = BatchColumns(), InternTable(queue_key, tags_prefix)
+        self._scratch = Scratch(min(max_body, <Py_ssize_t> MAX_BODY), MAX_AT_ONCE)
+        self._log, self._pending, self._state, self._dispatcher = log, pending, state, dispatcher
+        self._section, self._locked = <EnteredFlag?> pending.appending, pending.lock.locked
+        self._clock_names, self._ok, self._no_reason = vars(clock), ok, ""
+        self._topics, self._scheduled, self._next = topics, scheduled, pending.offsets.next
+        self._max_body, self._file_size = max_body, file_size
+        self._timer, self._seal = timer, <bytes?> seal if seal is not None else None
+        if self._seal is not None and len(self._seal) != CRC_PROPERTY_BYTES:
+            raise ValueError(f"{seal!r} is not the property for a checksum")
+        self._refuses_delay, self._has_light, self._delays = refuses_delay, has_light, delays
+        self._keys_wanted, self._tags_wanted = keys_wanted, tags_wanted
+        self._alone, self._every, self._encoded = alone, every, encoded
+        self._stamp, self._time = 0, 0
+
+    def quick(self, message):
+        """Put a message if nothing else is due with it, see the protocol."""
+        cdef int64_t appended = self._log.appended
+        if not self._alone or self._pending.units is None:
+            return None
+        if appended >= self._due:
+            self._due = appended + self._every
+            return None
+        if self._pending.units.units.used + 1 >= self._dispatcher.full:
+            return None
+        result = self.one(message)
+        return False if result is None else result
+
+    cpdef one(self, message):
+        """Put a message; return its result, ``None`` if it has to go the long way."""
+        cdef Scratch scratch = self._scratch
+        cdef int64_t now
+        result = self._blank_result()
+        if not self._known.blank_count:
+            self._known.reserve(1)
+        now = self._now()  # from here on nothing else runs
+        scratch.begin(1)
+        scratch.count, scratch.is_batch = 1, False
+        if not self.encode(<PyObject *> message, scratch, now):
+            return None
+        return result if self._append_all(scratch, now, result, None) else None
+
+    def several(self, messages):
+        """Put all ``messages``, in order; return their results, ``None``: the long way for all."""
+        cdef tuple held = tuple(messages)
+        cdef Py_ssize_t at, count = len(held)
+        cdef Scratch scratch = self._scratch
+        cdef int64_t now
+        cdef list results
+        if count > MAX_AT_ONCE // FIXED_BYTES:
+            return None
+        results = self._blank_results(count)
+        self._known.reserve(count)
+        now = self._now()  # from here on nothing else runs
+        scratch.begin(count)
+        scratch.is_batch = False
+        for at in range(count):
+            scratch.count = at + 1
+            if not self.encode(<PyObject *> PyTuple_GET_ITEM(held, at), scratch, now):
+                return None
+        return results if self._append_all(scratch, now, None, results) else None
+
+    def batch(self, batch):
+        """Put all messages of a client batch that was checked as one message."""
+        cdef Py_ssize_t count = _batched(batch)
+        cdef Scratch scratch = self._scratch
+        cdef int64_t now
+        cdef list results
+        if not 0 < count <= MAX_AT_ONCE // FIXED_BYTES:
+            return None
+        results = self._blank_results(count)
+        self._known.reserve(1)  # all are of one queue
+        now = self._now()  # from here on nothing else runs
+        scratch.is_batch = True
+        if not self.encode_batch(batch, scratch, now) or scratch.count != count:
+            return None
+        return results if self._append_all(scratch, now, None, results) else None
+
+    def encoded(self):
+        """Return what takes the messages of a put that was not taken otherwise."""
+        return self._encoded(self)
+
+    cdef int64_t _now(self) except? -1:
+        """Return the store time, ms. No line of Python: nobody appends behind it with an earlier one."""
+        cdef timespec now
+        asked = self._clock_names["time_ns"]
+        if asked is time_ns and clock_gettime(CLOCK_REALTIME, &now) == 0:
+            return <int64_t> now.tv_sec * 1000 + now.tv_nsec // 1_000_000
+        return <int64_t> asked() // 1_000_000
+
+    # ---- results
+
+    @cython.final
+    cdef object _blank_result(self):
+        """Return a result with its place, neither filled yet."""
+        result = blank_tuple(self._result, 5)
+        fill(result, 1, blank_tuple(self._appended, 3))
+        return result
+
+    @cython.final
+    cdef list _blank_results(self, Py_ssize_t count):
+        """Return so many, in a list that the collector of garbage does not know yet either."""
+        cdef Py_ssize_t at
+        cdef list results = []
+        PyObject_GC_UnTrack(results)
+        for at in range(count):
+            results.append(self._blank_result())
+        return results
+
+    @cython.final
+    cdef object _fill_result(
+        self, object result, Plain *plain, int64_t phy_offset, object timestamp,
+        object queue_offset,
+    ):
+        """Say in a result where a record went; return its place.
+
+        The collector need not know the place, which holds numbers.
+        """
+        place = <object> PyTuple_GET_ITEM(result, 1)
+        fill(place, 0, phy_offset)
+        fill(place, 1, plain.size)
+        fill(place, 2, timestamp)
+        fill(result, 0, self._ok)
+        fill(result, 2, queue_offset)
+        fill(result, 3, <object> plain.stored_at)
+        fill(result, 4, self._no_reason)
+        PyObject_GC_Track(result)
+        return place
+
+    # ---- appending
+
+    @cython.final
+    cdef bint _append_all(
+        self, Scratch scratch, int64_t now, object result, list results
+    ) except -1:
+        """Append what was encoded, if there is room and nothing forbids it; return whether it was.
+
+        Without ``results`` it is one message, and ``result`` becomes its.
+        """
+        cdef FilePositions file = self._log.current
+        if (
+            not scratch.count
+            or self._section.is_begun or self._state.is_unwritable
+            or self._pending.units is None or self._pending.keys is None
+            or self._locked()
+        ):
+            return False
+        if file is None or file is not self._log.prepared:
+            return False
+        if scratch.total + BLANK_BYTES > self._file_size - file.wrote:
+            return False
+        target = file.mapped if file.heap is None else file.heap
+        return target is not None and self._append(scratch, now, file, target, result, results)
+
+    @cython.final
+    cdef bint _append(
+        self, Scratch scratch, int64_t now, FilePositions file, object target, object result,
+        list results,
+    ) except -1:
+        """Append what was encoded: no line that fails but for want of memory, and none between.
+
+        Or where the file does not take what is written into its map: that is not acknowledged.
+        """
+        cdef Py_buffer buffer
+        cdef int64_t position = file.wrote
+        cdef int64_t phy_offset = file.start + position, offset
+        cdef Py_ssize_t at
+        cdef Plain *plain
+        cdef UnitColumns units = self._pending.units
+        cdef BatchColumns columns
+        place = None
+        PyObject_GetBuffer(target, &buffer, PyBUF_WRITABLE)
+        try:
+            if buffer.len < self._file_size:
+                return False
+            # Left so if a line below fails: the store has failed then.
+            self._section.is_begun = True
+            columns = self._columns.of(units, self._pending.keys)
+            units.make_room(scratch.count)
+            if now != self._stamp:
+                self._stamp, self._time = now, now
+            for at in range(scratch.count):
+                plain = &scratch.plain[at]
+                key = <object> plain.key
+                if is_queued(plain):
+                    queue_offset = <object> PyDict_GetItemWithError(self._next, key)
+                    offset = queue_offset
+                else:
+                    queue_offset, offset = 0, 0
+                write_record(plain, scratch.properties, <char *> buffer.buf + position, offset,
+                             phy_offset, now, self._seal is not None)
+                if is_queued(plain):
+                    PyDict_SetItem(self._next, key, offset + 1)
+                    units.add_at(
+                        self._number(columns, plain), offset, phy_offset, <int32_t> plain.size,
+                        plain.tags_code, now,
+                    )
+                if self._keys_wanted:
+                    self._add_keys(columns, plain, phy_offset, now)
+                if results is not None:
+                    result = <object> PyList_GET_ITEM(results, at)
+                place = self._fill_result(result, plain, phy_offset, self._time, queue_offset)
+                position += plain.size
+                phy_offset += plain.size
+            if any_faults(self._faults):
+                _check_written(file, target, self._state)
+            file.wrote = position
+            self._log.at = phy_offset
+            self._log.appended += scratch.count
+            units.end_phy_offset = phy_offset
+            self._pending.last = place
+            self._section.is_begun = False
+        finally:
+            PyBuffer_Release(&buffer)
+        if results is not None:
+            PyObject_GC_Track(results)
+        return True
+
+    cdef int _number(self, BatchColumns columns, Plain *plain) except -1:
+        """Return the number of the message's queue in the batch."""
+        cdef KnownQueue *queue = plain.queue
+        if queue.key == plain.key and queue.batch == columns.batch:
+            return queue.number
+        cdef int number = columns.units.index(<tuple> <object> plain.key)
+        if queue.key == plain.key:  # else another queue of this call has the place
+            queue.number, queue.batch = number, columns.batch
+        return number
+
+    cdef int _add_keys(
+        self, BatchColumns columns, Plain *plain, int64_t phy_offset, int64_t now
+    ) except -1:
+        """Add the keys of a message, see ``IndexBatch.add_record``."""
+        cdef Value uniq_key, words
+        cdef const KnownKey *tags = NULL
+        if plain.sys_flag & TRANSACTION == ROLLBACK:
+            return 0
+        take_value(plain.uniq_key, &uniq_key)
+        take_value(plain.words, &words)
+        if self._tags_wanted and plain.tags != NULL:
+            tags = &self._known.tag(plain.tags).key
+        return columns.add_record(
+            (<tuple> plain.key)[0], &uniq_key, &words, tags, phy_offset, now
+        )
+
+
+cdef Py_ssize_t _batched(object batch) noexcept:
+    """Return how many messages a client batch has; -1: it is none, by its lengths."""
+    if type(batch) is not Message:
+        return -1
+    data = (<Message> batch).body
+    if not PyBytes_CheckExact(data):
+        return -1
+    cdef const char *at = PyBytes_AS_STRING(data)
+    cdef const char *end = at + PyBytes_GET_SIZE(data)
+    cdef Py_ssize_t count = 0
+    cdef int64_t size
+    while at < end:
+        if end - at < BATCHED_BYTES + 2:
+            return -1
+        size = get32(at)
+        if not BATCHED_BYTES + 2 <= size <= end - at:
+            return -1
+        at += size
+        count += 1
+    return count
+
+
+cdef int _check_written(object file, object target, object state) except -1:
+    """Refuse to acknowledge what the file of the map may not have: the store has failed then.
+
+    This is Python, in the middle of a put, so here alone the collector of garbage is held up: what it
+    calls could put, and would find the section begun.
+    """
+    cdef int collecting = PyGC_Disable()
+    try:
+        file.check_written(target)
+    except BaseException as exc:
+        state.fail(exc)
+        raise
+    finally:
+        if collecting:
+            PyGC_Enable()
+    return 0

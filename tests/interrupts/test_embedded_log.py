@@ -1,0 +1,64 @@
+"""An embedded log's tables after an interrupt anywhere: what is said to be on disk is there."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.embedded.test_log import topics_file
+from tests.embedded.test_offsets import filled, offsets_of, on_disk
+from tests.kit.interrupts import Interrupted, run_interrupted
+from tests.kit.logs import opened
+
+IGNORED = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+)
+"""A file that was opened as it was interrupted is closed when it is let go."""
+
+
+def test_a_commit_that_is_cut_short_is_written_or_not_there(tmp_path: Path) -> None:
+    with filled(tmp_path) as log:
+        offsets = offsets_of(log)
+        places = run_interrupted(lambda: offsets.commit("g", "t", 0, 1))
+        for number in range(1, places + 1):
+            with suppress(Interrupted):
+                run_interrupted(lambda: offsets.commit("g", "t", 0, number + 1), number)  # noqa: B023
+            held = offsets.committed("g", "t", 0)
+            offsets.flush()
+            assert on_disk(tmp_path).get(0) == held
+
+
+@IGNORED
+def test_a_write_that_is_cut_short_is_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with filled(tmp_path) as log:
+        offsets = offsets_of(log)
+        monkeypatch.setattr(log.store, "flush_log", lambda: None)  # of that the store fails
+        offsets.commit("g", "t", 0, 1)
+        places = run_interrupted(offsets.flush)
+        for number in range(1, places + 1):
+            offsets.commit("g", "t", 0, number + 1)
+            with suppress(Interrupted):
+                run_interrupted(offsets.flush, number)
+            assert on_disk(tmp_path)[0] in {number, number + 1}
+            offsets.flush()
+            assert on_disk(tmp_path) == {0: number + 1}
+        assert places > 20
+
+
+@IGNORED
+def test_a_first_put_that_is_cut_short_leaves_one_table(tmp_path: Path) -> None:
+    with opened(tmp_path, queues=2) as log:
+        number = 0
+        while True:
+            number += 1
+            topic = f"t{number}"
+            try:
+                run_interrupted(lambda: log.create_topic(topic), number)  # noqa: B023
+            except Interrupted:
+                assert log.create_topic(topic) == 2
+                assert topic in topics_file(tmp_path)["topicConfigTable"]
+                continue
+            break
+    assert number > 20

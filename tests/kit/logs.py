@@ -1,0 +1,22 @@
+"""Embedded logs for tests: small files, and no thread that flushes or dispatches by itself."""
+
+from pathlib import Path
+from typing import Any
+
+from embedded.log import EmbeddedLog, open_log
+from store.config import StoreConfig
+
+HOUR = 3_600_000
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=1 << 20, dispatch_slice=64, rocksdb_memory_bytes=16 << 20,
+    flush_interval_commit_log=HOUR, flush_interval_consume_queue=HOUR,
+    flush_commit_log_thorough_interval=HOUR, flush_consume_queue_thorough_interval=HOUR,
+    max_hash_slot_num=100, max_index_num=4000,
+)  # fmt: skip
+BACKENDS = ["file", "rocksdb"]
+
+
+def opened(root: Path, backend: str = "file", **changes: Any) -> EmbeddedLog:
+    """Open a log whose thread writes no offsets unless ``commit_seconds`` says so."""
+    changes.setdefault("commit_seconds", 3600.0)
+    return open_log(root, backend=backend, config=CONFIG, **changes)
