@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from cq_file import _table
 from cq_file.layout import FILE_UNIT, NO_UNIT, PRE_BLANK, is_unit
 from cq_file.queue_files import FileAccess, QueueFiles
-from cq_file.recovery import NO_PHY, find_end
+from cq_file.recovery import NO_PHY, find_end, record_end
 from store.errors import QueueGapError, os_errors, retryable
 from store.queue.consume_queue import PulledUnits, no_units
 from store.queue.units import BlockStop, UnitBlock
@@ -27,32 +28,20 @@ _PHY_SIZE = 8
 _NEVER = (-1, 0, 0)
 
 
-class FileConsumeQueue(QueueFiles):
+class FileConsumeQueue(QueueFiles, _table.QueueEnds):
     """One queue. One thread writes, any thread reads."""
 
-    __slots__ = (
-        "_tail_path",
-        "_tail_position",
-        "_unproven",
-        "end_phy",
-        "first_offset",
-        "known_min",
-        "known_path",
-        "last_phy",
-        "max_offset",
-    )
+    __slots__ = ("_unproven",)
 
     def __init__(self, access: FileAccess, folder: str, starts: list[int]) -> None:
         super().__init__(access, folder, starts)
         self.first_offset = 0
         self.max_offset = 0
         self.last_phy = NO_PHY
-        """Phy offset of the last unit's record, ``NO_PHY`` without units."""
         self.end_phy = NO_PHY
         self.known_path = (-1, "")
-        """Start and path of the file that the core has read last: one tuple, so never torn."""
-        self.known_min = _NEVER  # generation, log minimum, min offset: one tuple, so never torn
-        self._tail_path: str | None = None  # where the next unit goes; None: not known, or no file
+        self.known_min = _NEVER  # set in one step, so never torn
+        self._tail_path = None  # where the next unit goes; None: not known, or no file
         self._tail_position = 0
         self._unproven = False  # the last unit may be torn
 
@@ -362,7 +351,7 @@ class FileConsumeQueue(QueueFiles):
             queue_offset -= 1
             last = self.unit_at(queue_offset)
         self.last_phy = last[0] if last else NO_PHY
-        self.end_phy = sum(last) if last else NO_PHY
+        self.end_phy = record_end(*last) if last else NO_PHY
         self._forget_tail()
         if not read_only:
             self.cut(self.max_offset * _UNIT)

@@ -1,8 +1,9 @@
-"""An LRU of open queue files, since a million queues must not need a million descriptors.
+"""A cache of open queue files, since a million queues must not need a million descriptors.
 
-Whoever got a ``Descriptor`` may use its number as long as it holds the object: eviction only drops
+Whoever got an ``OpenFile`` may use its number as long as it holds the object: eviction only drops
 the cache's own reference, and the number is closed with the last one. So nothing is pinned, and no
-lock is taken for a file that is open already.
+lock is taken for a file that is open already. A use sets a flag of the file, and moves nothing: the
+oldest file whose flag is not set goes first, and a set one buys a second round (CLOCK).
 """
 
 import errno
@@ -11,9 +12,10 @@ import resource
 from collections import OrderedDict
 from pathlib import Path
 
+from cq_file._table import OpenFile
 from store.checked_lock import CheckedLock
 from store.errors import StoreClosedError, os_errors
-from store.files import Descriptor
+from store.files import open_regular
 from store.logger import StoreLogger
 
 _LOG = StoreLogger(__name__)
@@ -92,12 +94,12 @@ def _max_maps() -> int | None:
 
 
 class DescriptorCache:
-    """Open files by path, the least recently used one is let go first. Thread-safe."""
+    """Open files by path, of which one goes that was not used of late. Thread-safe."""
 
     def __init__(self, limit: int, *, read_only: bool) -> None:
         self.limit = limit
         self._flags = os.O_RDONLY if read_only else os.O_RDWR
-        self._entries: OrderedDict[str, Descriptor] = OrderedDict()
+        self._entries: OrderedDict[str, OpenFile] = OrderedDict()
         self.lock = CheckedLock(
             "the opening of a queue file"
         )  # guards opening, forgetting and closing; not the look-up
@@ -106,7 +108,7 @@ class DescriptorCache:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, path: str) -> Descriptor:
+    def get(self, path: str) -> OpenFile:
         """Return the open file at ``path``. Keep the object, not its number, while using it.
 
         Raises:
@@ -115,20 +117,18 @@ class DescriptorCache:
             CorruptionError: it is no regular file.
             StoreClosedError: after ``close``.
         """
-        entries = self._entries
-        try:
-            descriptor = entries[path]
-            entries.move_to_end(path)
-        except KeyError:  # not open, or evicted by another thread between the two lines
+        descriptor = self._entries.get(path)
+        if descriptor is None:
             return self._open(path, self._flags)
+        descriptor.used = True
         return descriptor
 
     @property
-    def entries(self) -> OrderedDict[str, Descriptor]:
-        """Return what is open, the least recently used first, for who looks it up by himself."""
+    def entries(self) -> OrderedDict[str, OpenFile]:
+        """Return what is open by path, for compiled code, which sets ``used`` of what it takes."""
         return self._entries
 
-    def create(self, path: str, size: int) -> Descriptor:
+    def create(self, path: str, size: int) -> OpenFile:
         """Open the file at ``path``, made if need be, with a length of ``size`` bytes (sparse).
 
         Raises:
@@ -159,7 +159,7 @@ class DescriptorCache:
             self._closed = True
             self._entries.clear()
 
-    def _open(self, path: str, flags: int) -> Descriptor:
+    def _open(self, path: str, flags: int) -> OpenFile:
         with self.lock.entry():
             if self._closed:
                 raise StoreClosedError("the queue store is closed")
@@ -167,14 +167,25 @@ class DescriptorCache:
             if known is not None:
                 return known
             while len(self._entries) >= self.limit:
-                self._entries.popitem(last=False)
+                self._evict_one()
             descriptor = self._entries[path] = self._open_file(path, flags)
             return descriptor
 
-    def _open_file(self, path: str, flags: int) -> Descriptor:
+    def _evict_one(self) -> None:
+        """Let go of the oldest file that was not used since its last round, under the lock."""
+        entries = self._entries
+        for _ in range(len(entries)):  # no longer than a round, while others use them
+            descriptor = entries[oldest := next(iter(entries))]
+            if not descriptor.used:
+                break
+            descriptor.used = False
+            entries.move_to_end(oldest)
+        entries.popitem(last=False)
+
+    def _open_file(self, path: str, flags: int) -> OpenFile:
         while True:
             try:
-                return Descriptor(path, flags)
+                return OpenFile(open_regular(path, flags), path)
             except FileNotFoundError:
                 raise
             except OSError as exc:

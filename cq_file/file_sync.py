@@ -8,11 +8,12 @@ would not do: a sync in between crosses it off, and the bytes come behind it.
 import os
 import shutil
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+from cq_file._append import add_sizes
 from cq_file.descriptor_cache import DescriptorCache
 from store.checked_lock import CheckedLock
 from store.errors import os_errors
@@ -67,12 +68,10 @@ class UnsyncedFiles:
         with self._lock.entry():
             self._files[path] = self._files.get(path, 0) + size
 
-    def note_files(self, paths: Sequence[str], sizes: Sequence[int]) -> None:
+    def note_files(self, paths: list[str], sizes: list[int]) -> None:
         """Note files that have changed, each with its bytes."""
         with self._lock.entry():
-            files = self._files
-            for path, size in zip(paths, sizes, strict=True):
-                files[path] = files.get(path, 0) + size
+            add_sizes(self._files, paths, sizes)
 
     def note_folder(self, folder: str) -> None:
         """Note that a folder gained or lost an entry."""

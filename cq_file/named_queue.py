@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from cq_file import _table
 from cq_file.batch_queue import BatchConsumeQueue
 from cq_file.consume_queue import FileConsumeQueue
 from cq_file.ext import ExtFiles, is_ext_address
@@ -14,24 +15,24 @@ from store.queue.time_search import BoundaryType, search_offset
 from store.queue.units import PACKED_PREFIX, CqUnit, UnitBlock
 
 if TYPE_CHECKING:
-    from cq_file import _native
+    from cq_file import _units
 
 Files = FileConsumeQueue | BatchConsumeQueue
 _NEVER = (1 << 63) - 1  # ms
 _UPPER = BoundaryType.UPPER  # an enum's name costs a look-up
 
 
-class QueueTable:
+class QueueTable(_table.SimpleQueues):
     """The queues that there are. The writer puts in and takes out, any thread looks up."""
 
-    __slots__ = ("batch", "closed", "ext", "plain", "simple")
+    __slots__ = ("batch", "ext", "plain")
 
     def __init__(self) -> None:
-        self.simple: dict[str, dict[int, FileConsumeQueue]] = {}
+        self.simple = {}
         self.batch: dict[str, dict[int, BatchConsumeQueue]] = {}
         self.ext: dict[tuple[str, int], ExtFiles] = {}
         self.closed = False
-        self.plain: _native.FileUnits  # from the load of the queues on
+        self.plain: _units.FileUnits  # from the load of the queues on
         """Compiled reads of simple queues."""
 
     def check_open(self) -> None:
@@ -39,17 +40,8 @@ class QueueTable:
         if self.closed:
             raise StoreClosedError("the queue store is closed")
 
-    def find(self, topic: str, queue_id: int) -> Files | None:
-        """Return the files that bear a name now, ``None`` if none do.
-
-        Raises:
-            StoreClosedError: the store is closed.
-        """
-        if self.closed:
-            self.check_open()
-        queues = self.simple.get(topic)
-        if queues is not None and (found := queues.get(queue_id)) is not None:
-            return found
+    def find_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
+        """Return the batch queue that bears a name now, ``None`` if none does."""
         return self.batch.get(topic, {}).get(queue_id) if self.batch else None
 
 
@@ -69,8 +61,7 @@ class NamedFileQueue(ConsumeQueue):
 
     def max_offset(self) -> int:
         """Return the queue offset behind the last unit, of batch queues the last message."""
-        files = self._table.find(self.topic, self.queue_id)
-        return files.max_offset if files is not None else 0
+        return self._table.max_offset(self.topic, self.queue_id)
 
     def ends(self) -> tuple[int, int]:
         """Ask the files, which find the first unit whose record is in the log."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
+from cq_file import _table
 from cq_file.descriptor_cache import DescriptorCache
 from cq_file.file_sync import UnsyncedFiles
 from store.errors import StoreError, TruncatedRecordError, os_errors
@@ -35,14 +36,14 @@ class FileAccess:
     unsynced: UnsyncedFiles
 
 
-class QueueFiles:
+class QueueFiles(_table.FileRow):
     """The files of one queue in ``folder``, by rising start.
 
     ``starts`` are the files' logic offsets; the list is replaced, never changed, so a reader may
     keep one. Neighbours may have a gap where a file was lost.
     """
 
-    __slots__ = ("access", "folder", "generation", "starts")
+    __slots__ = ()
 
     def __init__(self, access: FileAccess, folder: str, starts: list[int]) -> None:
         self.access = access

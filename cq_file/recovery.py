@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from cq_file.layout import FILE_UNIT, PRE_BLANK_UNIT, FileUnit, is_unit
 from cq_file.queue_files import QueueFiles
+from store.files import LAST_OFFSET
 
 _UNIT = FILE_UNIT.size
 _SCAN_UNITS = 3276
@@ -76,10 +77,15 @@ def find_end(
         first_offset=first,
         max_offset=end,
         last_phy=last.phy_offset if last else NO_PHY,
-        end_phy=last.phy_offset + last.size if last else NO_PHY,
+        end_phy=record_end(last.phy_offset, last.size) if last else NO_PHY,
         dirty=dirty,
         has_hole=end > strict,
     )
+
+
+def record_end(phy_offset: int, size: int) -> int:
+    """Return where a record ends; a damaged unit may say that no long can hold it."""
+    return min(phy_offset + size, LAST_OFFSET)
 
 
 def find_first(files: QueueFiles, end: int) -> int:

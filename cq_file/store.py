@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from cq_file._append import have_topics
 from cq_file.backend import FileBackend
 from cq_file.batch_queue import BatchConsumeQueue
 from cq_file.check import check_queue_files
@@ -59,7 +60,7 @@ from store.queue.units import (
 )
 
 if TYPE_CHECKING:
-    from cq_file import _native
+    from cq_file import _append
 
 _log = StoreLogger(__name__)
 _UNIT = FILE_UNIT.size
@@ -81,7 +82,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._cache = DescriptorCache(limit, read_only=context.read_only)
         self._access: FileAccess  # from ``load`` on
         self._loaded = False
-        self._appends: _native.FileAppends  # likewise
+        self._appends: _append.FileAppends  # likewise
         self._opened: OpenedQueues | None = None  # until the ends are found
         self._damaged = DamagedQueues()
         self._recovered = False
@@ -168,6 +169,8 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
 
     def _check_queues(self, keys: list[QueueKey]) -> None:
         topics, batch_topics = self._table.simple, self._table.batch
+        if not batch_topics and have_topics(topics, keys):
+            return
         for topic, _ in keys:
             if batch_topics and topic in batch_topics:
                 raise UnsupportedFormatError(

@@ -127,11 +127,10 @@ class Descriptor:
     never given to another file under a reader's feet.
     """
 
-    __slots__ = ("mapped", "number", "reads")
+    __slots__ = ("number",)
 
     def __init__(self, path: Path | str, flags: int) -> None:
         self.number = open_regular(path, flags)
-        self.reads, self.mapped = 0, None  # how often the core has read it, and its map
 
     def __del__(self, _close: Callable[[int], None] = os.close) -> None:
         if hasattr(self, "number"):  # else it could not be opened

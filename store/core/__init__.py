@@ -13,15 +13,15 @@ BUS_HANDLER = "CQSTORE_BUS_HANDLER"
 """``1``: this process, and those that it starts, answer bus errors in maps, see below."""
 COMPILED: Final = (
     "store.core._buffer", "store.core._column", "store.core._faults", "store.core._maps",
-    "store.core._reads", "store.index._batch", "store.index._writer", "store.log._log",
+    "store.index._batch", "store.index._chain", "store.index._writer", "store.log._log",
     "store.log._pages", "store.log._tail", "store.queue._batch", "store.queue._estimate",
     "store.record._encode", "store.record._known", "store.record._message",
     "store.record._properties", "store.record._scan", "store.record._scratch",
     "store.record._stored", "store.service._results", "store.service.dispatching._columns",
     "store.service.dispatching._replay", "store.service.dispatching._waiting",
-    "store.service.reading._pull", "store.service.reading._ready", "store.service.runtime._flags",
-    "store.service.runtime._histogram", "store.service.writing._encoded",
-    "store.service.writing._put",
+    "store.service.reading._pull", "store.service.reading._query", "store.service.reading._ready",
+    "store.service.runtime._flags", "store.service.runtime._histogram",
+    "store.service.writing._encoded", "store.service.writing._put",
 )  # fmt: skip
 """The store's compiled modules, but for those that import modules of Python.
 

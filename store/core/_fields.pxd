@@ -2,7 +2,7 @@
 # one. What is refused leaves the field as it was.
 
 from cpython.number cimport PyIndex_Check, PyNumber_Index
-from libc.stdint cimport INT64_MAX, int64_t
+from libc.stdint cimport int64_t
 
 cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
@@ -11,15 +11,27 @@ cdef extern from "Python.h":
 cdef inline int64_t natural(object given, str name) except -1:
     """Return a whole number of at least 0 that 64 bits hold."""
     cdef int overflow = 0
-    cdef int64_t found
+    cdef int64_t found = number_of(given, name, &overflow)
+    if overflow or found < 0:
+        raise OverflowError(f"{name} is at least 0 and below 2**63, not {given}")
+    return found
+
+
+cdef inline int64_t whole(object given, str name) except? -1:
+    """Return a whole number that 64 bits hold."""
+    cdef int overflow = 0
+    cdef int64_t found = number_of(given, name, &overflow)
+    if overflow:
+        raise OverflowError(f"{name} is at least -2**63 and below 2**63, not {given}")
+    return found
+
+
+cdef inline int64_t number_of(object given, str name, int *overflow) except? -1:
     if type(given) is not int:
         if not PyIndex_Check(given) or type(given) is bool:
             raise TypeError(f"{name} is a whole number, not {type(given).__name__}")
         given = PyNumber_Index(given)
-    found = PyLong_AsLongLongAndOverflow(given, &overflow)
-    if overflow or found < 0:
-        raise OverflowError(f"{name} is at least 0 and below 2**63, not {given}")
-    return found
+    return PyLong_AsLongLongAndOverflow(given, overflow)
 
 
 cdef inline bint truth(object given, str name) except -1:

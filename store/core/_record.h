@@ -1,26 +1,7 @@
-/* Fields of Python objects by their place, and numbers as a record has them. */
+/* Numbers as Python has them and as a record has them. */
 
 #include <Python.h>
 #include <stdint.h>
-#include <structmember.h>
-
-/* Where a slot of a class with __slots__ lies in its instances; 0: it has no such slot. */
-static Py_ssize_t slot_of(PyObject *type, const char *name) {
-    Py_ssize_t offset = 0;
-    PyObject *found = PyObject_GetAttrString(type, name);
-    if (found == NULL) return PyErr_Clear(), 0;
-    if (Py_TYPE(found) == &PyMemberDescr_Type) {
-        PyMemberDef *member = ((PyMemberDescrObject *)found)->d_member;
-        if (member->type == T_OBJECT_EX) offset = member->offset;
-    }
-    Py_DECREF(found);
-    return offset;
-}
-
-/* What is in a slot; a borrowed reference, NULL if it is empty. */
-static inline PyObject *in_slot(PyObject *object, Py_ssize_t offset) {
-    return *(PyObject **)((char *)object + offset);
-}
 
 /* A tuple of a class made from it, as a named tuple is, whose items are set next. The collector of
  * garbage does not know it before PyObject_GC_Track: what it calls cannot meet it half made. */
@@ -32,14 +13,6 @@ static inline PyObject *blank_tuple(PyObject *type, Py_ssize_t size) {
     ((PyTupleObject *)made)->ob_hash = -1; /* a tuple keeps its hash there, and has none yet */
 #endif
     return made;
-}
-
-/* Put something into a slot. What was there must need no line of Python to go. */
-static inline void set_slot(PyObject *object, Py_ssize_t offset, PyObject *value) {
-    PyObject **slot = (PyObject **)((char *)object + offset), *before = *slot;
-    Py_INCREF(value);
-    *slot = value;
-    Py_XDECREF(before);
 }
 
 /* Read a whole number of [least, most]; 0: it is none, no exception is set. */

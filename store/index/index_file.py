@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from store.core import _maps, _reads
+from store.core import _maps
 from store.errors import (
     CorruptionError,
     RetryableDiskFullError,
@@ -29,7 +29,7 @@ from store.errors import (
     retryable,
 )
 from store.files import Descriptor, replacing
-from store.index import _writer
+from store.index import _chain, _writer
 from store.index.index_batch import IndexBatch
 from store.index.key_hash import key_hash
 from store.index.layout import (
@@ -66,17 +66,12 @@ class IndexRow(NamedTuple):
     previous_index: int
 
 
-class IndexFile:
+class IndexFile(_chain.ChainFile):
     """One index file. One thread puts, drains and flushes; any thread selects.
 
     What the file says is never trusted: a chain must lead to ever lower numbers within the file,
     and ends where it does not.
     """
-
-    __slots__ = (  # a plain query finds these by their places
-        "__dict__", "begin_timestamp", "end_timestamp", "geometry", "mapped", "read_only",
-        "waiting",
-    )  # fmt: skip
 
     def __init__(self, path: Path, geometry: IndexGeometry, *, read_only: bool) -> None:
         """Read the header of an existing file.
@@ -91,10 +86,6 @@ class IndexFile:
         self._failed = False
         self._writer = _writer.KeyWriter(*geometry)
         self.waiting = (IndexBatch(), 1)
-        """Keys that were collected, and the number that the first of them will have.
-
-        One value, so that readers see both of one moment without a lock.
-        """
         self._first_time_diff = 0
         self._header_seen = b""
         self.begin_timestamp = self.end_timestamp = 0
@@ -106,9 +97,7 @@ class IndexFile:
                 path, os.O_RDONLY if read_only else os.O_RDWR
             )
             """The file, ``None`` after ``close``."""
-        self.mapped: _maps.FileMap | None = _maps.FileMap(
-            self.opened.number, geometry.file_size, self.opened
-        )
+        self.mapped = _maps.FileMap(self.opened.number, geometry.file_size, self.opened)
         """What the core reads of it; ``None`` after ``close``."""
         self._adopt_header(self._read_header())
 
@@ -322,13 +311,12 @@ class IndexFile:
         if mapped is None:
             return None
         try:
-            walked: list[int] | None = _reads.walk_chain(
+            return _chain.walk_chain(
                 found, mapped, *self.geometry, wanted, max_num, begin, end,
                 self.begin_timestamp, count, self.read_only,
             )  # fmt: skip
         except OverflowError:  # times that no record has
             return None
-        return walked
 
     def contains(self, topic: str, key: str, phy_offset: int) -> bool:
         """Return whether the record at ``phy_offset`` is indexed under ``key`` (by hash)."""

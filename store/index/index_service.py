@@ -23,6 +23,7 @@ from store.errors import (
     retryable,
 )
 from store.files import check_regular, make_folder, sync_folder
+from store.index import _chain
 from store.index.geometry import common_size, default_geometry, find_geometry
 from store.index.index_batch import IndexBatch
 from store.index.index_check import IndexFinding, check_index_file
@@ -56,14 +57,12 @@ def open_index_file(path: Path, slots: int | None = None, entries: int | None = 
     return IndexFile(path, geometry, read_only=True)
 
 
-class IndexService:
+class IndexService(_chain.ChainFiles):
     """The hash index of one store.
 
     One thread at a time puts, flushes, cuts and deletes (the dispatcher's lock is held); any thread
     queries, and finds a key as soon as ``put_batch`` has returned.
     """
-
-    __slots__ = ("__dict__", "closed", "files")  # a plain query finds them by their places
 
     def __init__(
         self, folder: Path, slots: int | None, entries: int | None, *, read_only: bool
@@ -82,7 +81,7 @@ class IndexService:
         """Files that are no index files, as ``check`` reports them."""
         self._given = (slots, entries)
         self._read_only = read_only
-        self.files: tuple[IndexFile, ...] = ()
+        self.files = ()
         """Oldest first; replaced, never changed: readers need no lock."""
         self._current: IndexFile | None = None  # the last file, where keys go; None: read-only
         self._trusted = 0  # leading files that need no replay

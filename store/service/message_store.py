@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Self
 
 from store.checked_lock import CheckedLock
 from store.config import StoreConfig
-from store.core import _reads
 from store.errors import RetryableDiskFullError, os_errors
 from store.future import StoreFuture
-from store.index.index_file import IndexFile
 from store.index.index_service import IndexService
 from store.log._log import PlainLog
 from store.log.commit_log import CommitLog
@@ -28,6 +26,7 @@ from store.record.message_check import listed
 from store.service.opening.open_parts import open_parts
 from store.service.opening.options import OpenOptions
 from store.service.opening.parts import StoreComponents
+from store.service.reading import _query
 from store.service.reading.read_guard import read_guard_of
 from store.service.recovering.replacement import Rebuild
 from store.service.results import PutMessageResult
@@ -355,10 +354,8 @@ class MessageStore(StoreCare):
 
 def _plain_queries(
     log: CommitLog, index: IndexService | None, config: StoreConfig
-) -> _reads.FastQuery | None:
-    """Return what answers queries by key where nothing is odd; ``None``: there is no index."""
+) -> _query.FastQuery | None:
+    """Return the fast path of queries by key, ``None`` without an index."""
     if index is None:
         return None
-    return _reads.FastQuery(
-        PlainLog(log), index, IndexFile, log.files.file_size, config.max_msgs_num_batch
-    )
+    return _query.FastQuery(PlainLog(log), index, log.files.file_size, config.max_msgs_num_batch)

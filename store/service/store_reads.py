@@ -43,8 +43,8 @@ from store.service.writing.putter import Puts
 
 if TYPE_CHECKING:
     from store.comparing.compared import Compared
-    from store.core import _reads
     from store.service.mirroring.mirror import Mirror
+    from store.service.reading import _query
 
 _ALL_TIME = (0, (1 << 63) - 1)
 
@@ -75,7 +75,7 @@ class StoreReads:
     """The one that was begun last: its end may have been cut short."""
     _tracing: CheckedLock
     """Guards what begins and ends a trace."""
-    _plain_queries: "_reads.FastQuery | None"
+    _plain_queries: "_query.FastQuery | None"
     """``None``: there is no index."""
     _dispatcher: Dispatcher
     _state: RunningState

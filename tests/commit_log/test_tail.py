@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from store.config import StoreConfig
-from store.core._reads import FastQuery
-from store.index.index_file import IndexFile
 from store.log._log import PlainLog
 from store.log._tail import FilePositions, FilesByStart, LogTail
 from store.log.commit_log import CommitLog
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from store.service.reading._query import FastQuery
 from tests.kit.compared_puts import NEVER
 
 
@@ -55,7 +54,7 @@ def test_a_log_without_its_files_is_no_plain_one(tmp_path: Path) -> None:
             log.files.by_start = files
             for size in (0, 1, 4096):
                 log.files.file_size = size
-                plain = FastQuery(PlainLog(log), store.index, IndexFile, 4096, 64)
+                plain = FastQuery(PlainLog(log), store.index, 4096, 64)
                 assert plain.ask("t", "k", 1, 0, 1 << 62) is None
 
 

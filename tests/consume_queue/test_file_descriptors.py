@@ -4,10 +4,11 @@ import os
 import resource
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cq_file._table import OpenFile
 from cq_file.descriptor_cache import DescriptorCache, descriptor_limit
 from cq_file.store import FileConsumeQueueStore
 from store.errors import (
@@ -17,7 +18,6 @@ from store.errors import (
     StoreIOError,
     TruncatedRecordError,
 )
-from store.files import Descriptor
 from store.queue.units import UnitBatch
 from tests.kit.descriptors import descriptors_of
 from tests.kit.faults import EACCES, EMFILE, ENOSPC, Faults
@@ -79,6 +79,29 @@ def test_the_least_recently_used_file_goes_first(tmp_path: Path) -> None:
     cache.close()
 
 
+def test_a_file_that_is_used_again_and_again_stays(tmp_path: Path) -> None:
+    cache = DescriptorCache(3, read_only=False)
+    paths = [str(tmp_path / str(number)) for number in range(20)]
+    for path in paths:
+        Path(path).touch()
+    kept = cache.get(paths[0])
+    for path in paths[1:]:
+        cache.get(path)
+        assert cache.get(paths[0]) is kept
+        assert len(cache) <= 3
+
+
+def test_one_goes_also_where_all_were_used(tmp_path: Path) -> None:
+    cache = DescriptorCache(3, read_only=False)
+    paths = [str(tmp_path / name) for name in "abcd"]
+    for path in paths:
+        Path(path).touch()
+    for path in [*paths[:3], *paths[:3]]:
+        cache.get(path)
+    cache.get(paths[3])
+    assert [*cache.entries] == paths[1:]
+
+
 def test_a_file_made_anew_under_the_same_name_is_opened_anew(tmp_path: Path) -> None:
     cache = DescriptorCache(4, read_only=False)
     path = tmp_path / "a"
@@ -87,8 +110,26 @@ def test_a_file_made_anew_under_the_same_name_is_opened_anew(tmp_path: Path) -> 
     cache.forget(str(path))
     new = cache.create(str(path), 2)
     assert (os.fstat(old.number).st_size, os.fstat(new.number).st_size) == (1, 2)
-    assert isinstance(new, Descriptor)
     cache.close()
+
+
+def test_an_open_file_is_closed_with_its_last_holder(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    one = OpenFile(os.open(tmp_path / "a", os.O_RDONLY), "a")
+    number, other = one.number, one
+    del one
+    assert os.fstat(number).st_size == 0
+    del other
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(number)
+
+
+@pytest.mark.parametrize("number", [-1, -5, 1 << 31, 1 << 70, "0", None])
+def test_what_is_no_descriptor_opens_and_closes_nothing(number: Any) -> None:
+    before = os.fstat(0)
+    with pytest.raises((ValueError, OverflowError, TypeError)):
+        OpenFile(number, "a")
+    assert os.fstat(0) == before
 
 
 def faults_of_a_look(store: FileConsumeQueueStore, queue_id: int) -> list[str]:

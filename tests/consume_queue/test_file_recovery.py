@@ -6,7 +6,17 @@ import pytest
 
 from store.errors import CorruptionError
 from store.queue.units import BlockStop
-from tests.kit.file_queues import FILE_SIZE, PRE_BLANK, SIZE, UNIT, Disk, put, read_all, rows
+from tests.kit.file_queues import (
+    FILE_SIZE,
+    PRE_BLANK,
+    SIZE,
+    UNIT,
+    Disk,
+    NoLog,
+    put,
+    read_all,
+    rows,
+)
 from tests.kit.tree import tree_digest
 
 ZERO = (0, 0, 0)
@@ -299,4 +309,24 @@ def test_what_lies_behind_the_end_of_a_read_only_queue_is_no_unit(tmp_path: Path
     disk.write(0, rows(50, 4) + rows(20, 3))
     store = disk.open(read_only=True)
     assert [store.queue("T", 0).unit_timestamp(at) for at in (-1, 3, 4, 5)] == [-1, 265, -1, -1]
+    store.close()
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+def test_a_damaged_unit_that_ends_behind_all_offsets_ends_at_the_last_one(
+    tmp_path: Path,
+    crashed: bool,  # noqa: FBT001
+) -> None:
+    """In a log whose last file is the last that there can be, its size may say anything."""
+    last = (1 << 63) - 1
+    disk = Disk(tmp_path, NoLog(max_phy=last))
+    units = [*rows(0, 2), (last - 200, 0x7FFFFFFE, 7), (last - 100, 0x7FFFFFFE, 7)]
+    disk.write(0, units)
+    store = disk.open(crashed=crashed)
+    queue = store._table.simple["T"][0]
+    assert (queue.last_phy, queue.end_phy) == (last - 100, last)
+    assert store.dispatch_from_phy_offset() == (0 if crashed else last)
+    assert store.truncate_dirty(last - 100) == 1
+    assert (queue.last_phy, queue.end_phy) == (last - 200, last)
+    assert read_all(store) == units[:3]
     store.close()

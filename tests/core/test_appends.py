@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cq_file._table import OpenFile
 from cq_file.consume_queue import FileConsumeQueue
 from cq_file.file_sync import UnsyncedFiles
 from cq_file.store import FileConsumeQueueStore
@@ -24,7 +25,6 @@ from store.errors import (
     StoreFailedError,
     StoreIOError,
 )
-from store.files import Descriptor
 from store.queue.units import MAX_UNITS, QueueKey, UnitBatch
 from tests.kit.declining import DeclinesAppends
 from tests.kit.file_queues import SIZE, UNIT, Disk, NoLog, put, read_all, rows
@@ -244,7 +244,7 @@ def refusing(store: FileConsumeQueueStore, queue_id: int) -> Iterator[None]:
     path = queue_of(store, queue_id)._tail_path
     assert path is not None
     entries = store._cache.entries
-    writable, entries[path] = entries[path], Descriptor(path, os.O_RDONLY)
+    writable, entries[path] = entries[path], OpenFile(os.open(path, os.O_RDONLY), path)
     try:
         yield
     finally:

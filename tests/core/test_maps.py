@@ -14,8 +14,8 @@ import pytest
 from cq_file.store import FileConsumeQueueStore
 from store.config import StoreConfig
 from store.core._maps import FileMap
-from store.core._reads import walk_chain
 from store.errors import CorruptionError, StoreError
+from store.index._chain import walk_chain
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.declining import Declines, decline_walks

@@ -13,14 +13,14 @@ import pytest
 
 from store.config import StoreConfig
 from store.core._maps import FileMap
-from store.core._reads import FastQuery, walk_chain
 from store.errors import StoreError
+from store.index._chain import ChainFile, ChainFiles, walk_chain
 from store.index.index_batch import IndexBatch
-from store.index.index_file import IndexFile
 from store.log._log import PlainLog
 from store.log.commit_log import CommitLog
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from store.service.reading._query import FastQuery
 from tests.kit.declining import Declines, decline_walks
 from tests.kit.waiting import until
 
@@ -140,23 +140,8 @@ def test_odd_geometries_lead_nowhere(tmp_path: Path, arguments: tuple[int, int])
         assert walked is None or walked == []
 
 
-class OddIndex:
-    __slots__ = ("closed", "files")
-    closed: bool
-    files: "tuple[OddFile, ...]"
-
-
-class OddFile:
-    __slots__ = (
-        "begin_timestamp", "count", "end_timestamp", "geometry", "mapped", "read_only", "waiting",
-    )  # fmt: skip
-    count: int
-    begin_timestamp: int
-    end_timestamp: int
-    geometry: tuple[int, int]
-    mapped: Any
-    read_only: bool
-    waiting: tuple[IndexBatch, int]
+class OddFile(ChainFile):
+    count = 5
 
 
 @pytest.mark.parametrize("geometry", [
@@ -167,14 +152,27 @@ def test_odd_geometries_lead_to_no_file(
 ) -> None:
     path = tmp_path / "index"
     path.write_bytes(random.Random(5).randbytes(4000))
-    index: Any = OddIndex()
-    file = OddFile()
-    file.begin_timestamp, file.end_timestamp, file.count = 0, 1, 5
+    index: Any = ChainFiles()
+    file: Any = OddFile()
+    file.begin_timestamp, file.end_timestamp = 0, 1
     file.waiting, file.read_only, file.geometry = (IndexBatch(), 100), False, geometry
     file.mapped = mapped_file(path)
     index.files, index.closed = (file,), False
-    plain = FastQuery(PlainLog(store.commit_log), index, OddFile, LOG_FILE, 64)
+    plain = FastQuery(PlainLog(store.commit_log), index, LOG_FILE, 64)
     assert not plain.ask("t", "a", 32, *ALWAYS)
+
+
+def test_files_without_their_fields_and_of_other_kinds_are_left(store: MessageStore) -> None:
+    index: Any = ChainFiles()
+    plain = FastQuery(PlainLog(store.commit_log), index, LOG_FILE, 64)
+    assert plain.ask("t", "a", 32, *ALWAYS) is None
+    for files in ((OddFile(),), (object(),), (None,)):
+        index.files = files
+        assert plain.ask("t", "a", 32, *ALWAYS) is None
+    index.files = ()
+    assert plain.ask("t", "a", 32, *ALWAYS) == []
+    index.closed = True
+    assert plain.ask("t", "a", 32, *ALWAYS) is None
 
 
 def test_the_core_answers_by_itself_unless_the_key_waits_in_memory(tmp_path: Path) -> None:
@@ -318,7 +316,7 @@ class OtherLog:
 
 def asked(store: MessageStore, log: Any, index: Any) -> list[bytes] | None:
     """Return what the core finds of one key in a log and an index."""
-    plain = FastQuery(PlainLog(log), index, IndexFile, LOG_FILE, 64)
+    plain = FastQuery(PlainLog(log), index, LOG_FILE, 64)
     found = plain.ask("t", "cc", 64, *ALWAYS)
     return None if found is None else [bytes(message.record) for message in found]
 
@@ -367,7 +365,7 @@ def test_a_file_of_another_kind_is_left_to_the_log(
         file_from_offset=first.file_from_offset, mapped=first.map(), heap=None,
         wrote_position=first.wrote_position, readable_position=first.readable_position,
     )  # fmt: skip
-    plain = FastQuery(PlainLog(store.commit_log), store.index, IndexFile, LOG_FILE, 64)
+    plain = FastQuery(PlainLog(store.commit_log), store.index, LOG_FILE, 64)
     monkeypatch.setattr(files, "by_start", {**files.by_start, first.file_from_offset: other})
     for _ in range(2):
         messages = plain.ask("t", "cc", 64, *ALWAYS)

@@ -9,16 +9,12 @@ from typing import Any
 
 import pytest
 
-from cq_file import _native
-from cq_file.consume_queue import FileConsumeQueue
-from cq_file.named_queue import QueueTable
 from cq_file.store import FileConsumeQueueStore
 from store.config import StoreConfig
-from store.files import Descriptor
-from store.queue.units import MAX_UNITS
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.cold_pages import folder_in_memory, pages_dropped
+from tests.kit.shim import Shim
 
 QUEUES, UNITS = 24, 1000
 CONFIG = StoreConfig(
@@ -80,44 +76,34 @@ def test_threads_that_read_the_same_queues_are_told_the_truth(store: MessageStor
     assert wrong == []
 
 
-class Watched(Descriptor):
-    """An open file that another thread lets go of its map, whenever its number is asked for."""
-
-    __slots__ = ("had_map", "is_watched", "kept", "path")
-    kept: int
-
-    def __init__(self, path: Path, flags: int) -> None:
-        self.path, self.is_watched, self.had_map = path, False, list[bool]()
-        super().__init__(path, flags)
-
-    @property
-    def number(self) -> int:
-        if self.is_watched:
-            self.mapped = None
-            maps = Path("/proc/self/maps").read_text()
-            self.had_map.append(str(self.path) in maps)
-        return self.kept
-
-    @number.setter
-    def number(self, number: int) -> None:
-        self.kept = number
-
-
 def test_a_map_lives_as_long_as_a_read_that_may_use_it(store: MessageStore, root: Path) -> None:
+    """Another thread may let go of it in the midst of the read."""
     queues: Any = store.queues
     assert isinstance(queues, FileConsumeQueueStore)
-    path = root / "consumequeue" / "t" / "0" / f"{0:020d}"
-    watched: Any = Watched(path, 0)
-    queues._cache.entries[str(path)] = watched
-    units = _native.FileUnits(
-        store.commit_log, queues._cache, 20 * UNITS,
-        classes=(QueueTable, FileConsumeQueue, Watched), most_offset=MAX_UNITS,
-    )  # fmt: skip
+    path = str(root / "consumequeue" / "t" / "0" / f"{0:020d}")
+    table: Any = queues._table
+    units = table.plain
     for _ in range(8):
-        assert units.plain_units(queues._table, "t", 0, 0, 4) is not None
-    while len(queues._cache.entries) > 1:
-        queues._cache.entries.popitem(last=False)
-    assert watched.mapped is not None
-    watched.is_watched = True
-    assert units.plain_units(queues._table, "t", 0, UNITS - 4, 4) is not None
-    assert watched.had_map == [True]
+        assert units.plain_units(table, "t", 0, 0, 4) is not None
+    entries: Any = queues._cache.entries
+    file = entries[path]
+    entries.clear()
+    entries[path] = file
+    assert path in maps()
+    had_map = list[bool]()
+
+    def let_go(_: str, read: str) -> None:
+        if read == path and file.mapped is not None:
+            file.mapped = None
+            had_map.append(path in maps())
+
+    with Shim() as shim:
+        shim.watch(root)
+        shim.tell(let_go, "/cq_file/_units")
+        assert units.plain_units(table, "t", 0, UNITS - 4, 4) is not None
+    assert had_map == [True]
+    assert path not in maps()
+
+
+def maps() -> str:
+    return Path("/proc/self/maps").read_text(encoding="utf-8")

@@ -184,7 +184,7 @@ def test_the_order_of_calls_has_writes_to_the_index(tmp_path: Path) -> None:
 def test_what_the_core_writes_is_met_and_told(tmp_path: Path, shim: Shim) -> None:
     told: list[tuple[str, str]] = []
     shim.watch(tmp_path)
-    shim.tell(lambda kind, path: told.append((kind, path)), "/cq_file/_native")
+    shim.tell(lambda kind, path: told.append((kind, path)), "/cq_file/_append")
     with MessageStore.open(tmp_path, CONFIG, backend="file") as store:
         assert store.put_message(Message("t", b"x")).ok
         store.max_offset("t", 0)

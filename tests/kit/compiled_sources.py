@@ -1,11 +1,8 @@
 """What compiled modules are made of, and what they name, as their text says it."""
 
-import ast
 import os
 import re
 import tomllib
-from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +32,6 @@ _DECLARED = re.compile(
 _TEXT = re.compile(
     r'^[ \t]*(?:include|cdef extern from|#[ \t]*include)[ \t]+"([^"]+)"', re.MULTILINE
 )
-_SLOT = re.compile(r"\b(?:slot_of_class|its_slot|slot_of)\(")
-_NAMED = re.compile(_SLOT.pattern + r"""((?:[^()"',]|\([^()]*\))+), b?["'](\w+)["']\)""")
 
 
 def lower(package: str) -> set[str]:
@@ -107,47 +102,6 @@ def _place(source: Path, name: str) -> Path:
     beside = Path(os.path.normpath(source.parent / name))
     is_beside = name.startswith(".") or (ROOT / beside).exists()
     return beside if is_beside else Path(name)
-
-
-def slots_named(text: str) -> dict[str, set[str]]:
-    """Return the names of fields that are looked up, by what they are looked up in."""
-    found = defaultdict(set)
-    for owner, name in _NAMED.findall(text):
-        found[owner.strip()].add(name)
-    return found
-
-
-def nameless_slots(text: str) -> int:
-    """Return how many fields are looked up by what is no name there."""
-    return len(_SLOT.findall(text)) - len(_NAMED.findall(text))
-
-
-def classes_with_slots(package: str) -> dict[str, set[str]]:
-    """Return the slots of each class of ``package`` that has any, with those of its bases."""
-    own: dict[str, set[str]] = {}
-    bases: dict[str, list[str]] = {}
-    for path in sorted((ROOT / package).rglob("*.py")):
-        text = path.read_text("utf-8")
-        if "slots" not in text:
-            continue
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.ClassDef):
-                own[node.name] = own.get(node.name, set()) | set(_slots(node))
-                bases[node.name] = [base.id for base in node.bases if isinstance(base, ast.Name)]
-
-    def whole(name: str) -> set[str]:
-        return own.get(name, set()).union(*map(whole, bases.get(name, ())))
-
-    return {name: whole(name) for name in own}
-
-
-def _slots(node: ast.ClassDef) -> Iterator[str]:
-    has_slots = any("slots=True" in ast.unparse(each) for each in node.decorator_list)
-    for line in node.body:
-        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and has_slots:
-            yield line.target.id
-        if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "__slots__":
-            yield from ast.literal_eval(line.value)
 
 
 def made_of(module: dict[str, Any]) -> set[str]:

@@ -18,6 +18,8 @@ KINDS = (
     "mkdir", "mmap", "msync", "sync_file_range",
 )  # fmt: skip
 """What is met, in the order of ``shim.c``; each stands for the calls of its kind there."""
+READ = "pread"
+"""A read at a position: ``Shim.tell`` tells of it, and that is all."""
 SHORT = -1
 """In the place of an error's number: the system takes a part of what is to be written."""
 EVER = 1 << 40
@@ -104,7 +106,7 @@ class Shim:
         """
 
         def told(kind: int, path: bytes) -> None:
-            function(KINDS[kind], path.decode())
+            function((*KINDS, READ)[kind], path.decode())
 
         self._told = callback = _CALLBACK(told)
         _library().shim_tell(callback, ":".join(libraries).encode())

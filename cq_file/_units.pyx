@@ -1,4 +1,24 @@
-# FileUnits: reads of queues in files. Part of `_native.pyx`.
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""FileUnits: reads of queues in files, and searches of them by time.
+
+What is not plain is for the slow path in Python, untouched. Nothing here trusts a size that it was
+given, nor what lies on disk: every read is bounded by the object that it reads.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.dict cimport PyDict_GetItemWithError
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint8_t
+from posix.unistd cimport pread
+
+from cq_file._table cimport OpenFile, QueueEnds, SimpleQueues
+from store.core._bytes cimport load32, load64
+from store.core._layout cimport AT_SIZE_OF_UNIT, UNIT_OF_FILES
+from store.core._maps cimport FileMap
+from store.core._record cimport whole_number
+from store.log._log cimport PlainLog, StoreTimes
+
+cdef int64_t MAX_TIME = <int64_t> 1 << 62  # ms; for a later one Python searches
 
 cdef extern from *:
     """
@@ -38,154 +58,121 @@ cdef enum:
 
 
 cdef class FileUnits:
-    """Reads of queues in files that meet nothing odd; what is not plain is the twin's.
+    """Reads of queues in files that meet nothing odd.
 
-    ``files`` is a queue's files as they are now: ``starts``, ``generation``,
-    ``first_offset``, ``max_offset``, ``known_min`` (generation, log minimum, first offset for it),
-    ``known_path`` (start and path of the file that was read last).
     A reader that finds the same generation behind its read as before has read what it was
     promised. Any thread.
     """
 
     cdef PlainLog log
-    cdef object opened, used, entries, table_class, files_class
+    cdef object opened, entries
     cdef int64_t file_size, most_offset
-    cdef Py_ssize_t at_starts, at_generation, at_first_offset, at_max_offset  # of a queue's files
-    cdef Py_ssize_t at_known_min, at_known_path
-    cdef Py_ssize_t at_closed, at_simple  # of the table
-    cdef object open_class
-    cdef Py_ssize_t at_mapped, at_reads  # of an open file
 
-    def __init__(self, log, opened, int64_t file_size, *, classes, int64_t most_offset):
+    def __init__(self, log, opened, int64_t file_size, *, int64_t most_offset):
         """``opened`` gives a file of ``file_size`` bytes, open, by its path (DescriptorCache).
 
-        No queue has an offset of ``most_offset`` or above. ``classes`` are that of the table of
-        queues, that of a queue's files, and that of an open file: all keep their fields in slots.
+        No queue has an offset of ``most_offset`` or above.
         """
         self.log, self.opened = PlainLog(log), opened.get
         self.file_size, self.most_offset = max(file_size, UNIT_OF_FILES), most_offset
-        self.table_class, self.files_class, self.open_class = table_class, files_class, _ = classes
-        self.at_mapped = slot_of_class(self.open_class, "mapped")
-        self.at_reads = slot_of_class(self.open_class, "reads")
-        self.at_starts = slot_of_class(files_class, "starts")
-        self.at_generation = slot_of_class(files_class, "generation")
-        self.at_first_offset = slot_of_class(files_class, "first_offset")
-        self.at_max_offset = slot_of_class(files_class, "max_offset")
-        self.at_known_min = slot_of_class(files_class, "known_min")
-        self.at_known_path = slot_of_class(files_class, "known_path")
-        self.at_closed = slot_of_class(table_class, "closed")
-        self.at_simple = slot_of_class(table_class, "simple")
         if not isinstance(opened.entries, dict):
             raise TypeError("open files are kept in a dict")
-        self.entries, self.used = opened.entries, opened.entries.move_to_end
+        self.entries = opened.entries
 
-    cdef object _open(self, files, int64_t start):
-        """Return the descriptor of the file that starts there; ``None`` without one."""
-        cdef list starts = <object> in_slot(<PyObject *> files, self.at_starts)
-        cdef Py_ssize_t count = len(starts)
-        cdef tuple known = <object> in_slot(<PyObject *> files, self.at_known_path)
+    cdef OpenFile _open(self, QueueEnds files, int64_t start):
+        """Return the file that starts there, open; ``None`` without one."""
+        cdef list starts = files.starts
+        cdef Py_ssize_t count = len(starts) if starts is not None else 0
         cdef PyObject *entry
+        cdef OpenFile file
         if not count or (<int64_t> starts[count - 1] != start and start not in starts):
             return None
-        path = known[1] if <int64_t> known[0] == start else files.path_of(start)
-        try:
-            entry = PyDict_GetItemWithError(self.entries, path)  # of a subclass, as it is ordered
-            if entry == NULL:
-                return self.opened(path)
-            descriptor = <object> entry
-            self.used(path)
-        except KeyError:  # let go of between the two lines, and held here
-            pass
-        except FileNotFoundError:  # the twin knows whether it may have gone
+        path = files.known_file
+        if files.known_start != start or path is None:
+            path = (<object> files).path_of(start)
+        entry = PyDict_GetItemWithError(self.entries, path)  # of a subclass, as it is ordered
+        if entry != NULL:
+            found = <object> entry
+        else:
+            try:
+                found = self.opened(path)
+            except FileNotFoundError:  # the slow path knows whether it may have gone
+                return None
+        if not isinstance(found, OpenFile):
             return None
-        return descriptor
+        file = <OpenFile> found
+        file.is_used = True
+        files.known_start, files.known_file = start, file.path  # of one text there is one object
+        return file
 
     cdef bint _ends(
-        self, files, int64_t generation, int64_t least, int64_t *low, int64_t *high
-    ) except -1:
-        """Find where the queue begins and ends now; False: nobody has looked yet.
+        self, QueueEnds files, int64_t generation, int64_t least, int64_t *low, int64_t *high
+    ) noexcept:
+        """Find where the queue begins and ends now; False: no reader has found it yet.
 
         ``least``: where the log begins.
         """
-        cdef tuple known
-        high[0] = self._number(files, self.at_max_offset)
+        high[0] = files.high
         if least <= 0:
-            low[0] = self._number(files, self.at_first_offset)
+            low[0] = files.low
+        elif files.min_life != generation or files.min_log != least:
+            return False
         else:
-            known = <object> in_slot(<PyObject *> files, self.at_known_min)
-            if <int64_t> known[0] != generation or <int64_t> known[1] != least:
-                return False
-            low[0] = known[2]
+            low[0] = files.min_found
         if low[0] > high[0]:
             low[0] = high[0]
         return True
 
-    cdef bint _read(self, files, int64_t offset, int64_t count, uint8_t *to) except -1:
+    cdef bint _read(self, QueueEnds files, int64_t offset, int64_t count, uint8_t *to) except -1:
         """Read units, all of one file; False: they are not there, or not all of them."""
         cdef int64_t logic = offset * UNIT_OF_FILES
         cdef int64_t position = logic % self.file_size
+        cdef OpenFile file
         if position + count * UNIT_OF_FILES > self.file_size:
             return False
-        descriptor = self._open(files, logic - position)  # held while its number is in use
-        if type(descriptor) is not self.open_class:
+        file = self._open(files, logic - position)  # held while its number is in use
+        if file is None:
             return False
-        return self._read_file(descriptor, to, count * UNIT_OF_FILES, position)
+        return self._read_file(file, to, count * UNIT_OF_FILES, position)
 
-    cdef bint _read_file(self, descriptor, uint8_t *to, int64_t size, int64_t position) except -1:
+    cdef bint _read_file(self, OpenFile file, uint8_t *to, int64_t size, int64_t position) except -1:
         """Read bytes of an open file: of pages that were read before from a map, if it has one."""
-        cdef FileMap mapped = <object> in_slot(<PyObject *> descriptor, self.at_mapped)  # held
-        cdef int64_t reads
+        cdef FileMap mapped = file.mapped  # held
         if mapped is not None and mapped.read_again(to, size, position):
             return True
-        if not read_whole(descriptor.number, to, size, position):  # others run meanwhile
+        if not read_whole(file.number, to, size, position):  # others run meanwhile
             return False
         if mapped is None:  # unless another thread has made one
-            mapped = <object> in_slot(<PyObject *> descriptor, self.at_mapped)
+            mapped = file.mapped
         if mapped is not None:
             mapped.saw(size, position)
-            return True
-        reads = <object> in_slot(<PyObject *> descriptor, self.at_reads)
-        if reads < READS_UNTIL_MAPPED:
-            set_slot(descriptor, self.at_reads, reads + 1)
+        elif file.read_count < READS_UNTIL_MAPPED:
+            file.read_count += 1
         else:
-            set_slot(descriptor, self.at_mapped, FileMap(descriptor.number, self.file_size))
+            file.mapped = FileMap(file.number, self.file_size)
         return True
 
-    cdef object _find(self, table, topic, queue_id):
+    cdef QueueEnds _find(self, table, topic, queue_id):
         """Return the files that bear a name now, ``None`` if no simple queue does."""
-        cdef dict simple, queues
-        cdef PyObject *found
-        if type(table) is not self.table_class:
+        if not isinstance(table, SimpleQueues) or (<SimpleQueues> table).is_closed:
             return None
-        if in_slot(<PyObject *> table, self.at_closed) != Py_False:
-            return None
-        simple = <object> in_slot(<PyObject *> table, self.at_simple)
-        queues = simple.get(topic)
-        if queues is None:
-            return None
-        found = PyDict_GetItemWithError(queues, queue_id)
-        if found == NULL or type(<object> found) is not self.files_class:
-            return None
-        return <object> found
-
-    cdef int64_t _number(self, files, Py_ssize_t at) except? -2:
-        """Return the number in a slot."""
-        return <object> in_slot(<PyObject *> files, at)
+        found = (<SimpleQueues> table).named(topic, queue_id)
+        return <QueueEnds> found if isinstance(found, QueueEnds) else None
 
     def plain_units(self, table, topic, queue_id, int64_t queue_offset, int64_t max_count):
-        """Return minimum, maximum, units and the bytes of each; ``None``: it is not plain.
+        """Return minimum, maximum, units and the bytes of each; ``None``: it is for the slow path.
 
         A hole is among the units: nothing in it leads to a record.
         """
         cdef int64_t generation, low = 0, high = 0, count
-        files = self._find(table, topic, queue_id)
+        cdef QueueEnds files = self._find(table, topic, queue_id)
         if files is None:
             return None
-        generation = self._number(files, self.at_generation)
+        generation = files.lives
         if not self._ends(files, generation, self.log.least(), &low, &high):
             return None
         if not low <= queue_offset < high:
-            if self._number(files, self.at_generation) != generation:
+            if files.lives != generation:
                 return None
             return low, high, b"", 0
         count = min(max_count, high - queue_offset)
@@ -194,22 +181,22 @@ cdef class FileUnits:
         data = PyBytes_FromStringAndSize(NULL, count * UNIT_OF_FILES)
         if not self._read(files, queue_offset, count, <uint8_t *> PyBytes_AS_STRING(data)):
             return None
-        if self._number(files, self.at_generation) != generation:
+        if files.lives != generation:
             return None
         return low, high, data, UNIT_OF_FILES
 
     def search(self, table, topic, queue_id, timestamp, bint upper):
-        """Return the offset that ``timestamp`` leads to; ``None``: it is not plain."""
+        """Return the offset that ``timestamp`` leads to; ``None``: it is for the slow path."""
         cdef int64_t generation, low = 0, high = 0, first, least, wanted, middle, at
         cdef int64_t block_start = 0, block_end = 0
         cdef uint8_t block[BLOCK_UNITS * UNIT_OF_FILES]
         cdef const uint8_t *unit
         cdef StoreTimes times
         cdef bint is_plain = True
-        files = self._find(table, topic, queue_id)
+        cdef QueueEnds files = self._find(table, topic, queue_id)
         if files is None or not whole_number(<PyObject *> timestamp, 0, MAX_TIME, &wanted):
             return None
-        generation = self._number(files, self.at_generation)
+        generation = files.lives
         least = self.log.least()
         if (
             not self._ends(files, generation, least, &low, &high)
@@ -218,7 +205,7 @@ cdef class FileUnits:
             return None
         first = low
         times = StoreTimes.__new__(StoreTimes, self.log, least)
-        while low < high:  # as the twin: units below low are before, units from high on are behind
+        while low < high:  # as the slow path: units below low are before, from high on behind
             middle = (low + high) // 2
             if not block_start <= middle < block_end:
                 block_start, block_end = low, high
@@ -243,7 +230,7 @@ cdef class FileUnits:
                 low = middle + 1
             else:
                 high = middle
-        if self._number(files, self.at_generation) != generation:
+        if files.lives != generation:
             return None
         return max(low - 1, first) if upper else low
 

@@ -1,0 +1,20 @@
+from collections.abc import Callable, Collection, Mapping
+
+from cq_file._table import OpenFile
+from cq_file.consume_queue import FileConsumeQueue
+from store.queue.units import QueueKey, UnitBatch
+
+class FileAppends:
+    def __init__(
+        self,
+        *,
+        topics: Mapping[str, Mapping[int, FileConsumeQueue]],
+        files: Mapping[str, OpenFile],
+        note: Callable[[list[str], list[int]], None],
+        file_size: int,
+        most_offset: int,
+    ) -> None: ...
+    def append(self, batch: UnitBatch, held_back: Collection[QueueKey]) -> bytearray: ...
+
+def have_topics(topics: Mapping[str, object], keys: list[QueueKey]) -> bool: ...
+def add_sizes(sizes: dict[str, int], names: list[str], more: list[int]) -> None: ...

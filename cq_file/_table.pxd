@@ -1,0 +1,39 @@
+# Queues in files as compiled code reads and sets them: the table, a queue's ends, its open files.
+
+from libc.stdint cimport int64_t
+
+from store.core._maps cimport FileMap
+
+
+cdef class OpenFile:
+    cdef readonly int number
+    cdef readonly str path
+    cdef bint is_open, is_used
+    cdef int64_t read_count
+    cdef public FileMap mapped
+
+
+cdef class FileRow:
+    cdef public object access
+    cdef public str folder
+    cdef public list starts
+    cdef int64_t lives
+
+
+cdef class QueueEnds(FileRow):
+    cdef int64_t low, high  # queue offsets of the first unit, and behind the last one
+    cdef int64_t last_record, last_record_end
+    cdef str tail  # path of the file that the next unit goes into
+    cdef int64_t tail_at
+    cdef int64_t min_life, min_log, min_found  # the first offset that was found for a log's minimum
+    cdef int64_t known_start
+    cdef str known_file
+    cdef int64_t batch  # number of the batch that plans to write to it
+
+
+cdef class SimpleQueues:
+    cdef bint is_closed
+    cdef public dict simple
+
+    cdef object named(self, topic, queue_id)
+    cdef object found(self, topic, queue_id)

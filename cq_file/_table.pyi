@@ -1,0 +1,38 @@
+from typing import Self
+
+from cq_file.batch_queue import BatchConsumeQueue
+from cq_file.consume_queue import FileConsumeQueue
+from cq_file.queue_files import FileAccess
+from store.core._maps import FileMap
+
+class OpenFile:
+    def __new__(cls, number: int, path: str) -> Self: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def path(self) -> str: ...
+    used: bool
+    reads: int
+    mapped: FileMap | None
+
+class FileRow:
+    access: FileAccess
+    folder: str
+    starts: list[int]
+    generation: int
+
+class QueueEnds(FileRow):
+    first_offset: int
+    max_offset: int
+    last_phy: int
+    end_phy: int
+    _tail_path: str | None
+    _tail_position: int
+    known_min: tuple[int, int, int]
+    known_path: tuple[int, str]
+
+class SimpleQueues:
+    closed: bool
+    simple: dict[str, dict[int, FileConsumeQueue]]
+    def find(self, topic: str, queue_id: int) -> FileConsumeQueue | BatchConsumeQueue | None: ...
+    def max_offset(self, topic: str, queue_id: int) -> int: ...

@@ -1,0 +1,200 @@
+# cython: language_level=3, auto_pickle=False
+"""What appends and reads of queues in files ask and set: fields in C, and attributes to Python.
+
+Python's classes inherit from these and have the methods. Of each field there is one, so nothing has
+to be kept alike. Under the interpreter's lock each is read and set in one step. What a field cannot
+hold is refused with ``TypeError`` or ``OverflowError``, and what it held stays.
+"""
+
+from cpython.dict cimport PyDict_GetItemWithError
+from cpython.object cimport PyObject
+from posix.unistd cimport close
+
+from store.core._fields cimport natural, truth, whole
+
+
+cdef class OpenFile:
+    """An open queue file, closed when its last holder lets it go; see ``store.files.Descriptor``.
+
+    ``number`` is the descriptor, ``path`` the one that it is kept by, ``mapped`` the map that reads have
+    made.
+    """
+
+    def __cinit__(self, int number, str path not None):
+        if number < 0:
+            raise ValueError(f"no file is open as {number}")
+        self.number, self.path, self.is_open = number, path, True
+
+    def __dealloc__(self):
+        cdef int number = self.number
+        if self.is_open:
+            with nogil:  # a file that was removed gives its blocks back now
+                close(number)
+
+    @property
+    def used(self):
+        """Whether it was used since the cache has last looked at it, see ``DescriptorCache``."""
+        return self.is_used
+
+    @used.setter
+    def used(self, given):
+        self.is_used = truth(given, "used")
+
+    @property
+    def reads(self):
+        """How often it was read before it was mapped."""
+        return self.read_count
+
+    @reads.setter
+    def reads(self, given):
+        self.read_count = natural(given, "reads")
+
+
+cdef class FileRow:
+    """The files of one queue: in which ``folder``, where each starts, and what they share.
+
+    The list of ``starts`` is replaced, never changed, so a reader may keep one.
+    """
+
+    @property
+    def generation(self):
+        """Rises before bytes change or go that a reader may have been promised."""
+        return self.lives
+
+    @generation.setter
+    def generation(self, given):
+        self.lives = natural(given, "generation")
+
+
+cdef class QueueEnds(FileRow):
+    """Where the units of a queue begin and end, and where the next one goes."""
+
+    @property
+    def first_offset(self):
+        """Queue offset of the first unit; the end's where there is none."""
+        return self.low
+
+    @first_offset.setter
+    def first_offset(self, given):
+        self.low = natural(given, "first_offset")
+
+    @property
+    def max_offset(self):
+        """Queue offset behind the last unit: what readers go by."""
+        return self.high
+
+    @max_offset.setter
+    def max_offset(self, given):
+        self.high = natural(given, "max_offset")
+
+    @property
+    def last_phy(self):
+        """Phy offset of the last unit's record, negative without units."""
+        return self.last_record
+
+    @last_phy.setter
+    def last_phy(self, given):
+        self.last_record = whole(given, "last_phy")
+
+    @property
+    def end_phy(self):
+        """End of that record."""
+        return self.last_record_end
+
+    @end_phy.setter
+    def end_phy(self, given):
+        self.last_record_end = whole(given, "end_phy")
+
+    @property
+    def _tail_path(self):
+        """Path of the file that the next unit goes into; ``None``: not known, or there is none."""
+        return self.tail
+
+    @_tail_path.setter
+    def _tail_path(self, given):
+        self.tail = given
+
+    @property
+    def _tail_position(self):
+        """Where in that file."""
+        return self.tail_at
+
+    @_tail_position.setter
+    def _tail_position(self, given):
+        self.tail_at = natural(given, "_tail_position")
+
+    @property
+    def known_min(self):
+        """Generation, minimum of the log, and the first offset that was found for both."""
+        return self.min_life, self.min_log, self.min_found
+
+    @known_min.setter
+    def known_min(self, given):
+        life, log, found = given
+        cdef int64_t of_life = whole(life, "known_min"), of_log = whole(log, "known_min")
+        cdef int64_t offset = whole(found, "known_min")
+        self.min_life, self.min_log, self.min_found = of_life, of_log, offset
+
+    @property
+    def known_path(self):
+        """Start and path of the file that was read last."""
+        return self.known_start, self.known_file
+
+    @known_path.setter
+    def known_path(self, given):
+        start, path = given
+        cdef int64_t known = whole(start, "known_path")
+        cdef str file = path
+        self.known_start, self.known_file = known, file
+
+
+cdef class SimpleQueues:
+    """The simple queues that there are, by topic and queue id, and whether they were closed."""
+
+    @property
+    def closed(self):
+        """Whether nothing is to be asked of them any more."""
+        return self.is_closed
+
+    @closed.setter
+    def closed(self, given):
+        self.is_closed = truth(given, "closed")
+
+    cdef object named(self, topic, queue_id):
+        """Return the simple queue that bears a name now, ``None`` if none does."""
+        cdef PyObject *found
+        cdef dict queues = self.simple
+        if queues is None:
+            return None
+        found = PyDict_GetItemWithError(queues, topic)
+        if found == NULL or type(<object> found) is not dict:
+            return None
+        queues = <dict> <object> found  # held: its keys may be compared by anything
+        found = PyDict_GetItemWithError(queues, queue_id)
+        return None if found == NULL else <object> found
+
+    cdef object found(self, topic, queue_id):
+        """Return the simple or batch queue that bears a name now, ``None`` if none does."""
+        if self.is_closed:
+            self.check_open()
+        queue = self.named(topic, queue_id)
+        return queue if queue is not None else self.find_batch(topic, queue_id)
+
+    def find(self, topic, queue_id):
+        """Return the files that bear a name now, ``None`` if none do.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        return self.found(topic, queue_id)
+
+    def max_offset(self, topic, queue_id):
+        """Return the offset behind the last unit, of a batch queue the last message; 0 without one.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        queue = self.found(topic, queue_id)
+        if isinstance(queue, QueueEnds):
+            return (<QueueEnds> queue).high
+        return 0 if queue is None else queue.max_offset

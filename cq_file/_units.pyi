@@ -1,0 +1,20 @@
+from typing import Protocol
+
+from cq_file._table import OpenFile, SimpleQueues
+from store.queue.context import LogView
+
+class _Opened(Protocol):
+    @property
+    def entries(self) -> dict[str, OpenFile]: ...
+    def get(self, path: str, /) -> OpenFile: ...
+
+class FileUnits:
+    def __init__(
+        self, log: LogView, opened: _Opened, file_size: int, *, most_offset: int
+    ) -> None: ...
+    def plain_units(
+        self, table: SimpleQueues, topic: str, queue_id: int, queue_offset: int, max_count: int
+    ) -> tuple[int, int, bytes, int] | None: ...
+    def search(
+        self, table: SimpleQueues, topic: str, queue_id: int, timestamp: int, upper: bool
+    ) -> int | None: ...

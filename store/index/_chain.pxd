@@ -1,0 +1,40 @@
+# Index files as a query by key reads them: what is known of each, and the chain of a hash.
+
+from libc.stdint cimport int64_t
+
+from store.core._maps cimport FileMap
+from store.index._batch cimport KeyColumns
+from store.record._stored cimport StoredMessage
+
+cdef enum:
+    MAX_PLACES = 64
+
+
+cdef struct Chain:
+    # What is asked of a chain, see `walk_chain`, and what was found.
+    int64_t most, begin, end, began, entries, drained, after
+    bint read_only, has_before
+    Py_ssize_t count
+    int64_t places[MAX_PLACES]
+
+
+cdef class ChainFile:
+    cdef bint is_read_only
+    cdef int64_t begin, end  # store times, ms
+    cdef int64_t slots, entries
+    cdef object shape  # both, as they were given
+    cdef KeyColumns pending
+    cdef int64_t drained  # number that the first of the pending keys will have
+    cdef public FileMap mapped
+
+
+cdef class ChainFiles:
+    cdef bint is_closed
+    cdef public tuple files
+
+
+cdef int chain_places(FileMap file, int64_t slots, int64_t wanted, Chain *chain) noexcept nogil
+cdef int has_key(
+    StoredMessage message, const char *topic, Py_ssize_t topic_size, const char *key,
+    Py_ssize_t key_size,
+) noexcept

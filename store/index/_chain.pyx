@@ -1,0 +1,244 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, auto_pickle=False
+"""The chain of a hash in an index file, and what a query by key asks of the files.
+
+``IndexFile`` and ``IndexService`` inherit the fields, which are C's to compiled code and attributes
+to Python; what a field cannot hold is refused by its name. Nothing here trusts what lies on disk:
+every read is bounded by the file, and a chain that is damaged is left to the slow path in Python.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memchr, memcmp
+
+from store.core._bytes cimport load32, load64
+from store.core._fields cimport truth, whole
+from store.core._layout cimport (
+    AT_INDEX_COUNT, AT_PHY_OF_ENTRY, AT_PREVIOUS_OF_ENTRY, AT_SYS_FLAG, AT_TIME_OF_ENTRY,
+    INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, PASSED_OVER,
+)
+from store.core._maps cimport FileMap
+from store.index._batch cimport KeyColumns
+from store.record._stored cimport StoredMessage
+
+cdef enum:
+    MAX_ENTRIES = 4096  # that one call looks at, so that none is long
+    MAX_IN_FILE = 0x7FFFFFFF  # slots, and entries: their numbers have four bytes
+    NAME_END = 1
+    VALUE_END = 2
+
+cdef int64_t MAX_TIME = <int64_t> 1 << 62
+
+
+cdef class ChainFile:
+    """One index file: its span of time, its shape, its map, and the keys that wait in memory."""
+
+    @property
+    def read_only(self):
+        """Whether another process writes the file."""
+        return self.is_read_only
+
+    @read_only.setter
+    def read_only(self, given):
+        self.is_read_only = truth(given, "read_only")
+
+    @property
+    def begin_timestamp(self):
+        """Store time that the times of the entries count from, ms; as the header has it."""
+        return self.begin
+
+    @begin_timestamp.setter
+    def begin_timestamp(self, given):
+        self.begin = whole(given, "begin_timestamp")
+
+    @property
+    def end_timestamp(self):
+        """Store time of the last entry's record, ms; as the header has it."""
+        return self.end
+
+    @end_timestamp.setter
+    def end_timestamp(self, given):
+        self.end = whole(given, "end_timestamp")
+
+    @property
+    def geometry(self):
+        """How many slots and entries the file has."""
+        return self.shape
+
+    @geometry.setter
+    def geometry(self, given):
+        slots, entries = given
+        cdef int64_t slot_count = whole(slots, "slots"), entry_count = whole(entries, "entries")
+        self.shape, self.slots, self.entries = given, slot_count, entry_count
+
+    @property
+    def waiting(self):
+        """Keys that were collected, and the number that the first of them will have.
+
+        Both are set and asked for in one step, so that readers see those of one moment.
+        """
+        return self.pending, self.drained
+
+    @waiting.setter
+    def waiting(self, given):
+        pending, first = given
+        cdef KeyColumns keys = pending
+        cdef int64_t drained = whole(first, "waiting")
+        self.pending, self.drained = keys, drained
+
+
+cdef class ChainFiles:
+    """All index files of a store, the oldest first, and whether they were closed.
+
+    The tuple is replaced, never changed: readers need no lock.
+    """
+
+    @property
+    def closed(self):
+        """Whether nothing is to be asked of them any more."""
+        return self.is_closed
+
+    @closed.setter
+    def closed(self, given):
+        self.is_closed = truth(given, "closed")
+
+
+def walk_chain(
+    list before not None, FileMap file not None, int64_t slots, int64_t entries, int64_t wanted,
+    int64_t most, int64_t begin, int64_t end, int64_t began, int64_t drained, bint read_only,
+):
+    """Return the phy offsets that the chain of a hash leads to, newest first.
+
+    ``None``: the chain is for the slow path.
+
+    Args:
+        before: what was found until now, and is returned before the others.
+        file: an index file.
+        slots: its slots.
+        entries: the entries that it can have, the unused one included.
+        wanted: the hash.
+        most: records to return at most.
+        begin: store time from which on they are wanted, ms.
+        end: likewise, up to which.
+        began: the file's begin timestamp; not used read-only.
+        drained: number of the first entry that was not on disk when it was looked; as above.
+        read_only: another process may write: the header on disk says how many entries there are.
+    """
+    cdef Chain chain
+    cdef Py_ssize_t at
+    cdef list found = list(before)
+    cdef int64_t last = found[len(found) - 1] if found else -1
+    chain.count = 0
+    chain.most = most - len(found)
+    chain.begin, chain.end, chain.began = begin, end, began
+    chain.entries, chain.drained, chain.read_only = entries, drained, read_only
+    chain.after, chain.has_before = last, len(found) > 0
+    with nogil:
+        at = chain_places(file, slots, wanted, &chain)
+    if at < 0:
+        return None
+    for at in range(chain.count):
+        found.append(chain.places[at])
+    return found
+
+
+cdef bint _is_blank(const uint8_t *entry) noexcept nogil:
+    return load32(entry) == 0 and load64(entry + AT_TIME_OF_ENTRY) == 0
+
+
+cdef int chain_places(FileMap file, int64_t slots, int64_t wanted, Chain *chain) noexcept nogil:
+    """Add the places of a chain; -1: it is for the slow path."""
+    cdef uint8_t data[INDEX_HEADER]
+    cdef int64_t base, index, limit = chain.entries, stored, phy, looked = 0, at, size
+    cdef int32_t diff
+    if not (1 <= slots <= MAX_IN_FILE and 1 <= limit <= MAX_IN_FILE and wanted >= 0):
+        return -1
+    if not -MAX_TIME <= chain.began <= MAX_TIME:
+        return -1
+    base = INDEX_HEADER + INDEX_SLOT * slots
+    if not file.read(data, INDEX_SLOT, INDEX_HEADER + INDEX_SLOT * (wanted % slots)):
+        return -1
+    index = load32(data)
+    if index == 0 and file.ends_before(INDEX_HEADER + INDEX_SLOT * (wanted % slots + 1)):
+        return -1
+    if chain.read_only:  # behind the slot: a header written before it covers the slot's entry
+        if not file.read(data, INDEX_HEADER, 0):
+            return -1
+        chain.began = load64(data)
+        if not -MAX_TIME <= chain.began <= MAX_TIME:
+            return -1
+        limit = min(max(<int64_t> load32(data + AT_INDEX_COUNT), <int64_t> 1), limit)
+    while 0 < index < limit and chain.count < chain.most:
+        looked += 1
+        if looked > MAX_ENTRIES or chain.count == MAX_PLACES:
+            return -1
+        at = base + INDEX_ENTRY * index
+        size = min(<int64_t> INDEX_ENTRY + AT_PHY_OF_ENTRY, file.size - at)  # with the next one's hash
+        if size < INDEX_ENTRY or not file.read(data, size, at):
+            return -1
+        if (size == INDEX_ENTRY or load32(data + INDEX_ENTRY) == 0) and (
+            file.ends_before(at + INDEX_ENTRY - 1)  # cut within the entry, maybe
+        ):
+            return -1
+        if load64(data + AT_PHY_OF_ENTRY) == 0 and _is_blank(data):  # which may be a real one
+            return -1
+        diff = load32(data + AT_TIME_OF_ENTRY)
+        if diff < 0:
+            return 0
+        if chain.read_only or index < chain.drained:
+            stored = chain.began + (<int64_t> 1000 * diff if index > 1 else 0)
+            phy = load64(data + AT_PHY_OF_ENTRY)
+            if load32(data) == wanted and chain.begin <= stored <= chain.end:
+                if phy != chain.after or not chain.has_before:
+                    chain.places[chain.count] = phy
+                    chain.count += 1
+                    chain.after, chain.has_before = phy, True
+            if stored < chain.begin:
+                return 0
+        limit = index
+        index = load32(data + AT_PREVIOUS_OF_ENTRY)
+    return 0
+
+
+cdef int has_key(
+    StoredMessage message, const char *topic, Py_ssize_t topic_size, const char *key,
+    Py_ssize_t key_size,
+) noexcept:
+    """Return whether the message is of the topic and has the key; -1: its topic is an odd one."""
+    cdef const char *data = <const char *> message.data + message.places.topic
+    cdef const char *end = <const char *> message.data + message.places.topic_end
+    cdef const char *keys = NULL
+    cdef const char *uniq = NULL
+    cdef const char *value_end
+    cdef const char *name_end
+    cdef Py_ssize_t keys_size = 0, uniq_size = 0
+    if end - data != topic_size or memcmp(data, topic, topic_size) != 0:
+        while data < end:
+            if data[0] & 0x80:
+                return -1
+            data += 1
+        return 0
+    if load32(message.data + AT_SYS_FLAG) & PASSED_OVER:
+        return 0
+    data = <const char *> message.data + message.places.properties
+    end = <const char *> message.data + message.places.size
+    while data < end:  # as `read_properties`: of a name that comes twice the last value counts
+        value_end = <const char *> memchr(data, VALUE_END, end - data)
+        if value_end == NULL:
+            value_end = end
+        name_end = <const char *> memchr(data, NAME_END, value_end - data)
+        if name_end != NULL and name_end + 1 < value_end:
+            if name_end - data == 4 and memcmp(data, b"KEYS", 4) == 0:
+                keys, keys_size = name_end + 1, value_end - name_end - 1
+            elif name_end - data == 8 and memcmp(data, b"UNIQ_KEY", 8) == 0:
+                uniq, uniq_size = name_end + 1, value_end - name_end - 1
+        data = value_end + 1
+    if uniq_size == key_size and memcmp(uniq, key, key_size) == 0:
+        return 1
+    end = keys + keys_size
+    while keys_size > 0 and keys < end:
+        value_end = <const char *> memchr(keys, c" ", end - keys)
+        if value_end == NULL:
+            value_end = end
+        if value_end - keys == key_size and memcmp(keys, key, key_size) == 0:
+            return 1
+        keys = value_end + 1
+    return 0

@@ -1,0 +1,9 @@
+from store.index._chain import ChainFiles
+from store.log._log import PlainLog
+from store.record.interpreted_message import PyMessageView
+
+class FastQuery:
+    def __init__(self, log: PlainLog, index: ChainFiles, file_size: int, most: int) -> None: ...
+    def ask(
+        self, topic: str, key: str, max_num: int, begin: int, end: int
+    ) -> list[PyMessageView] | None: ...

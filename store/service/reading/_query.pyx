@@ -1,0 +1,168 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""FastQuery: queries by key, answered from the maps of index and log."""
+
+from libc.stdint cimport int64_t
+
+from store.core._arguments cimport PyLong_AsLongLongAndOverflow
+from store.core._bytes cimport load32
+from store.core._faults cimport is_of_whole_map, log_faults_seen
+from store.core._hashes cimport HASH_SIGN, hash_on, without_sign
+from store.core._layout cimport BLANK_BYTES, MIN_RECORD
+from store.core._maps cimport FileMap
+from store.index._batch cimport KeyColumns
+from store.index._chain cimport Chain, ChainFile, ChainFiles, chain_places, has_key
+from store.log._log cimport Part, PlainLog
+from store.record._parse cimport ends_in_file, parse_record
+from store.record._stored cimport StoredMessage
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+
+
+cdef class FastQuery:
+    """Queries by key of one store, each answered wholly or left to the slow path.
+
+    Answered is a query for a key that does not wait in memory, where chains can be walked and records
+    are whole, and no text has an odd letter. Any thread.
+    """
+
+    cdef PlainLog log
+    cdef ChainFiles index
+    cdef int64_t file_size, most
+
+    def __init__(
+        self, PlainLog log not None, ChainFiles index not None, int64_t file_size, int64_t most
+    ):
+        """Take the log with files of ``file_size`` bytes, and the index; ``most``: of one query."""
+        self.log, self.index, self.file_size, self.most = log, index, file_size, most
+
+    def ask(self, topic, key, max_num, begin, end):
+        """Return what ``StoreReads.query_message`` does; ``None``: it is for the slow path."""
+        cdef Chain chain
+        cdef int64_t most, wanted, began
+        cdef Py_ssize_t number
+        cdef tuple files
+        cdef ChainFile file
+        if type(topic) is not str or type(key) is not str:
+            return None
+        if not (_fits(max_num, &most) and _fits(begin, &chain.begin) and _fits(end, &chain.end)):
+            return None
+        files = self.index.files
+        if self.index.is_closed or files is None:
+            return None
+        wanted = without_sign(hash_on(hash_on(0, topic) * 31 + HASH_SIGN, key))
+        chain.count, chain.most = 0, min(most, self.most)
+        for number in range(len(files) - 1, -1, -1):
+            one = files[number]
+            if not isinstance(one, ChainFile):
+                return None
+            file = <ChainFile> one
+            chain.read_only = file.is_read_only
+            if chain.read_only:
+                one.refresh()
+            began = file.begin
+            if chain.begin <= file.end and chain.end >= began:
+                if not self._walk(file, topic, key, wanted, began, &chain):
+                    return None
+            if chain.count >= chain.most or (began < chain.begin and one.count):
+                break
+        return self._messages(&chain, topic, key)
+
+    cdef bint _walk(
+        self, ChainFile file, topic, key, int64_t wanted, int64_t began, Chain *chain
+    ) except -1:
+        """Add the places of the chain of a key in one file; False: it is for the slow path.
+
+        Keys in memory are searched before the disk: what was written since was among them.
+        """
+        cdef KeyColumns pending = file.pending
+        cdef FileMap mapped
+        cdef int64_t slots
+        cdef int walked
+        chain.began, chain.drained = began, file.drained  # of the moment that `pending` is of
+        if pending is None or (pending.entries.used and pending.found(topic, key)):
+            return False
+        mapped = file.mapped  # held while it is read
+        if mapped is None:
+            return False
+        slots, chain.entries = file.slots, file.entries
+        chain.has_before = chain.count > 0  # entries of one record may lie in two files
+        chain.after = chain.places[chain.count - 1] if chain.count else -1
+        with nogil:
+            walked = chain_places(mapped, slots, wanted, chain)
+        return walked == 0
+
+    cdef object _messages(self, Chain *chain, topic, key):
+        """Return the messages of ``topic`` that have ``key``, in log order; ``None``: the slow path."""
+        cdef const char *topic_text
+        cdef const char *key_text
+        cdef Py_ssize_t topic_size = 0, key_size = 0, at
+        cdef list files = [], found = []
+        cdef Part part
+        cdef StoredMessage message
+        cdef StoredMessage last = None  # in the part
+        cdef int64_t phy, size
+        cdef int held
+        if not key or "\ufffd" in key or " " in key:
+            return None
+        try:
+            topic_text = PyUnicode_AsUTF8AndSize(topic, &topic_size)
+            key_text = PyUnicode_AsUTF8AndSize(key, &key_size)
+        except UnicodeEncodeError:
+            return None
+        _ascending(chain.places, chain.count)
+        part.start = part.end = 0
+        for at in range(chain.count):
+            phy = chain.places[at]
+            if phy < 0:
+                return None
+            if not part.start <= phy < part.end:
+                if not (_is_whole(last) and self.log.open(phy, &part, files)):
+                    return None
+            if part.end - phy < MIN_RECORD:
+                return None
+            message = StoredMessage.__new__(StoredMessage)
+            message.data = part.data + (phy - part.start)
+            size = load32(message.data)
+            if size > part.end - phy or size + BLANK_BYTES > self.file_size - phy % self.file_size:
+                return None
+            if not parse_record(message.data, size, &message.places):
+                message.places.size = 0
+                return None
+            message.held, last = files[len(files) - 1], message
+            held = has_key(message, topic_text, topic_size, key_text, key_size)
+            if held < 0:
+                return None
+            if held:
+                found.append(message)
+        return found if _is_whole(last) else None
+
+
+cdef inline bint _is_whole(StoredMessage last) noexcept:
+    """Return whether a record that was read is the log's, and all before it in its file."""
+    if log_faults_seen():
+        return False
+    return last is None or ends_in_file(last.data, &last.places) or is_of_whole_map(last.data)
+
+
+cdef void _ascending(int64_t *places, Py_ssize_t count) noexcept nogil:
+    """Sort places that mostly descend."""
+    cdef Py_ssize_t at, to
+    cdef int64_t place
+    for at in range(count // 2):
+        places[at], places[count - 1 - at] = places[count - 1 - at], places[at]
+    for at in range(1, count):
+        place, to = places[at], at
+        while to > 0 and places[to - 1] > place:
+            places[to] = places[to - 1]
+            to -= 1
+        places[to] = place
+
+
+cdef inline bint _fits(number, int64_t *to) noexcept:
+    """Take a plain number that a C number holds."""
+    cdef int overflow = 0
+    if type(number) is not int:
+        return False
+    to[0] = PyLong_AsLongLongAndOverflow(number, &overflow)
+    return overflow == 0
