@@ -1,0 +1,23 @@
+"""What a store logs, from any of its threads."""
+
+import io
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def logged(name: str = "store") -> Iterator[io.StringIO]:
+    """Collect what the logger of a package is given, in a handler of its own.
+
+    That of ``caplog`` is one for all tests: where a test of interrupts left its lock taken, lines of
+    other threads are lost.
+    """
+    text = io.StringIO()
+    handler = logging.StreamHandler(text)
+    logger = logging.getLogger(name)
+    logger.addHandler(handler)
+    try:
+        yield text
+    finally:
+        logger.removeHandler(handler)
