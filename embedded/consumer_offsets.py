@@ -23,7 +23,6 @@ from store.errors import (
     StoreStateError,
 )
 from store.logger import StoreLogger
-from store.queue.units import QueueKey
 from store.service.message_store import MessageStore
 from store.service.runtime.worker import Worker
 from store.wakeup import Latch, Wakeup
@@ -272,35 +271,6 @@ class ConsumerOffsets:
         check_group_name(group)
         if type(offset) is not int or offset < 0:
             raise RefusedStoreError(f"{offset!r} is no offset of a queue")
-
-
-def begin_of_queue(_queue: QueueKey, low: int, _high: int) -> int:
-    """Have a group go on at the first message that is there; a ``Target``."""
-    return low
-
-
-def end_of_queue(_queue: QueueKey, _low: int, high: int) -> int:
-    """Have a group go on behind what there is; a ``Target``."""
-    return high
-
-
-def at_time(store: MessageStore, time_ms: int) -> Target:
-    """Have a group go on at the first message that was stored at a time, or behind it."""
-    return lambda queue, _low, _high: store.offset_by_time(*queue, time_ms)
-
-
-def exactly(offset: int) -> Target:
-    """Have a group go on at an offset, which the queue must have."""
-
-    def target(queue: QueueKey, low: int, high: int) -> int:
-        if not low <= offset <= high:
-            raise RefusedStoreError(
-                f"offset {offset} is outside of queue {queue.queue_id} of {queue.topic!r}, which"
-                f" has {low} to {high}"
-            )
-        return offset
-
-    return target
 
 
 def _key(topic: str, group: str) -> str:

@@ -10,21 +10,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from embedded.consumer_offsets import (
-    INTERVAL_SECONDS,
-    ConsumerOffsets,
-    at_time,
-    begin_of_queue,
-    end_of_queue,
-    exactly,
-)
+from embedded.consumer_offsets import INTERVAL_SECONDS, ConsumerOffsets
 from embedded.errors import PutRefusedError
 from embedded.group_members import GroupMembers
 from embedded.log_message import LogMessage, log_message
 from embedded.log_topics import LogTopics
 from embedded.names import check_group_name
 from embedded.tail import Tail
-from operating.group_offsets import OffsetChange, Target
+from operating.group_offsets import (
+    OffsetChange,
+    Target,
+    at_time,
+    begin_of_queue,
+    end_of_queue,
+    exactly,
+)
 from store.checked_lock import CheckedLock
 from store.config import StoreConfig
 from store.errors import ReadOnlyStoreError, RefusedStoreError, StoreLockedError

@@ -14,7 +14,18 @@ from metadata.model import BrokerMetadata, Form, Table, readings
 from metadata.repair import next_version
 from metadata.repair_command import stopped_store
 from operating.group_lag import near_groups
-from operating.group_offsets import OffsetChange, Target, changed, copy, forget, reset
+from operating.group_offsets import (
+    OffsetChange,
+    Target,
+    at_time,
+    begin_of_queue,
+    changed,
+    copy,
+    end_of_queue,
+    exactly,
+    forget,
+    reset,
+)
 from operating.one_form import BrokerForm, read_one_form
 from store.cli.offset import milliseconds
 from store.cli.options import (
@@ -32,7 +43,6 @@ from store.cli.output import RowFormat, output
 from store.errors import RefusedStoreError
 from store.journals.store_lock import StoreLock
 from store.paths import StorePaths
-from store.queue.units import QueueKey
 from store.service.message_store import MessageStore
 
 COLUMNS = ("group", "topic", "queueId", "before", "after")
@@ -155,26 +165,15 @@ def _target(to: str | None, time: str | None) -> Callable[[MessageStore], Target
         raise typer.BadParameter("either --to or --time")
     if time is not None:
         moment = milliseconds(time)
-        return lambda store: lambda queue, _low, _high: store.offset_by_time(*queue, moment)
+        return lambda store: at_time(store, moment)
     if to == "earliest":
-        return lambda _: lambda _queue, low, _high: low
+        return lambda _: begin_of_queue
     if to == "latest":
-        return lambda _: lambda _queue, _low, high: high
+        return lambda _: end_of_queue
     if to is None or not to.isascii() or not to.isdecimal():
         raise typer.BadParameter(f"--to is earliest, latest, or an offset, not {to!r}")
-    return lambda _: _exactly(int(to))
-
-
-def _exactly(offset: int) -> Target:
-    def target(queue: QueueKey, low: int, high: int) -> int:
-        if not low <= offset <= high:
-            raise RefusedStoreError(
-                f"offset {offset} is outside of queue {queue.queue_id} of {queue.topic!r}, which"
-                f" has {low} to {high}"
-            )
-        return offset
-
-    return target
+    target = exactly(int(to))
+    return lambda _: target
 
 
 def _run(

@@ -99,3 +99,32 @@ def changed(offsets: Offsets, group: str, changes: Collection[OffsetChange]) -> 
         if not row:
             del made[key]
     return made
+
+
+def begin_of_queue(_queue: QueueKey, low: int, _high: int) -> int:
+    """Have a group go on at the first message that is there; a ``Target``."""
+    return low
+
+
+def end_of_queue(_queue: QueueKey, _low: int, high: int) -> int:
+    """Have a group go on behind what there is; a ``Target``."""
+    return high
+
+
+def at_time(store: MessageStore, time_ms: int) -> Target:
+    """Have a group go on at the first message that was stored at a time, or behind it."""
+    return lambda queue, _low, _high: store.offset_by_time(*queue, time_ms)
+
+
+def exactly(offset: int) -> Target:
+    """Have a group go on at an offset, which the queue must have."""
+
+    def target(queue: QueueKey, low: int, high: int) -> int:
+        if not low <= offset <= high:
+            raise RefusedStoreError(
+                f"offset {offset} is outside of queue {queue.queue_id} of {queue.topic!r}, which"
+                f" has {low} to {high}"
+            )
+        return offset
+
+    return target
