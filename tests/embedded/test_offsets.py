@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cqstore import EmbeddedLog, Message
-from embedded.consumer_offsets import ConsumerOffsets, begin_of_queue, end_of_queue, exactly
+from embedded.consumer_offsets import ConsumerOffsets
 from metadata.json_form import read_json
+from operating.group_offsets import begin_of_queue, end_of_queue, exactly
 from store.errors import (
     CorruptionError,
     IllegalMessageError,
