@@ -121,13 +121,13 @@ def test_those_of_one_sync_cost_one_call_of_the_loop(
 
     monkeypatch.setattr(loop_puts._InLoop, "complete_soon", tell)
     calls: list[object] = []
-    complete = loop_puts._InLoop._complete
+    complete = loop_puts._InLoop._complete_all
 
     def counted(self: Any) -> None:
         calls.append(self)
         complete(self)
 
-    monkeypatch.setattr(loop_puts._InLoop, "_complete", counted)
+    monkeypatch.setattr(loop_puts._InLoop, "_complete_all", counted)
 
     async def story() -> list[PutMessageResult]:
         tasks = await held_up(store, disk, 100)

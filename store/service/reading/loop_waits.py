@@ -5,9 +5,9 @@ Whatever many waits of a loop are over at once cost the loop one call from anoth
 
 import asyncio
 import threading
-from collections import deque
-from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from store.service.runtime.loop_turn import LoopTurn
 
 if TYPE_CHECKING:
     from store.errors import StoreError
@@ -45,31 +45,10 @@ class LoopWaits:
         return LoopWait(offsets, turn)
 
 
-class _LoopTurn:
-    """The waits of one loop that are over. Only ``complete_soon`` is called by other threads."""
+class _LoopTurn(LoopTurn[LoopWait]):
+    """The waits of one loop that are over."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self._over: deque[LoopWait] = deque()
-        self._called: list[None] = []  # not empty: the loop will come to ``_complete``
-
-    def complete_soon(self, wait: LoopWait) -> None:
-        """Have the loop complete ``wait``; one call for all that come soon.
-
-        A handler of a signal may raise in ``_complete`` at any instruction: so that is called once
-        more, and what lets the next one call is no code of ours.
-        """
-        self._over.append(wait)
-        if self._called:
-            return
-        self._called.append(None)
-        with suppress(RuntimeError):  # the loop is closed: no task waits any more
-            for step in (self._called.clear, self._complete, self._complete):
-                self.loop.call_soon_threadsafe(step)
-
-    def _complete(self) -> None:
-        while self._over:
-            wait = self._over[0]  # stays there until all is done
-            if not wait.future.done():
-                wait.future.set_result(None)
-            self._over.popleft()
+    def complete(self, item: LoopWait) -> None:
+        """Let the task go on."""
+        if not item.future.done():
+            item.future.set_result(None)

@@ -9,10 +9,10 @@ import threading
 from _thread import get_ident
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 
 from store.record.message import Message
 from store.service.results import PutMessageResult
+from store.service.runtime.loop_turn import LoopTurn
 from store.service.writing import _waits
 from store.service.writing.putter import Puts, put_for_future
 
@@ -51,17 +51,15 @@ class LoopPuts:
         return put.answer()
 
 
-class _InLoop:
+class _InLoop(LoopTurn[_waits.AwaitedPut]):
     """The puts of one loop. Only ``complete_soon`` is called by other threads than the loop's."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
+        super().__init__(loop)
         self.thread = get_ident()
         self.in_flight: set[_waits.AwaitedPut] = set()
         self._turns: deque[asyncio.Future[None]] = deque()  # of those who wait for room
-        self._told: deque[_waits.AwaitedPut] = deque()
         self._asked: list[None] = []  # not empty: the loop will come to a step of ``soon``
-        self._called: list[None] = []  # not empty: the loop will come to ``_complete``
 
     def soon(self, step: Callable[[], object]) -> None:
         """Do ``step`` once all tasks have run that can: so one sync serves them all.
@@ -95,25 +93,9 @@ class _InLoop:
             if is_new:
                 return
 
-    def complete_soon(self, put: _waits.AwaitedPut) -> None:
-        """Have the loop complete a put that knows its answer; one call for all that come soon.
-
-        A handler of a signal may raise in ``_complete`` at any instruction: so that is called once
-        more, and what lets the next one call is no code of ours.
-        """
-        self._told.append(put)
-        if self._called:
-            return
-        self._called.append(None)
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            for step in (self._called.clear, self._complete, self._complete):
-                self.loop.call_soon_threadsafe(step)
-
-    def _complete(self) -> None:
-        while self._told:
-            put = self._told[0]  # stays there until all is done
-            self.in_flight.discard(put)
-            self._admit()
-            if put.future is not None and not put.future.done():
-                put.future.set_result(None)
-            self._told.popleft()
+    def complete(self, item: _waits.AwaitedPut) -> None:
+        """Complete a put that knows its answer, and let in one that waits for room."""
+        self.in_flight.discard(item)
+        self._admit()
+        if item.future is not None and not item.future.done():
+            item.future.set_result(None)

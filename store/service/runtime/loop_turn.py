@@ -1,0 +1,46 @@
+"""LoopTurn: what other threads have done for the tasks of one event loop.
+
+A call from another thread wakes the loop, and costs it a lock. So whatever is done at once costs it
+one, and it completes all of that in one turn.
+"""
+
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
+
+T = TypeVar("T")
+
+
+class LoopTurn(Generic[T]):
+    """What is to be completed in one loop. Only ``complete_soon`` is called by other threads."""
+
+    def __init__(self, loop: "asyncio.AbstractEventLoop") -> None:
+        self.loop = loop
+        self._done: deque[T] = deque()
+        self._called: list[None] = []  # not empty: the loop will come to ``_complete_all``
+
+    def complete(self, item: T) -> None:
+        """Complete ``item`` in the loop; a second time, if the first one was cut short."""
+        raise NotImplementedError
+
+    def complete_soon(self, item: T) -> None:
+        """Have the loop complete ``item``; one call for all that come soon. Never waits.
+
+        A handler of a signal may raise in ``_complete_all`` at any instruction: so that is called
+        once more, and what lets the next one call is no code of ours.
+        """
+        self._done.append(item)
+        if self._called:
+            return
+        self._called.append(None)
+        with suppress(RuntimeError):  # the loop is closed: no task waits any more
+            for step in (self._called.clear, self._complete_all, self._complete_all):
+                self.loop.call_soon_threadsafe(step)
+
+    def _complete_all(self) -> None:
+        while self._done:
+            self.complete(self._done[0])  # stays there until all is done
+            self._done.popleft()
