@@ -8,7 +8,6 @@ Source: RocketMQ ``DefaultHAConnection.WriteSocketService``, ``CommitLog.getData
 """
 
 from replication.errors import OutsideLogError
-from store.config import FlushDiskType
 from store.log.mapped_file import MappedFile
 from store.service.message_store import MessageStore
 
@@ -21,7 +20,7 @@ class ServedLog:
 
     def __init__(self, store: MessageStore) -> None:
         self._log = store.commit_log
-        self._sync = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._sync = store.config.syncs_each_put
 
     def start(self, request: int) -> int:
         """Return from where a slave is served that asked for ``request``; 0: its last file.

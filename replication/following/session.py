@@ -10,7 +10,6 @@ from replication.following.blocking import to_the_end
 from replication.following.follower_progress import FollowerProgress, Timing, Until
 from replication.following.log_receiver import READ_BYTES, LogReceiver
 from replication.following.stopwatch import Stopwatch
-from store.config import FlushDiskType
 from store.service.message_store import MessageStore
 
 ENOUGH_BYTES = 64 << 10
@@ -66,7 +65,7 @@ class Session:
         self._talk = talk
         self._appending = appending
         self._log = store.commit_log
-        self._sync = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._sync = store.config.syncs_each_put
         self._intake = talk.intake
         self._writer = writer
         self._timing = timing
