@@ -13,6 +13,7 @@ from bench.queues import measured
 from store.service.dispatching.replay import MAX_REPLAY_UNITS
 
 QUEUES = (1, 1_000, 100_000, 1_000_000)
+PUT_QUEUES = (8, 10_000, 100_000, 1_000_000)
 BACKENDS = (("rocksdb", "native"), ("rocksdb", "rocksdict"), ("file", "auto"))
 FILES_AT_MOST = 100_000
 """A million queue files take four gigabytes and hours."""
@@ -21,6 +22,10 @@ FILES_AT_MOST = 100_000
 def main() -> None:
     console = Console(width=None if sys.stdout.isatty() else 160)
     table = Table("measure", "queues", "here", "baseline", "ratio", "more")
+    for queues in PUT_QUEUES:
+        found = measured("puts", queues, 1_000_000)
+        rate = found.pop("puts/s")
+        table.add_row("puts rocksdb, 1/s", f"{queues:,}", f"{rate:,.0f}", "", "", _rest(found))
     for name, engine in BACKENDS:
         for queues in QUEUES:
             if name == "file" and queues > FILES_AT_MOST:

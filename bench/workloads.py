@@ -351,10 +351,6 @@ for _backend in BACKENDS:
             replay, _backend, _queues, 128, 1_000_000
         )
     if _backend == "rocksdb":
-        for _queues in (100_000, 500_000, 1_000_000):  # beyond ASSIGNED_QUEUES
-            WORKLOADS[f"put rocksdb {_queues:,} queues 128 B"] = partial(
-                put, _backend, _queues, 128, 2 * _queues
-            )
         WORKLOADS["put rocksdb 20,000 topics 128 B"] = partial(
             put_topics, _backend, 20_000, 128, 400_000
         )
