@@ -1,9 +1,10 @@
 """A cache of open queue files, since a million queues must not need a million descriptors.
 
-Whoever got an ``OpenFile`` may use its number as long as it holds the object: eviction only drops
-the cache's own reference, and the number is closed with the last one. So nothing is pinned, and no
-lock is taken for a file that is open already. A use sets a flag of the file, and moves nothing: the
-oldest file whose flag is not set goes first, and a set one buys a second round (CLOCK).
+A caller that got an ``OpenFile`` may use its number as long as it holds the object: eviction only
+drops the cache's own reference, and the number is closed with the last one. So nothing is pinned,
+and no lock is taken for a file that is open already. A use sets a flag of the file, and moves
+nothing: the oldest file whose flag is not set goes first, and a set one buys a second round
+(CLOCK).
 """
 
 import errno
@@ -94,7 +95,7 @@ def _max_maps() -> int | None:
 
 
 class DescriptorCache:
-    """Open files by path, of which one goes that was not used of late. Thread-safe."""
+    """Open files by path, of which one goes that was not used recently. Thread-safe."""
 
     def __init__(self, limit: int, *, read_only: bool) -> None:
         self.limit = limit

@@ -186,7 +186,7 @@ class Tail:
         return self._version != self._members.version or self._closed
 
     def _has_next(self) -> bool:
-        """Read on where nothing is at hand; return whether there is a message."""
+        """Read on where nothing is buffered; return whether there is a message."""
         for queue_id, cursor in self._cursors.items():
             if not cursor.buffer and not cursor.is_at_end:
                 self._read(queue_id, cursor)
