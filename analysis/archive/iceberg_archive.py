@@ -1,0 +1,181 @@
+"""An archive as an Apache Iceberg table: a batch is one snapshot, with how far each log is in it.
+
+pyiceberg adds the files that the tasks have written. Spark need not know the format, so the version
+of Spark does not matter. The catalog is a SQLite file in the folder of the table:
+
+    FOLDER/catalog.db, FOLDER/metadata/…, FOLDER/data/batch=00000001/topic=…/day=…/…
+
+Needs the extra ``iceberg``.
+"""
+
+import fcntl
+import os
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+from analysis.archive.file_writer import FILES
+from analysis.archive.staging import LOCK, PREFIX, Staging, staging
+from store.cli.archive_iceberg import CATALOG, DATA, TABLE, open_catalog
+from store.cli.archive_manifest import (
+    ArchivedSource,
+    batch_folder,
+    batch_numbers,
+    read_manifest,
+)
+from store.errors import RefusedStoreError, StoreIOError, os_errors
+from store.files import make_folder, sync_folder
+
+_OURS = {CATALOG, "metadata", DATA}
+_SOURCE = "cqstore.source."
+_BATCH = "cqstore.batch"
+
+
+class IcebergArchive:
+    """The table in ``folder``, which need not be there yet."""
+
+    def __init__(self, folder: Path) -> None:
+        """Describe it.
+
+        Raises:
+            RefusedStoreError: the folder holds something else.
+            StoreConfigError: pyiceberg is not installed.
+            StoreIOError: the folder cannot be read.
+        """
+        self._folder = folder.absolute()
+        self._seen: dict[str, str] = {}
+        with os_errors("list an archive", folder):
+            names = sorted(each.name for each in folder.iterdir()) if folder.exists() else []
+        strange = [name for name in names if name not in _OURS and not name.startswith(("_", "."))]
+        if strange:
+            raise RefusedStoreError(f"this is no Iceberg archive: it holds {strange[0]}", path=folder)
+
+    def last(self, names: Iterable[str]) -> dict[str, ArchivedSource]:
+        """Return the newest of what the table has of each of these sources.
+
+        Raises:
+            StoreIOError: the table cannot be read.
+        """
+        if not (self._folder / CATALOG).exists():
+            return {}
+        with _failures(self._folder):
+            properties = self._table().properties
+        self._seen = {key: text for key, text in properties.items() if key.startswith(_SOURCE)}
+        return {
+            name: ArchivedSource.model_validate_json(self._seen[_SOURCE + name])
+            for name in names
+            if _SOURCE + name in self._seen
+        }
+
+    @contextmanager
+    def staging(self) -> Iterator[Staging]:
+        """Give a folder for what is to be added; the table is made if it is not there."""
+        with staging(self._folder) as made, _failures(self._folder):
+            self._remove_orphans(made)
+            yield made
+
+    def add(self, made: Staging, sources: Collection[str]) -> int:
+        """Add a batch that is laid out as one snapshot; return its number.
+
+        Raises:
+            RefusedStoreError: another run has archived one of ``sources`` since ``last``.
+            StoreIOError: something cannot be written.
+        """
+        from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415 - an extra
+
+        number, place = self._placed(made)
+        manifest = read_manifest(place)
+        paths = [f"file://{place / each.path}" for each in manifest.files]
+        states = {_SOURCE + each.name: each.model_dump_json() for each in manifest.sources}
+        while True:
+            table = self._table()
+            meanwhile = [name for name in sources if self._is_newer(table, name)]
+            if meanwhile:
+                place.rename(made.batch)
+                raise RefusedStoreError(
+                    f"another run has archived {meanwhile[0]} meanwhile: nothing was added",
+                    path=self._folder,
+                )
+            newest = max(number, int(table.properties.get(_BATCH, 0)))
+            with suppress(CommitFailedException), table.transaction() as change:
+                change.set_properties({**states, _BATCH: str(newest)})
+                if paths:
+                    change.add_files(paths, check_duplicate_files=False)
+                change.commit_transaction()
+                return number
+
+    def _placed(self, made: Staging) -> tuple[int, Path]:
+        """Move a batch to where the table has its files; nobody reads it there yet."""
+        data = self._folder / DATA
+        with os_errors("add a batch to the archive", data):
+            make_folder(data)
+            while True:
+                number = max(batch_numbers(data), default=0) + 1
+                place = batch_folder(data, number)
+                try:
+                    made.batch.rename(place)
+                except OSError:
+                    if place.exists():
+                        continue
+                    raise
+                sync_folder(data)
+                return number, place
+
+    def _is_newer(self, table: Any, name: str) -> bool:
+        return bool(table.properties.get(_SOURCE + name) != self._seen.get(_SOURCE + name))
+
+    def _table(self) -> Any:
+        from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415 - an extra
+        from pyiceberg.transforms import DayTransform  # noqa: PLC0415 - likewise
+
+        catalog = open_catalog(self._folder)
+        try:
+            return catalog.load_table(TABLE)
+        except NoSuchTableError:
+            catalog.create_namespace_if_not_exists(TABLE[0])
+            with catalog.create_table_transaction(
+                TABLE, FILES, location=f"file://{self._folder}"
+            ) as made, made.update_spec() as spec:  # fmt: skip
+                spec.add_identity("topic")
+                spec.add_field("storeTimestamp", DayTransform(), "day")
+            return catalog.load_table(TABLE)
+
+    def _remove_orphans(self, made: Staging) -> None:
+        """Remove what a run has left that was killed before its snapshot; none other may run."""
+        data = self._folder / DATA
+        newer = [number for number in batch_numbers(data)]
+        if not newer or self._has_others(made):
+            return
+        known = int(self._table().properties.get(_BATCH, 0))
+        for number in newer:
+            if number > known:
+                rmtree(batch_folder(data, number), ignore_errors=True)
+
+    def _has_others(self, made: Staging) -> bool:
+        """Return whether another run lives."""
+        for root in self._folder.glob(f"{PREFIX}*"):
+            if root == made.root:
+                continue
+            with suppress(FileNotFoundError):
+                lock = os.open(root / LOCK, os.O_RDWR | os.O_CLOEXEC)
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return True
+                finally:
+                    os.close(lock)
+        return False
+
+
+@contextmanager
+def _failures(folder: Path) -> Iterator[None]:
+    """Turn what the catalog's database raises into an error with a place."""
+    from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415 - of an extra
+
+    try:
+        yield
+    except SQLAlchemyError as exc:
+        first = str(exc).splitlines()[0]
+        raise StoreIOError(f"the catalog of the table fails: {first}", path=folder) from exc
