@@ -102,9 +102,7 @@ def _in_time(log: CommitLog, spans: Sequence[LogPart], rows: RowFilter) -> list[
     ]
 
 
-def joined(
-    spans: Sequence[LogPart], wanted: Sequence[bool], partition_bytes: int
-) -> list[LogPart]:
+def joined(spans: Sequence[LogPart], wanted: Sequence[bool], partition_bytes: int) -> list[LogPart]:
     """Return the wanted files as tasks: neighbours together up to ``partition_bytes``."""
     parts: list[LogPart] = []
     for span, take in zip(spans, wanted, strict=True):

@@ -50,7 +50,11 @@ def main(words: list[str]) -> None:
             for name in ("a session that was there, first", "the same, warm"):
                 began = time.monotonic()
                 there = ParquetArchive(folder / name)
-                run(there, plan_run(there, {"s": SourceOptions(path=root)}), partial(on_spark, spark))
+                run(
+                    there,
+                    plan_run(there, {"s": SourceOptions(path=root)}),
+                    partial(on_spark, spark),
+                )
                 figures[name] = time.monotonic() - began
         sizes = {path.name: _bytes(path) for path in (folder / "one", folder / "export.parquet")}
     table = Table("messages", "log, MB", "way", "s", "messages a second")

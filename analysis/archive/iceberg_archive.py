@@ -18,8 +18,9 @@ from typing import Any
 
 from analysis.archive.file_writer import FILES
 from analysis.archive.staging import LOCK, PREFIX, Staging, staging
-from store.cli.archive_iceberg import CATALOG, DATA, TABLE, open_catalog
+from store.cli.archive_iceberg import DATA, TABLE, open_catalog
 from store.cli.archive_manifest import (
+    CATALOG,
     ArchivedSource,
     batch_folder,
     batch_numbers,
@@ -50,7 +51,9 @@ class IcebergArchive:
             names = sorted(each.name for each in folder.iterdir()) if folder.exists() else []
         strange = [name for name in names if name not in _OURS and not name.startswith(("_", "."))]
         if strange:
-            raise RefusedStoreError(f"this is no Iceberg archive: it holds {strange[0]}", path=folder)
+            raise RefusedStoreError(
+                f"this is no Iceberg archive: it holds {strange[0]}", path=folder
+            )
 
     def last(self, names: Iterable[str]) -> dict[str, ArchivedSource]:
         """Return the newest of what the table has of each of these sources.
@@ -99,12 +102,15 @@ class IcebergArchive:
                     path=self._folder,
                 )
             newest = max(number, int(table.properties.get(_BATCH, 0)))
-            with suppress(CommitFailedException), table.transaction() as change:
-                change.set_properties({**states, _BATCH: str(newest)})
-                if paths:
-                    change.add_files(paths, check_duplicate_files=False)
+            change = table.transaction()
+            change.set_properties({**states, _BATCH: str(newest)})
+            if paths:
+                change.add_files(paths, check_duplicate_files=False)
+            try:
                 change.commit_transaction()
-                return number
+            except CommitFailedException:  # another run was first: whose?
+                continue
+            return number
 
     def _placed(self, made: Staging) -> tuple[int, Path]:
         """Move a batch to where the table has its files; nobody reads it there yet."""

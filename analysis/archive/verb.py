@@ -73,7 +73,7 @@ def archive(
         options.check_root()
     from analysis.archive.run import plan_run  # noqa: PLC0415 - likewise
 
-    found = _archive(kind, target)
+    found = open_archive(kind, target)
     ranges = plan_run(found, sources)
     done = _run(found, ranges, master)
     lost = {span.source: span.lost_bytes for span in ranges if span.lost_bytes}
@@ -114,10 +114,19 @@ def _root(root: Path) -> Path:
     return found
 
 
-def _archive(kind: ArchiveFormat, target: Path) -> "Archive":
+def open_archive(kind: ArchiveFormat, target: Path) -> "Archive":
+    """Return the archive in a folder, which need not be there yet.
+
+    Raises:
+        RefusedStoreError: the folder holds something else.
+        StoreConfigError: what this form needs is not installed.
+        StoreIOError: the folder cannot be read.
+    """
     if kind is ArchiveFormat.ICEBERG:
-        raise StoreConfigError("no Iceberg")
-    from analysis.archive.parquet_archive import ParquetArchive  # noqa: PLC0415 - needs the extra
+        from analysis.archive.iceberg_archive import IcebergArchive  # noqa: PLC0415 - an extra
+
+        return IcebergArchive(target)
+    from analysis.archive.parquet_archive import ParquetArchive  # noqa: PLC0415 - likewise
 
     return ParquetArchive(target)
 

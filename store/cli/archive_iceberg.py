@@ -6,18 +6,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from store.cli.archive_manifest import ArchivedFile
+from store.cli.archive_manifest import CATALOG, ArchivedFile
 from store.errors import RefusedStoreError, StoreConfigError
 
-CATALOG = "catalog.db"
 DATA = "data"
 TABLE = ("rocketmq", "messages")
 _BATCH = re.compile(r"batch=(\d+)/(.+)")
-
-
-def is_table(folder: Path) -> bool:
-    """Return whether ``folder`` holds such a table."""
-    return (folder / CATALOG).is_file()
 
 
 def open_catalog(folder: Path) -> Any:

@@ -12,7 +12,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from store.cli.archive_manifest import ArchivedFile, batch_folder, batch_numbers, read_manifest
+from store.cli.archive_manifest import (
+    CATALOG,
+    ArchivedFile,
+    batch_folder,
+    batch_numbers,
+    read_manifest,
+)
 from store.cli.message_arrow import COLUMNS, require_arrow
 from store.cli.message_lines import IllegalLineError, MessageLine, to_message
 from store.errors import CorruptionError, IllegalMessageError, os_errors
@@ -45,9 +51,8 @@ def read_archive(folder: Path, first: int) -> Iterator[MessageLine]:
     """
     require_arrow()
     number = 0
-    for batch in batch_numbers(folder):
-        place = batch_folder(folder, batch)
-        files = sorted(read_manifest(place).files, key=lambda each: (each.topic, each.path))
+    for place, given in _batches_of(folder):
+        files = sorted(given, key=lambda each: (each.topic, each.path))
         for _, of_topic in groupby(files, key=lambda each: each.topic):
             some = list(of_topic)
             count = sum(each.messages for each in some)
@@ -58,6 +63,18 @@ def read_archive(folder: Path, first: int) -> Iterator[MessageLine]:
                 number += 1
                 if number >= first:
                     yield _line(number, found.row)
+
+
+def _batches_of(folder: Path) -> Iterator[tuple[Path, Sequence[ArchivedFile]]]:
+    """Yield the folder and the files of each batch."""
+    if (folder / CATALOG).is_file():
+        from store.cli.archive_iceberg import table_batches  # noqa: PLC0415 - an extra
+
+        yield from table_batches(folder)
+        return
+    for number in batch_numbers(folder):
+        place = batch_folder(folder, number)
+        yield place, read_manifest(place).files
 
 
 def _merged(place: Path, files: Sequence[ArchivedFile]) -> Iterator[_Found]:

@@ -18,6 +18,8 @@ from store.errors import CorruptionError, os_errors
 from store.files import read_file
 
 MANIFEST = "_manifest.json"
+CATALOG = "catalog.db"
+"""In the folder of an archive that is an Iceberg table."""
 _BATCH = re.compile(r"batch=(\d{8,18})")
 _MAX_BYTES = 1 << 28
 
@@ -88,7 +90,9 @@ def batch_numbers(folder: Path) -> list[int]:
 
 def is_archive(folder: Path) -> bool:
     """Return whether ``folder`` holds an archive, not a store."""
-    return any((batch_folder(folder, each) / MANIFEST).exists() for each in batch_numbers(folder))
+    return (folder / CATALOG).is_file() or any(
+        (batch_folder(folder, each) / MANIFEST).exists() for each in batch_numbers(folder)
+    )
 
 
 def read_manifest(batch: Path) -> Manifest:

@@ -45,7 +45,10 @@ def import_(
     ],
     kind: Annotated[
         FileFormat | None,
-        typer.Option("--format", help="What FILE is; default: by its name; a folder is a store, or an archive."),
+        typer.Option(
+            "--format",
+            help="What FILE is; default: by its name; a folder is a store, or an archive.",
+        ),
     ] = None,
     continue_from: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="The line or row to begin with; 1.")

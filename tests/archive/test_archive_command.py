@@ -14,6 +14,7 @@ from store.errors import RefusedStoreError, StoreConfigError
 from tests.kit.archived import archive, archived
 from tests.kit.golden import copy_store
 
+
 def run(*words: object) -> Result:
     return CliRunner().invoke(archiving, [*map(str, words)])
 

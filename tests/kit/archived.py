@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 from analysis.archive.archive_rows import ROWS, read_rows
 from analysis.archive.file_writer import WrittenFile, write_files
 from analysis.archive.log_ranges import LogRange
-from analysis.archive.parquet_archive import ParquetArchive
 from analysis.archive.run import ArchivedRun, plan_run, run
 from analysis.archive.spark_job import ORDER, tasks_of
+from analysis.archive.verb import ArchiveFormat, open_archive
 from analysis.options import SourceOptions
 
 Row = dict[str, Any]
@@ -28,9 +28,9 @@ def in_process(ranges: Sequence[LogRange], folder: Path) -> list[WrittenFile]:
     return list(write_files(folder, names, ordered.to_batches(max_chunksize=100)))
 
 
-def archive(folder: Path, **roots: Path) -> ArchivedRun:
+def archive(folder: Path, form: str = "parquet", /, **roots: Path) -> ArchivedRun:
     """Archive stores, each under the name it is given by."""
-    there = ParquetArchive(folder)
+    there = open_archive(ArchiveFormat(form), folder)
     sources = {name: SourceOptions(path=root) for name, root in roots.items()}
     return run(there, plan_run(there, sources), in_process)
 

@@ -1,4 +1,6 @@
-"""A run of an archive that kills itself: ``python -m tests.kit.killed_archive COUNT FOLDER ROOT``.
+"""A run of an archive that kills itself.
+
+``python -m tests.kit.killed_archive COUNT FOLDER ROOT FORM``.
 
 The process ends by SIGKILL just before its COUNT-th change of a name below FOLDER, or opening of a
 file there for writing, as Python's audit events name them. One that makes fewer prints how many it
@@ -17,9 +19,11 @@ _CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "shutil.rmtree"}
 ALL = 1 << 30
 
 
-def changes_until_killed(folder: Path, root: Path, count: int = ALL) -> int | None:
+def changes_until_killed(
+    folder: Path, root: Path, count: int = ALL, form: str = "parquet"
+) -> int | None:
     """Archive a store in a process; return how many changes it made, ``None`` if it was killed."""
-    done = run_module("tests.kit.killed_archive", count, folder, root)
+    done = run_module("tests.kit.killed_archive", count, folder, root, form)
     if done.returncode == -signal.SIGKILL:
         return None
     assert done.returncode == 0, done.stdout + done.stderr
@@ -27,7 +31,7 @@ def changes_until_killed(folder: Path, root: Path, count: int = ALL) -> int | No
 
 
 def main() -> None:
-    count, folder, root = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    count, folder, root, form = int(sys.argv[1]), *sys.argv[2:]
     made = 0
 
     def hook(event: str, words: tuple[object, ...]) -> None:
@@ -40,7 +44,7 @@ def main() -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(hook)
-    archive(Path(folder), s=Path(root))
+    archive(Path(folder), form, s=Path(root))
     sys.stdout.write(f"\n{made}")
 
 
