@@ -1,4 +1,4 @@
-"""``cqstore sql``: ask a store in SQL. ``cqstore archive``: logs into an archive of Parquet files."""
+"""``cqstore sql``: ask a store in SQL. ``cqstore archive``: logs into an archive."""
 
 import typer
 

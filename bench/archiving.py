@@ -1,4 +1,4 @@
-"""``python -m bench.archiving [MESSAGES [TOPICS]]``: an archive on Spark beside an export in Python.
+"""``python -m bench.archiving [MESSAGES [TOPICS]]``: an archive on Spark, an export in Python.
 
 Both write Parquet of the same store. Seconds are those of the process, with the start of Spark, and
 without it those of a run in a session that was there.
@@ -32,8 +32,8 @@ _COMMAND = str(Path(sys.executable).parent / "cqstore")
 def main(words: list[str]) -> None:
     """Make a store and write it out in both ways."""
     messages, topics = (int(word) for word in [*words, "500000", "50"][:2])
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
         root = folder / "store"
         config = StoreConfig(mapped_file_size_commit_log=_LOG_FILE)
         with MessageStore.open(root, config) as store:

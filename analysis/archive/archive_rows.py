@@ -218,10 +218,10 @@ def _behind(log: CommitLog, fault: CorruptionError, file_end: int, end: int) -> 
     try:
         size = record_span(bytes(log.files.select(at, BLANK_SIZE)), 0, file_end - at, at)
         behind = at + size
-        if size and behind < end:
+        if behind < end:
             record_span(bytes(log.files.select(behind, BLANK_SIZE)), 0, file_end - behind, behind)
     except CorruptionError:
         raise fault from None
-    if not size:
+    if not size or behind > end:
         raise fault
     return behind

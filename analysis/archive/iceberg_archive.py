@@ -32,6 +32,8 @@ from store.files import make_folder, sync_folder
 _OURS = {CATALOG, "metadata", DATA}
 _SOURCE = "cqstore.source."
 _BATCH = "cqstore.batch"
+_RETRIES = "commit.retry.num-retries"
+"""pyiceberg (0.12) tries a commit again over whatever came first: it would add rows twice."""
 
 
 class IcebergArchive:
@@ -133,29 +135,34 @@ class IcebergArchive:
         return bool(table.properties.get(_SOURCE + name) != self._seen.get(_SOURCE + name))
 
     def _table(self) -> Any:
+        """Return the table as it is now; it is made if it is not there."""
         from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415 - an extra
         from pyiceberg.transforms import DayTransform  # noqa: PLC0415 - likewise
 
         catalog = open_catalog(self._folder)
         try:
-            return catalog.load_table(TABLE)
+            table = catalog.load_table(TABLE)
         except NoSuchTableError:
             catalog.create_namespace_if_not_exists(TABLE[0])
-            with catalog.create_table_transaction(
-                TABLE, FILES, location=f"file://{self._folder}"
-            ) as made, made.update_spec() as spec:  # fmt: skip
+            made = catalog.create_table_transaction(
+                TABLE, FILES, location=f"file://{self._folder}", properties={_RETRIES: "0"}
+            )
+            with made.update_spec() as spec:
                 spec.add_identity("topic")
                 spec.add_field("storeTimestamp", DayTransform(), "day")
-            return catalog.load_table(TABLE)
+            return made.commit_transaction()
+        if table.properties.get(_RETRIES) != "0":  # somebody has set it
+            table = table.transaction().set_properties({_RETRIES: "0"}).commit_transaction()
+        return table
 
     def _remove_orphans(self, made: Staging) -> None:
         """Remove what a run has left that was killed before its snapshot; none other may run."""
         data = self._folder / DATA
-        newer = [number for number in batch_numbers(data)]
-        if not newer or self._has_others(made):
+        numbers = batch_numbers(data)
+        if not numbers or self._has_others(made):
             return
         known = int(self._table().properties.get(_BATCH, 0))
-        for number in newer:
+        for number in numbers:
             if number > known:
                 rmtree(batch_folder(data, number), ignore_errors=True)
 

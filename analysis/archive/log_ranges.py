@@ -46,11 +46,10 @@ def plan_range(
         if before is not None:
             _check_goes_on(log, before, options, low, end)
             begin = max(low, before.end)
-        spans = [
-            LogPart(max(start, begin), min(start + log.files.file_size, end))
-            for start in (file.file_from_offset for file in log.files.files())
-            if start < end and start + log.files.file_size > begin
-        ]
+        size = log.files.file_size
+        starts = [file.file_from_offset for file in log.files.files()]
+        spans = [LogPart(max(start, begin), min(start + size, end)) for start in starts]
+        spans = [span for span in spans if span.start < span.end]
         lost = 0 if before is None else begin - before.end
         parts = joined(spans, [True] * len(spans), options.partition_bytes)
         return LogRange(source, options, begin, end, log_mark(log, end), lost, parts)

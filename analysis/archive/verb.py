@@ -20,7 +20,6 @@ from store.errors import StoreConfigError
 if TYPE_CHECKING:
     from analysis.archive.log_ranges import LogRange
     from analysis.archive.run import Archive, ArchivedRun
-    from analysis.options import SourceOptions
 
 
 class ArchiveFormat(StrEnum):
@@ -41,7 +40,7 @@ def archive(
         list[str] | None,
         typer.Option(
             "--source", metavar="NAME",
-            help="What the archive calls a log, one for each DIR in their order; default: its path.",
+            help="What the archive calls a log, one for each DIR; default: its path.",
         ),
     ] = None,
     kind: Annotated[

@@ -1,4 +1,4 @@
-"""How pyiceberg writes the metadata of an archive: each file is on disk before it is referred to."""
+"""How pyiceberg writes the metadata of an archive: a file is on disk before it is referred to."""
 
 import io
 import os

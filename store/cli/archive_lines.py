@@ -91,7 +91,7 @@ def _rows(path: Path, file: ArchivedFile) -> Iterator[_Found]:
             for batch in _batches(path):
                 for row in _as_rows(arrow, batch):
                     count += 1
-                    yield _Found(*(row[name] for name in _PLACE), row)
+                    yield _Found(row["source"], row["phy"], row["queueOffset"], row)
         except (arrow.ArrowException, OSError, UnicodeDecodeError, MemoryError, KeyError) as exc:
             if isinstance(exc, OSError) and exc.errno is not None:
                 raise

@@ -68,4 +68,5 @@ def test_nothing_new_needs_no_spark(
     archive(tmp_path / "archive", s=tmp_path / "store")
     monkeypatch.setattr("analysis.archive.verb.spark_session", None)
     done = run(tmp_path / "store", "--source", "s", "--to", tmp_path / "archive")
-    assert (done.exit_code, "nothing is new" in done.stderr) == (0, True)
+    assert done.exit_code == 0, done.exception
+    assert "nothing is new" in done.stderr

@@ -17,6 +17,8 @@ from tests.kit.commands import run
 
 SIZES = "mappedFileSizeCommitLog=262144\nmappedFileSizeConsumeQueue=2000\n"
 SMALL = StoreConfig(mapped_file_size_commit_log=4096, mapped_file_size_consume_queue=2000)
+DELETED = {"gone_1", "back_1"}
+"""Topics of the golden store that RocketMQ has deleted: an archive has them, queues have not."""
 Row = dict[str, Any]
 
 
@@ -55,12 +57,14 @@ def put(root: Path, numbers: range) -> None:
             assert store.put_message(message(number)).ok
 
 
+@pytest.mark.long
 def test_a_golden_store_comes_back(golden_folder: Path, tmp_path: Path, conf: Path) -> None:
     root = golden_folder / "special-combine"
     archive(tmp_path / "archive", s=root)
     cqstore("import", tmp_path / "new", tmp_path / "archive", "--new", "--config", conf)
     rows = exported(root)
-    assert in_order(exported(tmp_path / "new")) == in_order(rows)
+    back = [row for row in exported(tmp_path / "new") if row["topic"] not in DELETED]
+    assert in_order(back) == in_order([row for row in rows if row["topic"] not in DELETED])
     assert {row["sysFlag"] & 0x701 for row in rows} == {0, 0x1, 0x101, 0x201, 0x301}
 
 
@@ -112,6 +116,7 @@ def damaged(folder: Path) -> Iterator[str]:
     yield "No such file"
 
 
+@pytest.mark.long
 def test_a_file_that_is_damaged_or_missing_ends_the_import(tmp_path: Path, conf: Path) -> None:
     root, folder = tmp_path / "store", tmp_path / "archive"
     put(root, range(10))
