@@ -8,16 +8,14 @@ of Spark does not matter. The catalog is a SQLite file in the folder of the tabl
 Needs the extra ``iceberg``.
 """
 
-import fcntl
-import os
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
 from analysis.archive.file_writer import FILES
-from analysis.archive.staging import LOCK, PREFIX, Staging, staging
+from analysis.archive.staging import Staging, remove_dead, staging
 from store.cli.archive_iceberg import DATA, TABLE, open_catalog
 from store.cli.archive_manifest import (
     CATALOG,
@@ -74,11 +72,22 @@ class IcebergArchive:
             if _SOURCE + name in self._seen
         }
 
+    def remove_dead(self) -> None:
+        """Remove what a run has left that lives no more, of its files too where none lives."""
+        data = self._folder / DATA
+        if remove_dead(self._folder) or not (numbers := batch_numbers(data)):
+            return
+        known = int(self._table().properties.get(_BATCH, 0))
+        for number in numbers:
+            if number > known:
+                rmtree(batch_folder(data, number), ignore_errors=True)
+
     @contextmanager
     def staging(self) -> Iterator[Staging]:
         """Give a folder for what is to be added; the table is made if it is not there."""
+        with _failures(self._folder):
+            self.remove_dead()
         with staging(self._folder) as made, _failures(self._folder):
-            self._remove_orphans(made)
             yield made
 
     def add(self, made: Staging, sources: Collection[str]) -> int:
@@ -154,32 +163,6 @@ class IcebergArchive:
         if table.properties.get(_RETRIES) != "0":  # somebody has set it
             table = table.transaction().set_properties({_RETRIES: "0"}).commit_transaction()
         return table
-
-    def _remove_orphans(self, made: Staging) -> None:
-        """Remove what a run has left that was killed before its snapshot; none other may run."""
-        data = self._folder / DATA
-        numbers = batch_numbers(data)
-        if not numbers or self._has_others(made):
-            return
-        known = int(self._table().properties.get(_BATCH, 0))
-        for number in numbers:
-            if number > known:
-                rmtree(batch_folder(data, number), ignore_errors=True)
-
-    def _has_others(self, made: Staging) -> bool:
-        """Return whether another run lives."""
-        for root in self._folder.glob(f"{PREFIX}*"):
-            if root == made.root:
-                continue
-            with suppress(FileNotFoundError):
-                lock = os.open(root / LOCK, os.O_RDWR | os.O_CLOEXEC)
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    return True
-                finally:
-                    os.close(lock)
-        return False
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from analysis.archive.staging import Staging, staging
+from analysis.archive.staging import Staging, remove_dead, staging
 from store.cli.archive_manifest import (
     ArchivedSource,
     Manifest,
@@ -51,6 +51,10 @@ class ParquetArchive:
                     if source.name in wanted:
                         found.setdefault(source.name, source)
         return found
+
+    def remove_dead(self) -> None:
+        """Remove what a run has left that lives no more."""
+        remove_dead(self._folder)
 
     def staging(self) -> AbstractContextManager[Staging]:
         """Give a folder for what is to be added."""

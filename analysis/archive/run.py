@@ -18,6 +18,9 @@ class Archive(Protocol):
     def last(self, names: Iterable[str]) -> dict[str, ArchivedSource]:
         """Return the newest of what it has of each of these sources."""
 
+    def remove_dead(self) -> None:
+        """Remove what a run has left that lives no more."""
+
     def staging(self) -> AbstractContextManager[Staging]:
         """Give a folder for what is to be added; gone behind the block."""
 
@@ -61,6 +64,7 @@ def run(archive: Archive, ranges: Sequence[LogRange], job: Job) -> ArchivedRun:
         key=lambda span: span.source,
     )  # so are the rows of a file
     if not new:
+        archive.remove_dead()
         return ArchivedRun([_archived(span, 0) for span in ranges], None, 0, [])
     with archive.staging() as made:
         found = job(new, made.files) if any(span.parts for span in new) else []

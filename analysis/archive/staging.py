@@ -87,7 +87,7 @@ def staging(folder: Path) -> Iterator[Staging]:
     root = folder / f"{PREFIX}{uuid4().hex}"
     with os_errors("write an archive", folder):
         make_folder(folder)
-        _remove_dead(folder)
+        remove_dead(folder)
         root.mkdir()
         lock = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
@@ -97,12 +97,13 @@ def staging(folder: Path) -> Iterator[Staging]:
             made.files.mkdir()
         yield made
     finally:
-        shutil.rmtree(root, ignore_errors=True)
+        _remove(root)
         os.close(lock)
 
 
-def _remove_dead(folder: Path) -> None:
-    """Remove what runs have left that live no more."""
+def remove_dead(folder: Path) -> bool:
+    """Remove what runs have left that live no more; return whether one lives."""
+    one_lives = False
     for root in folder.glob(f"{PREFIX}*"):
         try:
             lock = os.open(root / LOCK, os.O_RDWR | os.O_CLOEXEC)
@@ -112,8 +113,19 @@ def _remove_dead(folder: Path) -> None:
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(root, ignore_errors=True)
+            _remove(root)
         except BlockingIOError:
-            pass
+            one_lives = True
         finally:
             os.close(lock)
+    return one_lives
+
+
+def _remove(root: Path) -> None:
+    """Remove a run's folder, its lock last: without that nobody could tell that it is dead."""
+    with suppress(OSError):
+        for path in root.iterdir():
+            if path.name != LOCK:
+                shutil.rmtree(path, ignore_errors=True)
+        (root / LOCK).unlink(missing_ok=True)
+        root.rmdir()

@@ -6,12 +6,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyiceberg")
-
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.expressions import EqualTo
-from pyiceberg.table import Table
-
 from analysis.archive.iceberg_archive import IcebergArchive
 from analysis.archive.run import ArchivedRun, plan_run, run
 from analysis.options import SourceOptions
@@ -27,8 +21,10 @@ def to_table(folder: Path, **roots: Path) -> ArchivedRun:
     return archive(folder, "iceberg", **roots)
 
 
-def table(folder: Path) -> Table:
+def table(folder: Path) -> Any:
     """Open the table as somebody would who knows no more than the name of its catalog."""
+    from pyiceberg.catalog.sql import SqlCatalog  # noqa: PLC0415 - it takes a second
+
     uri = f"sqlite:///{folder}/catalog.db"
     return SqlCatalog("cqstore", uri=uri, warehouse=f"file://{folder}").load_table(
         "rocketmq.messages"
@@ -52,7 +48,7 @@ def test_rows_are_those_of_the_other_form(golden_folder: Path, tmp_path: Path) -
     spec = [(each.name, str(each.transform)) for each in table(tmp_path / "table").spec().fields]
     assert spec == [("topic", "identity"), ("day", "day")]
     topic = expected[0]["topic"]
-    scan = table(tmp_path / "table").scan(row_filter=EqualTo(term="topic", value=topic))
+    scan = table(tmp_path / "table").scan(row_filter=f"topic = '{topic}'")
     assert scan.count() == sum(row["topic"] == topic for row in expected)
     assert len(list(scan.plan_files())) < len(list(table(tmp_path / "table").scan().plan_files()))
 
@@ -118,12 +114,12 @@ def test_a_commit_that_another_was_before_is_looked_at_again(
         assert bodies(folder) == texts(10) * 2
 
 
-def overtaken(there: IcebergArchive, run_other: Callable[[], object]) -> Callable[[], Table]:
+def overtaken(there: IcebergArchive, run_other: Callable[[], object]) -> Callable[[], Any]:
     """Return what gives the table, and once lets another run commit behind that."""
     give, runs = there._table, [run_other]
 
-    def table_then_other() -> Table:
-        found: Table = give()
+    def table_then_other() -> Any:
+        found = give()
         if runs:
             runs.pop()()
         return found
@@ -142,9 +138,8 @@ def test_forms_are_not_mixed(tmp_path: Path) -> None:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize(
-    "place", [7, *(pytest.param(each, marks=pytest.mark.long) for each in range(2, 40, 3))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("place", range(2, 40, 3))
 def test_a_killed_run_leaves_no_half_of_a_snapshot(tmp_path: Path, place: int) -> None:
     root, folder = tmp_path / "store", tmp_path / "archive"
     put(root, *range(10))

@@ -204,13 +204,14 @@ def test_a_run_killed_at_any_change_leaves_nothing_half_seen(
         killed(copy, place)
 
 
-def test_what_a_dead_run_left_is_removed(tmp_path: Path) -> None:
+def test_what_a_dead_run_left_is_removed_also_where_nothing_is_new(tmp_path: Path) -> None:
     root, folder = tmp_path / "store", tmp_path / "archive"
     put(root, 1)
-    for name in ("_writing-a", "_writing-b"):
-        (folder / name).mkdir(parents=True)
-    (folder / "_writing-a" / "_lock").touch()
-    (folder / "_writing-a" / "files").mkdir()
-    (folder / "_writing-a" / "files" / "x.parquet").touch()
-    archive(folder, s=root)
-    assert [each.name for each in folder.iterdir()] == ["batch=00000001"]
+    for _ in range(2):
+        for name in ("_writing-a", "_writing-b"):
+            (folder / name).mkdir(parents=True)
+        (folder / "_writing-a" / "_lock").touch()
+        (folder / "_writing-a" / "files").mkdir()
+        (folder / "_writing-a" / "files" / "x.parquet").touch()
+        archive(folder, s=root)
+        assert [each.name for each in folder.iterdir()] == ["batch=00000001"]
