@@ -24,11 +24,11 @@ _BATCH = re.compile(r"batch=(\d{8,18})")
 _MAX_BYTES = 1 << 28
 
 
-class _Part(BaseModel):
+class _Element(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class ArchivedSource(_Part):
+class ArchivedSource(_Element):
     """What a batch has of one log."""
 
     name: str = Field(min_length=1)
@@ -41,7 +41,7 @@ class ArchivedSource(_Part):
     messages: int = Field(ge=0)
 
 
-class ArchivedFile(_Part):
+class ArchivedFile(_Element):
     """A Parquet file: rows of one topic and day, ordered by source and phy offset."""
 
     path: str
@@ -60,7 +60,7 @@ class ArchivedFile(_Part):
         return path
 
 
-class Manifest(_Part):
+class Manifest(_Element):
     """What a batch holds."""
 
     version: int = Field(1, ge=1, le=1)
