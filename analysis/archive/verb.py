@@ -65,14 +65,14 @@ def archive(
     if commit_log is not None and len(roots) > 1:
         raise typer.BadParameter("--commitlog is of one DIR")
     sources = {
-        name: SourceOptions(path=root, config=config, commitlog=commit_log)
+        name: SourceOptions(path=root.absolute(), config=config, commitlog=commit_log)
         for name, root in zip(_named(roots, names), map(_root, roots), strict=True)
     }
     for options in sources.values():
         options.check_root()
     from analysis.archive.run import plan_run  # noqa: PLC0415 - likewise
 
-    found = open_archive(kind, target)
+    found = open_archive(kind, target.absolute())  # tasks have a folder of their own
     ranges = plan_run(found, sources)
     done = _run(found, ranges, master)
     lost = {span.source: span.lost_bytes for span in ranges if span.lost_bytes}
