@@ -4,6 +4,7 @@ Each side is warmed until three windows in a row are alike, then the rounds begi
 ``figures.json`` (all windows), ``table.md`` and plots in ``build/peer``; with ``--publish`` those
 of a full run go into ``docs``, its medians into the tables there and in the README that repeat
 some. ``--add`` keeps the other rows of the last run, so one that was cut short is completed.
+Of rows that the run does not have the published ones stay, with a mark.
 ``--again`` does it all with the figures of the last run, and measures nothing. Java 17 and Maven
 are needed, and up to 20 GB below ``TMPDIR``.
 """
@@ -24,7 +25,7 @@ from bench.peer.plot import draw, draw_queues
 from bench.peer.rows import AnySession, all_sessions, in_order
 from bench.peer.sessions import UnequalError
 from bench.peer.sides import THEIRS, SideFailedError, Sides
-from bench.peer.table import table, words
+from bench.peer.table import published, table, words
 
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "build" / "peer"
@@ -52,6 +53,10 @@ def main(arguments: Sequence[str]) -> int:
     else:
         known = Report.load(BUILT / "figures.json") if asked.add else None
         report, faults = measure(asked.words, quick=asked.quick, console=console, known=known)
+    if asked.publish:
+        known_rows = published(PAGE.read_text(encoding="utf-8"))
+        rows = in_order(report.with_published(known_rows).rows, quick=report.quick)
+        report = report.model_copy(update={"rows": rows})
     report_all(report, console)
     if asked.publish and report.quick:
         faults.append("the last run was a quick one, and is not published")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from bench.peer.measured import Measured
+from bench.peer.measured import Measured, Published
 from bench.peer.replicas import Follows, Replicated
 from bench.peer.sessions import Openings, Replays, Row, Session
 from bench.peer.warming import MAX_SECONDS, MAX_SECONDS_QUICK
@@ -45,15 +45,36 @@ def all_sessions(*, quick: bool) -> Iterator[AnySession]:
     yield from _replicas(quick=quick)
 
 
-def in_order(rows: Sequence[Measured], *, quick: bool) -> list[Measured]:
-    """Return rows in the order of the table, whenever each was measured."""
-    names = [(name, each.backend) for each in all_sessions(quick=quick) for name in each.figures]
+def in_order(rows: Sequence[Measured | Published], *, quick: bool) -> list[Measured | Published]:
+    """Return rows in the order of the table, whenever each was measured.
 
-    def at(row: Measured) -> tuple[int, bool]:
+    A published row whose name there is no more is left out; the others are noted as if measured.
+    """
+    sessions = list(all_sessions(quick=quick))
+    names = [(name, each.backend) for each in sessions for name in each.figures]
+    notes = {
+        (name, each.backend): row.note
+        for each in sessions for row in _rows_of(each) for name in row.figures.values()
+    }  # fmt: skip
+
+    def at(row: Measured | Published) -> tuple[int, bool]:
         name = row.name.split(OF_A_PROCESS)[-1]
         return names.index((name, row.backend)), name == row.name
 
-    return sorted(rows, key=at)
+    def is_known(row: Measured | Published) -> bool:
+        return (row.name.split(OF_A_PROCESS)[-1], row.backend) in names
+
+    def noted(row: Measured | Published) -> Measured | Published:
+        note = notes.get((row.name, row.backend), "")
+        return row.model_copy(update={"note": note}) if isinstance(row, Published) else row
+
+    return sorted(
+        (noted(row) for row in rows if isinstance(row, Measured) or is_known(row)), key=at
+    )
+
+
+def _rows_of(session: AnySession) -> tuple[Row, ...]:
+    return session.rows if isinstance(session, Session) else (session.row,)
 
 
 def _puts(backend: str, queues: int, body: int, threads: int, *, quick: bool) -> Session:
