@@ -7,6 +7,7 @@ is sent, heartbeats.
 """
 
 import asyncio
+import math
 import socket
 import threading
 import time
@@ -42,8 +43,8 @@ class Lane:
         self._fault: BaseException | None = None
         self.asks_loop = False
         """Something is left that only the loop can do; until it has, threads send nothing."""
-        self.wrote_at = 0.0
-        """When a thread last sent something, by ``time.monotonic``."""
+        self.wrote_at = -math.inf
+        """When a thread last sent something, by ``time.monotonic``, which may count from now."""
         self.sent_bytes = 0
         """By threads."""
 
