@@ -58,9 +58,11 @@ class Worker:
 
     def _open(self) -> Figures:
         flush = FlushDiskType(self._settings.get("flush", "ASYNC_FLUSH"))
-        config = self._roles.config(
-            StoreConfig(flush_disk_type=flush, clean_file_forcibly_enable=False)
-        )
+        config = StoreConfig(
+            flush_disk_type=flush, clean_file_forcibly_enable=False,
+            handle_bus_errors=True,  # as the JVM does, unasked
+        )  # fmt: skip
+        config = self._roles.config(config)
         backend = self._settings.get("backend", "file")
         cpu, begin = time.process_time(), time.perf_counter()
         self._store = MessageStore.open(
