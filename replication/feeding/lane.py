@@ -7,6 +7,7 @@ is sent, heartbeats.
 """
 
 import asyncio
+import math
 import socket
 import threading
 import time
@@ -42,7 +43,7 @@ class Lane:
         self._fault: BaseException | None = None
         self.asks_loop = False
         """Something is left that only the loop can do; until it has, threads send nothing."""
-        self.wrote_at = 0.0
+        self.wrote_at = -math.inf  # nothing yet, whatever the clock says
         """When a thread last sent something, by ``time.monotonic``."""
         self.sent_bytes = 0
         """By threads."""
