@@ -43,8 +43,8 @@ class Lane:
         self._fault: BaseException | None = None
         self.asks_loop = False
         """Something is left that only the loop can do; until it has, threads send nothing."""
-        self.wrote_at = -math.inf
-        """When a thread last sent something, by ``time.monotonic``, which may count from now."""
+        self.wrote_at = -math.inf  # nothing yet, whatever the clock says
+        """When a thread last sent something, by ``time.monotonic``."""
         self.sent_bytes = 0
         """By threads."""
 

@@ -78,21 +78,32 @@ SILENT = [
 ]  # fmt: skip
 
 
+def says(words: list[object], conf: Path, sentence: str) -> None:
+    done = run([*words, "--config", conf])
+    assert done.stderr.startswith(f"cqstore: {conf}: "), (words, done.stderr)
+    assert sentence in done.stderr, words
+    assert "another store" not in done.stdout
+
+
 @pytest.mark.parametrize(("text", "sentence"), LINES)
 def test_lines_that_say_nothing_and_other_stores_are_said(
     root: Path, tmp_path: Path, text: str, sentence: str
 ) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text(SIZE + text)
+    says(["info", root], conf, sentence)
+    says(["put", root, "--topic", "t"], conf, sentence)
+
+
+@pytest.mark.parametrize(("text", "sentence"), [LINES[0], LINES[-1]])
+def test_every_verb_says_it(root: Path, tmp_path: Path, text: str, sentence: str) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(SIZE + text)
     for words in (
-        ["info", root], ["get", root, "--topic", "t"], ["check", root], ["mode", root],
-        ["topics", root], ["clean", root], ["top", root, "--once"], ["recover", root],
-        ["put", root, "--topic", "t"],
+        ["get", root, "--topic", "t"], ["check", root], ["mode", root], ["topics", root],
+        ["clean", root], ["top", root, "--once"], ["recover", root],
     ):  # fmt: skip
-        done = run([*words, "--config", conf])
-        assert done.stderr.startswith(f"cqstore: {conf}: "), (words, done.stderr)
-        assert sentence in done.stderr, words
-        assert "another store" not in done.stdout
+        says(words, conf, sentence)
 
 
 @pytest.mark.parametrize("text", SILENT)
