@@ -23,7 +23,7 @@ from store.config import StoreConfig
 CONFIG = StoreConfig(mapped_file_size_commit_log=1 << 26)
 BODY = bytes(128)
 GAP_SECONDS = 0.0005
-"""Between two messages: the reader is asleep again by then."""
+"""Between two messages: long enough for the reader to sleep again."""
 
 
 class Turns:

@@ -157,9 +157,9 @@ class BatchConsumeQueue(QueueFiles):
     def offset_by_time(self, timestamp: int, boundary: BoundaryType, min_phy_offset: int) -> int:
         """Return the first message of the unit that ``timestamp`` leads to, as RocketMQ does.
 
-        The newest file that begins by then decides. At or after its last unit, that one answers;
-        before, the first unit from ``timestamp`` on, for UPPER the last of those that have exactly
-        that time. Never below the minimum; without such a file, the minimum.
+        The newest file that begins at or before ``timestamp`` decides. At or after its last unit,
+        that one answers; before, the first unit from ``timestamp`` on, for UPPER the last of those
+        that have exactly that time. Never below the minimum; without such a file, the minimum.
         """
 
         def probe() -> int:

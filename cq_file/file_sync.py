@@ -155,7 +155,7 @@ def remove_folders(folders: Collection[Path]) -> None:
     """
     for_each(_remove_folder, folders)
     for parent in {folder.parent for folder in folders if folder.parent.is_dir()}:
-        # Also where a folder was gone already: nobody knows whether durably.
+        # Also where a folder was gone already: perhaps not durably.
         with os_errors("flush a queue folder", parent):
             sync_folder(parent)
 

@@ -1,9 +1,9 @@
 """QueueFiles: files of one size in a row under one logic offset, the disk side of one queue.
 
 Bytes are moved by ``pread`` and ``pwrite`` on descriptors of a shared cache, never through maps.
-One thread writes; any thread reads. Invariant: whoever changes or removes bytes that a reader may
-have been promised raises ``generation`` *before* it touches them, so that a reader that finds the
-same generation after its read as before has read what it was promised.
+One thread writes; any thread reads. Invariant: a writer that changes or removes bytes that a reader
+may have been promised raises ``generation`` *before* it touches them, so that a reader that finds
+the same generation after its read as before has read what it was promised.
 """
 
 import errno
@@ -128,7 +128,7 @@ class QueueFiles(_table.FileRow):
         or be made anew and not have its length yet.
 
         Raises:
-            StoreIOError: a file is missing although nobody here removed it.
+            StoreIOError: a file is missing that this process did not remove.
             StoreError: as ``read`` raised it, while the writer changed nothing.
         """
         while True:

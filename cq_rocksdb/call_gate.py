@@ -32,7 +32,7 @@ class CallGate:
         self._is_rocksdbs = is_rocksdbs
         self._locks: dict[int, threading.RLock] = {}  # by thread; an ident may come again
         self._released = self._forked = False
-        self._releasing = False  # set before the first release is called, for good
+        self._releasing = False  # set before the first release is called, never unset
         self.shut = False
         """Whether no call may be made: asked by a thread that holds its lock."""
         _gates.add(self)
@@ -96,7 +96,7 @@ class CallGate:
 
     def raise_translated(self, exc: BaseException) -> None:
         """Raise the error of ours that ``exc`` is; return for what is not RocksDB's to raise."""
-        # An error that somebody keeps must not keep iterators.
+        # An error that a caller keeps must not keep iterators.
         traceback.clear_frames(exc.__traceback__)
         if not self._is_rocksdbs(exc):
             return

@@ -1,4 +1,4 @@
-"""A note that a file's content was checked: whoever finds it need not read the file again.
+"""A note that a file's content was checked, so that the next start need not read the file again.
 
 The note is a file beside it, ``<name>.checked``, in a folder that only its owner may write. It has
 device, inode, size, mode, and the times of the last write and of the last change in nanoseconds.

@@ -74,7 +74,7 @@ def _holds_nothing(folder: Path) -> bool:
 
 
 def _while_it_changes(open_once: Callable[[], RocksEngine], folder: Path) -> RocksEngine:
-    """Open a database that somebody may be writing: its files come and go while they are looked at.
+    """Open a database that may be being written: its files come and go while they are opened.
 
     Tried again as long as they do; what fails over files that stay is damaged.
     """

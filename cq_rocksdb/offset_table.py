@@ -83,7 +83,7 @@ class OffsetTable:
             row = self._cache.get(prefix)
             if row is None:
                 row = [*self._read_last(self._engine.get(Family.OFFSET, max_key(prefix))), *NO_UNIT]
-                if len(prefix) <= LONGEST_PREFIX:  # what a reader makes up is nobody's
+                if len(prefix) <= LONGEST_PREFIX:  # else the name is a reader's invention
                     self._cache.put_one(prefix, row)
             return row, self._lives
 

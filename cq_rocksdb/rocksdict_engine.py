@@ -347,8 +347,8 @@ class RocksdictEngine:
     def leave_to_parent(self) -> None:
         """Keep the database from being closed with this process, a child of the one that opened it.
 
-        rocksdict closes what nobody refers to: that would wait for threads that did not come along,
-        and write into the folder of the parent.
+        rocksdict closes a database without references: that would wait for threads that the fork
+        did not copy, and write into the folder of the parent.
         """
         for held in (*self._families.values(), *self._handles.values()):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))

@@ -1,6 +1,6 @@
 """Values that all forms share, checked: a broker's JSON says little of what it must be.
 
-Each raises ``ValueError`` with a sentence; the reader of a form adds where it stood.
+Each raises ``ValueError`` with a sentence; the reader of a form adds the position.
 """
 
 from collections.abc import Mapping

@@ -126,7 +126,7 @@ class Workspace:
             finally:
                 if missing and list(self.root.iterdir()) == [path]:
                     path.unlink()
-                    with suppress(OSError):  # somebody else's files came into one of them
+                    with suppress(OSError):  # another program put files into one of them
                         for folder in missing:
                             folder.rmdir()
                 os.close(descriptor)

@@ -1,7 +1,7 @@
 """The start of Spark's Java process, and its end by Ctrl-C, while it starts or works.
 
-pyspark removes the folder in which Java is to tell its port, and leaves Java alone. That fails to
-write there, and its threads keep it for ever. So whoever starts it ends it.
+pyspark removes the folder into which Java is to write its port, and leaves Java alone. Java fails
+to write there, and its threads keep it running for ever. So the process that starts it ends it.
 """
 
 import logging

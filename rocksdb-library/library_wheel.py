@@ -138,6 +138,6 @@ def build_wheel(
 
 
 def build_sdist(sdist_directory: str, config_settings: Mapping[str, str] | None = None) -> str:
-    """Refuse: a source archive could be built by nobody who lacks the jar."""
+    """Refuse: building from a source archive would need the jar."""
     del sdist_directory, config_settings
     sys.exit("cqstore-rocksdb has wheels alone: what it is made of is a jar, see pins.toml")

@@ -30,7 +30,7 @@ _ALLOWED = re.compile(
 
 
 class JarMissingError(Exception):
-    """The jar is not at hand; the sentence says where it was looked for."""
+    """The jar was not found; the sentence says where it was looked for."""
 
 
 def jar_at_hand(folder: Path) -> Path:

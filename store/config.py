@@ -231,7 +231,7 @@ class StoreConfig(ReplicaConfig):
     mapped_files_max: int = Field(64, ge=2)
     """Commit log files mapped at once."""
     handle_bus_errors: bool = False
-    """Have the process handle ``SIGBUS``, once and for good: a file that is cut under its map, or a
+    """Have the process handle ``SIGBUS``, until it ends: a file that is cut under its map, or a
     page that the disk cannot give, is an error. Off, it ends the process where it is the log's, and
     files of queues and index are read by system calls: a short read takes twice the time. On in
     ``cqstore``; ours."""

@@ -246,7 +246,7 @@ def sync_file_system(syncfs: Callable[[int], int], fd: int) -> None:
 
 
 def sync_below(folders: Iterable[Path]) -> None:
-    """Make durable all files and names below ``folders``, whoever wrote them.
+    """Make durable all files and names below ``folders``, also those of other processes.
 
     One call a file system, or file by file where the system has no such call.
     """

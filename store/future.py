@@ -26,7 +26,7 @@ _LOG = StoreLogger("concurrent.futures")
 
 
 Soon = Callable[[Callable[[], object]], object]
-"""Has a step done when whoever asks has asked all that it asks now: by itself, at once or later."""
+"""Runs a step once the caller has made all of its present calls: by itself, at once or later."""
 
 
 def at_once(step: Callable[[], object]) -> None:
@@ -90,7 +90,7 @@ class StoreFuture(Future[T]):
 
     Also in ``concurrent.futures.wait`` and ``as_completed``: these take its lock, and that of an
     ``Event`` of theirs, in lines of Python. What the main thread has left taken there holds up no
-    thread that completes it: then that is left to a thread that nobody waits for.
+    thread that completes it: a thread for which no other waits then does that.
     """
 
     def __init__(self) -> None:

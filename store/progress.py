@@ -10,4 +10,4 @@ Tell = Callable[[str], object]
 
 
 def noop(*_told: object) -> None:
-    """Tell nobody, whatever it is; do nothing more where nothing more is to be done."""
+    """Do nothing, with any arguments: the default progress callback."""

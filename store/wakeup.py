@@ -53,7 +53,7 @@ class Latch:
 
     def __init__(self) -> None:
         self._is_set = False
-        self._asleep = threading.Lock()  # free for good once it is set, but for moments
+        self._asleep = threading.Lock()  # stays free once it is set, but for moments
         self._asleep.acquire()
 
     def is_set(self) -> bool:

@@ -35,7 +35,7 @@ _TEN = 10
 
 
 def write_page(path: Path, result: Result, judgement: Judgement) -> None:
-    """Write the page, durably; whatever stood there is replaced.
+    """Write the page, durably; an existing file is replaced.
 
     Raises:
         StoreIOError: it cannot be written.

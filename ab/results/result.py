@@ -108,7 +108,7 @@ class TraceFacts(_Model):
     """Which operations were run."""
 
     origin: Literal["derived", "given", "recorded"] = Field(
-        description="Derived from the store, recorded by one, or made by somebody else."
+        description="Derived from the store, recorded by one, or made elsewhere."
     )
     operations: NonNegativeInt
     digest: str = Field(description="SHA-256 of the operations, as they were run.")

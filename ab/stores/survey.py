@@ -61,7 +61,7 @@ def survey(root: Path, config: StoreConfig, seed: int) -> StoreSurvey:
     """Look at the store in ``root``.
 
     Raises:
-        StoreLockedError: somebody has it open.
+        StoreLockedError: it is open.
         RefusedStoreError: there is no store, or one that cannot be compared.
         CorruptionError, StoreIOError: it cannot be read.
     """

@@ -232,7 +232,7 @@ class TraceFile(NamedTuple):
     queries: int
     """By key, which are left out."""
     recorded: bool
-    """A store wrote it; else somebody else made it."""
+    """A store recorded it; else it was made elsewhere."""
 
 
 def read_trace(path: Path, most: int = MAX_OPERATIONS) -> TraceFile:

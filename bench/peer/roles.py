@@ -30,7 +30,7 @@ class Roles:
         self._stack = ExitStack()
         self._follower: Follower | None = None
         self.port = 0
-        """Where followers connect; 0: nobody is fed."""
+        """Where followers connect; 0: none is fed."""
 
     def config(self, config: StoreConfig) -> StoreConfig:
         """Return ``config`` with what the role needs."""

@@ -97,7 +97,7 @@ class Session:
     filled: int = 0
     """Messages in the stores before they are opened; they were closed cleanly since."""
     warm_seconds: float = MAX_SECONDS
-    """A side that is not steady by then is measured as it is."""
+    """A side that is not steady after that is measured as it is."""
 
     @property
     def figures(self) -> list[str]:

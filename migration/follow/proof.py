@@ -35,7 +35,7 @@ def shown_to(theirs: ConsumeQueueStore) -> int:
 def compare_with_broker(
     theirs: MessageStore, own: MessageStore, since: int = 0, progress: Progress = noop
 ) -> Compared:
-    """Compare all queues of ``own``, which nobody writes meanwhile, with a stopped broker's.
+    """Compare all queues of ``own``, not written meanwhile, with a stopped broker's.
 
     Units below phy offset ``since`` do not count, nor those behind the end of ``own``'s log.
 

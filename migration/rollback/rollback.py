@@ -1,6 +1,6 @@
-"""The way back from a migration, however far it is, and its end for good.
+"""The rollback of a migration, at any stage, and its final end.
 
-Before the switch the workspace is emptied. After it the store walks back through its states, so the
+Before the switch the workspace is emptied. After it the store steps back through its states, so the
 old queues catch up before they are served, and then the new ones are moved away.
 """
 
@@ -66,7 +66,7 @@ def rollback(
         RefusedStoreError: there is nothing to undo, or the old queues differ once they caught up,
             or there are such topics and ``returning`` says nothing, or the tables cannot be
             converted.
-        StoreLockedError: somebody has the store open.
+        StoreLockedError: the store is open.
     """
     root = root.absolute()
     space = workspace or Workspace.of(root)
@@ -139,14 +139,14 @@ def _walk_back(
 def finish(
     root: Path, config: StoreConfig | None = None, *, workspace: Workspace | None = None
 ) -> dict[str, int]:
-    """End a migration for good: move the queues that were left behind to ``cqstore/replaced``.
+    """End a migration: move the queues that were left behind to ``cqstore/replaced``.
 
-    Returns backend → phy offset up to which it was whole. There is no way back afterwards but
-    another migration. Cut short, the same call goes on.
+    Returns backend → phy offset up to which it was whole. It cannot be rolled back afterwards,
+    save by another migration. If interrupted, the same call continues.
 
     Raises:
         RefusedStoreError: nothing was switched, or the new queues are not the only ones kept.
-        StoreLockedError: somebody has the store open.
+        StoreLockedError: the store is open.
     """
     root = root.absolute()
     space = workspace or Workspace.of(root)

@@ -155,7 +155,7 @@ def tidy(space: Workspace, plan: Plan) -> None:
             if path in kept:
                 continue
             if path.is_dir():
-                # A task that nobody waits for may write on: it finds no folder of this name.
+                # An abandoned task may still write: it finds no folder of this name.
                 gone = path.with_name(f"{path.name}.gone")
                 path.rename(gone)
                 shutil.rmtree(gone)

@@ -68,5 +68,5 @@ def _facts(
     if standing.behind or standing.covers or asked or any(path.exists() for path in unfinished):
         return None
     report = read_report(space.report)
-    # Of a copy that shares its files nobody asked whether somebody had the store itself open.
+    # For a copy that shares its files it was not checked whether the store itself was open.
     return report.plan if report.store == str(paths.root) else None

@@ -23,8 +23,8 @@ _BETWEEN = "-"
 def at_rest(paths: StorePaths, source: str, log_folders: Iterable[Path]) -> str:
     """Return what tells whether the store was changed since; see ``is_as_told``.
 
-    Empty while somebody has the store open, or since a crash: a process that has a file mapped may
-    write to it without a trace in the file's times. And where a link leads elsewhere.
+    Empty while the store is open, or after a crash: a process that has a file mapped may write to
+    it without a trace in the file's times. Also where a link leads elsewhere.
 
     Raises:
         StoreIOError: the files cannot be listed.
@@ -46,7 +46,7 @@ def is_as_told(told: str, paths: StorePaths, source: str, log_folders: Iterable[
 
 
 def is_at_rest(paths: StorePaths) -> bool:
-    """Return whether nobody has the store open, and whoever had it last has closed it.
+    """Return whether the store is not open, and was closed by the last process that had it open.
 
     Raises:
         StoreIOError: that cannot be told.

@@ -68,7 +68,7 @@ async def last_file_begin(master: Master) -> int:
     """Return where the master's last log file begins.
 
     Raises:
-        StoreIOError: nobody answers there as a master does.
+        StoreIOError: no master answers there.
     """
     found = await last_file(MasterPort(master.host, master.port), master.answer, whole=False)
     if found is None:

@@ -1,6 +1,6 @@
 """Sides of a comparison: a store that lies in a folder, or what a running master has sent.
 
-Nothing of a side is changed. A store that somebody has open is read as its files are just now.
+Nothing of a side is changed. A store that is open is read as its files are at that moment.
 """
 
 import time
@@ -21,7 +21,7 @@ from store.record.properties import dispatch_properties
 from store.service.message_store import MessageStore
 
 PATIENCE_SECONDS = 3.0
-"""For which queues of a store that somebody writes may be behind its log."""
+"""For which queues of a store that is being written may be behind its log."""
 _LOOK_SECONDS = 0.25
 
 
@@ -35,7 +35,7 @@ class Undispatched:
     queue: QueueKey
     """Where the first one should be."""
     needs_recovery: bool = False
-    """The store was not closed well, and nobody has it open: the next opening hands them on."""
+    """The store was not closed properly, and is not open: the next open dispatches them."""
 
 
 class Side(ABC):

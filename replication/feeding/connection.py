@@ -1,7 +1,7 @@
 """FeedConnection: one follower is sent the log, and heard, until it goes or says what cannot be.
 
 What it has not taken yet waits in its own buffers, never in more memory than one turn takes. So a
-slow one holds up nobody. A plain one is heard by a thread, and sent what puts wait for by theirs
+slow one holds up no other. A plain one is heard by a thread, and sent what puts wait for by theirs
 (``Lane``): a turn of the loop for each would cost more than the put.
 
 Source: RocketMQ ``DefaultHAConnection``, ``FlowMonitor``.
@@ -123,7 +123,7 @@ class FeedConnection:
             self._acknowledge(self._reported(data))
 
     def _hear(self, peer: socket.socket) -> NoReturn:
-        """Hear it in a thread, with which nobody shares ``peer``."""
+        """Receive in a thread, which shares ``peer`` with no other."""
         peer.settimeout(self._patience)
         while True:
             try:

@@ -109,7 +109,7 @@ class Feeder:
         for work in (growth.run(), self._accept_all(growth)):
             self._own.append(task := asyncio.create_task(work))
             task.add_done_callback(
-                partial(_log_fault, "a part of the feeder has ended: nobody new is fed")
+                partial(_log_fault, "a part of the feeder has ended: no new follower is fed")
             )
 
     async def _end_serving(self) -> None:

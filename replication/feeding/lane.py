@@ -52,7 +52,7 @@ class Lane:
     def send(self) -> bool:
         """Send what the log has that was not sent; return whether nothing is left for the loop.
 
-        Somebody who sends meanwhile looks again behind it.
+        A thread that is sending meanwhile checks again after its send.
         """
         size_at, link, turn = self._log.size_at, self._link, self._turn
         while size_at(link.sent) and turn.acquire(blocking=False):

@@ -40,7 +40,7 @@ class ServedLog:
         return request
 
     def is_near(self, phy_offset: int) -> bool:
-        """Return whether what lies there was written of late."""
+        """Return whether the bytes there were written recently."""
         return self._log.max_phy_offset() - phy_offset <= NEAR_BYTES
 
     def size_at(self, phy_offset: int) -> int:

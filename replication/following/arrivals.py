@@ -41,7 +41,7 @@ async def connect(
     """Return a new connection, as ``asyncio.open_connection`` does.
 
     Raises:
-        OSError: there is nobody.
+        OSError: nothing listens there.
     """
     loop = asyncio.get_running_loop()
     reader = Arrivals(limit=limit, loop=loop)

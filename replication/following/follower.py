@@ -30,7 +30,7 @@ _FAREWELL_SECONDS = 1
 
 
 class Follower:
-    """Follows the master at one address into ``store``, which nobody else may append to.
+    """Follows the master at one address into ``store``, to which nothing else may append.
 
     Readers may use the store meanwhile. Under ``SYNC_FLUSH`` the master is told what is on disk,
     else what the log has.
@@ -64,7 +64,7 @@ class Follower:
         self.standing = FollowerProgress(end=store.commit_log.max_phy_offset())
 
     async def run(self, until: Until = lambda _: False) -> None:
-        """Follow until ``until`` says so, or for ever; whoever cancels waits for an append's end.
+        """Follow until ``until`` says so, or for ever; cancelling waits for the end of an append.
 
         Raises:
             DivergedError, WireError: what the master sends does not continue this log.

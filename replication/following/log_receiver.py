@@ -39,7 +39,7 @@ class LogReceiver:
     def __init__(
         self, store: MessageStore, verify_tail_bytes: int = VERIFY_TAIL_BYTES, *, least: int = 0
     ) -> None:
-        """Begin at the end of ``store``, which nobody else appends to.
+        """Begin at the end of ``store``, to which nothing else appends.
 
         The master cannot send what lies before ``least``, which is no byte that is wanted.
         """

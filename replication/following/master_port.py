@@ -24,6 +24,6 @@ class MasterPort:
         """Return a new connection.
 
         Raises:
-            OSError: there is nobody.
+            OSError: nothing listens there.
         """
         return await connect(self.host, self.port, READ_BYTES, ssl=self.tls)

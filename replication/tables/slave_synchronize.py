@@ -1,9 +1,10 @@
 """SlaveSynchronize: what a master has beside its log, brought to a follower's ``config/``.
 
-Round after round asks a broker for its tables and writes them as RocketMQ's files. A fault is told
-and tried again, and leaves what is there; it never stops the log. What is gone at the master goes
-here only when two complete answers in a row lack it; a topic's queues only when the master says
-so once more while nothing is appended. An offset that is lower at the master is kept here.
+Round after round asks a broker for its tables and writes them as RocketMQ's files. A fault is
+reported and retried, and leaves the tables as they are; it never stops the log. What is gone at the
+master is removed here only when two complete answers in a row lack it; a topic's queues only when
+the master says so once more while nothing is appended. An offset that is lower at the master is
+kept here.
 
 Source: RocketMQ ``SlaveSynchronize``.
 """

@@ -192,10 +192,10 @@ def opened_note(store: MessageStore, opener: int) -> str:
 def open_to_delete(
     root: Path, config: Path | None, backend: str | None = None, *, yes: bool
 ) -> MessageStore:
-    """Open a store that is there and that nobody has open; read-only unless ``yes``.
+    """Open an existing store that is not open elsewhere; read-only unless ``yes``.
 
     Raises:
-        StoreLockedError: somebody has it open, so what would go cannot be told.
+        StoreLockedError: it is open elsewhere, so what would be deleted is not certain.
         RefusedStoreError: there is none.
     """
     refuse_if_open(StorePaths(root))

@@ -24,7 +24,7 @@ LINE_AFTER = 10.0
 PHY_OFFSETS = ""
 """The unit of ``Progress``: bytes of the log. Any other is the name of what is counted."""
 PARTS = "parts"
-"""A unit that nobody knows: the percent alone are told."""
+"""An unknown unit: only the percentage is shown."""
 _SCALE = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3), ("bytes", 1))
 _MINUTE = 60
 _MIN_RATED_SECONDS = 0.2

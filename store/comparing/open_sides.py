@@ -133,7 +133,7 @@ class _OpenSide:
         return self._span[1]
 
     def fill(self, queue: QueueKey, queue_offset: int, rows: UnitRows) -> int:
-        """Return 0: nobody asks."""
+        """Return 0: no comparison calls it."""
         _ = queue, queue_offset, rows
         return 0
 

@@ -28,7 +28,7 @@ _HEAD = 2
 
 
 class QueueFacts:
-    """Looks at the files of queues of one place. Nobody may have the store open meanwhile."""
+    """Inspects the files of queues of one place. The store must not be open meanwhile."""
 
     def __init__(self, place: QueuePlace) -> None:
         folders = backend(place.backend).folders_by_queue(StorePaths(place.root))

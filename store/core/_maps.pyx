@@ -47,8 +47,8 @@ cdef class FileMap:
 
     A file that is shorter than it was, or a disk that refuses, is met where it is read, and nowhere
     else; but of the page that its end lies in the rest reads as zeros, see ``ends_before``. What others
-    write to the file is seen. Where nobody handles bus errors nothing is mapped: a file with an owner
-    is read by system calls then, and of another one nothing.
+    write to the file is seen. Without a handler of bus errors nothing is mapped: a file with an
+    owner is read by system calls then, and of another one nothing.
     """
 
     def __init__(self, int fd, int64_t size, owner=None):

@@ -67,9 +67,9 @@ cdef struct Write:
 cdef class KeyWriter:
     """Writes keys of one index file: entries, then header, then slots. One thread at a time.
 
-    So a reader finds whole chains meanwhile. A write that was refused may come again with the same
-    keys: what the slots held before it is kept until ``forget_heads``, for some may have been
-    written by then.
+    So a reader finds whole chains meanwhile. A write that was refused may be repeated with the same
+    keys: what the slots held before it is kept until ``forget_heads``, as some may already have
+    been written.
 
     Slots are written here alone. So pages of them are read once and kept as long as the writer is,
     but those of a very large file, whose slots are read and written one by one.

@@ -80,7 +80,7 @@ def find_geometry(
 def _from_size(size: int, slots: int | None, entries: int | None) -> IndexGeometry | None:
     """Return the geometry if at least one number is given: the size then gives the other.
 
-    A size that does not fit is found by whoever compares it with the files.
+    A size that does not fit is found by the caller, which compares it with the files.
     """
     if slots is not None:
         room = size - slot_position(slots)

@@ -1,7 +1,7 @@
 """IndexFile: one file of the hash index, header, slots and entries.
 
 New keys are collected in memory and written a batch at a time, always entries, then header, then
-slots: whoever reads the file meanwhile finds whole chains. A batch that a killed process leaves
+slots: a reader of the file meanwhile finds whole chains. A batch that a killed process leaves
 unwritten is put again by the replay, since after a crash no unfinished file is trusted.
 
 Source: RocketMQ ``IndexFile``.

@@ -429,7 +429,7 @@ class IndexService(_chain.ChainFiles):
         self._current = made
         if full is not None:
             self._behind = _FlushBehind(full)
-            self._behind.start()  # known by then: a close waits for it
+            self._behind.start()  # assigned first: a close waits for it
         return made
 
     def _wait_behind(self) -> None:

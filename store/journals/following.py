@@ -40,7 +40,7 @@ class Following:
     body_bytes: int
     """Of log that came, those among them that were here already."""
     metadata_time: float
-    """When all tables had come last, seconds since the epoch; 0: never, or nobody asks."""
+    """When all tables had come last, seconds since the epoch; 0: never, or not asked for."""
     metadata_fault: str
     """What was wrong with them the last time."""
 
@@ -50,7 +50,7 @@ _KINDS["lag_bytes"] = {int, type(None)}
 
 
 def read_following(paths: StorePaths) -> Following | None:
-    """Return what a follower has noted last; ``None``: nobody has followed into this store.
+    """Return what a follower has noted last; ``None``: this store was never a follower's.
 
     Raises:
         CorruptionError: it is damaged.

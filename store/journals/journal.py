@@ -1,9 +1,9 @@
 """Lines of our own small journals: a CRC-32C, a space, JSON, a newline.
 
 The JSON is an object, one entry, or a list of such. A line that was appended and synced is whole,
-and it is synced before the next one is written. So what a crash leaves of a line that was promised
-to nobody has no valid line behind it, whichever of its pages reached the disk: that alone is a torn
-end. Everything else that is no line is damage.
+and it is synced before the next one is written. So what a crash leaves of an unacknowledged line
+has no valid line after it, whichever of its pages reached the disk: that alone is a torn end.
+Everything else that is no line is damage.
 """
 
 import json
@@ -105,7 +105,7 @@ class Journal:
 
         Raises:
             CorruptionError: as for ``read_lines``.
-            StoreIOError: the disk refused; what is there of them is a torn line at most.
+            StoreIOError: the disk refused; at most a torn line is left of them.
         """
         self.cut_torn_end()  # with a line behind it, it would be damage
         with os_errors("write the journal", self.path):

@@ -2,7 +2,7 @@
 
 The lock is POSIX's on the first byte, as RocketMQ takes it. Such a lock does not keep the same
 process out, and closing *any* descriptor of the file drops it; so a registry guards this process,
-and only the holder ever opens the file for good.
+and only the holder ever keeps the file open.
 
 Source: RocketMQ ``DefaultMessageStore.start``, ``createTempFile``.
 """
@@ -108,7 +108,7 @@ def _holder(fd: int) -> int:
 
 
 def locked_by(paths: StorePaths) -> int:
-    """Return the pid of who has the store open, 0 if nobody has or it cannot be told.
+    """Return the pid of the process that has the store open, 0 if none or it is unknown.
 
     Raises:
         StoreIOError, CorruptionError: the lock file cannot be opened, or is none.
@@ -150,10 +150,10 @@ def lock_identity(paths: StorePaths) -> tuple[int, int] | None:
 
 
 def refuse_if_open(paths: StorePaths) -> None:
-    """Refuse where somebody has the store open. Changes nothing.
+    """Refuse if the store is open. Changes nothing.
 
     Raises:
-        StoreLockedError: somebody has.
+        StoreLockedError: it is.
         StoreIOError: the lock file cannot be opened.
     """
     holder = locked_by(paths)

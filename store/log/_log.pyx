@@ -104,8 +104,8 @@ cdef class StoreTimes:
     cdef int64_t of(self, int64_t phy, int32_t size, bint *is_plain) except? -2:
         """Return the store time of the record of ``size`` bytes; -1 if it is not in the log.
 
-        ``is_plain`` becomes false where its file does not lie there, or was cut: the twin knows
-        what that is.
+        ``is_plain`` becomes false where its file does not lie there, or was cut: the
+        slow path says what is wrong.
         """
         cdef Part *part = &self.parts[self.last]
         cdef const uint8_t *record

@@ -92,7 +92,7 @@ class MappedFile(_tail.FilePositions):
         Readers see what was committed; a killed process loses the rest.
         """
         self._committed = self.wrote_position
-        self.heap = bytearray(self.file_size)  # pages that nobody writes take no memory
+        self.heap = bytearray(self.file_size)  # pages that are never written take no memory
 
     def bring_in_singly(self, *, singly: bool) -> None:
         """Have pages of the map brought in one by one while small pieces are synced, or as usual.
@@ -295,7 +295,7 @@ class MappedFile(_tail.FilePositions):
             self._open = None
 
     def hold_open(self) -> None:
-        """Open the file if nobody has yet: readers then need its name no more.
+        """Open the file if it is not open yet: readers then need its name no more.
 
         Raises:
             StoreIOError: it cannot be opened.

@@ -128,7 +128,7 @@ def _slots(paths: StorePaths) -> list[MarkSlot]:
 
 
 def _tie(paths: StorePaths) -> tuple[int, int] | None:
-    """Return what changes when somebody else opens the store, ``None`` without a lock file."""
+    """Return what changes when another process opens the store, ``None`` without a lock file."""
     try:
         status = paths.lock.stat()
     except OSError:

@@ -2,7 +2,7 @@
 """UnitColumns: units on their way into the queues, as columns of numbers that compiled code fills.
 
 What Python asks of a batch is in ``store.queue.units``. Under the interpreter's lock a unit is there
-whole or not at all, whatever interrupts whoever adds it.
+whole or not at all, whatever interrupts the caller that adds it.
 """
 
 from cpython.dict cimport PyDict_GetItemWithError

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """PlainFilter: estimates of a consumer's lag.
 
-What is not plain goes the long way, in Python, see ``store.queue.estimate``.
+What is not plain takes the slow path in Python, see ``store.queue.estimate``.
 """
 
 from libc.stdint cimport INT32_MIN, int32_t, int64_t, uint8_t

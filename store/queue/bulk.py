@@ -52,7 +52,7 @@ class UnitRun(NamedTuple):
 
 
 class UnitSource(Protocol):
-    """Reads whole queues of a store that nobody changes meanwhile. One thread at a time."""
+    """Reads whole queues of a store that does not change meanwhile. One thread at a time."""
 
     has_timestamps: bool
     """The rows have store timestamps; else they are ``NO_TIMESTAMP``."""
@@ -96,7 +96,7 @@ class UnitSource(Protocol):
 
 @runtime_checkable
 class TellsEnds(Protocol):
-    """A ``UnitSource`` that has the ends of all queues at hand."""
+    """A ``UnitSource`` that knows the ends of all queues."""
 
     def written_ends(self) -> Iterator[tuple[QueueKey, int]]:
         """Yield queues with where they go on, in key order, without a look at their units.
@@ -211,8 +211,8 @@ class BulkBackend(Protocol):
     def publish(self, made: StorePaths, paths: StorePaths, config: StoreConfig) -> None:
         """Put the queues of root ``made`` into root ``paths``, which has none of this backend.
 
-        Durable when it returns; interrupted, nobody takes what is there for queues, or they are
-        whole, and the same call goes on.
+        Durable when it returns. If interrupted, the files are either not taken for queues, or they
+        are whole, and the same call continues.
         """
 
     def withdraw(self, paths: StorePaths, folder: Path) -> None:

@@ -14,8 +14,8 @@ _R = TypeVar("_R")
 class Changes:
     """Counts the writes that have begun and ended. Any thread.
 
-    Who finds ``moment`` the same before and after a look, and not ``None``, has seen all parts as
-    one write left them and before another began. Nobody waits for anybody.
+    A reader that finds ``moment`` the same before and after its read, and not ``None``, has seen
+    all parts as one write left them and before another began. Neither side blocks.
     """
 
     def __init__(self) -> None:

@@ -116,9 +116,9 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
         return False
 
     def allow_expiry(self, min_phy_offset: int) -> None:
-        """Let units of records below ``min_phy_offset`` go at any time from now on.
+        """Allow units of records below ``min_phy_offset`` to be dropped at any time from now on.
 
-        Called once recovery is over; the log files below have gone for good.
+        Called once recovery is over; the log files below are durably deleted.
         """
         _ = min_phy_offset
 

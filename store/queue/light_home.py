@@ -86,7 +86,7 @@ def _has_light(part: BackendReplica) -> bool:
 
 
 def _lacks_light(others: Sequence[BackendReplica]) -> bool:
-    """Return whether these have queues, but no light ones: somebody keeps those apart."""
+    """Return whether these have queues, but no light ones: those are kept apart."""
     told = [part for part in others if part.failure is None and part.behind is None]
     return bool(told) and all(
         next(part.store.queues(), None) is not None and not _has_light(part) for part in told

@@ -1,7 +1,7 @@
 """Units: what a consume queue holds, alone, in blocks (out) and in batches (in).
 
 The 28 bytes of ``QueueUnit`` are RocksDB's value; a file queue stores their first 20. Blocks and
-batches stay packed: nobody pays for a Python object a unit who did not ask for it.
+batches stay packed: a Python object per unit is made only for a caller that asks for it.
 """
 
 from collections.abc import Callable, Iterator
@@ -119,7 +119,7 @@ class UnitBatch(_batch.UnitColumns):
     """Units on their way into the queues, as columns, in dispatch (log) order.
 
     Unit *i* belongs to ``queues[queue_index[i]]`` at ``queue_offset[i]``; its 28 bytes are row *i*
-    of ``units``. Whoever has a view of a column keeps what it shows while the batch grows.
+    of ``units``. A view of a column keeps what it shows while the batch grows.
     ``end_phy_offset`` is the log position up to which everything has been dispatched once the batch
     is stored, also records that no queue holds. One thread adds.
     """

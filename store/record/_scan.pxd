@@ -10,7 +10,7 @@ cdef enum:
 
 
 cdef struct Scanned:
-    # A record, as ``ScannedRecord`` has it; whoever has this holds topic and properties.
+    # A record, as ``ScannedRecord`` has it; its holder keeps topic and properties alive.
     PyObject *topic
     const char *properties
     int64_t phy_offset, size, queue_id, queue_offset, flags, timestamp

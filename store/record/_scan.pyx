@@ -24,7 +24,7 @@ crc_prepare()
 
 
 cdef class BlockScan:
-    """See ``store.record.scan.scan_block``, the twin, which is asked about whatever is not plain."""
+    """See ``store.record.scan.scan_block``, the slow path, which takes whatever is not plain."""
 
     def __init__(
         self, made, bytes data not None, int64_t phy_offset, int64_t left, rules, topics,
@@ -87,7 +87,7 @@ cdef class BlockScan:
         return PLAIN
 
     cdef object odd(self):
-        """Let the twin look at a record, and go behind it; ``None``: there is none."""
+        """Check a record on the slow path, and advance behind it; ``None``: there is none."""
         cdef int64_t position = self._position
         found = self._check_one(
             self._data, position, self._left - position, self._phy_offset + position, self._rules

@@ -1,4 +1,4 @@
-"""PyMessageView: one record of the log, read by Python; the twin of the core's message.
+"""PyMessageView: one record of the log, read by Python; the slow path of ``StoredMessage``.
 
 It is the specification: what a record must be, which error says what is wrong, and its words.
 

@@ -9,7 +9,7 @@ from store.record._known cimport KnownKey, Value
 
 
 cdef class BatchColumns:
-    """The batches that rows were added to last; whoever has the batches may add others between."""
+    """The batches that rows were added to last; their owner may add other rows in between."""
 
     cdef BatchColumns of(self, UnitColumns units, KeyColumns keys):
         if self.units is not units or self.keys is not keys:

@@ -29,7 +29,7 @@ cdef struct QueueSlot:
 
 
 cdef class ReplayBatcher:
-    """Notes scanned records in batches, see ``store.service.dispatching.replay``, the twin."""
+    """Adds scanned records to batches; the slow path is ``store.service.dispatching.replay``."""
 
     cdef BatchColumns _columns
     cdef object _note, _deleted, _scheduled, _tags_prefix, _units, _blocks
@@ -62,7 +62,7 @@ cdef class ReplayBatcher:
         """
         cdef int64_t count = 0, index_start = -1 if index_from is None else index_from
         cdef bint has_index = index_from is not None and self._keys_wanted, is_full = False
-        cdef bint none_deleted = not len(self._deleted)  # nobody deletes meanwhile
+        cdef bint none_deleted = not len(self._deleted)  # no topic is deleted meanwhile
         cdef BatchColumns columns = self._begin(blocks, units, keys)
         cdef BlockScan scan = self._scan, last_scan = None
         cdef Scanned record
@@ -176,7 +176,7 @@ cdef class ReplayBatcher:
         if place.topic == record.topic and place.queue_id == record.queue_id:
             return place.index
         cdef int index = columns.units.index((<object> record.topic, record.queue_id))
-        if (<tuple> columns.units.queues[index])[0] is <object> record.topic:  # else nobody holds it
+        if (<tuple> columns.units.queues[index])[0] is <object> record.topic:  # else it is not held
             place.topic, place.queue_id, place.index = record.topic, record.queue_id, index
         return index
 

@@ -172,12 +172,12 @@ class Dispatcher(_waiting.InFlight):
         self._dispatch()
 
     def raise_if_interrupted(self) -> None:
-        """Let the store fail if a dispatch was cut short, and nobody has come since."""
+        """Fail the store if a dispatch was interrupted, and no later caller has noticed."""
         with self.owner.entry(), self.drain_lock:
             self._handing_on.raise_if_poisoned()
 
     def store(self, units: UnitBatch, keys: IndexBatch) -> list[QueueRestart]:
-        """Bring units and keys into queues and index; nobody else does meanwhile."""
+        """Bring units and keys into queues and index; no other thread may meanwhile."""
         restarts: list[QueueRestart] = []
         if units.end_phy_offset:
             restarts = self._queues.put_batch(units)

@@ -100,7 +100,7 @@ class Pending(_waiting.Waiting):
         return Appends(self.units, self.keys, self.last)
 
     def reset(self) -> None:
-        """Let nothing wait any more: somebody else has it."""
+        """Start with empty batches: the caller has taken the present ones."""
         self.units, self.keys = UnitBatch(), IndexBatch()
 
 

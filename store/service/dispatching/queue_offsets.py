@@ -36,7 +36,7 @@ class QueueOffsets:
         """Return the offset that the next message of ``queue`` gets.
 
         Raises:
-            TopicHeldError: nobody may put to the topic for now, see ``hold``.
+            TopicHeldError: puts to the topic are refused for now, see ``hold``.
         """
         offset = self.next.get(queue)
         if offset is None:
@@ -54,7 +54,7 @@ class QueueOffsets:
         A queue without a unit may begin anywhere; an offset that was there begins a new life.
 
         Raises:
-            TopicHeldError: nobody may put to the topic for now, see ``hold``.
+            TopicHeldError: puts to the topic are refused for now, see ``hold``.
             QueueGapError: units are missing before one of them.
             CorruptionError: no queue could have the name of one.
         """

@@ -1,7 +1,7 @@
-"""TopicHold: topics whose queues give no offsets for a while, and a gate for who wants one.
+"""TopicHold: topics whose queues give no offsets for a while, and a gate for puts that need one.
 
-While topics are deleted nobody may put to them: the offsets of their new life begin when their old
-queues are gone for good. Puts to all other topics go on.
+While topics are deleted puts to them are refused: the offsets of a new incarnation begin once its
+old queues are deleted durably. Puts to all other topics continue.
 """
 
 import threading

@@ -72,7 +72,7 @@ class QueueIncarnations:
         ]
 
     def not_asked(self) -> Iterator[tuple[int, int]]:
-        """Yield hash and first record's phy offset of each queue nobody asked for, in log order."""
+        """Yield hash and first record's phy offset of each queue not asked for, in log order."""
         self._merge()
         rest = np.flatnonzero(~self._asked)
         rest = rest[np.argsort(self._rows.phy_offset[rest], kind="stable")]

@@ -59,7 +59,7 @@ class WatchSample:
     queue_stats: tuple[QueueStat, ...]
     """What the backends' own files tell, see ``ConsumeQueueStore.watch``."""
     following: Following | None
-    """What a follower has noted last; ``None``: nobody has followed into this store."""
+    """What a follower has noted last; ``None``: this store was never a follower's."""
 
 
 class StoreWatch:

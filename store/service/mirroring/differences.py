@@ -54,7 +54,7 @@ class Differences:
         """How many the journal has."""
 
     def load(self) -> None:
-        """Read what is there.
+        """Read the file.
 
         Raises:
             CorruptionError: it is damaged before its end.

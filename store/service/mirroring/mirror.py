@@ -44,7 +44,7 @@ _LOG = StoreLogger(__name__)
 MAX_WAITING = 1024
 """Reads; each holds the units that it read."""
 LOOK_SECONDS = 0.2
-"""Between two looks at what waits: nobody is woken, for that would cost the reader."""
+"""Between two polls of what waits: the reader wakes no thread, for that would cost it."""
 SAVE_SECONDS = 60.0
 ALIKE = 8
 """One in so many reads is asked of all sides alike: of the other backend, and of the reference
@@ -232,7 +232,7 @@ class Mirror:
 
     def _give_up(self, exc: BaseException) -> None:
         self._failure = str(exc) or repr(exc)
-        while self._waiting.poll() is not None:  # nobody will: let go of what they hold
+        while self._waiting.poll() is not None:  # they will not be compared: release what they hold
             pass
 
     def _mirror(self, read: MirroredRead) -> None:

@@ -1,7 +1,7 @@
 """Verdict: are two answers the same, and if not, does time explain it?
 
 The other backend is asked later than the reference was, and gets its units a moment later too. So
-what differs is asked again of both, in a moment in which nobody writes. That forgives what time
+what differs is read again from both, at a moment without writes. That forgives what time
 explains and nothing else: neither an answer that differs though nothing has changed in between, nor
 a value that the other one never had.
 """

@@ -127,7 +127,7 @@ def change_mode(
     Raises:
         RefusedStoreError: it is not one step away, or something speaks against it: all of that is
             named.
-        StoreLockedError: somebody has the store open.
+        StoreLockedError: the store is open.
         StoreError: as for opening the store.
     """
     layout, config = resolve_layout(root, config or StoreConfig(), None, read_only=True)
@@ -186,7 +186,7 @@ def _finish(
 
 
 class _StepObstacles:
-    """What speaks against steps of one store that nobody changes meanwhile."""
+    """What speaks against steps of one store, which must not change meanwhile."""
 
     def __init__(
         self,

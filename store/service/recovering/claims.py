@@ -50,8 +50,8 @@ def vouch_for_queues(
 ) -> None:
     """Let the checkpoint vouch for queues that have all records before ``end``, on disk.
 
-    It is what a crash is recovered from. Without it the log would be replayed from its beginning,
-    and give queues back that somebody had deleted who keeps no journal of that.
+    A crash is recovered from it. Without it the log would be replayed from its beginning, and
+    restore queues that were deleted by a program that keeps no journal of that.
     """
     last = last_before(log, end, rules)
     if last is not None:

@@ -125,7 +125,7 @@ class QueueMend:
         low, high = self._queues.queue(*damage.queue).ends()
         if damage.is_suspect:
             return life is not None and (life.last >= high or life.first < low)
-        # By these settings maybe no record leads to it any more: what is there must not go then.
+        # By these settings maybe no record leads to it any more: its units must be kept then.
         return life is not None or low == high
 
     def _refuse_unknown_ends(self, damages: Iterable[QueueDamage], fault: CorruptionError) -> None:

@@ -91,7 +91,7 @@ class QueueRebuild:
     def build(self, entries: Sequence[Entry], progress: Progress = noop) -> int:
         """Note durably which queues go, remove them and build them anew; return their units.
 
-        Nobody puts meanwhile. Each entry names a topic, one queue or ``None`` for all of them, and
+        No puts meanwhile. Each entry names a topic, one queue or ``None`` for all of them, and
         ``ends``: the queues that go, each with the offset where it goes on at least.
         """
         noted = False

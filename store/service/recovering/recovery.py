@@ -89,7 +89,7 @@ class RecoveryReport:
     index_left_out: StoreError | None = None
     """Read-only: why the index cannot be read; an opening to write would build it anew."""
     written_since: Mapping[str, int] = field(default_factory=dict)
-    """Backend that was left behind → phy offset up to which somebody else has written to it."""
+    """Backend that was left behind → phy offset up to which another program has written to it."""
     unfinished_rebuild: bool = False
     """Read-only: single queues were being rebuilt and are not whole."""
     queues_mended: Sequence[QueueKey] = ()
@@ -351,7 +351,7 @@ class Recovery:
     def _refuse_damage(
         self, end: int, newest: int, fault: CorruptionError | None, cut_at: int | None
     ) -> None:
-        """Refuse to cut what was there for good, or valid records behind, unless told to."""
+        """Refuse to cut what was on disk, or valid records behind, unless ``cut_at`` says so."""
         damage = self._damage(end, newest)
         if not damage and cut_at is not None and cut_at != end:
             raise StoreConfigError(

@@ -160,7 +160,7 @@ def move(paths: StorePaths) -> None:
     """
     all_begun = begun(paths)
     for at, each in enumerate(all_begun):
-        if each.moved:  # what is there now has been built since
+        if each.moved:  # the present files have been built since
             continue
         found = [path for name in each.backends for path in backend(name).own_files(paths)]
         if each.index and paths.index.is_dir():

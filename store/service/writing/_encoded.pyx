@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""EncodedMessages: messages of a put whose places are not at hand, or that take long.
+"""EncodedMessages: messages of a put whose queue slots are not cached, or that take long.
 
 They are encoded by one call, summed up without the interpreter's lock, and appended by calls that
 hold the append lock.
@@ -30,8 +30,8 @@ crc_prepare()
 cdef class EncodedMessages:
     """Messages of one put in order, with all but their places. One thread.
 
-    ``add`` them, ``sum`` up, then under the append lock, inside its section and with the places of
-    all ``unassigned`` queues at hand, ``append`` into file after file, each with room for the next.
+    ``add`` them, ``sum`` up, then under the append lock, inside its section and with the slots of
+    all ``unassigned`` queues filled, ``append`` into file after file, each with room for the next.
     The interpreter's lock is given up while long bodies are summed and while much is written. What
     is written is no record of the log before its end is moved, behind all that the call writes, and
     at a kill a record or none, as its size comes last.
@@ -111,7 +111,7 @@ cdef class EncodedMessages:
         self._summed = self._scratch.count
 
     def unassigned(self):
-        """Return the queues, topic and queue id, whose next offsets are not at hand."""
+        """Return the queues, topic and queue id, whose next offsets are not cached."""
         cdef Py_ssize_t at
         cdef PyObject *key
         cdef list found = []

@@ -3,9 +3,9 @@
 
 The call holds the interpreter's lock from its first look at the message to the last field that it
 sets, and runs no line of Python and no collection of garbage meanwhile. So no other thread, no
-signal's handler and no fork comes in between, and the append lock needs no taking: where nobody
-has it as the call begins, nobody can until it ends. Where anything is not plain, or not at hand,
-it returns ``None`` and has changed nothing.
+signal's handler and no fork comes in between, and the append lock needs no taking: if it
+is free as the call begins, it stays free until the call ends. Where anything is not plain, or not
+cached, the call returns ``None`` and has changed nothing.
 
 A collection may begin where an object is made that the collector knows (Python 3.11; later ones
 begin it between two lines of Python). So all such objects, results and keys of queues, are made
@@ -54,7 +54,7 @@ crc_prepare()
 
 
 cdef class FastPut(PlainEncoder):
-    """Puts plain messages into one store. Any thread; whoever appends otherwise has the lock."""
+    """Puts plain messages into one store. Any thread; all other appends take the lock."""
 
     def __init__(
         self, *, LogTail log not None, Waiting pending not None, StateFlags state not None,
@@ -96,7 +96,7 @@ cdef class FastPut(PlainEncoder):
         return False if result is None else result
 
     cpdef one(self, message):
-        """Put a message; return its result, ``None`` if it has to go the long way."""
+        """Put a message; return its result, ``None`` if it has to take the slow path."""
         cdef Scratch scratch = self._scratch
         cdef int64_t now
         result = self._blank_result()
@@ -110,7 +110,7 @@ cdef class FastPut(PlainEncoder):
         return result if self._append_all(scratch, now, result, None) else None
 
     def several(self, messages):
-        """Put all ``messages``, in order; return their results, ``None``: the long way for all."""
+        """Put all ``messages``, in order; return their results, ``None``: the slow path for all."""
         cdef tuple held = tuple(messages)
         cdef Py_ssize_t at, count = len(held)
         cdef Scratch scratch = self._scratch
@@ -150,7 +150,7 @@ cdef class FastPut(PlainEncoder):
         return self._encoded(self)
 
     cdef int64_t _now(self) except? -1:
-        """Return the store time, ms. No line of Python: nobody appends behind it with an earlier one."""
+        """Return the store time, ms. No line of Python: no later append gets an earlier time."""
         cdef timespec now
         asked = self._clock_names["time_ns"]
         if asked is time_ns and clock_gettime(CLOCK_REALTIME, &now) == 0:

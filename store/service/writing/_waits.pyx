@@ -46,7 +46,7 @@ cdef struct Waiter:
     Waiter *behind
     Line *line  # which it stands in, NULL: in none
     PyThread_type_lock gate  # taken, but from a call until it is heard
-    bint called  # nobody calls again until it is awake
+    bint called  # not called again until it is awake
     bint served
     int64_t phy_offset
 
@@ -108,12 +108,12 @@ cdef class DiskWaits:
     cdef object _log, _sync, _take, _let_go
     cdef Line _waiting  # for the next sync
     cdef Line _served  # not called yet
-    cdef Line _free  # nobody's
-    cdef bint _led  # somebody syncs
+    cdef Line _free  # waiters not in use
+    cdef bint _led  # a leader syncs
     cdef Py_ssize_t _wanted  # so many are expected, who were there the last time
     cdef double _patience, _until  # and waited for until then
     cdef double _look_again
-    cdef int _skipped, _to_skip  # how often nobody is waited for, for they did not come
+    cdef int _skipped, _to_skip  # syncs without a wait for others, who did not come
 
     def __init__(self, log, sync, leading, *, look_again=0.1):
         self._log, self._sync, self._look_again = log, sync, look_again
@@ -134,13 +134,13 @@ cdef class DiskWaits:
 
     @property
     def expected(self):
-        """Return how many the next sync waits for; 0 or 1: for nobody."""
+        """Return how many the next sync waits for; 0 or 1: for no other."""
         return self._wanted
 
     def wait(self, int64_t phy_offset, double seconds):
         """Return once the log is durable up to ``phy_offset``, or False after so many seconds.
 
-        Who finds nobody syncing does so for all, however long that takes.
+        A caller that finds no leader syncs for all, however long that takes.
 
         Raises:
             BaseException: what ``sync`` raises; what a signal's handler raises in a sleep.
@@ -167,7 +167,7 @@ cdef class DiskWaits:
         return <int64_t> self._log._flushed >= phy_offset
 
     cdef bint _is_to_lead(self, int more, double deadline) except -1:
-        """Return whether it is time for a sync that nobody makes."""
+        """Return whether a sync is due and there is no leader."""
         if self._led:
             return False
         if self._wanted <= 1 or deadline == INFINITY:
@@ -177,7 +177,7 @@ cdef class DiskWaits:
             return True
         if _now() < self._until <= deadline:
             return False
-        if self._waiting.count:  # somebody waited in vain
+        if self._waiting.count:  # the last leader waited in vain
             self._to_skip = min(2 * self._to_skip + 1, <int> MAX_SKIPPED)
         return True
 
@@ -211,7 +211,7 @@ cdef class DiskWaits:
         cdef double patience = -1  # of a sync that failed
         self._led = True
         try:
-            self._take()  # as nobody else leads it is free, and no handler runs
+            self._take()  # without another leader it is free, and no handler runs
             try:
                 patience = self._sync()
             finally:
@@ -247,7 +247,7 @@ cdef class DiskWaits:
     cdef void _call_next(self) noexcept:
         """Call one who is served; it calls the next one: no crowd for the interpreter's lock."""
         cdef Waiter *waiter = self._served.first
-        self._until = _now() + self._patience  # nobody puts before he is called
+        self._until = _now() + self._patience  # no put comes before the call
         if waiter != NULL:
             _remove(waiter)
             _call(waiter)
@@ -271,7 +271,7 @@ cdef class DiskWaits:
         return waiter
 
     cdef void _leave(self, Waiter *mine) noexcept:
-        """Be in nobody's way: also where a handler raised in the sleep."""
+        """Unlink the waiter: also where a handler raised in the sleep."""
         _remove(mine)
         if mine.called:  # and has not heard it
             PyThread_acquire_lock(mine.gate, NOWAIT_LOCK)
@@ -302,7 +302,7 @@ cdef class LaterAnswer:
         """Take what the disk did in time, and the second time what the followers did."""
         try:
             self.goes_on(there)
-        except BaseException as exc:  # nobody else would tell who waits
+        except BaseException as exc:  # else the waiter would never return
             self.set_exception(exc)
 
     cpdef goes_on(self, there=True):

@@ -45,7 +45,7 @@ class AckWaiter:
     def wait(self, phy_offset: int) -> PutMessageStatus:
         """Wait for what the settings promise of the log up to ``phy_offset``.
 
-        What the disk does not have in time is not waited for any further: it is served to nobody.
+        What the disk does not have in time is not waited for any further: no reader is served it.
 
         Raises:
             StoreError: the disk refused; the store has failed.
@@ -72,7 +72,7 @@ class AckWaiter:
         if self.sync:
             self._flush.when_durable(waiting.phy_offset, waiting, soon)
         else:
-            waiting.goes_on()  # nobody waits for the disk
+            waiting.goes_on()  # no wait for the disk
 
     def is_durable(self, phy_offset: int) -> bool:
         """Wait for the disk; return whether it was in time.

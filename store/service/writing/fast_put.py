@@ -32,8 +32,8 @@ class FastPut(Protocol):
     """Puts plain messages of one store. Any thread.
 
     Not plain are light queues, delays, long bodies and lists, whatever is refused, a queue or topic
-    that was not put to of late, and any message where the log's file is full, or somebody else
-    appends, or nothing may be written.
+    not recently put to, and any message where the log's file is full, or another thread appends,
+    or nothing may be written.
     """
 
     def quick(self, message: Message) -> PutMessageResult | Literal[False] | None:
@@ -45,7 +45,7 @@ class FastPut(Protocol):
         """
 
     def one(self, message: Message) -> PutMessageResult | None:
-        """Put a message; ``None``: nothing was done, it has to go the long way."""
+        """Put a message; ``None``: nothing was done, it has to take the slow path."""
 
     def several(self, messages: Iterable[Message]) -> list[PutMessageResult] | None:
         """Put all, in order, with one store time, into one file; ``None``: nothing was done."""

@@ -78,7 +78,7 @@ class FlushService:
     # ---- the thread
 
     def stop(self) -> None:
-        """End the thread once nobody waits any more; the caller flushes what is left."""
+        """End the thread once no caller waits any more; the caller flushes what is left."""
         with self._waiting_lock.entry():
             self._stopped = True
             self._wake.set()

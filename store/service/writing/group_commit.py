@@ -1,8 +1,8 @@
 """GroupCommit: one sync of the log serves all who wait for it.
 
-Who finds nobody syncing becomes the leader and syncs for all who came until then; the others sleep,
-each at a gate of its own, until they are served or one of them is made the next leader. There is no
-hand-over to a thread: a lone writer pays for nothing but its sync.
+A caller that finds no leader becomes the leader and syncs for all that came until then; the others
+sleep, each at a gate of its own, until they are served or one of them is made the next leader. No
+other thread is involved: a lone writer pays for nothing but its sync.
 
 Those whom the last sync served are likely to put again at once: the next one waits for them as long
 as a sync takes. Else each sync would serve one half of the writers while the other half puts.

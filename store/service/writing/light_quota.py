@@ -47,7 +47,7 @@ class LightQuota:
 
     def _there(self) -> int:
         if self._count is None:
-            held = self._offsets.held_topics  # they are as good as gone
+            held = self._offsets.held_topics  # they are about to be deleted
             self._count = sum(topic not in held for topic in self._queues.topics(LMQ_PREFIX))
         return self._count
 

@@ -87,7 +87,7 @@ class ReplicaWait:
     def when_replicated(self, phy_offset: int, future: Promised[bool]) -> None:
         """Complete ``future`` with what ``wait_for`` would return. Calls come in the log's order.
 
-        After ``stop`` with what is so by then.
+        After ``stop`` with the result at that time.
         """
         later = _Later(phy_offset, time.monotonic() + self._timeout, future)
         with self._lock.entry():
@@ -102,7 +102,7 @@ class ReplicaWait:
         self.worker.start()
 
     def stop(self) -> None:
-        """End the thread: nobody waits any longer than now."""
+        """End the thread: no caller waits any longer."""
         with self._lock.entry():
             self._stopped = True
             self._wake.set()
@@ -113,11 +113,11 @@ class ReplicaWait:
     def _is_there(self, phy_offset: int, deadline: float) -> bool:
         if not self._followers:
             return True
-        self._log.commit()  # what waits in memory is served to nobody
+        self._log.commit()  # what is buffered is not served to readers
         return self._replicas.wait(phy_offset, self._followers, deadline)
 
     def _run(self) -> None:
-        """Wait for one, and serve with it all that are there by then; the order is the log's."""
+        """Wait for one, and serve with it all that are due then; the order is the log's."""
         while True:
             stopped = self._stopped  # first: behind it nothing is appended any more
             if self._queue:
@@ -156,7 +156,7 @@ class ReplicaWait:
 
 
 class _Later(NamedTuple):
-    """Somebody who took a future."""
+    """A caller that took a future."""
 
     phy_offset: int
     deadline: float
