@@ -1,4 +1,4 @@
-"""BatchConsumeQueue: a queue whose units stand for records of several messages; read, never put.
+"""BatchConsumeQueue: a queue whose units point to records of several messages; read, never put.
 
 A unit (46 bytes) says the queue offset of its record's first message and how many there are, so
 units are found by bisection, not by their place. Recovery cuts such queues like others: they may
@@ -190,7 +190,7 @@ class BatchConsumeQueue(QueueFiles):
     # ---- cutting (one thread)
 
     def abandon(self) -> list[str]:
-        """Let the queue be empty for its readers, before its folder goes; return its files."""
+        """Make the queue empty for its readers, before its folder is deleted; return its files."""
         self.max_offset = 0
         self._end = self._first
         return super().abandon()

@@ -49,7 +49,7 @@ Topics = Mapping[str, Mapping[int, FileConsumeQueue]]
 
 
 class KnownQueue(NamedTuple):
-    """One queue as it was left."""
+    """One queue at the last clean stop."""
 
     topic: str
     queue_id: int

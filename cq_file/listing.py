@@ -99,7 +99,7 @@ def list_queues(folder: Path, topics: Collection[str] | None = None) -> Listing:
 
 
 def list_files(queue: QueueFolder, listing: Listing) -> list[int]:
-    """Return the starts of a queue's files, and note in ``listing`` what is odd about them.
+    """Return the starts of a queue's files, and note in ``listing`` what is wrong about them.
 
     Raises:
         StoreIOError: the folder cannot be listed.

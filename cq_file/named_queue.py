@@ -79,7 +79,7 @@ class NamedFileQueue(ConsumeQueue):
         return files.pull(queue_offset, max_count, least)
 
     def plain_units(self, queue_offset: int, max_count: int) -> PlainUnits | None:
-        """Let the core read the files of a simple queue."""
+        """Read the files of a simple queue on the fast path."""
         table = self._table
         return table.plain.plain_units(table, self.topic, self.queue_id, queue_offset, max_count)
 

@@ -248,7 +248,7 @@ class QueueFiles(_table.FileRow):
                 self.write_file(self.path(held_by), offset - held_by, bytes(len(data)))
 
     def abandon(self) -> list[str]:
-        """Let the queue be empty for its readers, before its folder goes; return its files."""
+        """Make the queue empty for its readers, before its folder is deleted; return its files."""
         paths = [self.path(start) for start in self.starts]
         self.starts = []
         self.generation += 1

@@ -28,7 +28,7 @@ _NEIGHBOURS = 200
 SCANNED_FILES = 3
 """Files from the last one back that a crash may have left incomplete."""
 NO_PHY = -1
-"""Stands for the phy offset of a pre-blank and of no unit at all: below every record's."""
+"""In place of the phy offset of a pre-blank, and of no unit at all: below every record's."""
 
 
 class QueueEnd(NamedTuple):

@@ -139,7 +139,7 @@ cdef class QueueGroups:
         return True
 
     cdef void _sort(self) noexcept nogil:
-        """Sort the queues that have units by their keys; leave out the odd ones."""
+        """Sort the queues that have units by their keys; leave out the irregular ones."""
         cdef Py_ssize_t at
         cdef Group *group
         cdef Group *first = NULL
@@ -174,7 +174,7 @@ cdef class QueueGroups:
             self.leave_odd()
 
     cdef void leave_odd(self) noexcept nogil:
-        """Take the odd queues out of ``order``."""
+        """Take the irregular queues out of ``order``."""
         cdef Py_ssize_t at, kept = 0
         for at in range(self.used):
             if self.groups[self.order[at].group].is_odd:

@@ -22,7 +22,7 @@ _Ordered = tuple[tuple[int, bytes, int], QueueKey]
 
 
 class RocksDBUnitSource:
-    """See ``UnitSource``. The engine is the caller's until it is handed over, then closed here."""
+    """See ``UnitSource``. The engine is the caller's until it is passed in, then closed here."""
 
     has_timestamps = True
 

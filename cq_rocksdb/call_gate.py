@@ -1,9 +1,9 @@
-"""CallGate: what stands around every call into RocksDB.
+"""CallGate: what every call into RocksDB passes through.
 
 It refuses the call after ``close`` and in a child process, and turns what the binding raises into
 this project's errors. ``close`` waits for running calls, so a database is never released under a
-reader. Every thread holds a lock of its own while it calls: one that an exception throws out of a
-call, between whatever lines, has let it go.
+reader. Every thread holds a lock of its own while it calls; a thread that an exception throws out
+of a call, between whatever lines, has released it.
 """
 
 import os
@@ -54,7 +54,7 @@ class CallGate:
         raise StoreClosedError("the RocksDB queues have been closed", path=self._folder)
 
     def close(self, flush: Callable[[], object] | None, *releases: Callable[[], object]) -> None:
-        """Let no further call in, wait for the running ones, flush and let the database go.
+        """Admit no further call, wait for the running ones, flush and release the database.
 
         Each of ``releases`` is called, whatever fails before it. Cut short, the next call goes on
         with them: they may be called again. It does not flush, for the database may be gone.
@@ -74,7 +74,7 @@ class CallGate:
         self._released = True
 
     def leave_to_parent(self) -> None:
-        """Let no call in: this is a child of the process that opened the database."""
+        """Admit no call: this is a child of the process that opened the database."""
         self._forked = self.shut = True
 
     @contextmanager
@@ -118,7 +118,7 @@ G = TypeVar("G", bound=Gated)
 
 
 def gated(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, P], R]:
-    """Let a method of an engine be one call into RocksDB."""
+    """Make a method of an engine one call into RocksDB."""
 
     @wraps(method)
     def call(self: G, /, *args: P.args, **kwargs: P.kwargs) -> R:

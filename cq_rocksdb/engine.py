@@ -216,7 +216,7 @@ class RocksEngine(Protocol):
         """
 
     def expire_below(self, min_phy_offset: int) -> None:
-        """Let compactions drop units of records below; never lowered while the database is open.
+        """Have compactions drop units of records below; never lowered while the database is open.
 
         Nothing happens without ``filters_expired``. Units say where their records lie in their
         first eight bytes.

@@ -39,7 +39,7 @@ NO_UNIT = OffsetEntry(-1, -1)
 """``max`` of a queue that never had a unit."""
 _SCAN_ENTRIES = 4_096
 _KIND = slice(-8, -5)
-"""Where the kind stands in a key; ``parse_offset_key`` tells whether it is one."""
+"""Position of the kind in a key; ``parse_offset_key`` checks that it is one."""
 _WHOLE_FAMILY = (b"", b"\xff" * 8)  # lengths are positive, so no key begins with 0xff
 
 

@@ -20,7 +20,7 @@ _KEYS_ESTIMATE = "rocksdb.estimate-num-keys"
 
 
 class RawDatabase:
-    """The database in ``folder``, as it was when it was opened. One thread at a time.
+    """The database in ``folder``, at the time of its opening. One thread at a time.
 
     Opened through links in a private folder, so no byte of ``folder`` changes. Records that its
     write-ahead log alone holds are seen. While another process writes to it, the newest of its

@@ -427,7 +427,7 @@ def _check_readable(rest: RdictIter, key: bytes) -> None:
 
 
 def _unit_at(units: RdictIter, prefix: bytes, step: Callable[[], None]) -> tuple[int, bytes] | None:
-    """Return the unit that ``units`` stands on; ``step`` passes keys that are none.
+    """Return the unit at ``units``' position; ``step`` skips keys that are none.
 
     Raises:
         CorruptionError: its value is shorter than a unit.

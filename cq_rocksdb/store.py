@@ -217,7 +217,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         return cut
 
     def allow_expiry(self, min_phy_offset: int) -> None:
-        """Let compactions drop units of records below."""
+        """Have compactions drop units of records below."""
         self._writable_engine().expire_below(min_phy_offset)
 
     def clean_expired(
@@ -305,7 +305,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             raise
 
     def _write(self, write: EngineBatch, written: Callable[[], object] | None = None) -> None:
-        """Write; let ``written`` bring what is known of the queues up to it."""
+        """Write; ``written`` then updates what is cached of the queues."""
         self._apply(partial(self._writable_engine().write, write), written)
 
     def _apply(

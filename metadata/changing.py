@@ -58,7 +58,7 @@ def change_tables(paths: StorePaths, made: BrokerMetadata, tables: Collection[Ta
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Let two names change places, in one call, durably.
+    """Exchange two names, in one call, durably.
 
     Raises:
         RefusedStoreError: the file system cannot.

@@ -45,7 +45,7 @@ def numbers_of(found: Mapping[str, object]) -> dict[int, int]:
 
 
 def offsets_of(found: Mapping[str, object]) -> Offsets:
-    """Return ``topic@group`` → queue id → offset; a light queue's offset may stand by itself."""
+    """Return ``topic@group`` → queue id → offset; a light queue's offset may be a bare number."""
     table: Offsets = {}
     for key, row in found.items():
         try:

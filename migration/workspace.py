@@ -152,7 +152,7 @@ def write_file(path: Path, text: str) -> None:
     """Write a whole file durably, by rename.
 
     Raises:
-        StoreIOError: it cannot be written; what was there is as it was.
+        StoreIOError: it cannot be written; the former file is unchanged.
     """
     with os_errors("write", path):
         make_folder(path.parent)

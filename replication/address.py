@@ -6,7 +6,7 @@ _MAX_PORT = 65535
 
 
 def address(text: str, what: str = "a master", *, any_port: bool = False) -> tuple[str, int]:
-    """Return host and port of ``HOST:PORT``; an IPv6 address stands in brackets.
+    """Return host and port of ``HOST:PORT``; an IPv6 address is in brackets.
 
     ``any_port``: port 0 is one, too. ``what`` it is the address of, for the refusal.
     """

@@ -132,7 +132,7 @@ def refuse_unordered(entries: list[EpochEntry], error: Callable[[str], Exception
     for entry in entries:
         if entry.epoch <= before.epoch or entry.start_offset <= before.start_offset:
             raise error(
-                f"epochs do not grow: {entry.epoch} from {entry.start_offset} on stands behind"
+                f"epochs do not grow: {entry.epoch} from {entry.start_offset} on follows"
                 f" {before.epoch} from {before.start_offset} on"
             )
         before = entry

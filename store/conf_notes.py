@@ -1,4 +1,4 @@
-"""What is odd about a ``broker.conf``: lines and keys that RocketMQ reads, and that do nothing."""
+"""Warnings about a ``broker.conf``: lines and keys that RocketMQ reads, and that do nothing."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping

@@ -153,7 +153,7 @@ class StoreConfig(ReplicaConfig):
     """Milliseconds a put under ``SYNC_FLUSH`` waits for a sync that another thread has begun."""
 
     transient_store_pool_enable: bool = False
-    """Under ``ASYNC_FLUSH`` let records wait in memory before they go to the log's file."""
+    """Under ``ASYNC_FLUSH`` buffer records in memory before they are written to the log's file."""
     commit_interval_commit_log: int = Field(200, ge=1)
     """Milliseconds between two looks at what waits there."""
     commit_commit_log_least_pages: int = Field(4, ge=0)
@@ -455,7 +455,7 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def conf_notes(path: Path, root: Path) -> Iterator[str]:
-    """Yield what is odd about a ``broker.conf`` whose settings are used for the store ``root``.
+    """Yield warnings about a ``broker.conf`` whose settings are used for the store ``root``.
 
     Raises:
         StoreError: as ``read_properties``.

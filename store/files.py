@@ -121,7 +121,7 @@ def check_folder(folder: Path | str) -> None:
 
 
 class Descriptor:
-    """An open file, closed when the last holder lets it go.
+    """An open file, closed when the last holder releases it.
 
     So a file can be closed while another thread reads it: that read ends well, and the number is
     never given to another file under a reader's feet.
@@ -158,8 +158,8 @@ def write_all(fd: int, data: bytes | bytearray | memoryview, position: int) -> N
 def replacing(path: Path, unfinished: Path | None = None) -> Iterator[BinaryIO]:
     """Give a file to be written in the place of ``path``, which changes when the block ends well.
 
-    Then it is durable under its name. Else what was there is as it was, or, where only the sync of
-    the folder failed, either of the two may be found after a power failure.
+    On success it is durable under its name. Else the former file is unchanged, or, where only the
+    sync of the folder failed, either of the two may be found after a power failure.
 
     ``unfinished`` is the name of the file until then, by default that of ``path`` and ``.new``.
     What a killed process left there is removed, never written through: it may be a link.

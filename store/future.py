@@ -35,7 +35,7 @@ def at_once(step: Callable[[], object]) -> None:
 
 
 class Promised(Protocol[T_contra]):
-    """Who is told once how something ended: a future, or what stands for one. By any thread."""
+    """Receives once how something ended: a future, or an object in its place. By any thread."""
 
     def set_result(self, result: T_contra, /) -> object:
         """Take the result."""
@@ -58,7 +58,7 @@ class Condition(RLock):
         self._gates = deque()  # of threads that wait, each taken until it is called
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Let the lock go until a call comes, at most so many seconds; was there one?
+        """Release the lock until a call comes, at most so many seconds; was there one?
 
         The caller has the lock, once.
         """
@@ -80,7 +80,7 @@ class Condition(RLock):
         """Call all that wait; the caller has the lock."""
         while self._gates:
             gate = self._gates[0]
-            if gate.locked():  # or a call that was cut short behind the next line has let it go
+            if gate.locked():  # else a call interrupted behind the next line released it
                 gate.release()
             self._gates.popleft()
 

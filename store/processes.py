@@ -31,8 +31,8 @@ def worker_environment() -> dict[str, str]:
     """Return the environment of a Python process of ours: it imports what this one would.
 
     Never from the current folder, where a file of the user's may be called as a package of ours is:
-    neither as the folder of a start, nor by its name, as ``python -m`` has it. A checkout of ours
-    is kept, wherever the process stands.
+    neither as the folder of a start, nor by its name, as ``python -m`` has it. A checkout of this
+    project is kept, whatever the current folder is.
     """
     here = Path.cwd()
     others = [path for path in map(Path, sys.path) if path.is_absolute() and path.resolve() != here]

@@ -25,7 +25,7 @@ class Wakeup:
         self._asleep.acquire()
 
     def set(self) -> None:
-        """Let the one that waits go on, or the next that comes."""
+        """Wake the one that waits, or the next that comes."""
         if not self._asleep.locked():  # it has been called already
             return
         try:
@@ -61,7 +61,7 @@ class Latch:
         return self._is_set
 
     def set(self) -> None:
-        """Let all go on that wait, and all that come."""
+        """Wake all that wait, and all that come."""
         self._is_set = True
         self._wake_next()
 

@@ -24,7 +24,7 @@ class Figure(NamedTuple):
 
 
 class SideFigure(NamedTuple):
-    """A figure of a side's queues at rest, measured once."""
+    """A figure of a side's queues while no workload runs, measured once."""
 
     key: str
     label: str

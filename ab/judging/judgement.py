@@ -35,7 +35,7 @@ DECIDED = frozenset({Outcome.BETTER, Outcome.WORSE})
 
 
 class AnswersJudgement(_Model):
-    """Did the sides answer the same? This stands above every figure."""
+    """Did the sides answer the same? This is shown before every figure."""
 
     status: Literal["same", "different", "too few", "none"]
     sentence: str

@@ -120,6 +120,6 @@ def _colour(result: Result, name: str) -> int:
 
 
 def _embedded(result: Result) -> str:
-    """Return the result as JSON that cannot end the element it stands in."""
+    """Return the result as JSON that cannot end the element that contains it."""
     text = json.dumps(result.model_dump(mode="json"), ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -53,7 +53,7 @@ class Shape(_Model):
 
 
 class Footprint(_Model):
-    """What a side's queues take at rest and while open, before anything is timed."""
+    """What a side's queues take closed and open, before anything is timed."""
 
     disk_bytes: NonNegativeInt = Field(description="Allocated, of the queues alone.")
     files: NonNegativeInt

@@ -154,7 +154,7 @@ def _bar() -> Iterator[Callable[[str, float], object]]:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does: what was made is taken away."""
+    """Have SIGTERM end the block as Ctrl-C does: what was made is removed."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         _ = number, frame

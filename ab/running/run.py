@@ -226,7 +226,7 @@ class Run:
 
 
 def _different(odd: list[Difference]) -> Figures:
-    """Return what stands for workloads where the sides' queues are not even alike."""
+    """Return the result in place of workloads where the sides' queues already differ."""
     return Figures(
         name=PROOF, what="Hold a unit that the log has.", item="units",
         answers=Answers(compared=len(odd), different=len(odd), first=odd),

@@ -108,7 +108,7 @@ class Workload(ABC):
 
     @abstractmethod
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
-        """Run one turn, and leave the side as it was, or as every other side is."""
+        """Run one turn, and leave the side unchanged, or equal to every other side."""
 
     def end(self, side: SideStore, setting: Setting) -> None:
         """Leave nothing of the workload behind; not timed."""

@@ -1,4 +1,4 @@
-"""Which queue a number stands for, as ``Queues.java`` has it."""
+"""Which queue a number means, as ``Queues.java`` has it."""
 
 _STRIDE = 7919
 """A prime, so that stepping by it visits every queue once before any queue twice."""

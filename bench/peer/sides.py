@@ -56,7 +56,7 @@ class SideProcess:
         return window
 
     def end(self) -> None:
-        """Let it go without closing the store."""
+        """End the process without closing the store."""
         lines, answers = _pipes(self._process)
         lines.close()
         self._process.wait()

@@ -47,7 +47,7 @@ def _value(row: Measured, side: str) -> str:
 
 
 def _ratio(spread: Spread | None) -> str:
-    """Return it; what is behind stands out."""
+    """Return it; a ratio that loses is emphasised."""
     if spread is None:
         return ""
     text = f"{_times(spread.median)} ({_times(spread.low)} to {_times(spread.high)})"

@@ -227,7 +227,7 @@ class FollowedMove:
         return not standing.connected and self._is_stopped()
 
     def _is_stopped(self) -> bool:
-        """Return whether the broker has let its store go."""
+        """Return whether the broker has released its store."""
         return not self._process.has_store()
 
     def _reading(self) -> MessageStore:

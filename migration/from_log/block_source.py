@@ -120,7 +120,7 @@ class BlockUnitSource:
         return False
 
     def close(self) -> None:
-        """Let go of the maps."""
+        """Release the maps."""
         self._units.clear()
 
     # ---- inside

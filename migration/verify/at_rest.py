@@ -1,4 +1,4 @@
-"""What tells whether a store at rest was changed since: names, sizes and times of its files.
+"""Whether a quiescent store was changed since: names, sizes and times of its files.
 
 No byte of a queue is read, so a million queue files are looked at in the time that a thousand take
 to be compared.

@@ -1,4 +1,4 @@
-"""Two sides held against each other: logs, queues behind their log, and the brokers' tables."""
+"""Comparing two sides: logs, queues that lag behind their log, and the brokers' tables."""
 
 import asyncio
 import tempfile

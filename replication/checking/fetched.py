@@ -218,7 +218,7 @@ class _Files:
         return self._file
 
     def close(self) -> None:
-        """Let the file go; what was written can be read then."""
+        """Close the file; what was written can be read then."""
         if self._file is not None:
             with os_errors("keep what a master sends", self._folder):
                 self._file.close()

@@ -63,7 +63,7 @@ class Side(ABC):
         """Return what the queues lack; ``None``: nothing, or there are no queues to be seen."""
 
     def as_json(self, stuck: Undispatched | None) -> dict[str, object]:
-        """Return where the log begins and ends and what is odd about it."""
+        """Return where the log begins and ends, and what is wrong with it."""
         return {
             "name": self.name, "begin": self.log.min_phy_offset(),
             "end": self.log.max_phy_offset(), "fileSize": self.log.files.file_size,
@@ -145,7 +145,7 @@ def _undispatched(store: MessageStore, end: int | None = None) -> Undispatched |
 
 def _next_offset(store: MessageStore, key: QueueKey) -> int:
     if store.queues.queue_type(key.topic) is QueueType.BATCH:
-        return 1 << 62  # units of a batch queue stand for several messages
+        return 1 << 62  # units of a batch queue count several messages
     return store.queues.queue(*key).max_offset()
 
 

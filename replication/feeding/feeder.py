@@ -96,7 +96,7 @@ class Feeder:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Let every follower go, and listen no more."""
+        """Disconnect every follower, and stop listening."""
         await self._end_serving()
 
     # ---- inside

@@ -95,11 +95,11 @@ class Lane:
     # ---- the loop
 
     def open(self) -> None:
-        """Let threads send; the caller sends nothing until it has called ``reclaim``."""
+        """Allow threads to send; the caller sends nothing until it has called ``reclaim``."""
         self._turn.release()
 
     def reclaim(self) -> bytes:
-        """Let no thread send any more; return what the kernel did not take of a frame.
+        """Stop threads from sending; return what the kernel did not take of a frame.
 
         Raises:
             OSError, StoreError: a thread could not send.

@@ -109,7 +109,7 @@ class EpochTalk:
         learner: Learner,
         streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
     ) -> "EpochTalk":
-        """Shake hands on a new connection, and compare epochs.
+        """Do the handshake on a new connection, and compare epochs.
 
         Raises:
             OSError: the connection is of no use, or the master is none yet.

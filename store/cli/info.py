@@ -1,4 +1,4 @@
-"""``cqstore info``: what a directory holds, and what is odd about it."""
+"""``cqstore info``: what a directory holds, and warnings about it."""
 
 import json
 import textwrap

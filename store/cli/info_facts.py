@@ -61,7 +61,7 @@ FACTS: dict[str, Fact] = {
     "commit_log_disk_used_percent": Fact("number", "Of the commit log's file system."),
     "queues_disk_used_percent": Fact("number", "Of the queues' file system."),
     "disk_max_used_percent": Fact("integer", "diskMaxUsedSpaceRatio: beyond it old files go."),
-    "odd": Fact("array", "Oddities, a sentence each."),
+    "odd": Fact("array", "What should not be so, a sentence each."),
 }
 _JSON_TYPES = {"array": {"type": "array", "items": {"type": "string"}}}
 

@@ -62,7 +62,7 @@ def to_message(fields: dict[str, object]) -> Message:
     ``topic``, ``body`` (text) or ``bodyBase64``, ``properties`` (an object of texts), ``tags``,
     ``keys`` (a text, or a list of texts that are joined by spaces), ``queueId``, ``flag``,
     ``sysFlag``, ``bornTimestamp``, ``bornHost``, ``storeHost``, ``reconsumeTimes`` and
-    ``preparedTransactionOffset``. ``null`` stands for properties, tags or keys that are left out.
+    ``preparedTransactionOffset``. ``null`` means that properties, tags or keys are left out.
     The places that ``get`` prints are checked and dropped: the put gives others.
 
     Raises:

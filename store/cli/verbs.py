@@ -95,14 +95,14 @@ class VerbGroup(TyperGroup):
     """A group without such a verb; a folder in the place of one is told."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse a folder or file that stands where a verb is expected.
+        """Refuse a folder or file where a verb is expected.
 
         Raises:
             StoreConfigError: so it is.
         """
         if args and args[0] not in self.commands and Path(args[0]).exists():
             verbs = ", ".join(self.commands)
-            raise StoreConfigError(f"{args[0]} is no verb: one of {verbs} stands before it")
+            raise StoreConfigError(f"{args[0]} is no verb: one of {verbs} comes before it")
         return super().parse_args(ctx, args)
 
 
@@ -110,7 +110,7 @@ class RootGroup(TyperGroup):
     """The verbs; a folder in the place of one is told."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse a folder or file that stands where a verb is expected.
+        """Refuse a folder or file where a verb is expected.
 
         Raises:
             StoreConfigError: so it is.
@@ -140,4 +140,4 @@ def add_verb(
 
 
 def _not_here() -> None:
-    """Stand for a function that is not imported yet."""
+    """Placeholder for a function that is not imported yet."""

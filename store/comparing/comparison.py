@@ -177,7 +177,7 @@ class Comparison:
                 self._blocks.compare()
 
     def _runs(self, side: str, units: UnitSource, queue: QueueKey) -> Iterator[UnitRun]:
-        """Read a queue; small runs let go of the buffer that they were read into."""
+        """Read a queue; small runs release the buffer that they were read into."""
         runs = units.runs(queue, RUN_UNITS)
         while True:
             self._reading = side

@@ -1,4 +1,4 @@
-"""Comparing the queues of two places at rest: ranges of them, each a task of any process."""
+"""Comparing the queues of two quiescent places: in ranges, each a task of any process."""
 
 import json
 from collections.abc import Callable, Sequence

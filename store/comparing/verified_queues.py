@@ -63,7 +63,7 @@ class KnownFile(NamedTuple):
 
     path: Path
     complete_to: int
-    """Phy offset: the other side is as it was then but for units of records behind."""
+    """Phy offset: the other side has changed since only by units of records behind."""
 
 
 class VerifiedQueues:

@@ -1,6 +1,6 @@
 """The compiled core: it does the plain case of a call wholly, or hands it back untouched.
 
-What it hands back is odd, or refused: that is done in Python, which has the sentences.
+Input that it does not take is irregular, or refused: that is done in Python, which has the texts.
 
 A compiled module lies in the room that it belongs to. Here is what all rooms share.
 """

@@ -36,7 +36,7 @@ CRC_FOLDING static inline __m128i crc_load(const uint8_t *at) {
     return _mm_loadu_si128((const __m128i *)at);
 }
 
-/* What has the remainder of `folded` with as many zero bits behind it as `by` stands for, and more. */
+/* Return a value with the remainder of `folded` shifted left as `by` encodes, xor `more`. */
 CRC_FOLDING static inline __m128i crc_fold(__m128i folded, __m128i by, __m128i more) {
     __m128i low = _mm_clmulepi64_si128(folded, by, 0x00);
     __m128i high = _mm_clmulepi64_si128(folded, by, 0x11);

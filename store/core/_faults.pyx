@@ -2,8 +2,7 @@
 """MapGuard, and the handler of bus errors: what of a map may be believed.
 
 The process has one handler and one table of the log's maps, so they are those of this module, and
-``_faults.h`` is included here alone. It stands below the rooms of records and of the log, which
-both ask it.
+``_faults.h`` is included here alone. The packages of records and of the log, both above, use it.
 """
 
 cimport cython
@@ -38,7 +37,7 @@ def bind_faults(read_record):
 
 
 def allow_bus_handler():
-    """Let the first map that comes install the handler of bus errors, for the whole process."""
+    """Have the next map install the handler of bus errors, for the whole process."""
     global _may_handle
     _may_handle = True
 

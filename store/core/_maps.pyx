@@ -37,7 +37,7 @@ cdef extern from *:
 cdef enum:
     PAGE = 4096
     AT_ONCE = 256
-    MAX_MAPS = 8192  # of this process, which the kernel lets have 65,530 by default
+    MAX_MAPS = 8192  # of this process, to which the kernel allows 65,530 by default
 cdef int64_t _maps = 0
 
 

@@ -150,7 +150,7 @@ cdef class KeyWriter:
         return self.heads_first == first
 
     def forget_heads(self):
-        """Let go what slots held before a write."""
+        """Forget what slots held before a write."""
         if self.is_writing:
             raise RuntimeError("another thread writes to the index file")
         free(self.heads)

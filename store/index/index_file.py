@@ -204,7 +204,7 @@ class IndexFile(_chain.ChainFile):
         self.waiting = (IndexBatch(), first + len(pending))
         self._writer.forget_heads()
         if self.is_full:
-            self._writer = _writer.KeyWriter(*self.geometry)  # lets go what the last one kept
+            self._writer = _writer.KeyWriter(*self.geometry)  # drops what the last one kept
 
     def flush(self) -> None:
         """Make every key that was put durable. Releases the GIL while it syncs.
@@ -237,7 +237,7 @@ class IndexFile(_chain.ChainFile):
             raise StoreFailedError("an index file could not be written: reopen", path=self.path)
 
     def close(self) -> None:
-        """Let the file go; collected keys that were not drained are lost."""
+        """Close the file; collected keys that were not drained are lost."""
         self.opened = self.mapped = None
 
     def destroy(self) -> None:
@@ -306,7 +306,7 @@ class IndexFile(_chain.ChainFile):
     def _walk(
         self, found: list[int], wanted: int, max_num: int, begin: int, end: int, count: int
     ) -> list[int] | None:
-        """Let the core walk the chain; ``None``: it is left to ``select``."""
+        """Walk the chain on the fast path; ``None``: it is left to ``select``."""
         mapped = self.mapped
         if mapped is None:
             return None

@@ -289,7 +289,7 @@ class IndexService(_chain.ChainFiles):
         return found
 
     def check(self, max_phy_offset: int | None = None) -> Iterator[IndexFinding]:
-        """Yield what is wrong: odd files, headers, chains, slots, entries behind the log's end.
+        """Yield what is wrong: unknown files, headers, chains, slots, entries behind the log's end.
 
         ``max_phy_offset`` is that end. Collected keys must have been flushed.
         """

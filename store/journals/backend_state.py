@@ -65,7 +65,7 @@ def write_standing(paths: StorePaths, standing: BackendState) -> None:
     """Replace the record, durably when it returns.
 
     Raises:
-        StoreIOError: it cannot be written; the old one is as it was.
+        StoreIOError: it cannot be written; the old one is unchanged.
     """
     with os_errors("make the folder of the record", paths.own):
         make_folder(paths.own)
@@ -89,7 +89,7 @@ def set_mode(paths: StorePaths, state: StoreMode, behind: Mapping[str, int]) -> 
     lock.
 
     Raises:
-        StoreIOError: it cannot be written; the old record is as it was.
+        StoreIOError: it cannot be written; the old record is unchanged.
     """
     write_standing(paths, replace(read_standing(paths), state=state, behind=dict(behind)))
 

@@ -87,7 +87,7 @@ class DeletedTopics:
         Lines below the log's minimum are dropped, and none reaches behind its end.
 
         Raises:
-            StoreIOError: it cannot be written; it is as it was.
+            StoreIOError: it cannot be written; it is unchanged.
         """
         fitted = {
             topic: min(below, end_phy_offset)
@@ -103,7 +103,7 @@ class DeletedTopics:
         So it takes little more than twice what counts, however often topics are deleted.
 
         Raises:
-            StoreIOError: it cannot be written; it is as it was.
+            StoreIOError: it cannot be written; it is unchanged.
         """
         if self._journal.size() > self._compact_from:
             counts = {topic: at for topic, at in self._below.items() if at > min_phy_offset}

@@ -68,7 +68,7 @@ def write_following(paths: StorePaths, following: Following) -> None:
     """Replace the note.
 
     Raises:
-        StoreIOError: it cannot be written; it is as it was.
+        StoreIOError: it cannot be written; it is unchanged.
     """
     with os_errors("note how far a follower is", paths.following):
         make_folder(paths.own)

@@ -185,7 +185,7 @@ def rewrite(path: Path, entries: Iterable[Entry]) -> None:
     """Replace the whole journal, by rename.
 
     Raises:
-        StoreIOError: the disk refused; the journal is as it was.
+        StoreIOError: the disk refused; the journal is unchanged.
     """
     with os_errors("write the journal", path), replacing(path) as file:
         file.writelines(_lines(entries))

@@ -69,7 +69,7 @@ class StoreLock:
             _lock(self._file.fileno(), paths.lock)
 
     def release(self) -> None:
-        """Let the store go. A second call does nothing, but for what the first was kept from."""
+        """Release the lock. A second call does nothing, save what the first could not do."""
         with _held_lock:
             if self._file is not None:
                 self._file.close()

@@ -20,7 +20,7 @@ from store.log._tail cimport FilePositions, FilesByStart, LogTail
 
 
 cdef class PlainLog:
-    """Where a log begins and ends, and its files, without a line of Python where nothing is odd.
+    """Where a log begins and ends, and its files, without a line of Python on the fast path.
 
     Of a log that is no ``LogTail``, or whose files are no ``FilesByStart``, the methods are asked. Any
     thread.
@@ -50,7 +50,7 @@ cdef class PlainLog:
     cdef bint open(self, int64_t phy, Part *part, list files) except -1:
         """Hold the file that ``phy`` lies in, in ``files``, and find what of it may be read.
 
-        False: no file holds it; ``part`` is as it was.
+        False: no file holds it; ``part`` is unchanged.
         """
         cdef BufferRef held
         cdef int64_t start = 0, there = 0, end

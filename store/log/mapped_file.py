@@ -87,7 +87,7 @@ class MappedFile(_tail.FilePositions):
                 os.posix_fallocate(file.number, self.wrote_position, left)
 
     def use_heap(self) -> None:
-        """Let what is written from now on wait in memory until ``commit`` (transient store pool).
+        """Buffer what is written from now on in memory until ``commit`` (transient store pool).
 
         Readers see what was committed; a killed process loses the rest.
         """
@@ -170,7 +170,7 @@ class MappedFile(_tail.FilePositions):
             return self.mapped
 
     def unmap(self) -> None:
-        """Let the map go; views that are held keep it alive."""
+        """Drop the map; views that are held keep it alive."""
         self.mapped = None
 
     @property
@@ -247,7 +247,7 @@ class MappedFile(_tail.FilePositions):
             os.fdatasync(file.number)
 
     def write_again(self, start: int, end: int) -> None:
-        """Write once more what stands from ``start`` to ``end``, durably.
+        """Write the bytes from ``start`` to ``end`` once more, durably.
 
         Raises:
             StoreIOError: it could not be written; the bytes are what they were.
@@ -288,7 +288,7 @@ class MappedFile(_tail.FilePositions):
         return self.flushed_position
 
     def close(self) -> None:
-        """Let everything go. Views that are held stay valid."""
+        """Release everything. Views that are held stay valid."""
         with self._lock:
             self._closed = True
             self.mapped = None

@@ -191,7 +191,7 @@ class MappedFileQueue(_tail.FilesByStart):
         Takes the one that was made ahead, if it was.
 
         Raises:
-            DiskFullError: there is no room for it; the queue is as it was.
+            DiskFullError: there is no room for it; the queue is unchanged.
         """
         offset = self.end_offset() if self.by_start else (start or 0)
         file = self._ahead.pop(offset) if self._ahead else None

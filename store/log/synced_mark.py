@@ -95,7 +95,7 @@ class SyncedMark:
                 _LOG.warning("%s is not kept up any more: %s", self._paths.synced, exc)
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         self._file = None
 
     def _next(self) -> bytes:

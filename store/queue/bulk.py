@@ -1,8 +1,8 @@
 """Units in bulk: what a backend offers to those who move whole queues to another backend.
 
-A *source* reads the queues of a store at rest, a *sink* writes queues in key order into a folder of
-its own, and the folders of several sinks are *assembled* into the queues of one store. Units are
-rows of packed ``QueueUnit``: columns for numpy, bytes for files.
+A *source* reads the queues of a quiescent store, a *sink* writes queues in key order into
+a folder of its own, and the folders of several sinks are *assembled* into the queues of one store.
+Units are rows of packed ``QueueUnit``: columns for numpy, bytes for files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -91,7 +91,7 @@ class UnitSource(Protocol):
         """Return whether the same bytes may hold more units where the log goes on."""
 
     def close(self) -> None:
-        """Let go of everything. A second call does nothing."""
+        """Release everything. A second call does nothing."""
 
 
 @runtime_checkable
@@ -121,7 +121,7 @@ class UnitSink(Protocol):
         """Make everything durable; return the bytes that were written."""
 
     def abandon(self) -> None:
-        """Let go of everything, what was written is of no use."""
+        """Release everything; what was written is discarded."""
 
 
 class NameFault(NamedTuple):

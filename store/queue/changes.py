@@ -1,4 +1,4 @@
-"""Changes: whether several parts that are written one after the other stand still, and alike."""
+"""Changes: whether several parts that are written one after the other are unchanged, and alike."""
 
 import threading
 from collections.abc import Callable

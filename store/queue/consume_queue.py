@@ -144,7 +144,7 @@ class ConsumeQueue(ABC):
         matches: MessageFilter,
         plain: "_estimate.PlainFilter | None" = None,
     ) -> int:
-        """Estimate how many messages of [from_offset, to_offset) ``matches`` lets through.
+        """Estimate how many messages of [from_offset, to_offset) satisfy ``matches``.
 
         ``plain`` is the same filter in the core, where there is one.
 

@@ -126,7 +126,7 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
     def clean_expired(
         self, min_phy_offset: int, expired: Mapping[QueueKey, int] | None = None
     ) -> int:
-        """Let go of units whose records lie below ``min_phy_offset``, the log's minimum.
+        """Drop units whose records lie below ``min_phy_offset``, the log's minimum.
 
         ``expired``: every queue that had records in the log files that have just been deleted,
         with the offset behind its last one there; the work is then bounded by those files. Without
@@ -137,7 +137,7 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
 
     @abstractmethod
     def restore_end(self, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Let a queue without units go on at ``queue_offset``: all before it have expired.
+        """Have a queue without units continue at ``queue_offset``: all before it have expired.
 
         Minimum and maximum are that offset then. Durable after ``flush``.
         """

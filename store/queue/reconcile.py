@@ -91,7 +91,7 @@ def backfill(
     is_deleted: IsDeleted,
     note_behind: Callable[[], object],
 ) -> None:
-    """Let the replay of the log fill what ``late`` lacks, if it lacks anything.
+    """Fill what ``late`` lacks by a replay of the log, if it lacks anything.
 
     ``note_behind`` notes durably that it has nothing for sure; called before a queue goes that the
     replay could not fill.

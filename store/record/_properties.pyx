@@ -2,7 +2,7 @@
 """PropertyNames and ``java_hash``: the properties of a record, as far as dispatch needs them.
 
 Nothing here trusts a size that it was given: every read is bounded by the object it reads. What is
-not plain is handed back: the slow path, in Python, says what is right.
+not plain is declined: the slow path, in Python, says what is right.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -25,7 +25,7 @@ cdef class PropertyNames:
     """The names of the properties that dispatch needs, and the tuple that holds their values.
 
     Of the tuple ``made`` the first field is the hash of the first value, the last one whether there
-    is no value but the first; between them stand the values, ``None`` where there is none.
+    is no value but the first; between them are the values, ``None`` where there is none.
     """
 
     cdef object made

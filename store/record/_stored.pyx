@@ -88,8 +88,8 @@ cdef inline bint _is_read(StoredMessage message) except -1:
 cdef class StoredMessage:
     """One record of the log. Every field is read when it is asked for; text, body and dict stay.
 
-    Holds on to the buffer that it was made from, in a pull the mapped file; copy with
-    ``bytes(message.record)`` to let that go.
+    Keeps the buffer alive that it was made from, in a pull the mapped file; copy with
+    ``bytes(message.record)`` to release that.
     """
 
     def __init__(self, record, phy_offset=None):

@@ -35,8 +35,8 @@ MAGICS = {MAGIC_V1, MAGIC_V2}
 class PyMessageView:
     """One record of the log. Numbers are read at once, body and properties when asked for.
 
-    Holds on to the buffer that it was made from; copy with ``bytes(message.record)`` to let a
-    mapped file go.
+    Keeps the buffer alive that it was made from; copy with ``bytes(message.record)`` to release a
+    mapped file.
     """
 
     def __init__(self, record: Buffer, phy_offset: int | None = None) -> None:

@@ -63,7 +63,7 @@ class Scan(Protocol):
         """Yield them."""
 
     def refusing(self, look: "Look") -> "Scan":
-        """Let ``look`` see each record with a zero in topic or properties before it is yielded.
+        """Call ``look`` with each record with a zero in topic or properties before it is yielded.
 
         Returns the block itself.
         """

@@ -23,7 +23,7 @@ cdef class BatchColumns:
     ) except -1:
         """Add a record's keys, see ``IndexBatch.add_record``.
 
-        ``tags`` with what stands before, NULL: there are none.
+        ``tags`` with their prefix, NULL: there are none.
         """
         cdef KeyColumns keys = self.keys
         if uniq_key.text == NULL and words.text == NULL and tags == NULL:

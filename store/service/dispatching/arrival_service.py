@@ -46,7 +46,7 @@ class ArrivalWait(Protocol):
     """Why nothing will come, set before ``wake``."""
 
     def wake(self) -> object:
-        """Let it go on; by any thread, and never waits. It is called once."""
+        """Wake it; by any thread, and never waits. It is called once."""
 
 
 class ArrivalService:
@@ -117,7 +117,7 @@ class ArrivalService:
             self._refresh()
 
     def remove_wait(self, wait: ArrivalWait) -> None:
-        """Let ``wait`` be woken no more; of one that is not there nothing is done."""
+        """Remove ``wait``, which is not woken any more; one that is not registered is ignored."""
         if self._pid != os.getpid():  # in a child that was forked the lock may be held for ever
             return
         with self._lock.entry():

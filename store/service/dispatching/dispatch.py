@@ -37,7 +37,7 @@ SLICE_PER_QUEUE = 8
 """Units a queue that a batch waits for before it goes to the queues: one write for several."""
 _MAX_SLICE = 1 << 16
 _FAR_TOO_MANY = 4
-"""Times ``batch_limit`` from which the writer waits for a batch that another thread hands on."""
+"""Times ``batch_limit`` from which the writer waits for a batch that another thread dispatches."""
 
 
 class Dispatcher(_waiting.InFlight):
@@ -64,7 +64,7 @@ class Dispatcher(_waiting.InFlight):
         log durable.
         """
         self.pending = pending
-        """What is to be handed on; of it others may ask what any thread may."""
+        """What is to be dispatched; other threads may call what any thread may."""
         self._queues = queues
         self._index = index
         self.owner = CheckedLock("the dispatch of a batch")
@@ -132,7 +132,7 @@ class Dispatcher(_waiting.InFlight):
             self._drain()
 
     def drain_unless_busy(self) -> None:
-        """Hand on what waits, unless another thread does and not far too much waits already.
+        """Dispatch what waits, unless another thread does and not far too much waits already.
 
         For the writer, whose next put should not wait for a batch of the flush thread. Nor does a
         put that was made inside a dispatch of its own thread: its units go with the next batch.
@@ -160,7 +160,7 @@ class Dispatcher(_waiting.InFlight):
             self.drain()
 
     def catch_up(self) -> None:
-        """Hand on everything that waits; the caller holds both locks.
+        """Dispatch everything that waits; the caller holds both locks.
 
         While he does, no put and no batch comes in.
 
@@ -203,7 +203,7 @@ class Dispatcher(_waiting.InFlight):
                 pending.offsets.forget_beyond(ASSIGNED_QUEUES)
 
     def _resume(self) -> None:
-        """Hand on the batch of a stalled dispatch: none may come before it."""
+        """Dispatch the batch of a stalled dispatch: none may come before it."""
         if self.handed is not NOTHING:
             self._handing_on.begin()
             self._dispatch()

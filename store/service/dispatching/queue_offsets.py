@@ -99,16 +99,16 @@ class QueueOffsets:
         return [queue for queue in [*self.next] if queue[0] in topics]
 
     def forget(self, queues: Iterable[Queue]) -> None:
-        """Let the offsets of ``queues`` be read from the queues again."""
+        """Forget the offsets of ``queues``: they are read from the queues again."""
         for queue in queues:
             self.next.pop(queue, None)
 
     def forget_all(self) -> None:
-        """Let all be read from the queues again, which must have every unit."""
+        """Forget all: they are read from the queues again, which must have every unit."""
         self.next.clear()
 
     def forget_beyond(self, most: int) -> None:
-        """Let those beyond ``most``, and a few, be read from the queues again.
+        """Forget those beyond ``most``, and a few: they are read from the queues again.
 
         These must have every unit. The newest go, so queues that are put to in turn, more than
         ``most``, find most of these here. One in five that go is of the oldest, else queues that

@@ -16,7 +16,7 @@ class TopicHold:
         self._over.acquire()
 
     def end(self) -> None:
-        """Let go on all who wait."""
+        """Release all waiting callers."""
         if self._over.locked():
             self._over.release()
 

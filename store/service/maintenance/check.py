@@ -71,7 +71,7 @@ class StoreCheck:
 
         ``index_left_out``: why ``index`` is ``None``, if there is one that cannot be read.
 
-        Records below ``end_phy_offset`` have been handed on to queues and index.
+        Records below ``end_phy_offset`` have been dispatched to queues and index.
         """
         self._log = log
         self._end = end_phy_offset

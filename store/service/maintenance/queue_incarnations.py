@@ -104,7 +104,7 @@ class QueueIncarnations:
 
 
 def hash_of(key: tuple[str, int]) -> int:
-    """Return what stands for a queue, the same within this process."""
+    """Return a hash of a queue, the same within this process."""
     return hash((key[0], key[1]))
 
 

@@ -220,7 +220,7 @@ class PullRead(MirroredRead):
         for _, most, block in blocks:
             rows += block.rows()
             if block.count < most:
-                break  # what follows would not stand at its offset
+                break  # what follows would not have its own offset
         if self._resolves:
             rows = [(at, size, queue.resolve_tags_code(code or 0)) for at, size, code in rows]
         return QueueEnds(low, high, blocks[0][0] if blocks else 0, tuple(rows))

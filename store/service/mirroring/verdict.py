@@ -80,7 +80,7 @@ def _never_was(op: StoreOp, said: Answer, first: Answer, now: Answer) -> bool:
     """Return whether ``said`` was right at no time between two answers of the reference.
 
     Units come and go, but the one at an offset stays what it is, and no end of a queue is ever
-    further than it is going to be. What is lacking is not held against anybody: it may have come
+    further than it is going to be. What is lacking is no difference: it may have come
     since.
     """
     if isinstance(said, Failed):

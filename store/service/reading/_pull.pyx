@@ -154,7 +154,7 @@ cdef class FastPull:
             return False
         if not self.log.open(phy, &part, files):
             return False
-        for number in range(count):  # records lie far apart: let memory fetch them side by side
+        for number in range(count):  # records lie far apart: prefetch them side by side
             phy = load64(unit + number * stride)
             if part.start <= phy < part.end:
                 fetch_ahead(part.data + (phy - part.start))

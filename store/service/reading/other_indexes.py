@@ -89,7 +89,7 @@ class OtherIndexes:
         return found
 
     def close(self) -> None:
-        """Let them go; may be called again."""
+        """Close them; may be called again."""
         with self.lock.entry():
             self._closed = True
             while self._indexes:

@@ -50,7 +50,7 @@ class TagFilter:
     """
 
     def __init__(self, expression: str = _ALL) -> None:
-        """``expression``: an empty one lets everything through, as in RocketMQ.
+        """``expression``: an empty one matches everything, as in RocketMQ.
 
         Raises:
             TypeError: it is no text.
@@ -63,7 +63,7 @@ class TagFilter:
         self.plain = plain_filter(None if self._everything else self._codes)
 
     def may_match(self, tags_code: int | None) -> bool:
-        """Return whether a unit's tags code lets it through; unknown codes do."""
+        """Return whether a unit's tags code matches; an unknown code does."""
         if self._everything or tags_code is None:
             return True
         return (tags_code + _INT31) % _INT32 - _INT31 in self._codes  # Java's cast to int
@@ -96,7 +96,7 @@ class PulledQueue(Protocol):
         """Yield units of batch queues."""
 
     def resolve_tags_code(self, tags_code: int) -> int | None:
-        """Return the code that an address stands for."""
+        """Return the tags code that an address refers to."""
 
 
 class Puller:
@@ -268,7 +268,7 @@ class Puller:
     def _run_of(self, rows: Sequence[tuple[int, int, int]]) -> tuple[int, memoryview]:
         """Return where the records of ``rows`` begin, and their bytes if they lie near each other.
 
-        Where maps are not believed any more a record by itself is a system call.
+        Where maps are no longer trusted each record takes a system call.
         """
         (low, _, _), (last, size, _) = rows[0], rows[-1]
         if 0 < last + size - low <= _MAX_RUN:

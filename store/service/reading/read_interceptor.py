@@ -43,7 +43,7 @@ class ReadInterceptor(Protocol):
     def estimate(
         self, topic: str, queue_id: int, from_offset: int, to_offset: int, tags: TagFilter
     ) -> int:
-        """Estimate how many messages of a range a filter lets through."""
+        """Estimate how many messages of a range match a filter."""
 
 
 class DirectReads:

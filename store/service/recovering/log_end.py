@@ -196,8 +196,8 @@ def lacks_a_sector(log: CommitLog, phy_offset: int) -> bool:
     """Return whether the bytes of a record that should start there were lost by a power cut.
 
     Of what was written since the last flush any page may be missing, also before others that are
-    there. It is as it was then: zeros from the end of the log, or its own start, to its end. Pages
-    are made of sectors, and a disk may tear them there.
+    there. Such a page has its former bytes: zeros from the end of the log, or its own start, to its
+    end. Pages are made of sectors, and a disk may tear them there.
     """
     file = log.files.find(phy_offset)
     if file is None:

@@ -90,7 +90,7 @@ class PassOver:
         )  # fmt: skip
 
     def forget_unfinished(self) -> None:
-        """Let go of an interrupted pass of which the log has no need any more."""
+        """Forget an interrupted pass that the log needs no more."""
         path = self._paths.passing_over
         if path.exists():
             with os_errors("end a pass over a damaged record", path):

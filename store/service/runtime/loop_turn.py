@@ -30,7 +30,7 @@ class LoopTurn(Generic[T]):
         """Have the loop complete ``item``; one call for all that come soon. Never waits.
 
         A handler of a signal may raise in ``_complete_all`` at any instruction: so that is called
-        once more, and what lets the next one call is no code of ours.
+        once more, and what admits the next caller is not Python code of this project.
         """
         self._done.append(item)
         if self._called:

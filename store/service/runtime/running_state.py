@@ -174,7 +174,7 @@ class RunningState(_flags.StateFlags):
 
     @contextmanager
     def failing(self, *harmless: type[StoreError]) -> Iterator[None]:
-        """Let whatever the block raises end all writing, an interrupt too.
+        """Have whatever the block raises end all writing, an interrupt too.
 
         But for ``harmless`` errors, and for one thing: that a close came before it.
         """

@@ -1,4 +1,4 @@
-"""Recorder: notes every operation of a store in a trace, then lets it go on."""
+"""Recorder: notes every operation of a store in a trace, then calls it."""
 
 from collections.abc import Sequence
 from time import perf_counter
@@ -15,7 +15,7 @@ from store.service.writing.putter import Puts
 
 
 class Recorder:
-    """Stands in front of ``behind``, the mirror if there is one, and of ``plain``."""
+    """Intercepts the calls of ``behind``, the mirror if there is one, and of ``plain``."""
 
     def __init__(self, trace: Trace, plain: DirectReads, behind: ReadInterceptor | None) -> None:
         self.trace = trace

@@ -54,7 +54,7 @@ class Trace:
         """That were written, a line each behind the first."""
         self.total_bytes = 0
         self.full = False
-        """It has come to its most bytes, and ended by itself."""
+        """It has reached its limit of bytes, and ended itself."""
         self.failure: BaseException | None = None
         """What ended it before it was stopped."""
         self._most_bytes = most_bytes

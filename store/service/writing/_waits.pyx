@@ -1,7 +1,7 @@
 # cython: language_level=3
 """DiskWaits: the threads that wait for one log's next sync, and who of them makes it.
 
-And what stands for a put that no thread waits for. All of it runs under the interpreter's lock, and
+And the object of a put for which no thread waits. All of it runs under the interpreter's lock, and
 without a line of Python: so no signal's handler, no collection of garbage and no other thread comes
 between two lines here. But for ``sync``, which may raise whatever it likes, and where a handler
 raises while its thread sleeps: who leaves sees to it that the others go on.
@@ -44,7 +44,7 @@ cdef struct Waiter:
     # A thread that sleeps. Never on its stack: a daemon's thread may end in its sleep.
     Waiter *before
     Waiter *behind
-    Line *line  # which it stands in, NULL: in none
+    Line *line  # which it is in, NULL: in none
     PyThread_type_lock gate  # taken, but from a call until it is heard
     bint called  # not called again until it is awake
     bint served
@@ -74,7 +74,7 @@ cdef void _append(Line *line, Waiter *waiter) noexcept:
 
 
 cdef void _remove(Waiter *waiter) noexcept:
-    """Take one out of its line, if it stands in one."""
+    """Take one out of its line, if it is in one."""
     cdef Line *line = waiter.line
     if line == NULL:
         return

@@ -26,7 +26,7 @@ class LightQuota:
         self._counted_before = False
 
     def check(self, new: int) -> None:
-        """Let a message in that makes ``new`` light queues; ``count`` them when they are made.
+        """Admit a message that makes ``new`` light queues; ``count`` them when they are made.
 
         Raises:
             LightQuotaError: there would be too many.

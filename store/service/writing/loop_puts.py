@@ -85,7 +85,7 @@ class _InLoop(LoopTurn[_waits.AwaitedPut]):
 
     def _admit(self) -> None:
         while self._turns and len(self.in_flight) < MAX_IN_FLIGHT:
-            turn = self._turns[0]  # stays there until it is let in
+            turn = self._turns[0]  # stays there until it is admitted
             is_new = not turn.done()
             if is_new:
                 turn.set_result(None)
@@ -94,7 +94,7 @@ class _InLoop(LoopTurn[_waits.AwaitedPut]):
                 return
 
     def complete(self, item: _waits.AwaitedPut) -> None:
-        """Complete a put that knows its answer, and let in one that waits for room."""
+        """Complete a put that knows its answer, and admit one that waits for room."""
         self.in_flight.discard(item)
         self._admit()
         if item.future is not None and not item.future.done():

@@ -65,11 +65,11 @@ _NO_TOPICS = frozenset({".", "..", CHECKPOINT_TOPIC})
 _NO_NAME = frozenset("/\0")
 """In no name of a folder: a topic with them could never be moved to file queues."""
 _NOT_YET = PutMessageResult(_OK)
-"""Stands where a result comes."""
+"""Placeholder until a result comes."""
 
 
 class Puts(Protocol):
-    """Who puts, see ``Putter``; or who stands in front of it."""
+    """``Putter``, or an object that intercepts its calls."""
 
     def put(self, message: Message, *, wait: bool = True) -> PutMessageResult:
         """Put one message."""

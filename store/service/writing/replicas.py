@@ -1,6 +1,6 @@
 """ReplicaWait: when a put may say that followers have it. The sibling of ``GroupCommit``.
 
-Who follows, and what each has, only a feeder knows; it stands above the store. So the store asks
+Only a feeder, a layer above the store, knows the followers, and what each has. So the store asks
 it through ``Replicas``, and decides here what the answers mean.
 
 Source: RocketMQ ``CommitLog.handleHA``, ``GroupTransferService``.
