@@ -183,13 +183,13 @@ def leave_out_misfits(listing: Listing, expected: int) -> int:
     left_out = 0
     sizes_differ = listing.sizes.keys() != {expected}
     for queue, starts in listing.queues.items():
-        odd = {start for start in starts if start % expected}
+        unfit = {start for start in starts if start % expected}
         if sizes_differ:
-            odd.update(start for start in starts if _size(queue, start) != expected)
-        if odd:
-            left_out += len(odd)
-            listing.queues[queue] = [start for start in starts if start not in odd]
-            listing.misfits[queue] = f"{queue.path}/{file_name(min(odd))}"
+            unfit.update(start for start in starts if _size(queue, start) != expected)
+        if unfit:
+            left_out += len(unfit)
+            listing.queues[queue] = [start for start in starts if start not in unfit]
+            listing.misfits[queue] = f"{queue.path}/{file_name(min(unfit))}"
     return left_out
 
 

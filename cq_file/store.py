@@ -347,11 +347,11 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         damaged = [each for each in self.damaged_queues() if not each.is_suspect]
         lost = (QueueFinding(each.problem, each.path, each.queue) for each in damaged)
         table, size = self._table, self._access.mapped_file_size
-        odd = check_queue_files(
+        wrong = check_queue_files(
             self.context.paths, table.simple, table.batch, size,
             lambda topic, queue_id, code: self.queue(topic, queue_id).resolve_tags_code(code),
         )  # fmt: skip
-        return chain(lost, odd)
+        return chain(lost, wrong)
 
     @property
     def units_per_file(self) -> int:

@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from store.conf_notes import control_character, near_key, odd_lines, other_store
+from store.conf_notes import control_character, ignored_lines, near_key, other_store
 from store.errors import StoreConfigError, os_errors
 from store.files import read_file
 from store.installed import backends_of, installed, known_types, taking_a_share
@@ -460,7 +460,7 @@ def conf_notes(path: Path, root: Path) -> Iterator[str]:
     Raises:
         StoreError: as ``read_properties``.
     """
-    yield from odd_lines(_text(path))
+    yield from ignored_lines(_text(path))
     yield from other_store(read_properties(path), root)
 
 
@@ -478,16 +478,16 @@ def _text(path: Path) -> str:
     return text
 
 
-def odd_keys(unknown: Iterable[str]) -> dict[str, str]:
+def unused_keys(unknown: Iterable[str]) -> dict[str, str]:
     """Return which of the keys that no setting answers to matter all the same, and why."""
     known = StoreConfig.known_keys()
-    odd: dict[str, str] = {}
+    unused: dict[str, str] = {}
     for key in unknown:
         if key in _NOT_OURS:
-            odd[key] = _NOT_OURS[key]
+            unused[key] = _NOT_OURS[key]
         elif meant := near_key(key, known):
-            odd[key] = f"is {meant} meant?"
-    return odd
+            unused[key] = f"is {meant} meant?"
+    return unused
 
 
 _NOT_OURS = {

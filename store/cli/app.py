@@ -74,7 +74,7 @@ _WAITING = {"put", "tail", "top"}
 _PLACES = {"import": "store.cli.importing:import_"}
 """Of verbs that are words of Python."""
 for _name, _sentence in {
-    "info": "Show layout, backend, engine, versions, sizes, offsets and oddities. Changes nothing.",
+    "info": "Show layout, backend, engine, versions, sizes, offsets and warnings. Changes nothing.",
     "check": "Check the whole store and list what is wrong, with file and offset. Changes nothing.",
     "dump": "Decode what lies on disk: a whole store, one record, some units, or a bare file.",
     "get": "Print messages with their bodies (text, or Base64 where it is none). Changes nothing.",

@@ -61,7 +61,7 @@ FACTS: dict[str, Fact] = {
     "commit_log_disk_used_percent": Fact("number", "Of the commit log's file system."),
     "queues_disk_used_percent": Fact("number", "Of the queues' file system."),
     "disk_max_used_percent": Fact("integer", "diskMaxUsedSpaceRatio: beyond it old files go."),
-    "odd": Fact("array", "What should not be so, a sentence each."),
+    "warnings": Fact("array", "What should not be so, a sentence each."),
 }
 _JSON_TYPES = {"array": {"type": "array", "items": {"type": "string"}}}
 
@@ -106,7 +106,7 @@ def facts(store: MessageStore) -> Iterator[tuple[str, object]]:
     yield "index_files", None if store.index is None else len(store.index.files)
     yield from _checkpoint(store.checkpoint.fields)
     yield from _retention(store)
-    yield "odd", list(_oddities(store))
+    yield "warnings", list(_warnings(store))
 
 
 def snake(label: str) -> str:
@@ -152,7 +152,7 @@ def _retention(store: MessageStore) -> Iterator[tuple[str, object]]:
     yield "disk_max_used_percent", config.disk_max_used_space_ratio
 
 
-def _oddities(store: MessageStore) -> Iterator[str]:
+def _warnings(store: MessageStore) -> Iterator[str]:
     layout = store.layout
     yield from (f"read-only here: {reason}" for reason in layout.refusals)
     kept = [part.name for part in store.queues.parts()]

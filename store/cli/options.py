@@ -12,7 +12,7 @@ import typer
 
 from store.cli.output import OutputFormat, RowFormat
 from store.cli.verbs import VERBOSE
-from store.config import StoreConfig, conf_notes, odd_keys, read_broker_conf
+from store.config import StoreConfig, conf_notes, read_broker_conf, unused_keys
 from store.errors import CorruptionError, RefusedStoreError, StoreConfigError, StoreError
 from store.journals.store_lock import locked_by, refuse_if_open
 from store.journals.store_mode import StoreMode
@@ -107,10 +107,10 @@ def read_config(path: Path | None, root: Path | None = None, *, puts: bool = Fal
     if path is None:
         return StoreConfig()
     config, unknown = read_broker_conf(path)
-    odd = [f"{key} is no setting of cqstore's: {why}" for key, why in odd_keys(unknown).items()]
-    if odd and puts:
-        raise StoreConfigError("; ".join(odd), path=path)
-    for sentence in [*odd, *(conf_notes(path, root) if root is not None else ())]:
+    unused = [f"{key} is no setting of cqstore's: {w}" for key, w in unused_keys(unknown).items()]
+    if unused and puts:
+        raise StoreConfigError("; ".join(unused), path=path)
+    for sentence in [*unused, *(conf_notes(path, root) if root is not None else ())]:
         note(f"{path}: {sentence}")
     if unknown and VERBOSE.get():
         note(f"{path}: no setting of cqstore's: {', '.join(sorted(unknown))}")

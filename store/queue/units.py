@@ -174,9 +174,9 @@ class UnitBatch(_batch.UnitColumns):
 
     def _check_offsets(self) -> None:
         offsets = self._offsets()
-        odd = np.flatnonzero((offsets < 0) | (offsets >= MAX_UNITS))
-        if len(odd):
-            row = int(odd[0])
+        outside = np.flatnonzero((offsets < 0) | (offsets >= MAX_UNITS))
+        if len(outside):
+            row = int(outside[0])
             topic, queue_id = self.queues[self.queue_index[row]]
             raise CorruptionError(
                 f"a record of queue {queue_id} of topic {topic!r} has an impossible queue offset",

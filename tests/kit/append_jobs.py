@@ -75,5 +75,5 @@ def left(store: RocksDBConsumeQueueStore, batch: UnitBatch) -> list[QueueKey]:
     job = append_job(batch)
     if not (job.is_fast and store._offsets.knows_ends(job)):
         return [*batch.queues]
-    odd = job.odd_queues()
+    odd = job.irregular_queues()
     return [] if odd is None else [*compress(batch.queues, odd)]

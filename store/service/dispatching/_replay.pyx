@@ -12,7 +12,7 @@ from store.core._layout cimport PREPARED, ROLLBACK, TRANSACTION
 from store.core._record cimport is_ascii
 from store.record._known cimport KnownKey, PyUnicode_AsUTF8AndSize, Value, take_key
 from store.record._properties cimport NAME_END, VALUE_END, decode_text
-from store.record._scan cimport AT_END, ODD, PLAIN, BlockScan, Scanned
+from store.record._scan cimport AT_END, NOT_PLAIN, PLAIN, BlockScan, Scanned
 from store.service.dispatching._columns cimport BatchColumns
 
 cdef enum:
@@ -77,11 +77,11 @@ cdef class ReplayBatcher:
                     if type(item) is BlockScan:
                         scan = item
                         continue
-                    stepped = ODD
+                    stepped = NOT_PLAIN
                 else:
                     stepped = scan.step()
-                    item = scan.odd() if stepped == ODD else None
-                    if stepped == AT_END or (stepped == ODD and item is None):
+                    item = scan.slow_step() if stepped == NOT_PLAIN else None
+                    if stepped == AT_END or (stepped == NOT_PLAIN and item is None):
                         scan = None
                         continue
                 count += 1

@@ -121,8 +121,8 @@ class StoreCheck:
 
     def _check_index(self) -> Iterator[CheckFinding]:
         if self._index is not None:
-            for odd in self._index.check(self._log.max_phy_offset()):
-                yield CheckFinding(odd.problem, path=odd.path, position=odd.position)
+            for finding in self._index.check(self._log.max_phy_offset()):
+                yield CheckFinding(finding.problem, path=finding.path, position=finding.position)
         if (fault := self._index_left_out) is not None:
             yield CheckFinding(
                 f"the index cannot be read, and nothing can be found by key: {fault}",

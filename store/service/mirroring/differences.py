@@ -102,7 +102,7 @@ def difference(
     offset, phy_offset, wrong = _NONE, _NONE, ""
     texts = [_text(reference), _text(other)]
     if isinstance(reference, QueueEnds) and isinstance(other, QueueEnds):
-        at = _first_odd(reference, other)
+        at = _first_different(reference, other)
         if at is not None:
             offset = at
             rows = reference.at(at), other.at(at)
@@ -115,7 +115,7 @@ def difference(
     )  # fmt: skip
 
 
-def _first_odd(mine: QueueEnds, other: QueueEnds) -> int | None:
+def _first_different(mine: QueueEnds, other: QueueEnds) -> int | None:
     """Return the first offset at which the units are not the same, of those that were read."""
     start = min(mine.first, other.first)
     end = max(mine.first + len(mine.rows), other.first + len(other.rows))
