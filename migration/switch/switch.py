@@ -357,7 +357,7 @@ def _forget_deleted(store: MessageStore, plan: Plan) -> list[str]:
     """Delete from the new backend what the old one had deleted since the plan was made."""
     parts = {part.name: part for part in store.queues.parts()}
     old, new = parts.get(plan.source), parts.get(plan.target)
-    if old is None or new is None:  # detached: the step is refused with the reason
+    if old is None or new is None:  # set aside: the step is refused with the reason
         return []
     gone: set[str] = set()
     for queue in list(new.queues()):

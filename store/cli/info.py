@@ -35,7 +35,7 @@ def info(
         bool, typer.Option("--schema", help="Print the JSON schema of the facts, and no more.")
     ] = False,
 ) -> None:
-    """Show layout, backend, engine, versions, sizes, offsets and oddities. Changes nothing."""
+    """Show layout, backend, engine, versions, sizes, offsets and warnings. Changes nothing."""
     if show_schema:
         typer.echo(json.dumps(schema(), indent=2))
         return
