@@ -40,7 +40,7 @@ class BatchConsumeQueue(QueueFiles):
     def recover(self, *, read_only: bool) -> None:
         """Scan the last files up to the first row that is no unit; read-write: cut the rest.
 
-        What lies behind a file that is missing is not cut: ``check`` tells of the gap.
+        What lies behind a file that is missing is not cut: ``check`` reports the gap.
 
         Raises:
             StoreIOError: the disk refused.

@@ -1,4 +1,4 @@
-"""Which queues lack units, or may, as far as their files tell while a store is opened.
+"""Which queues lack units, or may, as far as their files show while a store is opened.
 
 A clean stop of ours has written down what every queue had: whatever is less is damage. Without it a
 file that is missing between two others is damage, too; a missing first or last one looks like units

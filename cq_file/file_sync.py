@@ -1,8 +1,8 @@
 """Which queue files and folders the disk may not have yet, and bringing them there.
 
-Exact: a file is noted when its bytes have changed, before anybody is told so, and crossed off after
-a successful sync. So a sync touches what changed and nothing else. A note made before the change
-would not do: a sync in between crosses it off, and the bytes come behind it.
+Exact: a file is noted when its bytes have changed, before that is reported to any caller, and
+crossed off after a successful sync. So a sync touches what changed and nothing else. A note made
+before the change would not do: a sync in between crosses it off, and the bytes come behind it.
 """
 
 import os
@@ -126,7 +126,7 @@ class UnsyncedFiles:
             self._sync_file_system(self._syncfs, files, cache)
             return
         for path in files:
-            with suppress(FileNotFoundError):  # removed meanwhile, as its folder's entry tells
+            with suppress(FileNotFoundError):  # removed meanwhile: its folder is noted too
                 descriptor = cache.get(path)
                 with os_errors("flush a queue file", path):
                     os.fdatasync(descriptor.number)

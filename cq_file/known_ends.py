@@ -58,7 +58,7 @@ class KnownQueue(NamedTuple):
     last_phy: int
     end_phy: int
     folder_changed: int
-    """When the folder changed last, ns; 0: it could not be told."""
+    """When the folder changed last, ns; 0: unknown."""
     file_changed: int
     """When any of its files changed last, ns; 0 without one."""
     starts: list[int]
@@ -135,7 +135,7 @@ def read_ends(paths: StorePaths) -> tuple[int, Iterable[KnownQueue]] | None:
 
 
 def _check_sums(file: BinaryIO) -> None:
-    """Check every column's CRC first: the sizes that they tell are allocated before they are read.
+    """Check every column's CRC first: the sizes that they give are allocated before they are read.
 
     Raises:
         BadZipFile: one does not match, or it is no archive.

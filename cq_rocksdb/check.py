@@ -46,7 +46,7 @@ class Audit:
         orphans: Orphans | None = None,
         progress: Progress = noop,
     ) -> None:
-        """``orphans`` are collected on the way, ``progress`` is told the units."""
+        """``orphans`` are collected on the way, ``progress`` is called with the units."""
         self._entries = _Entries(offsets, units, log, str(folder), orphans)
         self._units = _Units(engine, log.min_phy_offset(), str(folder), orphans, progress)
 

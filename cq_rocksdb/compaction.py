@@ -67,7 +67,7 @@ class CompactionRun:
             _LOG.warning("a compaction ended early: %s", exc)
 
     def _check_background(self) -> None:
-        """Raise what RocksDB's interface does not tell: its own threads have failed.
+        """Raise what RocksDB's interface does not report: its own threads have failed.
 
         Also before this run: after most such errors it does nothing more until it is opened again.
         """

@@ -101,7 +101,7 @@ class LiveFile(NamedTuple):
     deletions: int
     """Tombstones among the entries."""
     family: str | None
-    """``None``: the engine cannot tell."""
+    """``None``: the engine does not report it."""
 
 
 class TableWriter(Protocol):
@@ -243,7 +243,7 @@ class RocksEngine(Protocol):
         """Return one of RocksDB's properties, such as ``rocksdb.estimate-num-keys``."""
 
     def approximate_size(self, family: str, start: bytes, end: bytes) -> int | None:
-        """Return about how many bytes of table files a range takes; ``None``: it cannot tell."""
+        """Return about how many bytes of table files a range takes; ``None``: not reported."""
 
     def live_files(self) -> list[LiveFile]:
         """Return the table files of all families."""

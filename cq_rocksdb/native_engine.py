@@ -383,7 +383,7 @@ class NativeEngine:
         }
 
     def _version(self) -> str:
-        """Return what RocksDB wrote at the head of its own log; the C API does not tell.
+        """Return what RocksDB wrote at the head of its own log; the C API does not report it.
 
         Read-only it may not have written it yet: then what the library's name says.
         """

@@ -231,7 +231,7 @@ class OffsetTable:
                         yield parse_offset_key(key).queue, OFFSET_ENTRY.unpack_from(value)
 
     def queues_estimate(self) -> int | None:
-        """Return how many queues have a ``max`` entry; ``None``: the database does not tell.
+        """Return how many queues have a ``max`` entry; ``None``: the database does not report it.
 
         Where one scan does not have all, RocksDB's number of keys, and of it the share that the
         scan found. It counts a key again for each table that has it.

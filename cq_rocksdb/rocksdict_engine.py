@@ -62,7 +62,7 @@ from store.queue.units import QUEUE_UNIT, BlockStop, UnitBatch
 
 _LARGEST_OFFSET = (1 << 63) - 1
 _ROCKSDB_INSIDE = {"0.3.29": "9.8.4"}
-"""rocksdict does not tell; the info log of a read-write open does, and a test compares."""
+"""rocksdict does not report it; the info log of a read-write open does, and a test compares."""
 
 
 def _is_rocksdicts(exc: BaseException) -> bool:

@@ -386,7 +386,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         yield from self.audit().findings()
 
     def audit(self, orphans: Orphans | None = None, progress: Progress = noop) -> Audit:
-        """Return a check of the database, to be run; it counts, and tells units, while it runs."""
+        """Return a check of the database, to be run; it counts, and reports units, meanwhile."""
         engine = self._open_engine()
         return Audit(
             engine, self._offsets, self._units, self.context.log, self.folder, orphans, progress

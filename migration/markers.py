@@ -1,4 +1,4 @@
-"""Markers of finished tasks, and files with a version: what tells what has been done.
+"""Markers of finished tasks, and files with a version: the record of what has been done.
 
 A task works in a folder of its own attempt and makes its marker last. Of several attempts the one
 that has the marker counts; a marker without its files, or of another plan, is ignored.

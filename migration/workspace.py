@@ -1,6 +1,6 @@
 """Workspace: every file of one migration, below one folder beside the store's own.
 
-By default ``DIR/cqstore/migration``. What a step has finished is told by what exists: the plan, a
+By default ``DIR/cqstore/migration``. What a step has finished is shown by what exists: the plan, a
 marker a segment, the folder of made queues, the report. The journal says when.
 """
 
@@ -69,7 +69,7 @@ class Workspace:
 
     @property
     def known_queues(self) -> Path:
-        """Return what tells which queues are as the last comparison read them, 16 bytes each."""
+        """Return the file of which queues are as the last comparison read them, 16 bytes each."""
         return self.root / "known-queues"
 
     @property

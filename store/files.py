@@ -223,7 +223,7 @@ _SYNCFS_REPORTS = (5, 8)
 
 
 def find_syncfs() -> Callable[[int], int] | None:
-    """Return ``syncfs`` of the system, ``None`` where it does not tell what it could not write."""
+    """Return ``syncfs`` of the system, ``None`` where it does not report failed writes."""
     release = re.match(r"(\d+)\.(\d+)", os.uname().release)
     if os.uname().sysname != "Linux" or release is None:
         return None

@@ -103,8 +103,8 @@ def in_processes(
 ) -> list[Outcome]:
     """Run ``task`` on each item, a process a core, and return the outcomes in their order.
 
-    ``tick`` is told four times a second meanwhile, and at the end, how many items are done. What it
-    raises ends all processes.
+    ``tick`` is called four times a second meanwhile, and at the end, with the number of items done.
+    What it raises ends all processes.
 
     Raises:
         StoreConfigError: the task is in no module that could be imported.

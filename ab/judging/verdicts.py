@@ -46,7 +46,7 @@ def twin(result: Result) -> Side | None:
 
 
 def headline(result: Result, workload: WorkloadFigures) -> str:
-    """Return the key of the figure that is told first.
+    """Return the key of the figure that is shown first.
 
     The throughput of a closed loop. Where the rate is not the side's doing, p99: of an open loop
     from the due time, of a running store's reads of their service.

@@ -1,4 +1,4 @@
-"""Measures: what a process and the machine have spent, as ``/proc`` tells it."""
+"""Measures: what a process and the machine have spent, as ``/proc`` reports it."""
 
 import os
 import time

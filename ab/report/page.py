@@ -86,7 +86,7 @@ def _template() -> "Template":
 def _figures(
     comparisons: Sequence[ComparedFigure],
 ) -> Iterator[tuple[ComparedFigure, list[ComparedFigure], float | None]]:
-    """Yield each figure: what is told of the reference, every other side, and the floor."""
+    """Yield each figure: what is shown of the reference, every other side, and the floor."""
     for key in FIGURES:
         told = [each for each in comparisons if each.figure == key]
         sides = [each for each in told if each.outcome is not Outcome.FLOOR]

@@ -51,7 +51,7 @@ DERIVED = 20_000
 """Operations of a derived trace; they are run again from the beginning."""
 _KEYS = 1_000
 Say = Callable[[str, float], object]
-"""Told what is being done, and the share of the whole that is done."""
+"""Called with what is being done, and the share of the whole that is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class RunOptions:
     mix: dict[str, int] = field(default_factory=lambda: dict(DEFAULT_MIX))
     readers: int = 3
     matters: Sequence[str] = ()
-    """Workloads by which a backend is told, as given; none: all."""
+    """Workloads by which a backend is recommended, as given; none: all."""
     command: Sequence[str] = ()
 
 

@@ -161,7 +161,7 @@ def _samples(store: MessageStore, found: StoreSurvey, draw: np.random.Generator)
         result = store.get_message(*key, offset, 1)
         try:
             messages = result.messages()
-        except CorruptionError:  # told by check, and answered alike by every side
+        except CorruptionError:  # reported by check, and answered alike by every side
             continue
         for message in messages:
             sizes.append(len(message.stored_body))

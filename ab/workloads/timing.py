@@ -1,6 +1,6 @@
-"""Timing: operations run one by one, their answers told, their latencies counted.
+"""Timing: operations run one by one, their answers written out, their latencies counted.
 
-Answers are told between blocks, never while the clock runs. A latency costs a list's append.
+Answers are written out between blocks, never while the clock runs. A latency costs a list's append.
 """
 
 import time

@@ -16,7 +16,7 @@ _PERCENTILES = (50, 99, 99.9, 100)
 
 
 class Puts:
-    """Puts into one store; what it is told to do it does with the next numbers."""
+    """Puts into one store; each command continues with the next numbers."""
 
     def __init__(self, store: MessageStore, queues: Queues, body: int, *, keys: bool) -> None:
         self._store = store

@@ -86,7 +86,7 @@ class Follows:
 
     @property
     def figures(self) -> list[str]:
-        """Return the names of all that is told."""
+        """Return the names of all rows."""
         return list(self.row.figures.values())
 
     def run(self, sides: Sides, rounds: int, names: set[str]) -> Iterator[Measured]:

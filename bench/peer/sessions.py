@@ -32,19 +32,19 @@ class UnequalError(Exception):
 
 @dataclass(frozen=True)
 class Row:
-    """One line of work, and what is told of it: a name a figure."""
+    """One line of work, and its rows: a name a figure."""
 
     figures: dict[str, str]
     line: str
     each: tuple[str, ...] = ()
     """Done before each round, not measured."""
     first: str = ""
-    """The name of a row that tells the first window of a process; empty if none does."""
+    """The name of the row for the first window of a process; empty without one."""
     same_answers: bool = False
     note: str = ""
 
     def measured(self, backend: str, rounds: "Rounds") -> Iterator[Measured]:
-        """Yield what is told of ``rounds``."""
+        """Yield the rows of ``rounds``."""
         if self.first:
             yield Measured(
                 name=self.first, backend=backend, kind=next(iter(self.figures)), others=[],
@@ -101,7 +101,7 @@ class Session:
 
     @property
     def figures(self) -> list[str]:
-        """Return the names of all that is told."""
+        """Return the names of all rows."""
         return [name for row in self.rows for name in row.figures.values()]
 
     def run(self, sides: Sides, rounds: int, names: set[str]) -> Iterator[Measured]:
@@ -174,12 +174,12 @@ class _Again:
 
     @property
     def figures(self) -> list[str]:
-        """Return the names of all that is told."""
+        """Return the names of all rows."""
         return list(self.row.figures.values())
 
     @property
     def settings(self) -> dict[str, str]:
-        """Return what both sides are told of the store."""
+        """Return what both sides get of the store."""
         return {"backend": self.backend, "queues": str(self.queues)}
 
     @property

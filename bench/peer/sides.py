@@ -25,7 +25,7 @@ Window = dict[str, float | str]
 
 
 class SideFailedError(Exception):
-    """A side could not do what it was told."""
+    """A side could not carry out a command."""
 
 
 class SideProcess:

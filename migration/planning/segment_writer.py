@@ -35,7 +35,7 @@ class SegmentWriter:
         progress: Callable[[int], object],
         root: Path,
     ) -> None:
-        """``root`` is the store's, for errors; ``progress`` is told units seen."""
+        """``root`` is the store's, for errors; ``progress`` is called with the units seen."""
         self._source = source
         self._target = target
         self._config = config

@@ -155,7 +155,7 @@ class _Examination:
         """Yield everything; a store that cannot be opened is a finding itself."""
         source = next((name for name in self._backends if name != self._to.name), self._to.name)
         # Of double write the side to be moved is looked at, whichever the settings prefer: what it
-        # lacks is told, not refused.
+        # lacks is reported, not refused.
         beside = next((name for name in self._backends if name != source), self._to.name)
         prefer = {"combine_cq_prefer_cq_type": backend(beside).store_type()}
         config = self._config.model_copy(update=prefer)
@@ -253,6 +253,6 @@ def _damage(store: MessageStore) -> Iterator[PreflightFinding]:
             code="log-tail",
             severity=Severity.WARN,
             sentence="Something lies behind the end of the commit log: a tail that RocketMQ has "
-            "cut and not erased, or damage (cqstore check tells).",
+            "cut and not erased, or damage (see cqstore check).",
             figures={"bytes": report.dropped_bytes, "logEnd": report.end_phy_offset},
         )

@@ -32,7 +32,7 @@ class DeletedTopicPolicy(StrEnum):
 def returning_topics(root: Path, config: StoreConfig, left: str) -> list[str]:
     """Return the topics of which backend ``left`` has queues that the one that is read has not.
 
-    Sorted. Queues whose records have expired, of whose deletion our journal tells, or whose records
+    Sorted. Queues whose records have expired, whose deletion our journal contains, or whose records
     are still to come from the log, do not count. Changes nothing.
 
     Raises:

@@ -169,7 +169,7 @@ def _undo_partial_switch(space: Workspace, layout: StoreLayout, now: StoreMode) 
     """Take out what an interrupted switch has published already.
 
     Raises:
-        CorruptionError: something may be published, and the plan that tells cannot be read.
+        CorruptionError: something may be published, and the plan that says so cannot be read.
         RefusedStoreError: the new queues are in use: it was no interrupted switch.
     """
     standing = layout.standing

@@ -195,8 +195,8 @@ def _report_progress(
     progress: Callable[[int, int], object],
     _: int = 0,
 ) -> None:
-    """Tell the units that have been moved, those of the ``missing`` segments too."""
-    told = units_done(space)  # a task that has ended tells nothing any more
+    """Report the units that have been moved, those of the ``missing`` segments too."""
+    told = units_done(space)  # a task that has ended reports nothing any more
     left = sum(
         plan.segments[number].units - told.get(number, 0)
         for number in missing

@@ -254,7 +254,7 @@ class _Mover:
 
 
 def units_done(workspace: Workspace) -> dict[int, int]:
-    """Return how many units of each segment have been moved, as far as the tasks have told."""
+    """Return how many units of each segment have been moved, as far as the tasks have reported."""
     found: dict[int, int] = {}
     for path in workspace.segments.glob("*/" + _PROGRESS):
         try:

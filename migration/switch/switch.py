@@ -49,7 +49,7 @@ from store.service.message_store import MessageStore
 from store.service.offline.mode import StoreMode, change_mode, current_mode, set_mode
 from store.service.recovering.claims import vouch_for_queues
 
-"""Told what is being done, a few words."""
+"""Called with what is being done, a few words."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -34,7 +34,7 @@ def is_as_compared(space: Workspace, plan: Plan, layout: StoreLayout, config: St
 def known_queues(
     space: Workspace, plan: Plan, layout: StoreLayout, config: StoreConfig
 ) -> KnownFile | None:
-    """Return what tells which of the old queues are those of the comparison; ``None``: nothing.
+    """Return what shows which of the old queues are those of the comparison; ``None``: nothing.
 
     Files of the log that the plan's units fill are as they were, or have expired.
 

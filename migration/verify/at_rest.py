@@ -21,7 +21,7 @@ _BETWEEN = "-"
 
 
 def at_rest(paths: StorePaths, source: str, log_folders: Iterable[Path]) -> str:
-    """Return what tells whether the store was changed since; see ``is_as_told``.
+    """Return what shows whether the store was changed since; see ``is_as_told``.
 
     Empty while the store is open, or after a crash: a process that has a file mapped may write to
     it without a trace in the file's times. Also where a link leads elsewhere.
@@ -49,7 +49,7 @@ def is_at_rest(paths: StorePaths) -> bool:
     """Return whether the store is not open, and was closed by the last process that had it open.
 
     Raises:
-        StoreIOError: that cannot be told.
+        StoreIOError: that cannot be read.
     """
     return not (paths.abort.exists() or locked_by(paths))
 

@@ -32,7 +32,7 @@ from store.queue.bulk import UnitSource
 from store.queue.places import QueuePlace
 
 Progress = Callable[[int, int], object]
-"""Told how many ranges have been compared, and of how many."""
+"""Called with how many ranges have been compared, and of how many."""
 
 
 def verify_migration(

@@ -38,7 +38,7 @@ class CheckScope:
     folder: Path | None = None
     """Where what a master sends is kept meanwhile; ``None``: the system's folder for such files."""
     queues: bool = True
-    """Whether records are told that are not in their queues."""
+    """Whether records that are not in their queues are reported."""
 
 
 @contextmanager

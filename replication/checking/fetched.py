@@ -234,7 +234,7 @@ class FetchedSide(Side):
         self.whole_begin = False
 
     def undispatched(self) -> Undispatched | None:
-        """Return nothing: the wire does not tell of queues."""
+        """Return nothing: the wire does not report queues."""
         return None
 
     @classmethod

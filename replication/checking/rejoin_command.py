@@ -17,8 +17,7 @@ from store.paths import StorePaths
 
 _SHOWN = 20
 Former = Annotated[
-    Path, typer.Argument(metavar="FORMER", help="The former master's store, which must not be
-    open.")
+    Path, typer.Argument(metavar="FORMER", help="The store of the former master; not open.")
 ]
 New = Annotated[
     str,

@@ -139,7 +139,7 @@ def _undispatched(store: MessageStore, end: int | None = None) -> Undispatched |
                 first = first or (record.phy_offset, key)
                 lacking += 1
     except CorruptionError:
-        pass  # it is the side's damage, and told as that
+        pass  # it is the side's damage, and reported as that
     return None if first is None else Undispatched(first[0], lacking, first[1])
 
 

@@ -161,7 +161,7 @@ class Feeder:
         return None
 
     async def _serve(self, peer: socket.socket, link: Link, growth: AppendNotifier) -> None:
-        """Serve one connection to its end, and tell why that came."""
+        """Serve one connection to its end, and log why it ended."""
         who = f"{link.address}:{link.port}"
         try:
             reader, writer = await self._streams(peer)
@@ -238,7 +238,7 @@ _NEWS_SECONDS = 60.0
 
 
 class _Telling:
-    """Tells a sentence once a minute: a follower that is refused comes again each few seconds."""
+    """Logs a sentence once a minute: a follower that is refused comes again each few seconds."""
 
     def __init__(self, tell: Callable[[str], object]) -> None:
         self._told: OrderedDict[str, float] = OrderedDict()

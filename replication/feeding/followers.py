@@ -88,7 +88,7 @@ class Followers:
                     self._waiting.discard(waiter)
         return waiter.served
 
-    # ---- what a feeder tells
+    # ---- what a feeder reports
 
     def attach(self, look: Callable[[], object]) -> None:
         """Have ``look`` called, by any thread, when a put begins to wait."""

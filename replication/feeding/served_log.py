@@ -77,7 +77,7 @@ class ServedLog:
         return file, max(min(end, readable) - phy_offset, 0)
 
     def read(self, phy_offset: int, most: int) -> bytes:
-        """Return at most ``most`` of the bytes that ``size_at`` tells of.
+        """Return at most ``most`` of the bytes that ``size_at`` counts.
 
         Raises:
             OutsideLogError: they have left the log.

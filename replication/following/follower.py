@@ -32,8 +32,8 @@ _FAREWELL_SECONDS = 1
 class Follower:
     """Follows the master at one address into ``store``, to which nothing else may append.
 
-    Readers may use the store meanwhile. Under ``SYNC_FLUSH`` the master is told what is on disk,
-    else what the log has.
+    Readers may use the store meanwhile. Under ``SYNC_FLUSH`` what is on disk is reported to the
+    master, else what the log has.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Follower:
             yield
 
     def _next_wait(self, wait: float, exc: OSError | DiskFullError, *, of_use: bool) -> float:
-        """Tell what ended a connection; return the seconds to wait before the next one.
+        """Report what ended a connection; return the seconds to wait before the next one.
 
         ``of_use``: it has brought something, or that there is nothing more.
         """

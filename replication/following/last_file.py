@@ -1,4 +1,4 @@
-"""What a master's last log file spans, as it tells one who has nothing.
+"""What a master's last log file spans, as it reports it to a client without a log.
 
 The wire has no question for the end of a log, nor for its begin. Who asks for 0 gets the last file.
 """

@@ -26,7 +26,7 @@ class WireProtocol(Protocol):
 
     intake: LogReceiver
     acknowledges: bool
-    """Whether the master is told how far this log has come, or only where it began to ask."""
+    """Whether this log's end is reported to the master, or only where it began to ask."""
 
     @property
     def frames(self) -> int:

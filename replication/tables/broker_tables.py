@@ -142,7 +142,7 @@ async def _one_pass(client: BrokerClient, of: Paged, held: Table | None) -> Tabl
         size += page.size
         if size > MAX_TABLE_BYTES:
             raise BrokerError(f"{of.what} take more than {MAX_TABLE_BYTES} bytes")
-    # A name that goes before its version is told lets the pages behind it begin one too late.
+    # A name removed before its version is reported makes the pages behind it begin one too late.
     return table if await _is_still(client, of, table) else None
 
 
@@ -254,7 +254,7 @@ class LogEnd:
 
     max_phy_offset: int
     slave_ports: frozenset[int] | None
-    """Their ports; ``None``: the broker does not tell."""
+    """Their ports; ``None``: the broker does not report them."""
 
 
 async def log_end(client: BrokerClient) -> LogEnd:

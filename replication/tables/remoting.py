@@ -17,7 +17,7 @@ from store.broker_json import broker_object
 from store.record.layout import Annotated, Layout, NamedTuple, Wire
 
 MAX_ANSWER_BYTES = 64 << 20
-"""Of one command. RocketMQ's own clients take 16 MiB unless they are told to take more."""
+"""Of one command. RocketMQ's own clients take 16 MiB unless they are set to take more."""
 _MAX_HEADER_BYTES = 1 << 20
 _JSON = 0
 _TYPE_BITS = 24

@@ -1,4 +1,4 @@
-"""What ``cqstore info`` tells of a store: for each fact a name, a type and a meaning."""
+"""What ``cqstore info`` reports of a store: for each fact a name, a type and a meaning."""
 
 import re
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ FACTS: dict[str, Fact] = {
     "queues": Fact("integer", "Queues."),
     "counted_all": Fact("boolean", f"False: there are more than the {COUNTED_QUEUES:,} counted."),
     "queues_disk_bytes": Fact("integer", "Allocated for the queues.", "queues on disk"),
-    "queue_facts": Fact("object", "What the backends tell of themselves."),
+    "queue_facts": Fact("object", "What the backends report of themselves."),
     "index_files": Fact("integer|null", "Files of the index by keys; null: none is kept."),
     **{
         f"checkpoint_{name}": Fact("integer", f"Of the checkpoint: {name}, as RocketMQ names it.")

@@ -152,10 +152,10 @@ def pointing_to_check(root: Path) -> Iterator[None]:
 
 
 def about_end(root: Path, settings: StoreConfig) -> int | None:
-    """Return about where the log of a store that is not open ends; ``None``: nothing tells."""
+    """Return about where the log of a store that is not open ends; ``None``: unknown."""
     try:
         return about_log_end(detect(root, settings).log_folders)
-    except StoreError:  # that is told when the store is opened
+    except StoreError:  # opening the store reports that
         return None
 
 
@@ -173,7 +173,7 @@ def note_state(store: MessageStore, root: Path, *, read_only: bool = True) -> No
 
 
 def opened_by(root: Path) -> int:
-    """Return the process that has the store open, 0 where there is none or it cannot be told."""
+    """Return the process that has the store open, 0 where there is none or it is unknown."""
     try:
         holder = locked_by(StorePaths(root))
     except StoreError:

@@ -107,7 +107,7 @@ class TableOutput(Output):
                 if len(page) == _PAGE:
                     self._print(page)
                     page = []
-        finally:  # what was done before an error is told
+        finally:  # what was done before an error is shown
             if page:
                 self._print(page)
         return count

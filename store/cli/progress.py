@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Tick:
-    """How far one piece of work is. Told by the thread that does it, shown by another."""
+    """How far one piece of work is. Updated by the thread that does it, shown by another."""
 
     def __init__(
         self, label: str, end: int | None = None, unit: str = PHY_OFFSETS,
@@ -123,7 +123,7 @@ _told: list[Tick] = []
 
 @contextmanager
 def progress(label: str, end: int | None = None, unit: str = PHY_OFFSETS) -> Iterator[Tick]:
-    """Show on stderr how far the block is, as it tells what is given.
+    """Show on stderr how far the block is, as it reports to what is yielded.
 
     In another such block it takes that one's place until it ends.
     """

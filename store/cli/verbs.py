@@ -85,14 +85,14 @@ class DefaultGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
     def _is_misspelt(self, word: str) -> bool:
-        """Tell whether a word is near to a verb, and no folder: the error names what is near."""
+        """Check whether a word is similar to a verb, and no folder: the error names the verb."""
         from difflib import get_close_matches  # noqa: PLC0415 - few calls need it
 
         return bool(get_close_matches(word, self.commands)) and not Path(word).exists()
 
 
 class VerbGroup(TyperGroup):
-    """A group without such a verb; a folder in the place of one is told."""
+    """A group without such a verb; a folder in the place of one is reported."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse a folder or file where a verb is expected.
@@ -107,7 +107,7 @@ class VerbGroup(TyperGroup):
 
 
 class RootGroup(TyperGroup):
-    """The verbs; a folder in the place of one is told."""
+    """The verbs; a folder in the place of one is reported."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse a folder or file where a verb is expected.

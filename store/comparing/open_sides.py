@@ -32,7 +32,7 @@ def compare_open(
     """Compare the part that is read with the other one: topics that both get.
 
     All queues, those of ``topic``, or one of these. Who holds ``locks`` keeps batches, deletions
-    and expiries out. ``progress`` is told phy offsets,
+    and expiries out. ``progress`` is called with phy offsets,
     the bytes of the records whose units are compared.
 
     Raises:

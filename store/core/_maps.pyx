@@ -76,7 +76,7 @@ cdef class FileMap:
     cdef bint ends_before(self, int64_t position) noexcept nogil:
         """Return whether zeros that end there may be none of the file, since it was cut.
 
-        What follows in the page can tell, as all of it is zero then; else the system is asked.
+        The rest of the page shows it, as all of it is zero then; else the system is asked.
         """
         cdef uint8_t block[AT_ONCE]
         cdef int64_t end = min((position // PAGE + 1) * PAGE, self.size), count, at

@@ -47,7 +47,7 @@ def find_geometry(
     """Return the one geometry that fits the files, which all have the same size.
 
     A number that is given is taken as it is, and the default geometry where the size allows it.
-    Damaged files do not count as long as others tell. ``None``: no file holds a key.
+    Damaged files do not count as long as there are others. ``None``: no file holds a key.
 
     Raises:
         UnsupportedFormatError: no geometry fits, or several do.

@@ -159,7 +159,7 @@ class IndexFile(_chain.ChainFile):
             self._first_time_diff = time_diff(begin, self.begin_timestamp)
             self.begin_timestamp = begin
             self.begin_phy_offset = batch.phy_offset(start)
-        # The first entry is written at once: slots and entries can only be told from a used file.
+        # The first entry is written at once: only a used file shows its slots and entries.
         pending = self.waiting[0]
         is_due = first or len(pending) + end - start >= BATCH_KEYS
         if is_due and not len(pending) and end - start == len(batch):
@@ -221,7 +221,7 @@ class IndexFile(_chain.ChainFile):
 
         Raises:
             StoreIOError: the disk refused; the file takes no more keys.
-            StoreFailedError: that happened before; a second sync would not tell what was lost.
+            StoreFailedError: that happened before; a second sync would not report what was lost.
         """
         self._check_sound()
         try:

@@ -49,7 +49,7 @@ def open_index_file(path: Path, slots: int | None = None, entries: int | None = 
     geometry = find_geometry([path], slots, entries)
     if geometry is None:
         raise UnsupportedFormatError(
-            "the index file holds no key, which could tell its slots and entries: give"
+            "the index file holds no key, so its slots and entries are unknown: give"
             " maxHashSlotNum and maxIndexNum with --config",
             path=path,
         )
@@ -168,7 +168,7 @@ class IndexService(_chain.ChainFiles):
 
         It rises when a full file has been synced, some time after the next one was begun, and never
         else: RocketMQ deletes what ends later after a crash, and replays from there at most
-        (``messageIndexSafe``), so the end of an unfinished file must not be told. It falls when
+        (``messageIndexSafe``), so the end of an unfinished file must not be reported. It falls when
         files were removed: store it before the replay.
         """
         return self._index_timestamp
@@ -345,11 +345,11 @@ class IndexService(_chain.ChainFiles):
         return fitting
 
     def _unknown(self, paths: list[Path]) -> list[Path]:
-        """Only files without a key: nothing to read there, and no telling how to write."""
+        """Only files without a key: nothing to read there, and the geometry is unknown."""
         if self._read_only:
             return []
         raise UnsupportedFormatError(
-            "the index files hold no key, which could tell their slots and entries: give"
+            "the index files hold no key, so their slots and entries are unknown: give"
             " maxHashSlotNum and maxIndexNum with --config",
             path=paths[0],
         )

@@ -29,7 +29,7 @@ class Following:
     end: int
     """Phy offset behind the last record here."""
     reported: int
-    """What the master was last told, -1: nothing."""
+    """What was last reported to the master, -1: nothing."""
     master_end: int
     """Where the master's log ended when it was last asked, -1: it was not, or did not say."""
     lag_bytes: int | None

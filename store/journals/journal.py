@@ -60,7 +60,7 @@ class Journal:
     ) -> None:
         """Describe the journal at ``path``; touches no file.
 
-        ``keep`` is told ``path`` when the file is durable under its name.
+        ``keep`` is called with ``path`` when the file is durable under its name.
         """
         self.path = path
         self._is_entry = is_entry

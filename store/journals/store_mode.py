@@ -15,7 +15,7 @@ class StoreMode(str):
 
     The text is the backend's name, ``file``, or ``double-write-`` with that of the one that is
     read, ``double-write-file``; where the two are not those that RocketMQ writes doubly unless it
-    is told otherwise, ``+`` and the other one follow.
+    is given otherwise, ``+`` and the other one follow.
     """
 
     backends: tuple[str, ...]

@@ -1,6 +1,6 @@
 """SyncedMark: the file ``cqstore/synced``, which says how far the log was surely on disk.
 
-Nothing in RocketMQ's format tells that. Invariant: the mark is never ahead of the truth. It follows
+Nothing in RocketMQ's format shows that. Invariant: the mark is never ahead of the truth. It follows
 the syncs of the log at some distance, so that no put pays for it, and it is lowered durably before
 the log is cut. RocketMQ does not know it and may cut and rewrite
 the log: the mark is tied to the file ``lock``, which RocketMQ writes at each start, and is not

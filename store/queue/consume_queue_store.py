@@ -61,7 +61,7 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
         """Return the queues that opening, or the replay since, has found damaged or suspect.
 
         Units for a damaged queue are held back, for it is to be built anew, until
-        ``damage_is_settled``; reading it tells holes. All other queues are as ever.
+        ``damage_is_settled``; reading it shows holes. All other queues are as ever.
         """
         return ()
 
@@ -108,7 +108,7 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
         """
 
     def catch_up(self) -> bool:
-        """Give queues that were behind what no record of the log tells, durably.
+        """Give queues that were behind what no record of the log contains, durably.
 
         Called once, after the replay and before ``allow_expiry``. Returns whether such queues are
         among them as the checkpoint is for, which is to vouch for them first.

@@ -1,4 +1,4 @@
-"""QueueBackend: what a kind of queues tells of folders that are not opened."""
+"""QueueBackend: what a kind of queues reports of folders that are not opened."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -81,7 +81,7 @@ class QueueBackend(Backend, ABC):
 
     @classmethod
     def watch(cls, paths: StorePaths) -> Sequence[QueueStat]:
-        """Return what files alone tell of queues that another process has open.
+        """Return what files alone show of queues that another process has open.
 
         Opens no database, takes no lock, changes nothing.
         """
@@ -92,7 +92,7 @@ class QueueBackend(Backend, ABC):
     def written_to(cls, context: QueueStoreContext) -> int:
         """Return up to which phy offset records have surely been dispatched to these queues.
 
-        For queues that are not opened; by a glance, changes nothing. 0 if it cannot be told.
+        For queues that are not opened; by a glance, changes nothing. 0 if it is unknown.
         """
         _ = context
         return 0

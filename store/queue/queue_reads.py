@@ -52,7 +52,7 @@ class QueueReads(ABC):
             last = topic
 
     def queues_estimate(self) -> int | None:
-        """Return about how many ``queues`` yields, without a pass; ``None``: it cannot be told."""
+        """Return about how many ``queues`` yields, without a pass; ``None``: unknown."""
         return None
 
     @abstractmethod

@@ -40,7 +40,7 @@ NOTHING = Appends(UnitBatch(), IndexBatch(), None)
 
 
 class Pending(_waiting.Waiting):
-    """What waits. Everything under ``lock``, unless told otherwise."""
+    """What waits. Everything under ``lock``, unless noted otherwise."""
 
     def __init__(
         self, queues: ConsumeQueueStore, units: RecordUnits, keys: RecordKeys, state: RunningState

@@ -22,7 +22,7 @@ _OLD_SHARE = 5
 
 
 class QueueOffsets:
-    """Next offsets of the queues that are put to. Under the append lock, unless told otherwise."""
+    """Next offsets of the queues that are put to. Under the append lock, unless noted otherwise."""
 
     def __init__(self, queues: ConsumeQueueStore) -> None:
         self._queues = queues

@@ -64,7 +64,7 @@ class StoreCheck:
         progress: Callable[[int], None] | None = None,
         index_left_out: StoreError | None = None,
     ) -> None:
-        """Take the parts of an open store; ``progress`` is told phy offsets now and then.
+        """Take the parts of an open store; ``progress`` is called with phy offsets now and then.
 
         The log is passed over for its records, then for the units that lead to them, by their
         bytes.
@@ -152,7 +152,7 @@ class StoreCheck:
         yield from self._check_beyond_end()
 
     def _check_beyond_end(self) -> Iterator[CheckFinding]:
-        """Tell what lies behind the end of the log, unless it is being written just now."""
+        """Yield what lies behind the end of the log, unless it is being written just now."""
         log = self._log
         end = log.max_phy_offset()
         spans = data_behind(log, end)

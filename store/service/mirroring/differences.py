@@ -40,7 +40,7 @@ class Mismatch(NamedTuple):
     answers: Mapping[str, str]
     """Backend → its answer, as far as it is another one."""
     wrong: str
-    """The backend that the log contradicts; empty where the log cannot tell."""
+    """The backend that the log contradicts; empty where the log does not decide."""
 
 
 class Differences:
@@ -137,7 +137,7 @@ def _unit_text(at: int, row: Row | None) -> str:
 
 
 def _blame(log: CommitLog, key: QueueKey, at: int, rows: Mapping[str, Row | None]) -> str:
-    """Return which backend is wrong, by the record itself; empty if that does not tell."""
+    """Return which backend is wrong, by the record itself; empty if that does not decide."""
     if key.topic.startswith(LMQ_PREFIX):  # a record bears the place in its own queue alone
         return ""
     right = [name for name, row in rows.items() if row is not None and _is_there(log, key, at, row)]

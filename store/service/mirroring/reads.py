@@ -34,7 +34,7 @@ class Failed(NamedTuple):
 
 
 class QueueEnds(NamedTuple):
-    """What a pull was told of its queue."""
+    """What a pull returned of its queue."""
 
     low: int
     high: int

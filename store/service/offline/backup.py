@@ -92,7 +92,7 @@ def back_up(
 
 
 class _Moment(NamedTuple):
-    """What tells whether a process had the store open, or changed what it is."""
+    """What shows whether a process had the store open, or changed it."""
 
     pid: int
     starts: tuple[int, int]

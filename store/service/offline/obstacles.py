@@ -160,7 +160,7 @@ def clear(root: Path, file_size: int, obstacles: Sequence[Obstacle]) -> None:
     try:
         with os_errors("mend the store", root):
             if obstacles and not paths.abort.exists():
-                mark_open(paths)  # what was told of a clean stop no longer holds
+                mark_open(paths)  # what was noted of a clean stop no longer holds
             for obstacle in obstacles:
                 if obstacle.kind is ObstacleKind.LOG_FILE:
                     _fill_up(obstacle.path, file_size)

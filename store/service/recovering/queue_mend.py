@@ -56,10 +56,10 @@ class QueueMend:
         self._rules = rules
 
     def run(self, expired_ends: Callable[[], Mapping[tuple[str, int], int]]) -> MendReport:
-        """Mend what the backend says; ``expired_ends`` tells where expired queues go on.
+        """Mend what the backend says; ``expired_ends`` returns where expired queues continue.
 
         Raises:
-            RefusedStoreError: the log is damaged and does not tell where a damaged queue goes on.
+            RefusedStoreError: the log is damaged and does not show where a damaged queue continues.
             StoreError: a queue could not be written.
         """
         found = {damage.queue: damage for damage in self._queues.damaged_queues()}

@@ -51,7 +51,7 @@ class QueueRebuild:
         rules: ScanRules,
         failed: Callable[[BaseException], object],
     ) -> None:
-        """``failed`` is told when queues were left half built: nothing may be put then."""
+        """``failed`` is called when queues were left half built: nothing may be put then."""
         self._path = paths.rebuilding
         self._log = log
         self._queues = queues
@@ -174,7 +174,7 @@ class QueueRebuild:
 
 
 def ticking(records: Iterable[ScannedRecord], progress: Progress) -> Iterator[ScannedRecord]:
-    """Yield ``records``, and tell ``progress`` of every 65,536th."""
+    """Yield ``records``, and call ``progress`` with every 65,536th."""
     for number, record in enumerate(records):
         if number % _TICK == 0:
             progress(record.phy_offset)

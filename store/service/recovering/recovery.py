@@ -192,7 +192,7 @@ class Recovery:
         pass_over: Collection[int] = (),
         progress: Progress = noop,
     ) -> RecoveryReport:
-        """Recover on disk; ``progress`` is told phy offsets now and then.
+        """Recover on disk; ``progress`` is called with phy offsets now and then.
 
         Raises:
             RefusedStoreError: the log is damaged, and neither ``cut_at`` nor one of ``pass_over``
@@ -358,7 +358,7 @@ class Recovery:
                 f"the log is not damaged at {cut_at}: it ends at {end}", path=self._paths.commit_log
             )
         if damage and cut_at != end:
-            if self._report.last_exit_ok:  # nothing else tells the next opening
+            if self._report.last_exit_ok:  # nothing else shows it to the next open
                 self._remember(end)
             raise RefusedStoreError(
                 f"the log is damaged ({fault.reason if fault else 'no record'}) and {damage}: "

@@ -56,7 +56,7 @@ class RunningState(_flags.StateFlags):
         """Whether anything forbids a put: all that a put looks at."""
         _states.add(self)
 
-    # ---- telling
+    # ---- setting
 
     def close(self) -> None:
         """Take nothing any more."""

@@ -117,7 +117,7 @@ class RecordedPutter:
 
 
 class _NotRefused:
-    """Remembers whether a put was refused, which it is told at once."""
+    """Remembers whether a put was refused, which is reported at once."""
 
     def __init__(self, promised: Promised[PutMessageResult]) -> None:
         self._promised = promised

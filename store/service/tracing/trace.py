@@ -33,7 +33,7 @@ class Trace:
     """One recording, from its making to ``stop``. Any thread may call any method."""
 
     def __init__(self, path: Path, most_bytes: int, stopped: Callable[["Trace"], object]) -> None:
-        """Make the file ``path``; ``stopped`` is told when nothing is to be noted any more.
+        """Make the file ``path``; ``stopped`` is called when nothing is to be noted any more.
 
         Raises:
             StoreConfigError: the file is there already, or ``most_bytes`` makes no sense.
@@ -96,7 +96,7 @@ class Trace:
 
     @property
     def is_ending(self) -> bool:
-        """Return whether it was told to end."""
+        """Return whether it was asked to end."""
         return self._stop.is_set()
 
     @property

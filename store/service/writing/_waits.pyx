@@ -221,7 +221,7 @@ cdef class DiskWaits:
         return 0
 
     cdef int _hand_over(self, double patience) except -1:
-        """Tell those who are served, and have the others go on."""
+        """Complete those that are served, and have the others continue."""
         cdef Waiter *waiter = self._waiting.first
         cdef Waiter *behind
         cdef Py_ssize_t there = self._waiting.count + 1
@@ -282,10 +282,10 @@ cdef class DiskWaits:
 
 
 cdef class LaterAnswer:
-    """A put that waits for the disk, and then for followers: told of each by the thread there.
+    """A put that waits for the disk, and then for followers: notified of each by the thread there.
 
-    Who tells it has others to tell: nothing is raised there. ``not_ok`` is told a status of another
-    kind than ``ok``.
+    The notifying thread has others to notify: nothing is raised there. ``not_ok`` is called with a
+    status of another kind than ``ok``.
     """
 
     cdef readonly object phy_offset
@@ -338,7 +338,7 @@ cdef class LaterAnswer:
 
 
 cdef class AwaitedPut:
-    """One put of a loop's task, which is told its answer by the loop's thread at once or by another.
+    """One put of a loop's task, completed by the loop's thread at once, or by another.
 
     ``tell`` has the loop complete it.
     """

@@ -65,8 +65,8 @@ class AckWaiter:
     ) -> None:
         """Complete ``promised`` with ``result`` and the status that ``wait`` would return.
 
-        Some other thread does it, or this one where it is known already. ``not_ok`` is told a
-        status of another kind; ``soon`` has the disk asked.
+        Some other thread does it, or this one where it is known already. ``not_ok`` is called with
+        a status of another kind; ``soon`` has the disk asked.
         """
         waiting = _waits.LaterAnswer(result, promised, self.replicas, not_ok)
         if self.sync:

@@ -30,7 +30,7 @@ from store.wakeup import Wakeup
 
 
 class FlushService:
-    """Flushes one store; ``failed`` is told what ended the thread: no more writes then."""
+    """Flushes one store; ``failed`` is called with what ended the thread: no more writes then."""
 
     def __init__(
         self,
