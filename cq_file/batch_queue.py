@@ -45,9 +45,9 @@ class BatchConsumeQueue(QueueFiles):
         Raises:
             StoreIOError: the disk refused.
         """
-        least = self._behind_gaps()
+        minimum = self._behind_gaps()
         with os_errors("recover a batch queue", self.folder):
-            for index in range(max(len(self.starts) - SCANNED_FILES, least), -1, -1):
+            for index in range(max(len(self.starts) - SCANNED_FILES, minimum), -1, -1):
                 if not self.starts:
                     break
                 begin = self.starts[index] // _UNIT
@@ -164,9 +164,9 @@ class BatchConsumeQueue(QueueFiles):
 
         def probe() -> int:
             low, high = self._file_by_time(timestamp)
-            least = self._min_offset(min_phy_offset)
+            minimum = self._min_offset(min_phy_offset)
             if low >= high:
-                return least
+                return minimum
             if timestamp >= self._unit(high - 1).store_timestamp:
                 index = high - 1
             else:
@@ -175,7 +175,7 @@ class BatchConsumeQueue(QueueFiles):
                 if boundary is BoundaryType.UPPER and behind > index:
                     index = behind - 1
             found = min(self._unit(index).msg_base_offset, self.max_offset)  # if out of order
-            return max(found, least)
+            return max(found, minimum)
 
         return self.stable(probe)
 

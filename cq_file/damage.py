@@ -50,17 +50,17 @@ class DamagedQueues:
             self.held_back.discard(key)
 
     def shown_by_replay(
-        self, key: QueueKey, queue: FileConsumeQueue, offset: int, phy_offset: int, least: int
+        self, key: QueueKey, queue: FileConsumeQueue, offset: int, phy_offset: int, minimum: int
     ) -> bool:
         """Return whether a replayed unit shows that the queue has lost those before; noted then.
 
-        Not so if all that the queue has, has expired: what was between may have, too. ``least`` is
-        the log's minimum.
+        Not so if all that the queue has, has expired: what was between may have, too. ``minimum``
+        is the log's.
         """
-        begins_there = not self.replay_from or self.replay_from <= least
+        begins_there = not self.replay_from or self.replay_from <= minimum
         if begins_there or offset <= queue.max_offset or phy_offset <= queue.last_phy:
             return False
-        if 0 <= queue.last_phy < least:
+        if 0 <= queue.last_phy < minimum:
             return False
         self.note(QueueDamage(key, "units before those of the log's end are missing", queue.folder))
         return True

@@ -43,8 +43,8 @@ def descriptor_limit(wanted: int) -> int:
 def warn_from(limit: int) -> int:
     """Return the number of queues that comes near what ``limit`` or the kernel allows."""
     maps = _max_maps()
-    least = limit if maps is None else min(limit, maps)
-    return max(least * _NEAR_PERCENT // 100, 1)
+    minimum = limit if maps is None else min(limit, maps)
+    return max(minimum * _NEAR_PERCENT // 100, 1)
 
 
 def limit_warning(queues: int, limit: int) -> str | None:

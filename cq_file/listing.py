@@ -150,11 +150,11 @@ def fit_files(listing: Listing, configured: int, unit: int, *, explicit: bool) -
     sizes = listing.sizes
     if not sizes:
         return configured
-    most = max(sizes, key=lambda size: sizes[size].files)
-    expected = configured if explicit else most
+    limit = max(sizes, key=lambda size: sizes[size].files)
+    expected = configured if explicit else limit
     total = sum(found.files for found in sizes.values())
     if expected not in sizes or 2 * sizes[expected].files <= total:
-        got = most if most != expected else min(sizes.keys() - {most})
+        got = limit if limit != expected else min(sizes.keys() - {limit})
         raise CorruptionError(
             "queue files have the wrong size", path=Path(sizes[got].example), expected=expected,
             got=got,

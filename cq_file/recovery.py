@@ -189,14 +189,14 @@ def _scan_end(files: QueueFiles, limit: int) -> int:
 
 
 def _scan_from(files: QueueFiles, queue_offset: int, limit: int) -> int:
-    previous, most = NO_PHY, _FIRST_UNITS
+    previous, wanted = NO_PHY, _FIRST_UNITS
     while True:
-        units = read_rows(files, queue_offset, most)
+        units = read_rows(files, queue_offset, wanted)
         count, previous = first_break(units, previous, limit)
         queue_offset += count
-        if count < most:
+        if count < wanted:
             return queue_offset
-        most = _SCAN_UNITS
+        wanted = _SCAN_UNITS
 
 
 def _is_dirty(files: QueueFiles, end: int) -> bool:

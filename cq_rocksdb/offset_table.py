@@ -223,10 +223,10 @@ class OffsetTable:
         ``prefix``: of topics that begin so; at most two seeks for each length of a topic's name.
         """
         ranges = [max_entries_range(topic)] if topic is not None else self._ranges(prefix)
-        least = b"" if after is None else max_key(queue_prefix(*after)) + b"\0"
+        minimum = b"" if after is None else max_key(queue_prefix(*after)) + b"\0"
         for start, end in ranges:
-            if least < end:
-                for key, value in self.raw_entries((max(start, least), end)):
+            if minimum < end:
+                for key, value in self.raw_entries((max(start, minimum), end)):
                     if key[_KIND] != KIND_MIN and len(value) == OFFSET_ENTRY.size:
                         yield parse_offset_key(key).queue, OFFSET_ENTRY.unpack_from(value)
 

@@ -344,15 +344,15 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
 
     def spans(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueSpan]:
         """Read the entries and first units of many queues at once, past the cache."""
-        engine, least = self._open_engine(), self.context.log.min_phy_offset()
+        engine, minimum = self._open_engine(), self.context.log.min_phy_offset()
         last_units = self._offsets.last_units(topic, after)
-        return queue_spans(engine, last_units, least, lambda *key: self.queue(*key).min_offset())
+        return queue_spans(engine, last_units, minimum, lambda *key: self.queue(*key).min_offset())
 
     def spans_of(self, queues: Iterable[QueueKey]) -> Iterator[QueueSpan]:
         """Read as ``spans`` does."""
-        engine, least = self._open_engine(), self.context.log.min_phy_offset()
+        engine, minimum = self._open_engine(), self.context.log.min_phy_offset()
         last_units = self._offsets.last_units_of(queues)
-        return queue_spans(engine, last_units, least, lambda *key: self.queue(*key).min_offset())
+        return queue_spans(engine, last_units, minimum, lambda *key: self.queue(*key).min_offset())
 
     def unit_timestamps(self, units: Iterable[tuple[QueueKey, int]]) -> Iterator[int]:
         """Read as ``spans`` does."""

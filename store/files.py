@@ -86,19 +86,19 @@ def reading(path: Path | str) -> Iterator[BinaryIO]:
         yield file
 
 
-def read_file(path: Path | str, most: int) -> bytes:
-    """Return all of a regular file, which is ``most`` bytes long by its format, or shorter.
+def read_file(path: Path | str, limit: int) -> bytes:
+    """Return all of a regular file, which is ``limit`` bytes long by its format, or shorter.
 
     Raises:
         CorruptionError: it is longer, or no regular file.
         OSError: it cannot be read.
     """
     with reading(path) as file:
-        data = file.read(most + 1)
-        if len(data) > most:
+        data = file.read(limit + 1)
+        if len(data) > limit:
             raise CorruptionError(
                 "the file is too long", path=Path(path),
-                expected=f"at most {most} bytes", got=f"{os.fstat(file.fileno()).st_size} bytes",
+                expected=f"at most {limit} bytes", got=f"{os.fstat(file.fileno()).st_size} bytes",
             )  # fmt: skip
     return data
 

@@ -65,8 +65,8 @@ def plan_of(
 def _turn_seconds(workload: Workload, found: StoreSurvey, effort: Effort) -> float:
     """Return about what a turn takes, with what is not timed."""
     if workload.scales:
-        least = found.shape.queues / _LISTED_QUEUES if workload.name == "list-all" else 0.0
-        return max(effort.turn_seconds, least) * _UNTIMED
+        minimum = found.shape.queues / _LISTED_QUEUES if workload.name == "list-all" else 0.0
+        return max(effort.turn_seconds, minimum) * _UNTIMED
     copied = found.shape.queues / _COPIED_QUEUES + found.log_file_size / 4 / _COPIED_BYTES
     opened = 0.02 + found.shape.queues / 60_000
     return {

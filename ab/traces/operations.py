@@ -235,8 +235,8 @@ class TraceFile(NamedTuple):
     """A store recorded it; else it was made elsewhere."""
 
 
-def read_trace(path: Path, most: int = MAX_OPERATIONS) -> TraceFile:
-    """Return at most ``most`` operations of a trace.
+def read_trace(path: Path, limit: int = MAX_OPERATIONS) -> TraceFile:
+    """Return at most ``limit`` operations of a trace.
 
     Raises:
         StoreIOError: it cannot be read.
@@ -256,7 +256,7 @@ def read_trace(path: Path, most: int = MAX_OPERATIONS) -> TraceFile:
                 queries += 1
             else:
                 found.append(operation)
-            if len(found) == most:
+            if len(found) == limit:
                 break
     if not found:
         raise StoreConfigError("the trace has no operation that is run", path=path)

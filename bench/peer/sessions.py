@@ -139,9 +139,9 @@ def _in_turn(row: Row, both: list[Side], rounds: int, warm_seconds: float) -> Ro
     found = Rounds()
     for side in both:
         found.warmed[side.name] = warm(side, row.each, row.line, warm_seconds)
-    most = max(len(each.windows) for each in found.warmed.values())
+    longest = max(len(each.windows) for each in found.warmed.values())
     for side in both:
-        for _ in range(most - len(found.warmed[side.name].windows)):
+        for _ in range(longest - len(found.warmed[side.name].windows)):
             for line in (*row.each, row.line):
                 side.do(line)
     for _ in range(rounds):

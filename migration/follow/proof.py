@@ -151,8 +151,8 @@ def refuse_other_tail(theirs: CommitLog, own: CommitLog) -> None:
             " what it had sent. Keep both",
             path=theirs.files.folder,
         )
-    least = max(theirs.min_phy_offset(), own.min_phy_offset(), 0)
-    for part in parts(theirs, own, range(max(least, end - _TAIL_BYTES), end)):
+    minimum = max(theirs.min_phy_offset(), own.min_phy_offset(), 0)
+    for part in parts(theirs, own, range(max(minimum, end - _TAIL_BYTES), end)):
         if not are_same(theirs.view(part.start, len(part)), own.view(part.start, len(part))):
             raise RefusedStoreError(
                 f"the logs differ between phy offsets {part.start} and {part.stop}",
@@ -169,16 +169,16 @@ def drain(theirs: CommitLog, own: MessageStore) -> int:
     """
     begin = own.commit_log.max_phy_offset()
     end, at = theirs.max_phy_offset(), begin
-    file_size, most = theirs.files.file_size, _PIECE_BYTES
+    file_size, limit = theirs.files.file_size, _PIECE_BYTES
     while at < end:
-        size = min(most, end - at, file_size - at % file_size)
+        size = min(limit, end - at, file_size - at % file_size)
         came_to = own.append_to_commit_log(at, theirs.files.read(at, size))
         if came_to == at:
-            if size < most:
+            if size < limit:
                 raise CorruptionError(
                     "the broker's log does not go on with a whole record",
                     path=theirs.files.folder, phy_offset=at,
                 )  # fmt: skip
-            most *= 2  # a record longer than that
+            limit *= 2  # a record longer than that
         at = came_to
     return at - begin

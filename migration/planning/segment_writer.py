@@ -62,9 +62,9 @@ class SegmentWriter:
             CorruptionError: a unit is missing inside [begin, end).
         """
         step = self._target.slice_units(self._config)
-        most = max(self._most_units // step, 1) * step
+        limit = max(self._most_units // step, 1) * step
         while True:
-            stop = min(begin // step * step + most, end)
+            stop = min(begin // step * step + limit, end)
             checksum = self._checksum(queue, begin, stop)
             yield Slice(queue, begin, stop, end if stop == end else None, checksum)
             if stop == end:

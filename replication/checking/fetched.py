@@ -60,7 +60,7 @@ class ByteRange:
     """Where a file begins that the master's last file does not lie before."""
     needed: int
     """Up to here at least, if the master has it."""
-    most: int
+    max_bytes: int
     """Nothing behind this."""
 
 
@@ -142,7 +142,7 @@ class _Fetching:
         for piece in pieces:
             if self._receive(piece, now):
                 return True
-            if self._next >= self._wanted.most:
+            if self._next >= self._wanted.max_bytes:
                 return False
         return None
 

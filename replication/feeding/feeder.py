@@ -73,7 +73,7 @@ class Feeder:
         self._store = store
         self._host = host
         self._allow = allow
-        self._most = most_connections
+        self._limit = most_connections
         self._settings = settings or FeedSettings()
         self._tls = tls
         self._tell = _Telling(tell)
@@ -156,8 +156,8 @@ class Feeder:
     def _refusal(self, ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str | None:
         if not any(ip in network for network in self._allow):
             return "refused, it is in no network that may follow"
-        if len(self._tasks) >= self._most:
-            return f"refused, {self._most} connections are there already"
+        if len(self._tasks) >= self._limit:
+            return f"refused, {self._limit} connections are there already"
         return None
 
     async def _serve(self, peer: socket.socket, link: Link, growth: AppendNotifier) -> None:

@@ -97,7 +97,7 @@ class EpochTalk:
         self._their_end = master.end
         self._lacking = Stopwatch()  # where the master had more that did not come
         self._parser = TransferParser(EpochHistory(master.entries).enter)
-        self.intake = LogReceiver(store, verify_tail_bytes, least=master.entries[0].start_offset)
+        self.intake = LogReceiver(store, verify_tail_bytes, minimum=master.entries[0].start_offset)
 
     @classmethod
     async def begin(

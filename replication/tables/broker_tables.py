@@ -52,7 +52,7 @@ class Paged:
     table: str
     """Its key in the answer."""
     seq: str
-    most: str
+    limit: str
     total: str
     beside: str
     """Key of a table of some of the same names, in the same answer."""
@@ -158,7 +158,7 @@ async def _is_still(client: BrokerClient, of: Paged, held: Table) -> bool:
 
 async def _page(client: BrokerClient, of: Paged, at: int, version: Json) -> Page:
     fields = {
-        of.seq: str(at), of.most: str(_PAGE_NAMES),
+        of.seq: str(at), of.limit: str(_PAGE_NAMES),
         "dataVersion": json.dumps(version) if version else "",
     }  # fmt: skip
     answer = await client.request_ok(of.what, of.code, fields)

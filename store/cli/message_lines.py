@@ -181,11 +181,11 @@ def _text(field: str, given: object) -> str:
     return given
 
 
-def _number(field: str, given: object, least: int, most: int = _INT_MAX) -> int:
+def _number(field: str, given: object, minimum: int, limit: int = _INT_MAX) -> int:
     if type(given) is not int:
         raise IllegalMessageError(f"{field} is {_shown(given)}, not a whole number")
-    if not least <= given <= most:
-        raise IllegalMessageError(f"{field} is {given}, not within {least} to {most}")
+    if not minimum <= given <= limit:
+        raise IllegalMessageError(f"{field} is {given}, not within {minimum} to {limit}")
     return given
 
 

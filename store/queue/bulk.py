@@ -133,7 +133,7 @@ class NameFault(NamedTuple):
     """About all topics that have it, for people."""
     by_length: bool = False
     """How long the name is may be the fault."""
-    most: int | None = None
+    limit: int | None = None
     """Bytes of UTF-8 that a name may have."""
 
 

@@ -141,15 +141,15 @@ class Dispatcher(_waiting.InFlight):
         Raises:
             StoreError: as for ``drain``.
         """
-        most = _FAR_TOO_MANY * self.batch_limit
+        far_too_many = _FAR_TOO_MANY * self.batch_limit
         waiting = len(self.pending.units)
         if self.arrivals.is_active and waiting < self.batch_limit:
             self.full_at = self.batch_limit  # first: the thread sets it back
             self.arrivals.wake()
             return
-        if waiting < most:
+        if waiting < far_too_many:
             if self.reput.is_active:
-                self.full_at = most  # first: the batch's end sets it back
+                self.full_at = far_too_many  # first: the batch's end sets it back
                 self.reput.wake()
                 return
             if self.drain_lock.locked():

@@ -107,17 +107,17 @@ class QueueOffsets:
         """Forget all: they are read from the queues again, which must have every unit."""
         self.next.clear()
 
-    def forget_beyond(self, most: int) -> None:
-        """Forget those beyond ``most``, and a few: they are read from the queues again.
+    def forget_beyond(self, limit: int) -> None:
+        """Forget those beyond ``limit``, and a few: they are read from the queues again.
 
         These must have every unit. The newest go, so queues that are put to in turn, more than
-        ``most``, find most of these here. One in five that go is of the oldest, else queues that
+        ``limit``, find most of these here. One in five that go is of the oldest, else queues that
         live no more would stay.
         """
-        excess = len(self.next) - most + most // _ROOM_SHARE
+        excess = len(self.next) - limit + limit // _ROOM_SHARE
         for queue in [*islice(self.next, max(excess, 0) // _OLD_SHARE)]:
             del self.next[queue]
-        while len(self.next) > most - most // _ROOM_SHARE:
+        while len(self.next) > limit - limit // _ROOM_SHARE:
             self.next.popitem()
 
     def _refuse_unfit(self, unit: Unit) -> None:

@@ -93,7 +93,7 @@ class StoreWatch:
         )
 
 
-def measure(folder: Path, most: int = MAX_FILES) -> FolderSize:
+def measure(folder: Path, limit: int = MAX_FILES) -> FolderSize:
     """Return what ``folder`` holds; what vanishes meanwhile does not count.
 
     Raises:
@@ -102,7 +102,7 @@ def measure(folder: Path, most: int = MAX_FILES) -> FolderSize:
     files = disk_bytes = 0
     with os_errors("measure", folder):
         for path in _files(folder):
-            if files == most:
+            if files == limit:
                 return FolderSize(files, disk_bytes, whole=False)
             try:
                 status = path.lstat()

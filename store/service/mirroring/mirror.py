@@ -100,7 +100,7 @@ class Mirror:
     ) -> "Mirror | None":
         """Return the mirror of two backends, ``None`` where no read is to be mirrored."""
         mirror = cls(config, paths, log, queues, puller)
-        return mirror if mirror._shares.most > 0 else None
+        return mirror if mirror._shares.max_share > 0 else None
 
     # ---- the tap
 

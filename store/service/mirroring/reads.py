@@ -203,23 +203,23 @@ class PullRead(MirroredRead):
         """Return from where on, and how many units."""
         if not self._blocks:
             return {}
-        return {"offset": self._blocks[0][0], "count": sum(most for _, most, _ in self._blocks)}
+        return {"offset": self._blocks[0][0], "count": sum(limit for _, limit, _ in self._blocks)}
 
     def _read(self, queues: ConsumeQueueStore) -> Callable[[], Answer]:
         queue = queues.queue(*self.key)
         low, high = queue.ends()
         blocks: list[_Asked] = []
-        for first, most, _ in self._blocks:
-            at, end = max(first, low), first + most  # what has expired may be there or not
+        for first, limit, _ in self._blocks:
+            at, end = max(first, low), first + limit  # what has expired may be there or not
             if at < end:
                 blocks.append((at, end - at, queue.read_units(at, end - at)))
         return lambda: self._plain(queue, low, high, blocks)
 
     def _plain(self, queue: ConsumeQueue, low: int, high: int, blocks: list[_Asked]) -> QueueEnds:
         rows: list[Row] = []
-        for _, most, block in blocks:
+        for _, limit, block in blocks:
             rows += block.rows()
-            if block.count < most:
+            if block.count < limit:
                 break  # what follows would not have its own offset
         if self._resolves:
             rows = [(at, size, queue.resolve_tags_code(code or 0)) for at, size, code in rows]

@@ -80,10 +80,10 @@ def back_up(
         damaged_at = log.cut_to_proven_end() if was_open else None
         if was_open:
             StorePaths(partial).abort.touch()
-        least, end = log.bounds()
+        minimum, end = log.bounds()
         manifest = BackupManifest(
             source=str(root.absolute()), made=datetime.now(UTC).isoformat(timespec="seconds"),
-            was_open=was_open, min_phy_offset=least, max_phy_offset=end, damaged_at=damaged_at,
+            was_open=was_open, min_phy_offset=minimum, max_phy_offset=end, damaged_at=damaged_at,
             files=digest_files(partial, progress),
         )  # fmt: skip
         sync_below([partial])

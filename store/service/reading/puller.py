@@ -178,8 +178,8 @@ class Puller:
             status = GetMessageStatus.OFFSET_OVERFLOW_BADLY
             return _empty(status, max_offset, min_offset, max_offset)
         scan = min(scan, max_offset - offset)
-        most = max(_MIN_PULL_BYTES, min(max_total_bytes, MAX_PULL_BYTES))
-        pull = _Pull(self, offset, max_msgs, most, tags)
+        limit = max(_MIN_PULL_BYTES, min(max_total_bytes, MAX_PULL_BYTES))
+        pull = _Pull(self, offset, max_msgs, limit, tags)
         pull.result.min_offset, pull.result.max_offset = min_offset, max_offset
         if block is not None:
             return self._walk_blocks(pull, queue, block, offset + scan)
@@ -217,9 +217,9 @@ class Puller:
         """End a pull before units that are missing, or that have expired since it began."""
         if result.records:
             return result
-        least, high = queue.ends()
-        if offset < least:
-            return _empty(GetMessageStatus.OFFSET_TOO_SMALL, least, least, high)
+        minimum, high = queue.ends()
+        if offset < minimum:
+            return _empty(GetMessageStatus.OFFSET_TOO_SMALL, minimum, minimum, high)
         result.status = GetMessageStatus.OFFSET_FOUND_NULL
         result.hole = hole
         result.next_begin_offset = hole.stop if hole else offset
@@ -235,7 +235,7 @@ class Puller:
         result, total = pull.result, 0
         if self.checks_crc or not rows or self._log.max_phy_offset() - rows[0][0] > self._in_memory:
             return False
-        most = min(pull.max_bytes, self._config.max_transfer_bytes_on_message_in_memory)
+        limit = min(pull.max_bytes, self._config.max_transfer_bytes_on_message_in_memory)
         count = max(self._config.max_transfer_count_on_message_in_memory, 1)
         records: list[memoryview] = []
         rows = rows[: min(count, max(pull.max_msgs, 1))]
@@ -244,7 +244,7 @@ class Puller:
             if size < MIN_RECORD_SIZE:
                 return False
             total += size
-            if total > most and records:
+            if total > limit and records:
                 total -= size
                 break
             at = phy_offset - low

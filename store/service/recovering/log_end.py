@@ -202,11 +202,11 @@ def lacks_a_sector(log: CommitLog, phy_offset: int) -> bool:
     file = log.files.find(phy_offset)
     if file is None:
         return False
-    start, most = phy_offset - file.file_from_offset, file.file_size
-    size = int.from_bytes(file.read_raw(start, min(4, most - start)), "big")
-    end = start + (size if 0 < size <= most - start else 1)
+    start, limit = phy_offset - file.file_from_offset, file.file_size
+    size = int.from_bytes(file.read_raw(start, min(4, limit - start)), "big")
+    end = start + (size if 0 < size <= limit - start else 1)
     bounds = [start, *range(start - start % _SECTOR + _SECTOR, end, _SECTOR)]
-    return not all(any(file.read_raw(at, min(_SECTOR - at % _SECTOR, most - at))) for at in bounds)
+    return not all(any(file.read_raw(at, min(_SECTOR - at % _SECTOR, limit - at))) for at in bounds)
 
 
 def whole_records(log: CommitLog, blocks: Iterable[Scan]) -> Iterator[Scan]:

@@ -41,7 +41,7 @@ class ReplicaWait:
         self._log = log
         self._replicas = replicas
         self._followers = config.awaited_followers
-        self._least = config.min_in_sync_replicas - 1
+        self._minimum = config.min_in_sync_replicas - 1
         self._gap = config.ha_max_gap_not_in_sync
         self._timeout = config.slave_timeout / 1000
         self._lock = CheckedLock("what puts ask of the followers")  # guards what is below
@@ -67,14 +67,14 @@ class ReplicaWait:
 
     def refusal(self) -> str:
         """Return why no put may be taken now, one sentence; empty: it may."""
-        if not self._least:
+        if not self._minimum:
             return ""
         there = self._replicas.in_sync(self._log.max_phy_offset(), self._gap)
-        if there >= self._least:
+        if there >= self._minimum:
             return ""
         return (
             f"{there + 1} replicas are in sync, this one included, and minInSyncReplicas is"
-            f" {self._least + 1}"
+            f" {self._minimum + 1}"
         )
 
     def wait_for(self, phy_offset: int) -> bool:
