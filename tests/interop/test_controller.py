@@ -29,7 +29,7 @@ def follow(
 
     async def story() -> FollowerProgress:
         with MessageStore.open(root, config) as store:
-            proxy = CuttingProxy(port, cuts=cuts, most=40_000)
+            proxy = CuttingProxy(port, cuts=cuts, limit=40_000)
             async with proxy.running(), asyncio.timeout(LIMIT_SECONDS):
                 follower = Follower(
                     store, "127.0.0.1", proxy.port, timing=FAST, learner=Learner(99)
