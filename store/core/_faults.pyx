@@ -7,7 +7,6 @@ The process has one handler and one table of the log's maps, so they are those o
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.pycapsule cimport PyCapsule_New
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 cdef extern from "_faults.h":
@@ -141,8 +140,3 @@ cdef bint is_of_whole_map(const void *address) noexcept nogil:
 cdef bint copy_mapped(void *to, const void *start, size_t size) noexcept nogil:
     """Copy from any map; False: a page was not there, or cannot be read."""
     return copy_from_map(to, start, size)
-
-
-def fault_count():
-    """Return where the number of maps with faults is kept, for the writing side of the core."""
-    return PyCapsule_New(<void *> &faulty_maps, "cqstore.faulty_maps", NULL)

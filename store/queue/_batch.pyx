@@ -82,13 +82,6 @@ cdef class UnitColumns:
         self.make_room(1)
         self.add_at(number, queue_offset, phy_offset, size, tags_code, store_timestamp)
 
-    def add_list(self, keys, queue_offsets, phy_offsets, sizes, tags_codes, store_timestamps):
-        """Append one unit a row of the columns; as ``add`` each."""
-        for row in zip(
-            keys, queue_offsets, phy_offsets, sizes, tags_codes, store_timestamps, strict=True
-        ):
-            self.add(*row)
-
     def take(
         self, queues, bytes queue_index not None, bytes queue_offset not None, bytes units not None
     ):

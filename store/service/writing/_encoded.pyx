@@ -11,9 +11,9 @@ from cpython.object cimport PyObject
 from libc.stdint cimport INT64_MAX, int32_t, int64_t
 
 from store.core._crc32 cimport crc_of, crc_prepare
+from store.core._faults cimport log_faults_seen
 from store.core._layout cimport BLANK_BYTES
 from store.log._tail cimport FilePositions
-from store.log._written cimport any_faults
 from store.queue._batch cimport UnitColumns
 from store.record._message cimport HostWire, Message
 from store.record._scratch cimport Plain, Scratch, is_queued
@@ -152,7 +152,7 @@ cdef class EncodedMessages:
             self._write(first, last, <char *> buffer.buf + file.wrote, now, size)
         finally:
             PyBuffer_Release(&buffer)
-        if any_faults(puts._faults):
+        if log_faults_seen():
             file.check_written(target)
         self._note(first, last, now, results)
         file.wrote += size

@@ -18,18 +18,17 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SI
 from cpython.dict cimport PyDict_GetItemWithError, PyDict_SetItem
 from cpython.list cimport PyList_GET_ITEM
 from cpython.object cimport PyObject
-from cpython.pycapsule cimport PyCapsule_GetPointer
 from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.stdint cimport int32_t, int64_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from store.core._crc32 cimport crc_prepare
+from store.core._faults cimport log_faults_seen
 from store.core._layout cimport (
     BATCHED_BYTES, BLANK_BYTES, CRC_PROPERTY_BYTES, FIXED_BYTES, ROLLBACK, TRANSACTION,
 )
 from store.core._record cimport blank_tuple, fill, get32
 from store.log._tail cimport FilePositions, LogTail
-from store.log._written cimport any_faults
 from store.queue._batch cimport UnitColumns
 from store.record._known cimport InternTable, KnownKey, KnownQueue, Value, take_value
 from store.record._message cimport HostWire, Message
@@ -59,11 +58,9 @@ cdef class FastPut(PlainEncoder):
     def __init__(
         self, *, LogTail log not None, Waiting pending not None, StateFlags state not None,
         InFlight dispatcher not None, clock, topics, scheduled, timer, classes, encoded, ok,
-        tags_prefix, max_body, file_size, keys_wanted, tags_wanted, alone, every, fault_count, seal,
+        tags_prefix, max_body, file_size, keys_wanted, tags_wanted, alone, every, seal,
         refuses_delay, has_light, delays,
     ):
-        self._faults = PyCapsule_GetPointer(fault_count, "cqstore.faulty_maps")
-        self._fault_count = fault_count
         self._host, self._appended, self._result, queue_key = classes
         if not issubclass(self._host, HostWire):
             raise TypeError(f"{self._host.__name__} is no HostWire")
@@ -271,7 +268,7 @@ cdef class FastPut(PlainEncoder):
                 place = self._fill_result(result, plain, phy_offset, self._time, queue_offset)
                 position += plain.size
                 phy_offset += plain.size
-            if any_faults(self._faults):
+            if log_faults_seen():
                 _check_written(file, target, self._state)
             file.wrote = position
             self._log.at = phy_offset

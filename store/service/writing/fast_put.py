@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import Literal, Protocol
 
 from store.config import StoreConfig
-from store.core import _faults
 from store.index.index_batch import TAGS_PREFIX
 from store.log.commit_log import Appended, CommitLog
 from store.queue.units import QueueKey
@@ -92,7 +91,6 @@ def fast_put(
         tags_wanted=pending.record_keys.tags,
         alone=alone,
         every=SAMPLED_PUTS,
-        fault_count=_faults.fault_count(),
         seal=crc_property(0) if config.enabled_append_prop_crc else None,
         refuses_delay=not config.allow_delay_without_service,
         has_light=has_light,
