@@ -74,15 +74,8 @@ def rollback(
         config = (config or StoreConfig()).without_replicas()  # nothing is acknowledged here
         layout, config = resolve_layout(root, config, None, read_only=True)
         if space.switched.exists():
-            if read_plan(space).source == LOG:
-                raise RefusedStoreError(
-                    "queues built from the log have none to go back to: cqstore migrate finish",
-                    path=root,
-                )
-            broker = NextBroker(
-                StoreMode(read_switched(space).source).backends, config, without,
-                accept_older_tables,
-            )  # fmt: skip
+            before = _mode_before(space, root)
+            broker = NextBroker(before.backends, config, without, accept_older_tables)
             return _walk_back(space, layout, broker, returning, tell, dry_run=dry_run)
         if not space.plan.exists():
             raise RefusedStoreError("there is no migration to roll back", path=space.root)
@@ -94,6 +87,15 @@ def rollback(
                 prepare(layout.paths, broker, space)
             _clear(space, "dropped")
         return None
+
+
+def _mode_before(space: Workspace, root: Path) -> StoreMode:
+    """Return the state of the store before the switch; refuses if there were no queues."""
+    if read_plan(space).source == LOG:
+        raise RefusedStoreError(
+            "queues built from the log have none to go back to: cqstore migrate finish", path=root
+        )
+    return StoreMode(read_switched(space).source)
 
 
 def _walk_back(

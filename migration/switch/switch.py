@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 from migration.from_log.block_source import LOG
@@ -122,10 +123,7 @@ def switch(
         layout, config = resolve_layout(root, config, None, read_only=True)
         before = current_mode(layout, config)
         goal = to or StoreMode(plan.target)
-        if plan.target not in goal.backends:
-            raise RefusedStoreError(
-                f"in state {goal} the new {plan.target} queues would not be used", path=root
-            )
+        _require_target_kept(plan, goal, root)
         report = SwitchReport(before=before, state=before)
         wait_for_broker(layout.paths, own, tell)
         broker = NextBroker(goal.backends, config, without, accept_older_tables)
@@ -140,16 +138,24 @@ def switch(
         if trusted.whole:
             tell("opening the store")
             report.caught_up_units = _open_as_compared(layout, config, plan)
+        forget: Callable[[MessageStore], object] = partial(_note_deleted, report, plan)
         if plan.source == LOG:
             report.caught_up_units = _accept_queues_from_log(root, config, plan, tell)
-
-        def forget(store: MessageStore) -> None:
-            if plan.source != LOG:
-                report.deleted_since += _forget_deleted(store, plan)
-
+            forget = noop
         walk(root, config, goal, report, tell, forget, trusted)
         own.note("switched", plan=plan.digest, state=str(goal))
     return report
+
+
+def _require_target_kept(plan: Plan, goal: StoreMode, root: Path) -> None:
+    if plan.target not in goal.backends:
+        raise RefusedStoreError(
+            f"in state {goal} the new {plan.target} queues would not be used", path=root
+        )
+
+
+def _note_deleted(report: SwitchReport, plan: Plan, store: MessageStore) -> None:
+    report.deleted_since += _forget_deleted(store, plan)
 
 
 def _publish(

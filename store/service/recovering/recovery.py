@@ -202,38 +202,19 @@ class Recovery:
             QueueGapError: the log and a queue contradict each other.
         """
         report, log = self._report, self._log
-        expired = ExpiredQueues(self._paths.expired_queues)
-        if not report.last_exit_ok:
-            self._sync_found()
-            self._deleted.cut_torn_end()
-            expired.cut_torn_end()
-        self._finish_cut()
+        expired = self._finish_interrupted()
         cut_at = report.cut_at if cut_at is None else cut_at
-        self._finish_deletions(expired)
-        queues_from = self._queues.dispatch_from_phy_offset()
-        marks = report.watermarks = self._queues.watermarks()
-        counting = [part.name for part in self._queues.parts() if part.counts_in_checkpoint]
-        known = min([marks[name] for name in counting], default=queues_from)
-        claims.withdraw(self._checkpoint, self._index, known)
-        index_from = self._index.resume_phy_offset() if self._index else None
-        if index_from is None and self._index is not None:
-            index_from = queues_from  # a writer that stops dispatches to both, or to none
+        queues_from, index_from = self._dispatch_from()
 
         def from_there(start: int) -> ReplayResult:
             progress(start)
             return replay.run(self._scan(start), queues_from, index_from, progress)
 
         wanted = min(at for at in (queues_from, index_from, cut_at, *pass_over) if at is not None)
-        fault = self._dispatch(from_there, wanted, max(marks.values()), cut_at, {*pass_over})
+        newest = max(report.watermarks.values())
+        fault = self._dispatch(from_there, wanted, newest, cut_at, {*pass_over})
         end = report.end_phy_offset
-        was_more = self._save_tail(end, fault)
-        if not report.last_exit_ok and self._mark.is_known:
-            log.write_again(self._mark.phy_offset, end)  # its last sync may have failed
-        anew = claims.vouch_no_further(self._checkpoint, self._mark, end)
-        log.mark = self._mark
-        report.queues_cut = self._queues.truncate_dirty(end)
-        log.truncate(end, is_blank=report.last_exit_ok and not was_more)
-        self._deleted.fit(log.min_phy_offset(), end)
+        anew = self._truncate(end, fault)
         # Behind a rebuild, and where one may have been cut short when its queues were on disk.
         if not report.last_exit_ok or queues_from <= max(log.min_phy_offset(), 0):
             self._restore(expired)
@@ -246,6 +227,45 @@ class Recovery:
         self._queues.allow_expiry(log.min_phy_offset())
         end_cut(self._paths)
         return report
+
+    def _finish_interrupted(self) -> ExpiredQueues:
+        """Finish what a crash interrupted before; return the journal of expired queues."""
+        expired = ExpiredQueues(self._paths.expired_queues)
+        if not self._report.last_exit_ok:
+            self._sync_found()
+            self._deleted.cut_torn_end()
+            expired.cut_torn_end()
+        self._finish_cut()
+        self._finish_deletions(expired)
+        return expired
+
+    def _dispatch_from(self) -> tuple[int, int | None]:
+        """Return from where queues and index lack records; ``None``: there is no index.
+
+        The checkpoint claims no more than they have from then on.
+        """
+        queues_from = self._queues.dispatch_from_phy_offset()
+        marks = self._report.watermarks = self._queues.watermarks()
+        counting = [part.name for part in self._queues.parts() if part.counts_in_checkpoint]
+        known = min([marks[name] for name in counting], default=queues_from)
+        claims.withdraw(self._checkpoint, self._index, known)
+        index_from = self._index.resume_phy_offset() if self._index else None
+        if index_from is None and self._index is not None:
+            index_from = queues_from  # a writer that stops dispatches to both, or to none
+        return queues_from, index_from
+
+    def _truncate(self, end: int, fault: CorruptionError | None) -> bool:
+        """End the log, its mark and the queues at ``end``; return whether claims went with it."""
+        report, log = self._report, self._log
+        was_more = self._save_tail(end, fault)
+        if not report.last_exit_ok and self._mark.is_known:
+            log.write_again(self._mark.phy_offset, end)  # its last sync may have failed
+        anew = claims.vouch_no_further(self._checkpoint, self._mark, end)
+        log.mark = self._mark
+        report.queues_cut = self._queues.truncate_dirty(end)
+        log.truncate(end, is_blank=report.last_exit_ok and not was_more)
+        self._deleted.fit(log.min_phy_offset(), end)
+        return anew
 
     def _finish_cut(self) -> None:
         self._report.cut_at = begun_cut(self._paths)
