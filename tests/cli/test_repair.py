@@ -99,7 +99,7 @@ def test_a_broken_index_is_built_anew(root: Path, tmp_path: Path) -> None:
 
 
 def test_an_index_that_cannot_be_opened_is_told(root: Path) -> None:
-    """It may be whole, but for numbers that nobody has given."""
+    """It may be whole, but for numbers that were never assigned."""
     files = sorted((root / "index").iterdir())
     for file in files:
         os.truncate(file, 555)

@@ -95,7 +95,7 @@ def try_case(calls: NthCall, root: Path, backend: str, engine: RocksDBEngine, ca
 
 
 def check_harmless(case: Case, struck: str, root: Path) -> None:
-    """What nobody was told of promised nothing: no sync of what was acknowledged is among it."""
+    """What was not acknowledged promised nothing: no sync of what was acknowledged is among it."""
     path, kept = struck.partition("/")[2], UNTOLD.get(case.call)
     if kept is None or case.code == EINTR or kept.fullmatch(path):
         return

@@ -130,7 +130,7 @@ def test_logs_in_files_of_other_sizes_part_at_the_first_end_of_a_file(
 def test_a_blank_record_that_differs_behind_its_head_is_told_as_a_difference(
     written: tuple[bytes, list[int]], tmp_path: Path
 ) -> None:
-    """Nobody reads those bytes, but a follower compares them."""
+    """No reader reads those bytes, but a follower compares them."""
     log, starts = written
     other = bytearray(log)
     blank = max(start for start in starts if start < 4096)

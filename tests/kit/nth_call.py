@@ -1,4 +1,4 @@
-"""A fault in the n-th system call of one kind that is made below a folder, whoever makes it.
+"""A fault in the n-th system call of one kind that is made below a folder, by any caller.
 
 Python, the compiled core or RocksDB: ``tests/kit/shim`` stands before all of them.
 """

@@ -133,7 +133,7 @@ class Story:
             await self._story()
 
     def _note_fault(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Keep what a task has raised for which nobody waits: a report that does not hold."""
+        """Keep what a task has raised that is not awaited: a report that does not hold."""
         self._faults.append(context.get("exception") or AssertionError(context["message"]))
 
     # ---- what is to hold

@@ -1,6 +1,6 @@
 """A store under threads that do everything at once, and a model of what it has acknowledged.
 
-Every message says in its body where it belongs, so that whoever reads one can tell whether it is
+Every message says in its body where it belongs, so that a reader of one can check whether it is
 the right one; the model knows the place of each that was acknowledged.
 """
 

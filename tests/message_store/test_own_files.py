@@ -34,7 +34,7 @@ MUST_BE_THERE = {"deleted-topics", "expired-queues", "mode", "rebuilding", "repl
 
 
 def open_store(root: Path, **options: object) -> MessageStore:
-    """Open with what is there: sizes are those of the files, double write is a setting."""
+    """Open by the files: sizes are theirs, double write is a setting."""
     config = DOUBLE if root.name.startswith("double") else SIZED
     return MessageStore.open(root, config, housekeeping=False, **options)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Refusals of the disk for this process, whoever calls: Python, the compiled core, RocksDB.
+"""Refusals of the disk for this process, in any caller: Python, the compiled core, RocksDB.
 
 ``shim.c`` stands before the C library, see there what it meets; ``preload`` has each process of
 pytest begin with it. This is how a test tells it what to do.
