@@ -27,7 +27,7 @@ class DamagedQueues:
     def __init__(self) -> None:
         self.found: dict[QueueKey, QueueDamage] = {}
         self.held_back: set[QueueKey] = set()
-        """No units for these: they are to be built anew."""
+        """No units for these: they are to be rebuilt."""
         self.replay_from = 0
         """Where a replay began that is under way; 0: none is, or one of all that the log has."""
 

@@ -125,7 +125,7 @@ class QueueFiles(_table.FileRow):
         """Return what ``read`` returns, called again while the writer cut or dropped files.
 
         What a read met that the writer overtook is no fault of the disk: a file may be missing,
-        or be made anew and not have its length yet.
+        or be made again and not have its length yet.
 
         Raises:
             StoreIOError: a file is missing that this process did not remove.

@@ -288,7 +288,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._unsynced.forget_folders([*map(str, folders), *(queue.folder for queue in queues)])
         for path in files:
             self._unsynced.forget(path)
-        for_each(self._cache.forget, files)  # who closes a removed file last waits for its blocks
+        for_each(self._cache.forget, files)  # the last close of a removed file waits for its blocks
 
     def flush(self, least_pages: int = 0) -> None:
         """Sync what changed: each file, or the whole file system where there are many."""
@@ -383,7 +383,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
     def close(self) -> None:
         """Flush if read-write and nothing failed, then close every file.
 
-        Cut short, the next call lets go of the rest, and flushes nothing.
+        If interrupted, the next call closes the rest, and flushes nothing.
         """
         try:
             # Else bytes may lie behind an end.

@@ -50,7 +50,7 @@ class CallGate:
     def refuse(self) -> None:
         """Raise why no call may be made."""
         if self._forked:  # its threads did not come along
-            raise StoreStateError("opened before a fork: open the store anew", path=self._folder)
+            raise StoreStateError("opened before a fork: open the store again", path=self._folder)
         raise StoreClosedError("the RocksDB queues have been closed", path=self._folder)
 
     def close(self, flush: Callable[[], object] | None, *releases: Callable[[], object]) -> None:
@@ -109,7 +109,7 @@ class CallGate:
 
 
 class Gated(Protocol):
-    """Who makes calls through a gate."""
+    """An engine whose calls go through a gate."""
 
     _gate: CallGate
 

@@ -27,7 +27,7 @@ WITHOUT_FILTER = (
     "expiry has no compaction filter: the native RocksDB engine does not work here"
     " (cqstore info says why; pip install 'cqstore[native]' brings its library)"
 )
-"""What the one who writes has to know of the engine that is taken where the other does not work."""
+"""What a writer has to know of the engine that is taken where the other does not work."""
 _FAMILY_MISSING = "Column family not found"
 
 

@@ -233,7 +233,7 @@ class RocksdictEngine:
         self, prefix: bytes, ends: tuple[int, int], timestamp: int, log: tuple[int, int],
         *, upper: bool,
     ) -> None:  # fmt: skip
-        """Leave it to who asks: each step is a call of rocksdict's."""
+        """Leave it to the caller: each step is a call of rocksdict's."""
 
     @gated
     def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> UnitScan:

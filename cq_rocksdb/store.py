@@ -394,7 +394,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
 
     @property
     def engine(self) -> RocksEngine:
-        """Return the open engine, for those who ask what RocksDB itself knows."""
+        """Return the open engine, for what RocksDB itself reports."""
         return self._open_engine()
 
     def locks(self) -> Sequence[CheckedLock]:

@@ -32,7 +32,7 @@ class SlaveHandshake(NamedTuple):
     """What a slave sends first; RocketMQ's master reads it only if it comes as one."""
 
     state: Annotated[int, Wire("i", "1: handshake")]
-    sync_from_last_file: Annotated[int, Wire("h", "1: who has nothing begins at the last file")]
+    sync_from_last_file: Annotated[int, Wire("h", "1: an empty slave begins at the last file")]
     async_learner: Annotated[int, Wire("h", "1: never to be taken into the set in sync")]
     broker_id: Annotated[int, Wire("q", "by which the master knows its slaves")]
 

@@ -106,7 +106,7 @@ class StoreConfig(ReplicaConfig):
     enable_controller_mode: bool = False
     """Auto-switch HA: such a store is opened read-only."""
     follows_controlled: bool = False
-    """The store is opened by who follows a master under a controller, and adds its bytes alone;
+    """The store is opened by a follower of a master under a controller, and adds its bytes alone;
     ours: ``cqstore follow --controller`` sets it."""
     mapped_file_size_commit_log: int = Field(1 << 30, ge=256)
     """Bytes of one commit log file."""
@@ -268,7 +268,7 @@ class StoreConfig(ReplicaConfig):
             raise StoreConfigError(f"bad setting: {faults}") from exc
 
     def as_learner(self) -> Self:
-        """Return the settings for who follows a master under a controller: adds its bytes alone."""
+        """Return the settings for a follower of a master under a controller: adds bytes alone."""
         changes = {"enable_controller_mode": False, "follows_controlled": True}
         return self.as_master().model_copy(update=changes)
 

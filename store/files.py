@@ -104,7 +104,7 @@ def read_file(path: Path | str, limit: int) -> bytes:
 
 
 def check_regular(path: Path | str) -> None:
-    """Check that a file can be given to those who open it by its name: they would wait.
+    """Check that a file can be given to code that opens it by its name: that would wait.
 
     Raises:
         CorruptionError, OSError: as ``open_regular``.

@@ -30,7 +30,7 @@ Soon = Callable[[Callable[[], object]], object]
 
 
 def at_once(step: Callable[[], object]) -> None:
-    """Do the step: a ``Soon`` of those who ask one thing at a time."""
+    """Do the step: a ``Soon`` of callers that make one call at a time."""
     step()
 
 

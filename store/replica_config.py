@@ -26,7 +26,7 @@ class ReplicaConfig(BaseModel):
         alias_generator=to_camel,
         populate_by_name=True,
         extra="forbid",
-        defer_build=True,  # until there are settings: who only imports us need not wait for it
+        defer_build=True,  # until there are settings: an import alone need not wait for it
     )
 
     broker_role: BrokerRole = BrokerRole.ASYNC_MASTER

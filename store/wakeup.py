@@ -83,7 +83,7 @@ class Latch:
             return
 
     def _at_fork_reinit(self) -> None:
-        """Begin anew in a child; ``threading`` asks it of what a thread has been started by."""
+        """Start over in a child; ``threading`` asks it of what a thread has been started by."""
         self._asleep = threading.Lock()
         if not self._is_set:
             self._asleep.acquire()

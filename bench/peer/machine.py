@@ -1,4 +1,4 @@
-"""What the figures were measured on, and who else was at work there."""
+"""What the figures were measured on, and what else ran there."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""Work that writes, as ``Puts.java`` does it; each message is made anew for its put."""
+"""Work that writes, as ``Puts.java`` does it; each message is made again for its put."""
 
 import asyncio
 import threading
@@ -153,7 +153,7 @@ def _in_threads(count: int, work: Callable[[int], None]) -> None:
     def guarded(worker: int) -> None:
         try:
             work(worker)
-        except BaseException as exc:  # noqa: BLE001 - it is raised by who waits
+        except BaseException as exc:  # noqa: BLE001 - the waiting thread raises it
             failures.append(exc)
 
     threads = [threading.Thread(target=guarded, args=(worker,)) for worker in range(count)]

@@ -16,7 +16,7 @@ class Queues:
         self.topics = [f"BenchTopic-{number:06d}" for number in range(topics)]
 
     def each(self) -> list[tuple[str, int]]:
-        """Return topic and queue id of the first ``count`` messages; then it begins anew."""
+        """Return topic and queue id of the first ``count`` messages; then it starts over."""
         return [self.key(self.of(number)) for number in range(self.count)]
 
     def of(self, number: int) -> int:

@@ -41,7 +41,7 @@ class Roles:
 
     @property
     def replicas(self) -> Followers | None:
-        """Return who is waited for by puts."""
+        """Return the followers that puts wait for."""
         return self._followers if self._role is BrokerRole.SYNC_MASTER else None
 
     def begin(self, store: MessageStore) -> None:

@@ -163,7 +163,7 @@ class FollowedMove:
                 " followed",
                 path=self._broker.commit_log,
             )
-        self._process.has_store()  # who is to have ended later
+        self._process.has_store()  # notes which process is to end
         if self._own.root.resolve() == self._broker.root.resolve():
             raise RefusedStoreError("the new store needs a folder of its own", path=self._own.root)
         if not self.report.stopped:

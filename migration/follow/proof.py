@@ -26,8 +26,8 @@ _TAIL_BYTES = 1 << 26
 def shown_to(theirs: ConsumeQueueStore) -> int:
     """Return the phy offset up to which the queues of a running broker show every unit.
 
-    Queues in RocksDB lie in the broker's memory until it flushes them, and are in no log: who opens
-    them beside it sees what they were then.
+    Queues in RocksDB lie in the broker's memory until it flushes them, and are in no log: a process
+    that opens them beside it sees what they were then.
     """
     return theirs.dispatch_from_phy_offset() if theirs.hides_unflushed else NO_END
 
@@ -133,7 +133,7 @@ def refuse_lost_history(theirs: CommitLog, own: CommitLog) -> None:
     if begin > there:
         raise RefusedStoreError(
             f"the broker's log begins at {there}, the follower's at {begin}: older messages would"
-            " be lost. Begin anew with an empty folder",
+            " be lost. Start over with an empty folder",
             path=theirs.files.folder,
         )
 

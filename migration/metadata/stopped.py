@@ -25,7 +25,7 @@ _START_TIME = 19
 
 
 class BrokerProcess:
-    """Who has the store open, or had it, as far as this machine knows. One thread at a time."""
+    """The process that has the store open, or had it, as far as this machine knows. One thread."""
 
     def __init__(
         self,

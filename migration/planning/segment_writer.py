@@ -131,6 +131,6 @@ def missing_unit(queue: QueueKey, queue_offset: int, root: Path) -> CorruptionEr
     """Return the error of a queue that lacks a unit inside its range."""
     return CorruptionError(
         f"queue {queue.queue_id} of topic {queue.topic!r} lacks a unit inside its range"
-        " (see cqstore check; cqstore rebuild builds it anew from the log)",
+        " (see cqstore check; cqstore rebuild rebuilds it from the log)",
         path=root, expected=f"a unit at queue offset {queue_offset}", got="none",
     )  # fmt: skip

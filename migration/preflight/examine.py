@@ -250,7 +250,7 @@ def _damage(store: MessageStore) -> Iterator[PreflightFinding]:
             code="queues-damaged",
             severity=Severity.REFUSE,
             sentence="Queues have lost units or files: open the store to write once (cqstore "
-            "recover), which builds them anew from the log.",
+            "recover), which rebuilds them from the log.",
             figures={"queues": len(report.queues_damaged)},
         )
     if report.last_exit_ok and report.dropped_bytes:

@@ -1,7 +1,7 @@
 """Queues that a rollback would restore: RocketMQ deleted them on the side that is served.
 
 It keeps no journal of what it deletes, so the queues that were left behind have them still; nothing
-tells such a deletion from a loss but the one who knows.
+distinguishes such a deletion from a loss but the operator.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The broker's tables in a switch or rollback: when they are whole, and who prepares them.
+"""The broker's tables in a switch or rollback: when they are whole, and which step prepares them.
 
 A broker may release the store's lock before it has written its tables (RocketMQ 5.3.3 does). So
 they are prepared when its process has ended, or else when they have not changed for a while.

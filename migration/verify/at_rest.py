@@ -30,7 +30,7 @@ def at_rest(paths: StorePaths, source: str, log_folders: Iterable[Path]) -> str:
         StoreIOError: the files cannot be listed.
     """
     found = list(_digests(paths, source, log_folders))
-    # Asked last: who closed the store before has written what the comparison is going to read.
+    # Asked last: a process that closed the store before has written what is going to be compared.
     return _BETWEEN.join(found) if all(found) and is_at_rest(paths) else ""
 
 

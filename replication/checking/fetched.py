@@ -2,7 +2,8 @@
 
 The wire has no question but a slave's: where to begin. RocketMQ takes that number for one that the
 slave has, so it never lies behind what the master is known to have: the begin of its last file,
-which who asks for 0 is told. It is repeated to keep the connection, and never grows.
+which the master reports to a client that asks for 0. It is repeated to keep the connection, and
+never grows.
 """
 
 import asyncio

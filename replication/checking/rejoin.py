@@ -190,7 +190,7 @@ def _ends_behind(log: CommitLog, phy_offset: int) -> dict[QueueKey, int]:
             for topic, queue_id, offset in places:
                 ends.setdefault(QueueKey(topic, queue_id), offset)
     except CorruptionError:
-        pass  # what lies behind damage is cut too, and who consumed it is not known
+        pass  # what lies behind damage is cut too, and its consumers are not known
     return ends
 
 

@@ -95,8 +95,8 @@ class StoreSide(Side):
     def undispatched(self) -> Undispatched | None:
         """Return what the queues lack of the log as it ended when it was opened.
 
-        Who has the store open hands records on a moment later: his queues are looked at again, for
-        a while. Where they hide what he has not flushed, nothing is said of them.
+        A process that has the store open dispatches records a moment later: its queues are read
+        again, for a while. Where they hide what he has not flushed, nothing is said of them.
         """
         if self.store.queues.hides_unflushed and _is_open(self.store):
             return None
@@ -166,7 +166,7 @@ def open_side(root: Path, config: StoreConfig) -> Iterator[StoreSide]:
 
 
 def readable(config: StoreConfig) -> StoreConfig:
-    """Return ``config`` for one who puts nothing: a slave's settings are a master's then."""
+    """Return ``config`` for a reader: a slave's settings are a master's then."""
     return config.without_replicas().as_master()
 
 

@@ -113,7 +113,7 @@ async def _serve(
 
 
 def _line(feeder: Feeder, end: int) -> str:
-    """Return one line of who follows, and what each lacks."""
+    """Return one line of all followers, and what each lacks."""
     behind = [
         f"{link.address} {end - link.position} bytes behind"
         for link in feeder.followers.links()
@@ -123,7 +123,7 @@ def _line(feeder: Feeder, end: int) -> str:
 
 
 def _networks(host: str, texts: list[str]) -> list[Network]:
-    """Return who may follow.
+    """Return which addresses may follow.
 
     Raises:
         StoreConfigError: other machines could connect, and it is not said which may.

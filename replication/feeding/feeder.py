@@ -1,7 +1,7 @@
 """Feeder: a store that serves its log to followers, RocketMQ's slaves or ours, on asyncio.
 
-Nothing is served to whom it should not be: who is not of an allowed network, or comes while as many
-are there as may be, is closed before a byte is read.
+Nothing is served without permission: a client that is not of an allowed network, or comes while as
+many are there as may be, is closed before a byte is read.
 
 Source: RocketMQ ``DefaultHAService.AcceptSocketService``, ``DefaultHAConnection``.
 """
@@ -123,7 +123,7 @@ class Feeder:
 
     async def _accept_all(self, growth: AppendNotifier) -> None:
         while True:
-            await asyncio.sleep(0)  # many who come at once must not keep the others from their turn
+            await asyncio.sleep(0)  # many new connections must not starve the others
             await _readable(self._listener)
             try:  # at once: a connection that was taken is not lost to a cancellation
                 peer, address = self._listener.accept()

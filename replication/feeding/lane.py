@@ -28,8 +28,8 @@ _SECONDS = 1.0
 class Lane:
     """One connection's; the loop has it, but from ``open`` to ``reclaim``. ``send``: any thread.
 
-    Who has ``_turn`` may send. The loop has it from the begin on, so what the loop sends and what
-    threads send never mix.
+    The holder of ``_turn`` may send. The loop has it from the begin on, so what the loop sends and
+    what threads send never mix.
     """
 
     def __init__(self, log: ServedLog, link: Link, peer: socket.socket, batch: int) -> None:
@@ -74,7 +74,7 @@ class Lane:
             self._link.sent = at + len(body)  # first: it may be acknowledged within the next call
             sent = self._sent(data)
         except (OSError, StoreError) as exc:
-            # The put only waits: who serves the connection ends it.
+            # The put only waits: the thread that serves the connection ends it.
             self._fault, self.asks_loop = exc, True
             return False
         except BaseException as exc:
@@ -141,7 +141,7 @@ class Hearing:
     def _run(self, peer: socket.socket) -> None:
         try:
             self._take(peer)
-        except BaseException as exc:  # noqa: BLE001 - who serves the connection raises it
+        except BaseException as exc:  # noqa: BLE001 - the serving thread raises it
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._report, exc)
 

@@ -34,7 +34,7 @@ class DefaultTalk:
         self._lacking = Stopwatch()  # what the master's last file began behind
         self._last = range(0)  # the master's last file
         self._last_until = 0.0
-        self._mute = Stopwatch()  # from where on the master sent nothing to who asked anew
+        self._mute = Stopwatch()  # from where on the master sent nothing to a new request
 
     @classmethod
     async def begin(

@@ -36,13 +36,13 @@ from replication.following.stopwatch import Stopwatch
 from replication.wire import Piece
 from store.service.message_store import MessageStore
 
-_KEEP = "nothing is removed here. To begin anew, follow into an empty folder"
+_KEEP = "nothing is removed here. To start over, follow into an empty folder"
 _HINT = "is this haListenPort of a master under a controller?"
 
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """Who follows a master under a controller."""
+    """The identity of a slave under a controller."""
 
     broker_id: int
     """By which the master knows it; no broker of the master's set may have it."""
@@ -183,7 +183,7 @@ class EpochTalk:
 async def shake_hands(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, learner: Learner, seconds: float
 ) -> MasterEpochs:
-    """Say who follows, and return what the master answers.
+    """Send the slave's identity, and return what the master answers.
 
     Raises:
         OSError: nothing came in ``seconds``, the connection ended, or the master has no epoch.
@@ -235,7 +235,7 @@ def _common(own: list[EpochEntry], end: int, master: MasterEpochs) -> list[Epoch
         raise BeyondEpochError(
             f"this log ends at {end}, the master's at {master.end}, and they are one up to"
             f" {found.end} alone, in epoch {found.kept[-1].epoch}; nothing is removed here. With"
-            " --truncate this log is cut there, and what is cut is kept. To begin anew, follow into"
+            " --truncate this log is cut there, and what is cut is kept. To start over, follow into"
             " an empty folder", phy_offset=found.end,
             expected=f"epochs {listed(master.entries)}", got=listed(own),
         )  # fmt: skip

@@ -51,8 +51,8 @@ class Follower:
         """Set out for the master whose ``haListenPort`` is ``port``.
 
         ``tls``: how to know a master of ours that speaks TLS; RocketMQ's speak none. ``learner``:
-        the master is under a controller, and this is who follows. ``tell`` gets a sentence when the
-        connection comes or goes.
+        the master is under a controller, and this is the slave's identity. ``tell`` gets a sentence
+        when the connection comes or goes.
         """
         self._store = store
         self._port, self._learner = MasterPort(host, port, tls), learner

@@ -118,7 +118,7 @@ class LogReceiver:
             found = f"the master has no byte at {at}: its log ends before, or begins behind"
         return DivergedError(
             f"this log ends at {self._end}, {found}; nothing is removed here. If the master has"
-            " lost what this log still has, keep it. To begin anew, follow into an empty folder",
+            " lost what this log still has, keep it. To start over, follow into an empty folder",
             phy_offset=at,
         )
 
@@ -171,7 +171,7 @@ class LogReceiver:
         same = next(at for at, byte in enumerate(own) if byte != other[at])
         return DivergedError(
             f"the master's log is another one than this, which ends at {self._end}; {_KEPT}. Was"
-            " this a master, or was anything put here? To begin anew, follow into an empty folder",
+            " this a master, or was anything put here? To start over, follow into an empty folder",
             phy_offset=phy_offset + same, expected=f"byte {own[same]:#04x}",
             got=f"byte {other[same]:#04x}",
         )  # fmt: skip

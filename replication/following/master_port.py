@@ -1,4 +1,4 @@
-"""MasterPort: where a master serves those who follow it."""
+"""MasterPort: where a master serves its followers."""
 
 import asyncio
 import ssl

@@ -250,7 +250,7 @@ async def has_topic(client: BrokerClient, topic: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """Where a master's log ends, and who follows it."""
+    """Where a master's log ends, and its followers."""
 
     max_phy_offset: int
     slave_ports: frozenset[int] | None

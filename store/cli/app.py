@@ -91,7 +91,7 @@ for _name, _sentence in {
     "backup": "Copy a store, open or closed, with sizes and digests of all files. Changes nothing.",
     "recover": "Open the store read-write, recover it, close it cleanly, and report what was done.",
     "mode": "Show which backends the store keeps and which steps can be done; take one with --to.",
-    "rebuild": "Build all queues anew from the commit log, in another backend too, or single ones.",
+    "rebuild": "Rebuild all queues from the commit log, in another backend too, or single ones.",
     "completion": "Print the script that completes cqstore's words in bash, zsh or fish.",
     "top": "Watch a store that another process has open: ends, rates, lag, checkpoint, sizes.",
 }.items():

@@ -1,6 +1,6 @@
 """Progress of a verb on standard error: how far, how fast, and how long it will take still.
 
-On a terminal it is one line, written anew again and again; elsewhere a line every ten seconds. With
+On a terminal it is one line, rewritten in place; elsewhere a line every ten seconds. With
 ``--quiet`` there is none. What takes no second shows nothing.
 """
 

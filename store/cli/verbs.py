@@ -1,4 +1,4 @@
-"""Verbs that are imported when they are called: who lists them needs no more than a sentence."""
+"""Verbs that are imported when they are called: a list of them needs no more than a sentence."""
 
 import inspect
 from collections.abc import Callable

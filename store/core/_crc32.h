@@ -98,7 +98,7 @@ static inline uint32_t crc_on(uint32_t crc, const char *data, size_t size) {
 
 static inline uint32_t crc_of(const char *data, size_t size) { return crc_on(0, data, size); }
 
-/* `crc_of` without folding, for who compares both. */
+/* `crc_of` without folding, for a comparison of both. */
 static inline uint32_t crc_of_by_table(const char *data, size_t size) {
     return ~crc_by_table(0xFFFFFFFFu, (const uint8_t *)data, size);
 }

@@ -153,7 +153,7 @@ cdef class KeyColumns:
         cdef const KeyRow *found = self.row(row)
         cdef Py_ssize_t start = self._name_start(row), end = found.name_end
         cdef Py_ssize_t topic_end = start + found.topic_size
-        cdef Block names = self.names.block  # stays: a surrogate may have others run, who add
+        cdef Block names = self.names.block  # stays: a surrogate may run other threads, which add
         topic = PyUnicode_DecodeUTF8(names.data + start, topic_end - start, "surrogatepass")
         start = topic_end + 1
         return topic, PyUnicode_DecodeUTF8(names.data + start, end - start, "surrogatepass")

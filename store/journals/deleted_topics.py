@@ -15,7 +15,7 @@ from store.journals.journal import Entry, Journal, is_offset
 from store.journals.kept import register
 
 _SPARE_BYTES = 1 << 16
-"""By how much the journal may pass twice what it was when it was last written anew."""
+"""By how much the journal may pass twice what it was when it was last rewritten."""
 
 
 class DeletedTopics:
@@ -98,7 +98,7 @@ class DeletedTopics:
             self._replace(fitted)
 
     def compact(self, min_phy_offset: int) -> None:
-        """Write the journal anew if it has doubled since that was last done.
+        """Rewrite the journal if it has doubled since that was last done.
 
         So it takes little more than twice what counts, however often topics are deleted.
 

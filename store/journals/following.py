@@ -1,4 +1,4 @@
-"""How far a follower is, for those who look from another process: ``cqstore/following``.
+"""How far a follower is, for other processes: ``cqstore/following``.
 
 One line as in every journal (CRC-32C, JSON), replaced as a whole by rename, every few seconds. It
 is a look at one moment: nothing rests on it.

@@ -121,7 +121,7 @@ class Journal:
                     file.write(line)
                     file.flush()
                     os.fsync(fd)
-            if not self._has_name:  # who made the file may have been killed before this
+            if not self._has_name:  # the maker of the file may have been killed before this
                 sync_folder(self.path.parent)
                 self._keep(self.path)
         self._ends_well = self._has_name = self._is_synced = True

@@ -26,7 +26,7 @@ class LaggingBackends:
         return self.standing.covers.get(name)
 
     def keep(self) -> None:
-        """Note durably that the record is there: who wrote it may have ended before that.
+        """Note durably that the record is there: its writer may have ended before that.
 
         Raises:
             CorruptionError: the note of our journals is damaged.

@@ -14,7 +14,7 @@ def about_log_end(folders: Sequence[Path]) -> int | None:
     """Return a phy offset near the end of the log in ``folders``; ``None`` if unknown.
 
     The last file is reserved whole: its first page of zeros is looked for by halving, which is
-    wrong where a record holds such a page. Nothing is raised: who opens the log does that.
+    wrong where a record holds such a page. Nothing is raised: opening the log does that.
     """
     try:
         files = sorted(

@@ -100,7 +100,7 @@ class LogTail:
                 try:
                     with reading(path) as file:
                         passed += self._walk_file(file, start, length)
-                except FileNotFoundError:  # it has just expired; the next look begins anew
+                except FileNotFoundError:  # it has just expired; the next look starts over
                     return passed
             if self._end == before:
                 break

@@ -1,4 +1,4 @@
-"""Units in bulk: what a backend offers to those who move whole queues to another backend.
+"""Units in bulk: what a backend offers for moving whole queues to another backend.
 
 A *source* reads the queues of a quiescent store, a *sink* writes queues in key order into
 a folder of its own, and the folders of several sinks are *assembled* into the queues of one store.

@@ -5,8 +5,8 @@ One object holds all queues of a store. The message store is its only writer: ``
 lock). ``delete_topics`` may run beside ``put_batch``, for no unit of those topics is put meanwhile.
 ``flush`` may be called by any thread at any time, also while a batch is being put.
 
-Split by who asks: of folders that are not opened (``QueueBackend``), of queues that are read
-(``QueueReads``), and here who opens, writes and closes.
+Split by caller: of folders that are not opened (``QueueBackend``), of queues that are read
+(``QueueReads``), and here of opening, writing and closing.
 """
 
 from abc import abstractmethod
@@ -60,13 +60,13 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
     def damaged_queues(self) -> Sequence[QueueDamage]:
         """Return the queues that opening, or the replay since, has found damaged or suspect.
 
-        Units for a damaged queue are held back, for it is to be built anew, until
+        Units for a damaged queue are held back, for it is to be rebuilt, until
         ``damage_is_settled``; reading it shows holes. All other queues are as ever.
         """
         return ()
 
     def damage_is_settled(self) -> None:
-        """Take units for every queue again; called once no queue is going to be built anew."""
+        """Take units for every queue again; called once no queue is going to be rebuilt."""
 
     def watermarks(self) -> dict[str, int]:
         """Return ``dispatch_from_phy_offset`` of each part that is in use, by its name."""

@@ -15,7 +15,7 @@ class QueueType(Enum):
 
 
 class QueueRestart(NamedTuple):
-    """A queue that began anew: its topic had been deleted and was written again.
+    """A queue that started over: its topic had been deleted and was written again.
 
     ``dropped`` are the queue offsets of the older life that the new one replaced.
     """

@@ -18,7 +18,7 @@ class QueueBackend(Backend, ABC):
     counts_in_checkpoint: bool = False
     """The store checkpoint's ``logics`` fields speak of this backend, as of RocketMQ's files."""
     hides_unflushed: bool = False
-    """Who opens the queues beside their writer sees what has been flushed, and no more."""
+    """A reader that opens the queues beside their writer sees what has been flushed, no more."""
     lmq_needs_multi_dispatch: bool = False
     """Light queues need ``enableMultiDispatch`` beside ``enableLmq``, as in RocketMQ."""
     begins_with_blanks: ClassVar[bool] = False

@@ -1,6 +1,6 @@
 """What makes the parts of the combined store alike where no replay of the log does.
 
-Source: RocketMQ ``CombineConsumeQueueStore.verifyAndInitOffsetForAllStore``, which begins anew what
+Source: RocketMQ ``CombineConsumeQueueStore.verifyAndInitOffsetForAllStore``, which starts over what
 differs; here the log fills what is lacking, and nothing is hidden.
 """
 

@@ -226,7 +226,7 @@ class UnitRuns:
     """The units of a batch, grouped: run *r* is rows ``starts[r]:ends[r]`` of ``units``.
 
     A run belongs to ``queues[r]``; its queue offsets count up from ``first_offsets[r]`` without a
-    gap. A queue may have several runs (it began anew within the batch), they follow each other in
+    gap. A queue may have several runs (it started over within the batch), they follow each other in
     dispatch order.
     """
 

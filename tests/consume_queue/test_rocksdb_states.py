@@ -210,7 +210,7 @@ def test_who_meets_a_damaged_database_is_told_what_to_do(
     for path in store.folder.glob(lost):
         path.unlink()
     paths = StorePaths(tmp_path)
-    if not advised:  # a table file without CURRENT: RocksDB would begin anew
+    if not advised:  # a table file without CURRENT: RocksDB would start over
         with pytest.raises(RefusedStoreError, match="move the folder away") as refused:
             RocksDBConsumeQueueStore.present(paths)
         assert refused.value.path == store.folder

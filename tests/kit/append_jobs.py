@@ -66,7 +66,7 @@ def known(store: RocksDBConsumeQueueStore) -> object:
 
 
 def mixed() -> UnitBatch:
-    """Units of the three queues, of which one begins anew."""
+    """Units of the three queues, of which one starts over."""
     return batch_of(("T", 1, 2, 20, 1), ("T", 0, 0, 21, 2), ("U", 2, 2, 23, 1))
 
 

@@ -24,7 +24,7 @@ Queue = tuple[str, int]
 STEADY = [("steady", 0), ("steady", 1), ("other", 0)]
 """Queues that only grow, and lose what expires."""
 REBUILT = [("rebuilt", 0), ("rebuilt", 1)]
-"""Queues that are built anew now and then: readers see them grow."""
+"""Queues that are rebuilt now and then: readers see them grow."""
 DELETED = [("deleted", 0), ("deleted", 1)]
 """Queues of a topic that is deleted now and then."""
 QUEUES = [*STEADY, *REBUILT, *DELETED]

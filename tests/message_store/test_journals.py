@@ -412,7 +412,7 @@ def test_lines_say_how_far_each_backend_is_whole(tmp_path: Path) -> None:
     lines.note_covers("rocksdb", "a;b*")
     written = paths.mode.stat().st_ino
     lines.log_was_cut(70, [])
-    assert paths.mode.stat().st_ino == written, "nothing was cut off: it is not written anew"
+    assert paths.mode.stat().st_ino == written, "nothing was cut off: it is not rewritten"
     lines.log_was_cut(60, ["rocksdb"])
     assert read_standing(paths).behind == {"file": 60, "rocksdb": 50}
     lines.log_was_cut(40, ["file"])

@@ -127,7 +127,7 @@ LONG_STATES: list[tuple[Make, str]] = [
 
 
 def use(root: Path, told: Told) -> None:
-    """Open, compare, go on; build all queues anew, compare, go on."""
+    """Open, compare, go on; rebuild all queues, compare, go on."""
     with open_store(root) as store:
         told.check(store)
         told.work(store)

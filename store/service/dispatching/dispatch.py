@@ -70,7 +70,7 @@ class Dispatcher(_waiting.InFlight):
         self.owner = CheckedLock("the dispatch of a batch")
         """One batch at a time goes into the queues, in log order: ``owner.entry(), drain_lock``."""
         self.drain_lock = threading.Lock()
-        """Under ``owner``, for the writer, who asks whether anybody dispatches."""
+        """Under ``owner``, for the writer, which asks whether a thread dispatches."""
         self.locks = state.locks
         self.locks.add(self.owner)
         self._state = state

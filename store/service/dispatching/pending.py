@@ -48,10 +48,10 @@ class Pending(_waiting.Waiting):
         self.owner = CheckedLock("an append")
         """One append at a time: taken first, with ``owner.entry(), lock``."""
         self.lock = threading.Lock()
-        """Under ``owner``, for who asks whether anybody appends (``FastPut``)."""
+        """Under ``owner``, for ``FastPut``, which asks whether a thread appends."""
         state.locks.add(self.owner)
         self.appending = CriticalSection(state, "an append")
-        """Guards the steps of an append; who takes what waits finds them done, or none."""
+        """Guards the steps of an append; a taker of what waits finds all of them done, or none."""
         self.offsets = QueueOffsets(queues)
         self.units = UnitBatch()
         """Any thread may ask for its length, and for ``end_phy_offset``: 0 if nothing waits."""

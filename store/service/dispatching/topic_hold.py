@@ -8,7 +8,7 @@ import threading
 
 
 class TopicHold:
-    """A gate before some topics. Any thread may wait; who holds them ends it, once."""
+    """A gate before some topics. Any thread may wait; the holder ends it, once."""
 
     def __init__(self, topics: frozenset[str]) -> None:
         self.topics = topics
@@ -33,7 +33,7 @@ class TopicHold:
 class TopicHeldError(Exception):
     """An offset was asked for whose topic is held: wait for ``hold``, then ask again.
 
-    Raised before anything has happened, for the one who appends; no error of the store.
+    Raised before anything has happened, for the appender; no error of the store.
     """
 
     def __init__(self, hold: TopicHold) -> None:

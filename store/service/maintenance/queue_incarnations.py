@@ -113,8 +113,8 @@ def _last_lives(
 ) -> tuple[_Columns, NDArray[np.int64], NDArray[np.bool_]]:
     """Return each queue's last life among records in log order, by rising hash.
 
-    And the offset of its first record among them, and whether it began anew behind that one. A
-    queue begins anew where its offset does not rise.
+    And the offset of its first record among them, and whether it started over behind that one. A
+    queue starts over where its offset does not rise.
     """
     order = np.argsort(hashes, kind="stable")
     hashes, offsets, phys = hashes[order], offsets[order], phys[order]

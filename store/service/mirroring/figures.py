@@ -32,7 +32,7 @@ class ReadOrigin(StrEnum):
     """How a side came to be asked."""
 
     SERVED = "served"
-    """By who wanted to know, in his thread."""
+    """By the reader, in its thread."""
     MIRRORED = "mirrored"
     """Afterwards, by the mirror, which asks all sides alike: only these compare like with like."""
 

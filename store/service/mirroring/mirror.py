@@ -1,6 +1,6 @@
 """Mirror: asks the other backend of double write again what a share of reads has asked.
 
-Who reads pays for the drawing of lots, and one in so many for writing down what was answered; what
+A reader pays for the random draw, and one in so many for noting what was answered; what
 follows is one thread's work, behind a bounded queue. No read ever waits for it, nor fails by it: a
 mirror that fails ends, and says so in the metrics. The other backend alone is read; nothing is
 written but the mirror's own two files.
@@ -189,7 +189,7 @@ class Mirror:
         return number
 
     def _draw(self, topic: str) -> Sides | None:
-        """Return who is to answer a candidate, ``None`` if it is not mirrored."""
+        """Return the two backends for a candidate, ``None`` if it is not mirrored."""
         self._left = self._shares.gap()
         try:
             if self._failure or not self._shares.samples(topic):

@@ -18,7 +18,7 @@ from store.service.mirroring.moments import Moment
 from store.service.tracing.operation_lines import StoreOp
 
 Sides = tuple[ConsumeQueueStore, ConsumeQueueStore]
-"""Who answers, the *reference*, and who ought to answer alike, the *other*."""
+"""The backend that answers, the *reference*, and the one that should answer alike, the *other*."""
 Row = tuple[int, int, int | None]
 """Phy offset, size and tags code of one unit."""
 
@@ -59,7 +59,7 @@ class MirroredRead(ABC):
         """``moment`` is of before the answer."""
         self.op, self.key, self.sides, self.moment = op, key, sides, moment
         self.nanoseconds = 0
-        """How long the reference took, in the thread of who asked."""
+        """How long the reference took, in the reader's thread."""
 
     @property
     @abstractmethod
@@ -110,7 +110,7 @@ class NumberRead(MirroredRead):
         self._answer: int | Failed = 0
 
     def first(self) -> int:
-        """Ask the reference, for who wants to know."""
+        """Ask the reference, for the reader."""
         began = perf_counter_ns()
         try:
             self._answer = answer = self._question(self.sides[0].queue(*self.key))

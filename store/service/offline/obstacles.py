@@ -38,9 +38,9 @@ class ObstacleKind(Enum):
     """What keeps the store from being opened; the value is what a repair does about it."""
 
     LOG_FILE = "fill it up with zeros: the bytes that were cut off are lost"
-    CHECKPOINT = "begin the checkpoint anew"
+    CHECKPOINT = "reset the checkpoint"
     QUEUES = (
-        "build all queues anew from the log; a queue without a record in the log begins at 0 again"
+        "rebuild all queues from the log; a queue without a record in the log begins at 0 again"
     )
 
 

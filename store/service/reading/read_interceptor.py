@@ -1,4 +1,4 @@
-"""ReadInterceptor: who looks over the shoulder of those that read from an open store.
+"""ReadInterceptor: sees each read of an open store.
 
 A store has none, and then a read costs one look at an attribute more; or a mirror, a recorder, or
 a recorder in front of a mirror.

@@ -1,4 +1,4 @@
-"""QueueRebuild: the queues of one topic built anew from the log, in a store that is open.
+"""QueueRebuild: the queues of one topic rebuilt from the log, in a store that is open.
 
 A small journal of ours is written before a queue goes and removed when it is whole again: a rebuild
 that a crash interrupts is done again by the next open.
@@ -89,7 +89,7 @@ class QueueRebuild:
         return RebuildReport(len(keys), units)
 
     def build(self, entries: Sequence[Entry], progress: Progress = noop) -> int:
-        """Note durably which queues go, remove them and build them anew; return their units.
+        """Note durably which queues go, remove them and rebuild them; return their units.
 
         No puts meanwhile. Each entry names a topic, one queue or ``None`` for all of them, and
         ``ends``: the queues that go, each with the offset where it goes on at least.

@@ -85,15 +85,15 @@ class RecoveryReport:
     queues_cut: int = 0
     index_files_cut: int = 0
     index_dropped: str = ""
-    """Why the index was moved away and built anew."""
+    """Why the index was moved away and rebuilt."""
     index_left_out: StoreError | None = None
-    """Read-only: why the index cannot be read; an opening to write would build it anew."""
+    """Read-only: why the index cannot be read; an opening to write would rebuild it."""
     written_since: Mapping[str, int] = field(default_factory=dict)
     """Backend that was left behind → phy offset up to which another program has written to it."""
     unfinished_rebuild: bool = False
     """Read-only: single queues were being rebuilt and are not whole."""
     queues_mended: Sequence[QueueKey] = ()
-    """Damaged queues that were built anew from the log."""
+    """Damaged queues that were rebuilt from the log."""
     queues_damaged: Sequence[QueueDamage] = ()
     """Damaged queues that were not; what they lack shows as a hole."""
     cut_at: int | None = None

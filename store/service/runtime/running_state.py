@@ -133,7 +133,7 @@ class RunningState(_flags.StateFlags):
         """
         if self.forked:
             raise StoreStateError(
-                f"the store was opened by process {self._pid}, before the fork: open it anew",
+                f"the store was opened by process {self._pid}, before the fork: open it again",
                 path=self._root,
             )
         if self.closed:

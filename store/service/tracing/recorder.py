@@ -76,7 +76,7 @@ class RecordedPutter:
     def __init__(self, trace: Trace, putter: Puts) -> None:
         self._trace = trace
         self.putter = putter
-        """Who puts."""
+        """The putter behind."""
 
     def put(self, message: Message, *, wait: bool = True) -> PutMessageResult:
         """Put and note."""

@@ -1,6 +1,6 @@
 """Trace: the operations of an open store, written down as they come; no bodies.
 
-Who asks leaves a tuple, about a microsecond; a thread makes lines of them, some two more. No call
+A caller leaves a tuple, about a microsecond; a thread makes lines of them, some two more. No call
 ever waits for the disk: what comes faster than it can be written is dropped and counted. Nothing
 that goes wrong here reaches the store: it ends the trace, which says so.
 """

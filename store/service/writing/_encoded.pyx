@@ -218,7 +218,7 @@ cdef class EncodedMessages:
         place = None
         for at in range(first, last):
             if at % NOTED_AT_ONCE == NOTED_AT_ONCE - 1:
-                with nogil:  # who waits for the interpreter's lock has it now
+                with nogil:  # a thread that waits for the interpreter's lock has it now
                     pass
             plain = &self._scratch.plain[at]
             if is_queued(plain):

@@ -1,10 +1,10 @@
 # cython: language_level=3
-"""DiskWaits: the threads that wait for one log's next sync, and who of them makes it.
+"""DiskWaits: the threads that wait for one log's next sync, and which of them makes it.
 
 And the object of a put for which no thread waits. All of it runs under the interpreter's lock, and
 without a line of Python: so no signal's handler, no collection of garbage and no other thread comes
 between two lines here. But for ``sync``, which may raise whatever it likes, and where a handler
-raises while its thread sleeps: who leaves sees to it that the others go on.
+raises while its thread sleeps: as it leaves it has the others continue.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
@@ -97,11 +97,11 @@ cdef void _call(Waiter *waiter) noexcept:
 
 
 cdef class DiskWaits:
-    """Those who wait for the syncs of one log. Any thread.
+    """The waiters for the syncs of one log. Any thread.
 
     ``log._flushed`` tells up to where it is durable; ``sync`` makes it so up to its present end. It
-    returns for how many seconds the next sync waits for those who were served, counted from when
-    the last of them was called. Who leads has the lock ``leading``, and must not call meanwhile.
+    returns for how many seconds the next sync waits for those that were served, counted from when
+    the last of them was called. The leader has the lock ``leading``, and must not call meanwhile.
     Every ``look_again`` seconds a thread that sleeps looks whether a signal's handler is to run.
     """
 
@@ -110,10 +110,10 @@ cdef class DiskWaits:
     cdef Line _served  # not called yet
     cdef Line _free  # waiters not in use
     cdef bint _led  # a leader syncs
-    cdef Py_ssize_t _wanted  # so many are expected, who were there the last time
+    cdef Py_ssize_t _wanted  # so many are expected, as were there the last time
     cdef double _patience, _until  # and waited for until then
     cdef double _look_again
-    cdef int _skipped, _to_skip  # syncs without a wait for others, who did not come
+    cdef int _skipped, _to_skip  # syncs without a wait for others, which did not come
 
     def __init__(self, log, sync, leading, *, look_again=0.1):
         self._log, self._sync, self._look_again = log, sync, look_again
@@ -245,7 +245,7 @@ cdef class DiskWaits:
         return 0
 
     cdef void _call_next(self) noexcept:
-        """Call one who is served; it calls the next one: no crowd for the interpreter's lock."""
+        """Call a served waiter; it calls the next one: no contention for the interpreter's lock."""
         cdef Waiter *waiter = self._served.first
         self._until = _now() + self._patience  # no put comes before the call
         if waiter != NULL:
@@ -295,7 +295,7 @@ cdef class LaterAnswer:
     def __cinit__(self, result, promised, replicas, not_ok):
         self._result, self._promised = result, promised
         self._replicas, self._not_ok = replicas, not_ok
-        appended = result.appended  # who was refused waits for nothing
+        appended = result.appended  # a refused put waits for nothing
         self.phy_offset = appended.phy_offset + appended.size
 
     def set_result(self, there, /):
@@ -321,7 +321,7 @@ cdef class LaterAnswer:
         """Take what kept the log from the disk."""
         try:
             self._promised.set_exception(exc)
-        except InvalidStateError:  # it is the caller's, who may have completed it
+        except InvalidStateError:  # it is the caller's, which may have completed it
             _LOG.warning("a put had been answered before: %s", exc)
 
     cdef int _complete(self, status) except -1:

@@ -45,7 +45,7 @@ class LoopPuts:
         puts.put_later(message, put, of.soon)
         if put.is_told:
             return put.answer()
-        of.in_flight.add(put)  # who is interrupted before is not counted, and is no harm
+        of.in_flight.add(put)  # a put interrupted before is not counted, which is harmless
         put.future = loop.create_future()
         await put.future
         return put.answer()
@@ -58,7 +58,7 @@ class _InLoop(LoopTurn[_waits.AwaitedPut]):
         super().__init__(loop)
         self.thread = get_ident()
         self.in_flight: set[_waits.AwaitedPut] = set()
-        self._turns: deque[asyncio.Future[None]] = deque()  # of those who wait for room
+        self._turns: deque[asyncio.Future[None]] = deque()  # of those that wait for room
         self._asked: list[None] = []  # not empty: the loop will come to a step of ``soon``
 
     def soon(self, step: Callable[[], object]) -> None:

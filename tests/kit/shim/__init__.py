@@ -74,7 +74,7 @@ class Shim:
     ) -> None:  # fmt: skip
         """Give ``code`` to calls of ``kinds`` below ``root``, from the ``first`` that is met on.
 
-        ``part`` is what their path holds. Counting begins anew.
+        ``part`` is what their path holds. Counting starts over.
         """
         mask = sum(1 << KINDS.index(kind) for kind in kinds)
         paths = str(root).encode(), part.encode()
