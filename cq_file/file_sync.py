@@ -112,7 +112,7 @@ class UnsyncedFiles:
         self._taken = {}, set()
 
     def _put_back(self) -> None:
-        """Note again what a sync took that failed, or was cut short between whatever lines."""
+        """Note again what a sync took that failed, or was interrupted between any two lines."""
         files, folders = self._taken
         for path, size in files.items():
             self._files[path] = self._files.get(path, 0) + size

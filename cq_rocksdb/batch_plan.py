@@ -3,7 +3,7 @@
 A unit is new if its record lies behind that of the queue's last unit. New units are appended, or
 begin a new life of the queue, or jump a gap. The others are a replay: they fill what is missing and
 keep existing units, and where two lives of a queue claim an offset, the later record wins. So a
-replay from any position ends in the same state, and may be cut short anywhere.
+replay from any position ends in the same state, and may be interrupted anywhere.
 """
 
 from collections.abc import Callable

@@ -56,8 +56,9 @@ class CallGate:
     def close(self, flush: Callable[[], object] | None, *releases: Callable[[], object]) -> None:
         """Admit no further call, wait for the running ones, flush and release the database.
 
-        Each of ``releases`` is called, whatever fails before it. Cut short, the next call goes on
-        with them: they may be called again. It does not flush, for the database may be gone.
+        Each of ``releases`` is called, whatever fails before it. If interrupted, the next call
+        continues with them: they may be called again. It does not flush, for the database may be
+        gone.
         """
         self.shut = True
         for lock in list(self._locks.values()):

@@ -63,7 +63,7 @@ def open_engine(
 def _holds_nothing(folder: Path) -> bool:
     """Return whether no key was ever written to a database: no table, no write-ahead log.
 
-    A store that was cut short while it made one leaves it so, without the second family. The next
+    A store that was interrupted while it made one leaves it so, without the second family. The next
     read-write opening adds that.
     """
     files = [path for path in folder.iterdir() if DATABASE_FILE.fullmatch(path.name)]

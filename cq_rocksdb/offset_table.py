@@ -176,7 +176,7 @@ class OffsetTable:
                 self._cache.discard(prefix)
 
     def forget_all(self) -> None:
-        """Drop everything, after many queues were cut, or a write that was cut short."""
+        """Drop everything, after many queues were cut, or an interrupted write."""
         with self.lock.entry():
             self._lives += 1
             self._checkpoint = None

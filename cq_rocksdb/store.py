@@ -313,8 +313,8 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
     ) -> None:
         """Call one behind the other.
 
-        What cuts the two short (an exception that a signal's handler raises, too) ends all writing,
-        and nothing of what was known stays: readers ask the database again.
+        Whatever interrupts the two (an exception that a signal's handler raises, too) ends all
+        writing, and nothing of what was known stays: readers ask the database again.
         """
         try:
             write()

@@ -65,7 +65,7 @@ def preflight(
     running: bool = False,
     progress: Told = noop,
 ) -> PreflightReport:
-    """Return whether the queues in ``root`` may be moved, and what will bite. Changes nothing.
+    """Return whether the queues in ``root`` may be moved, and with what problems. Changes nothing.
 
     Args:
         root: the store's folder (``storePathRootDir``).

@@ -30,7 +30,7 @@ class Severity(StrEnum):
     REFUSE = "refuse"
     """The move must not begin."""
     WARN = "warn"
-    """It may begin, and this will bite."""
+    """It may begin, and this will be a problem."""
     INFO = "info"
     """Worth knowing."""
 

@@ -60,7 +60,7 @@ def rollback(
     what is to be done with them. With ``dry_run`` the report says what there is to be done, and
     nothing is changed. The broker's tables are converted into the form that the next broker reads,
     but for what it does ``without``; ``accept_older_tables``: what is in RocksDB is not brought
-    into JSON files. Cut short, the same call goes on.
+    into JSON files. If interrupted, the same call continues.
 
     Raises:
         RefusedStoreError: there is nothing to undo, or the old queues differ once they caught up,

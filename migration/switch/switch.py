@@ -104,8 +104,8 @@ def switch(
     """Publish the verified queues, catch them up from the log, and go to state ``to``.
 
     ``to`` is by default the state in which the new backend alone is kept. ``workspace`` may be that
-    of a copy of this store. Cut short, the same call goes on. The broker's tables are converted
-    into the form that the next broker reads, but for what it does ``without``;
+    of a copy of this store. If interrupted, the same call continues. The broker's tables are
+    converted into the form that the next broker reads, but for what it does ``without``;
     ``accept_older_tables``: what is in RocksDB is not brought into JSON files.
 
     Raises:

@@ -96,7 +96,7 @@ def preparing(
 ) -> Callable[[], dict[str, object]]:
     """Return what prepares the tables for a step of ``cqstore mode``; the caller has the lock then.
 
-    Either form can be read by a broker of the state before, should the step be cut short: JSON
+    Either form can be read by a broker of the state before, should the step be interrupted: JSON
     files stay, and without databases a broker takes files in.
 
     Raises:

@@ -25,8 +25,8 @@ _HEAD_BYTES = 8
 def copy_base(source: Path, root: Path, progress: Progress = noop) -> int:
     """Copy the closed log files in ``source`` into the new store ``root``; return their bytes.
 
-    ``source`` is a folder of log files, or one that has such a folder ``commitlog``. A copy that
-    was cut short is begun again. ``progress`` is told the phy offset that it has come to.
+    ``source`` is a folder of log files, or one that has such a folder ``commitlog``. An
+    interrupted copy is begun again. ``progress`` is called with the phy offset copied up to.
 
     Raises:
         RefusedStoreError: something else lies in ``root``, or ``source`` has no closed log file.

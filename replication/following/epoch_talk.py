@@ -77,7 +77,7 @@ class EpochTalk:
         """Compare this log's epochs with the master's; blocks.
 
         Raises:
-            BeyondEpochError: this log goes on behind the place up to which they are one.
+            BeyondEpochError: this log continues behind the offset up to which they are equal.
             DivergedError: they have no epoch in common, or the master cannot send what comes next.
             CorruptionError, StoreIOError: this log's epochs cannot be read or written.
         """
@@ -233,7 +233,7 @@ def _common(own: list[EpochEntry], end: int, master: MasterEpochs) -> list[Epoch
         )  # fmt: skip
     if found.end < end:
         raise BeyondEpochError(
-            f"this log ends at {end}, the master's at {master.end}, and they are one up to"
+            f"this log ends at {end}, the master's at {master.end}, and they are equal up to"
             f" {found.end} alone, in epoch {found.kept[-1].epoch}; nothing is removed here. With"
             " --truncate this log is cut there, and what is cut is kept. To start over, follow into"
             " an empty folder", phy_offset=found.end,

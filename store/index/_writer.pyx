@@ -195,7 +195,7 @@ cdef class KeyWriter:
         for at in range(write.chain_count):
             if not self._read_slot(write, write.chains[at].slot, &head):
                 return False
-            # of a batch that was cut short: no entry is there
+            # of an interrupted batch: no entry is there
             self.heads[at] = head if 0 < head < write.first else 0
         self.heads_first, self.head_count = write.first, write.chain_count
         return True

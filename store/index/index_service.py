@@ -244,7 +244,7 @@ class IndexService(_chain.ChainFiles):
     def close(self, *, flush: bool = True) -> None:
         """Make everything durable, if asked to, and release the files.
 
-        Once is enough; cut short, the next call releases the rest, and flushes nothing.
+        Once is enough; if interrupted, the next call releases the rest, and flushes nothing.
 
         Raises:
             StoreIOError: the disk refused; the files are released all the same.
@@ -465,7 +465,7 @@ class _FlushBehind:
 
     def wait(self) -> IndexFile:
         self._thread.join()
-        if not self._is_synced:  # also where the start of the thread was cut short
+        if not self._is_synced:  # also where the start of the thread was interrupted
             raise StoreFailedError(
                 f"an index file could not be flushed, reopen: {self._fault!r}",
                 path=self._file.path,

@@ -10,7 +10,7 @@ from store.paths import StorePaths
 
 
 class LaggingBackends:
-    """What the combined store notes of its backends. The caller sees to it that one writes."""
+    """What the combined store notes of its backends. The caller has one thread write."""
 
     def __init__(self, paths: StorePaths, *, read_only: bool) -> None:
         self._paths = paths

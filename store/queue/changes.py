@@ -37,7 +37,7 @@ class Changes:
             self._ended += 1
 
     def check(self) -> None:
-        """Refuse a write behind one that was cut short.
+        """Refuse a write behind an interrupted one.
 
         Raises:
             StoreFailedError: there was one.
@@ -72,7 +72,7 @@ def changing(
 ) -> Callable[Concatenate[_S, _P], _R]:
     """Count the calls of a method that writes to all parts in ``self.changes``.
 
-    Once one of them was cut short, none is made any more.
+    Once one of them was interrupted, none is made any more.
     """
 
     @wraps(write)

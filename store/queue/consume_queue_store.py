@@ -146,7 +146,7 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
     def delete_topics(self, topics: Sequence[str]) -> None:
         """Remove every queue of exactly these topics; durable when it returns. Unknown: no error.
 
-        May run beside ``put_batch``: the caller sees to it that no unit of ``topics`` is put. Next
+        May run beside ``put_batch``: the caller ensures that no unit of ``topics`` is put. Next
         offsets that were assigned are the caller's to forget.
         """
 

@@ -92,7 +92,7 @@ class QueueBackend(Backend, ABC):
     def written_to(cls, context: QueueStoreContext) -> int:
         """Return up to which phy offset records have surely been dispatched to these queues.
 
-        For queues that are not opened; by a glance, changes nothing. 0 if it is unknown.
+        For queues that are not opened; a cheap check that changes nothing. 0 if it is unknown.
         """
         _ = context
         return 0

@@ -132,7 +132,7 @@ class ArrivalService:
         thread = ListenerThread(listener)
         with self._lock.entry():
             self._begin()
-            self._listeners += (thread,)  # first: of a start that is cut short it may run
+            self._listeners += (thread,)  # first: an interrupted start may leave it running
             try:
                 thread.start()
             except BaseException:
@@ -202,7 +202,7 @@ class ArrivalService:
             waits = by_offset.get(offset, {})
             waits.pop(wait, None)
             if not waits:
-                by_offset.pop(offset, None)  # not there: an ``add_wait`` was cut short
+                by_offset.pop(offset, None)  # not there: an ``add_wait`` was interrupted
             if not by_offset:
                 del self._waits[queue]
         self._refresh()

@@ -94,7 +94,7 @@ class Pending(_waiting.Waiting):
         """Return what waits, as it goes on growing. It is forgotten with ``reset``.
 
         Raises:
-            StoreFailedError: an append was cut short.
+            StoreFailedError: an append was interrupted.
         """
         self.appending.check()
         return Appends(self.units, self.keys, self.last)

@@ -202,7 +202,7 @@ class Mirror:
     # ---- about itself
 
     def snapshot(self) -> MirrorSnapshot:
-        """Return what it has come to."""
+        """Return its present figures."""
         figures = self._figures.snapshot(self._waiting.dropped)
         return MirrorSnapshot(figures, len(self._waiting), self._failure)
 

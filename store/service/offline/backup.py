@@ -51,8 +51,8 @@ def back_up(
 
     ``target`` appears when it is whole, its commit log in ``target/commitlog`` wherever that of the
     store lies. ``link``: files of the log that are never written again are hard links to the
-    store's where the file system can; a cut of the store's log reaches them. ``progress`` is told
-    the phy offset that the copying of the log has come to. Changes no byte of the store.
+    store's where the file system can; a cut of the store's log reaches them. ``progress`` is
+    called with the phy offset up to which the log is copied. Changes no byte of the store.
 
     Raises:
         RefusedStoreError: ``target`` is there or lies in the store, or ``root`` is no store.

@@ -11,7 +11,7 @@ from store.service.recovering.log_end import last_before
 def withdraw(checkpoint: StoreCheckpoint, index: IndexService | None, queues_from: int) -> None:
     """Withdraw the checkpoint's claims where queues or index have less than it says.
 
-    They are being rebuilt then: cut short, the rebuild would pass for what was vouched for.
+    They are being rebuilt then: an interrupted rebuild would pass for what the checkpoint claims.
     ``queues_from``: how far the queues know that the checkpoint is for.
     """
     fields = checkpoint.fields

@@ -38,7 +38,7 @@ class RebuildReport(NamedTuple):
 
 
 class QueueRebuild:
-    """Rebuilds queues of one open store. The caller sees to it that only one runs at a time."""
+    """Rebuilds queues of one open store. The caller ensures that only one runs at a time."""
 
     def __init__(
         self,

@@ -215,7 +215,7 @@ class Recovery:
         fault = self._dispatch(from_there, wanted, newest, cut_at, {*pass_over})
         end = report.end_phy_offset
         anew = self._truncate(end, fault)
-        # Behind a rebuild, and where one may have been cut short when its queues were on disk.
+        # Behind a rebuild, and where one may have been interrupted when its queues were on disk.
         if not report.last_exit_ok or queues_from <= max(log.min_phy_offset(), 0):
             self._restore(expired)
         self._mend_index(replay, end)
@@ -398,7 +398,7 @@ class Recovery:
         self._mark.close()
 
     def _unfinished(self) -> set[int]:
-        """Return where an opening that was cut short was about to pass over a record.
+        """Return where an interrupted open was about to pass over a record.
 
         Nowhere if RocketMQ may have had the store since: then the operator is asked again.
         """

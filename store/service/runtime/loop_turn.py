@@ -23,7 +23,7 @@ class LoopTurn(Generic[T]):
         self._called: list[None] = []  # not empty: the loop will come to ``_complete_all``
 
     def complete(self, item: T) -> None:
-        """Complete ``item`` in the loop; a second time, if the first one was cut short."""
+        """Complete ``item`` in the loop; a second time, if the first one was interrupted."""
         raise NotImplementedError
 
     def complete_soon(self, item: T) -> None:

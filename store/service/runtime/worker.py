@@ -30,7 +30,7 @@ class Worker:
 
     def start(self) -> None:
         """Start the thread."""
-        self._begun = True  # first: of a start that is cut short it may run
+        self._begun = True  # first: an interrupted start may leave it running
         self._thread.start()
 
     def end(self, seconds: float | None = None) -> None:

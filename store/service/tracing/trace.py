@@ -76,7 +76,7 @@ class Trace:
     def stop(self) -> None:
         """Write what waits and close the file, durably. A second call does nothing.
 
-        But where the first one was cut short: it goes on.
+        But where the first one was interrupted: it continues.
         """
         self._stop.set()
         self._stopped(self)
