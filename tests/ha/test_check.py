@@ -321,7 +321,7 @@ def test_what_is_no_pair_of_stores_is_refused(tmp_path: Path) -> None:
     grow(tmp_path / "a", 3)
     (tmp_path / "link").symlink_to(tmp_path / "a")
     with (
-        pytest.raises(RefusedStoreError, match="both sides are one"),
+        pytest.raises(RefusedStoreError, match="both sides are the same"),
         checked(tmp_path / "a", tmp_path / "link"),
     ):
         pass
