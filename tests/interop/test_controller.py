@@ -118,6 +118,7 @@ def test_a_former_master_is_told_where_a_real_one_parted_from_it(
         with pytest.raises(BeyondEpochError) as caught:
             follow(own, master.port, end)
         assert caught.value.phy_offset == common
-        assert f"ends at {end}, the master's at {there}, and they are equal up to {common} alone" in (
-            str(caught.value)
+        assert (
+            f"ends at {end}, the master's at {there}, and they are equal up to {common} alone"
+            in (str(caught.value))
         )

@@ -31,4 +31,4 @@ class Shares:
     def samples(self, topic: str) -> bool:
         """Return whether a candidate is mirrored: those of smaller shares are thinned out."""
         share = self.of(topic)
-        return share >= self.max_share or self._random.random() * self.limit < share
+        return share >= self.max_share or self._random.random() * self.max_share < share
