@@ -100,7 +100,7 @@ def test_a_plan_without_steps_is_false() -> None:
 def test_a_few_queues_are_built_one_by_one_and_no_old_file_goes(root: Path, count: int) -> None:
     plan = RepairPlan(queues=[QueueKey("t", number) for number in range(count)])
     (step, *more) = plan.steps()
-    assert step.startswith("build all") == (count > MAX_SINGLE)
+    assert step.startswith("rebuild all") == (count > MAX_SINGLE)
     assert len(more) == (0 if count > MAX_SINGLE else count - 1)
     threads: set[str] = set()
     carry_out(
