@@ -1,4 +1,4 @@
-"""What the mirror costs who reads: pulls with it beside the same pulls without, turn by turn.
+"""What the mirror costs readers: pulls with it beside the same pulls without, turn by turn.
 
 Both are measured in CPU time, in many short turns of one run, since the machine is never quiet. The
 reader's own thread says what a pull takes longer; the whole process says what the mirror's thread

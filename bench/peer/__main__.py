@@ -35,13 +35,13 @@ QUICK_ROUNDS, ROUNDS = 3, 5
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure and tell; 1 if a row could not be measured."""
+    """Measure and print; 1 if a row could not be measured."""
     parser = argparse.ArgumentParser(prog="python -m bench.peer")
     parser.add_argument("words", nargs="*", metavar="WORD", help="rows whose names hold one")
     parser.add_argument("--quick", action="store_true", help="a sixth of the time")
     parser.add_argument("--publish", action="store_true", help="into the pages too")
     parser.add_argument("--add", action="store_true", help="the other rows stay as they were")
-    parser.add_argument("--again", action="store_true", help="measure nothing, tell the last run")
+    parser.add_argument("--again", action="store_true", help="measure nothing, print the last run")
     asked = parser.parse_args(arguments)
     if asked.quick and asked.publish:
         parser.error("--publish takes a full run: a quick one has too little time to be warm")
@@ -109,7 +109,7 @@ def is_wanted(name: str, session: AnySession, wanted: Sequence[str]) -> bool:
 
 
 def short(row: Measured) -> str:
-    """Return what is told while the rest is measured."""
+    """Return what is printed while the rest is measured."""
     ratio, cpu = row.ratio(), row.cpu_ratio()
     parts = [f"{ratio.median:.2f} by wall" if ratio else f"{THEIRS} cannot"]
     parts += [f"{cpu.median:.2f} by CPU"] if cpu else []

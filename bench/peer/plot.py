@@ -18,7 +18,7 @@ _APART = 0.17
 
 
 def draw(report: Report, path: Path) -> None:
-    """Draw the ratio of each row, by processor time where it is told, else by wall time."""
+    """Draw the ratio of each row, by processor time where there is one, else by wall time."""
     import matplotlib as mpl  # noqa: PLC0415 - only here
 
     mpl.use("Agg")

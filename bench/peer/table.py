@@ -49,7 +49,7 @@ def _value(row: Measured, side: str) -> str:
 
 
 def _ratio(spread: Spread | None) -> str:
-    """Return it; what is behind stands out."""
+    """Return it; a ratio that loses is emphasised."""
     if spread is None:
         return ""
     text = f"{_times(spread.median)} ({_times(spread.low)} to {_times(spread.high)})"
@@ -69,7 +69,7 @@ def _number(value: float) -> str:
 
 
 def words(report: Report) -> str:
-    """Return what the table was measured on, how, who else was at work, and what is to be noted."""
+    """Return what the table was measured on, how, what else ran, and what is to be noted."""
     facts = "; ".join(f"{name}: {value}" for name, value in report.machine.items())
     others = Spread.of([cores for row in report.rows for cores in row.others] or [0.0])
     beside = (

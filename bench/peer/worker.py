@@ -106,7 +106,7 @@ def main() -> None:
     try:
         for line in sys.stdin:
             print(json.dumps(worker.done(line.split())), flush=True)
-    except Exception as exc:  # noqa: BLE001 - it is told to who asked
+    except Exception as exc:  # noqa: BLE001 - it is reported to the caller
         traceback.print_exc()
         print(json.dumps({"failed": f"{type(exc).__name__}: {exc}"}), flush=True)
     finally:

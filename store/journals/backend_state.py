@@ -27,8 +27,8 @@ class BackendState:
     behind: Mapping[str, int] = field(default_factory=dict)
     """Backend → phy offset up to which it surely has every record; one that is not here is whole.
 
-    What it holds of records behind goes before anything is put into it: it may have holes, or be of
-    a log that was cut there since, or of somebody who did not keep the other backend.
+    What it holds of later records is removed before anything is put into it: it may have holes, or
+    be of a log that was cut there since, or of a broker that did not keep the other backend.
     """
     covers: Mapping[str, str] = field(default_factory=dict)
     """Backend → which topics it was given (``part.selects``); one not here: all of them."""
@@ -65,7 +65,7 @@ def write_standing(paths: StorePaths, standing: BackendState) -> None:
     """Replace the record, durably when it returns.
 
     Raises:
-        StoreIOError: it cannot be written; the old one is as it was.
+        StoreIOError: it cannot be written; the old one is unchanged.
     """
     with os_errors("make the folder of the record", paths.own):
         make_folder(paths.own)
@@ -89,7 +89,7 @@ def set_mode(paths: StorePaths, state: StoreMode, behind: Mapping[str, int]) -> 
     lock.
 
     Raises:
-        StoreIOError: it cannot be written; the old record is as it was.
+        StoreIOError: it cannot be written; the old record is unchanged.
     """
     write_standing(paths, replace(read_standing(paths), state=state, behind=dict(behind)))
 

@@ -2,7 +2,7 @@
 
 A journal that is gone looks like one that never was: deleted topics would come back, a half-built
 queue would be served. A name is noted when its file is durable, and taken out before the file goes.
-Whoever removes the whole folder ``cqstore`` has a store as RocketMQ knows it, without a word.
+If the whole folder ``cqstore`` is removed, the store is one as RocketMQ knows it, without an error.
 """
 
 from pathlib import Path
@@ -15,9 +15,9 @@ from store.paths import StorePaths
 _CONSEQUENCES = {
     "deleted-topics": "deleted topics come back",
     "expired-queues": "queues whose records have all expired begin at 0 again",
-    "mode": "nobody knows what a backend lacks",
+    "mode": "what a backend lacks is unknown",
     "rebuilding": "queues that are half rebuilt are served",
-    "replacing": "what has been moved away is not built anew",
+    "replacing": "what has been moved away is not rebuilt",
 }
 KEPT_LOCK = process_lock("a note of the store's journals")
 """Guards the file against threads of this process."""
@@ -43,9 +43,9 @@ def unregister(journal: Path) -> None:
 
 
 def register_existing(paths: StorePaths) -> None:
-    """Note durably the journals that are there: who made one may have ended before its note.
+    """Note durably the existing journals: the process that made one may have ended before its note.
 
-    The record of the backends (``mode``) is the affair of who reads what it says.
+    The record of the backends (``mode``) is left to its own reader.
 
     Raises:
         CorruptionError, StoreIOError: as for ``register``.

@@ -146,7 +146,7 @@ def test_plain_messages_take_the_short_way(store: MessageStore, count: int) -> N
     counted = store._parts.putter._plain = Counted(store._parts.putter._plain)
     given_messages = [Message("t", b"x", 0, {"TAGS": "a", "KEYS": "k  l", "UNIQ_KEY": "u"})]
     store.put_messages(given_messages * count)
-    assert counted.taken == 0  # nobody knows the topic yet, nor the queue's next offset
+    assert counted.taken == 0  # the topic is unknown yet, and the queue's next offset
     store.put_messages(given_messages * count)
     store.put_message(given_messages[0])
     assert counted.taken == count + 1
@@ -480,7 +480,7 @@ def test_a_plain_client_batch_takes_the_short_way(store: MessageStore, count: in
 
 @pytest.mark.parametrize("over", [0, 1])
 def test_what_is_put_while_nobody_else_runs_is_bounded(tmp_path: Path, over: int) -> None:
-    """A longer list or batch goes the long way, where checksums let others run."""
+    """A longer list or batch takes the slow path, where checksums let other threads run."""
     most = 1 << 20
     config = CONFIG.model_copy(
         update={"mapped_file_size_commit_log": 1 << 22, "max_message_size": 1 << 21}
@@ -576,7 +576,7 @@ def test_what_stops_behind_its_record_has_failed_the_store(
 def test_a_close_tells_that_a_put_stopped_in_the_middle(
     store: MessageStore, tmp_path: Path
 ) -> None:
-    """Nobody came by between the two: the store has failed only now."""
+    """No caller came between the two: the store has failed only now."""
     store.put_message(Message("t", b"kept", 0, {"KEYS": "k"}))
     store._pending.offsets.next[QueueKey("t", 0)] = 1 << 70  # no queue is so long
     with pytest.raises(OverflowError):

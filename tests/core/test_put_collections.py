@@ -24,7 +24,7 @@ from tests.kit.compared_puts import CONFIG
 ROOMY = CONFIG.model_copy(update={"mapped_file_size_commit_log": 1 << 20})
 THRESHOLDS = range(1, 13)
 FAR = 1 << 15
-"""Queues with ids so far apart have one place at hand: each takes the other's, with a new key."""
+"""Queues with ids so far apart share one cached slot: each takes the other's, with a new key."""
 Put = Callable[[MessageStore, Message], Sequence[PutMessageResult | None] | None]
 
 

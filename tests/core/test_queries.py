@@ -334,7 +334,7 @@ def test_a_log_that_keeps_its_fields_elsewhere_is_asked(store: MessageStore) -> 
     assert len(other.asked) == len({place // LOG_FILE for place in places})
 
 
-def test_places_outside_the_log_are_left_to_the_twin(store: MessageStore) -> None:
+def test_places_outside_the_log_take_the_slow_path(store: MessageStore) -> None:
     """An index that is ahead of its log: that has no answer to give."""
     assert store.index is not None
     own = store.commit_log

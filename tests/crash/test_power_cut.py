@@ -76,7 +76,7 @@ class Run:
     def live(self, operations: list[tuple[str, Any]]) -> None:
         """Open, do, and let the power fail."""
         self.disk = Disk(
-            self.root, self.draw, self.promised, most=3,
+            self.root, self.draw, self.promised, limit=3,
             database="consumequeue" if self.backend == "rocksdb" else None,
         )  # fmt: skip
         self.disk.at_each = self.at_each

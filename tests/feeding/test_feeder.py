@@ -129,7 +129,7 @@ def test_what_waits_in_memory_is_served_when_the_file_has_it(tmp_path: Path) -> 
         slave.report(there)
         slave.frame()
         master.put(1)
-        with WireSlave(master.port) as another:  # nobody is kept from his turn meanwhile
+        with WireSlave(master.port) as another:  # no other waits meanwhile
             another.report(1)
             another.take(there)
 

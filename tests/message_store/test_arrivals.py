@@ -249,7 +249,7 @@ def test_a_store_that_fails_wakes_all_with_the_error(tmp_path: Path, when: str) 
     if when == "before":
         assert store.max_offset("t", 0) == 2
         store._state.fail(cause)
-        assert store.wait_for("t", 0, 1)  # what is there can be read
+        assert store.wait_for("t", 0, 1)  # the present units can be read
         with pytest.raises(StoreFailedError, match="the disk refused"):
             store.wait_for("t", 0, 2)
     else:

@@ -100,7 +100,7 @@ def test_a_damaged_journal_keeps_the_store_closed(tmp_path: Path, name: str) -> 
     (tmp_path / "abort").touch()
     before = tree_digest(tmp_path)
     for read_only in (True, False):
-        if read_only and name not in {"deleted-topics", "mode"}:  # nobody asks
+        if read_only and name not in {"deleted-topics", "mode"}:  # not read
             continue
         with pytest.raises(CorruptionError, match=name):
             MessageStore.open(tmp_path, CONFIG, read_only=read_only)
@@ -116,7 +116,7 @@ ODD: dict[str, list[dict[str, object]]] = {
     "replacing": [],
     "mode": [],
 }
-"""Changes of the first of ``LINES`` that make it one that nobody has written."""
+"""Changes of the first of ``LINES`` that make it one that was never written."""
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -412,7 +412,7 @@ def test_lines_say_how_far_each_backend_is_whole(tmp_path: Path) -> None:
     lines.note_covers("rocksdb", "a;b*")
     written = paths.mode.stat().st_ino
     lines.log_was_cut(70, [])
-    assert paths.mode.stat().st_ino == written, "nothing was cut off: it is not written anew"
+    assert paths.mode.stat().st_ino == written, "nothing was cut off: it is not rewritten"
     lines.log_was_cut(60, ["rocksdb"])
     assert read_standing(paths).behind == {"file": 60, "rocksdb": 50}
     lines.log_was_cut(40, ["file"])

@@ -1,8 +1,8 @@
-"""CleanService: what takes things away for good, topics and expired log files.
+"""CleanService: deletes topics and expired log files.
 
 *Topics*: the journal first, then the queues, see ``DeletedTopics``. *Log files*: what the queues
-hold of a file is read before it goes, the file is gone for good before a unit of it may be dropped,
-and queues keep their next offset.
+hold of a file is read before it is deleted, the file is durably deleted before a unit of it may be
+dropped, and queues keep their next offset.
 
 Source: RocketMQ ``CleanCommitLogService.deleteExpiredFiles``, ``CleanConsumeQueueService``,
 ``DefaultMessageStore.cleanUnusedTopic``.
@@ -84,9 +84,9 @@ class CleanService:
         """Delete a slice of topics, see ``MessageStore.delete_topics``.
 
         Puts to other topics go on: none of their locks is held while anything is read or written.
-        Puts to these wait until they are deleted; all that is in their queues by then goes. An
-        exception must fail the store: next offsets are forgotten then that waiting units may need,
-        and of what was begun in the journal only the next open makes an end.
+        Puts to these wait until they are deleted; all that is in their queues at that time goes. An
+        exception must fail the store: it forgets next offsets that waiting units may need, and
+        only the next open completes what was begun in the journal.
         """
         hold = TopicHold(frozenset(topics))
         with self._state.writing(), self.lock.entry():
@@ -114,7 +114,7 @@ class CleanService:
             self._pending.offsets.hold(None)
 
     def _hold(self, hold: TopicHold) -> int:
-        """Let nobody put to the topics of ``hold``; return where the log ends before."""
+        """Refuse puts to the topics of ``hold``; return where the log ended before that."""
         pending = self._pending
         with pending.owner.entry(), pending.lock:
             pending.offsets.hold(hold)

@@ -32,7 +32,7 @@ class ReadOrigin(StrEnum):
     """How a side came to be asked."""
 
     SERVED = "served"
-    """By who wanted to know, in his thread."""
+    """By the reader, in its thread."""
     MIRRORED = "mirrored"
     """Afterwards, by the mirror, which asks all sides alike: only these compare like with like."""
 
@@ -125,7 +125,7 @@ class _Sums:
         self.histogram = Histogram(FINE_BOUNDS)
 
     def hour(self, began: int, op: str, side: str) -> Hour:
-        """Return it as it stands."""
+        """Return its present state."""
         held = self.histogram.snapshot()
         return Hour(
             began=began, op=op, side=side, reads=held.count, items=self.items,
@@ -244,7 +244,7 @@ class Figures:
         """Write them, whole.
 
         Raises:
-            StoreIOError: the disk refused; the file is as it was.
+            StoreIOError: the disk refused; the file is unchanged.
         """
         with os_errors("make the folder of the figures", self._path):
             make_folder(self._path.parent)

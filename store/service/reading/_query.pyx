@@ -23,7 +23,7 @@ cdef class FastQuery:
     """Queries by key of one store, each answered wholly or left to the slow path.
 
     Answered is a query for a key that does not wait in memory, where chains can be walked and records
-    are whole, and no text has an odd letter. Any thread.
+    are whole, and all text is plain. Any thread.
     """
 
     cdef PlainLog log

@@ -21,7 +21,7 @@ class ThreadWait:
         self._woken = Wakeup()
 
     def wake(self) -> None:
-        """Let the thread go on."""
+        """Wake the thread."""
         self._woken.set()
 
     def wait(self, timeout: float | None) -> bool:

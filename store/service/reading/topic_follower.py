@@ -59,7 +59,7 @@ class TopicFollower:
                 yield TopicMessage(*place, message)
 
     def topics(self) -> set[str]:
-        """Return the topics of which queues do not show all; what is there now is read then."""
+        """Return the topics whose queues do not show all; the log is read as it is now."""
         found = set[str]()
         for message in self._log.poll():
             topic = message.topic

@@ -1,4 +1,4 @@
-"""QueueRebuild: the queues of one topic built anew from the log, in a store that is open.
+"""QueueRebuild: the queues of one topic rebuilt from the log, in a store that is open.
 
 A small journal of ours is written before a queue goes and removed when it is whole again: a rebuild
 that a crash interrupts is done again by the next open.
@@ -38,7 +38,7 @@ class RebuildReport(NamedTuple):
 
 
 class QueueRebuild:
-    """Rebuilds queues of one open store. The caller sees to it that only one runs at a time."""
+    """Rebuilds queues of one open store. The caller ensures that only one runs at a time."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class QueueRebuild:
         rules: ScanRules,
         failed: Callable[[BaseException], object],
     ) -> None:
-        """``failed`` is told when queues were left half built: nothing may be put then."""
+        """``failed`` is called when queues were left half built: nothing may be put then."""
         self._path = paths.rebuilding
         self._log = log
         self._queues = queues
@@ -89,9 +89,9 @@ class QueueRebuild:
         return RebuildReport(len(keys), units)
 
     def build(self, entries: Sequence[Entry], progress: Progress = noop) -> int:
-        """Note durably which queues go, remove them and build them anew; return their units.
+        """Note durably which queues go, remove them and rebuild them; return their units.
 
-        Nobody puts meanwhile. Each entry names a topic, one queue or ``None`` for all of them, and
+        No puts meanwhile. Each entry names a topic, one queue or ``None`` for all of them, and
         ``ends``: the queues that go, each with the offset where it goes on at least.
         """
         noted = False
@@ -174,7 +174,7 @@ class QueueRebuild:
 
 
 def ticking(records: Iterable[ScannedRecord], progress: Progress) -> Iterator[ScannedRecord]:
-    """Yield ``records``, and tell ``progress`` of every 65,536th."""
+    """Yield ``records``, and call ``progress`` with every 65,536th."""
     for number, record in enumerate(records):
         if number % _TICK == 0:
             progress(record.phy_offset)

@@ -33,10 +33,10 @@ def has_units(message: Message) -> bool:
     return is_queued(message.sys_flag) and allows_light_queues(message.topic)
 
 
-def check_light_size(size: int, most: int) -> None:
+def check_light_size(size: int, limit: int) -> None:
     """A record for light queues has no allowance beyond the message size."""
-    if size > most:
-        raise IllegalMessageError(f"record of {size} bytes for light queues, at most {most}")
+    if size > limit:
+        raise IllegalMessageError(f"record of {size} bytes for light queues, at most {limit}")
 
 
 def check_client_batch(batch: Message, max_size: int) -> None:
