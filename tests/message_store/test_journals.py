@@ -403,7 +403,7 @@ def test_lines_say_how_far_each_backend_is_whole(tmp_path: Path) -> None:
     paths = StorePaths(tmp_path)
     paths.own.mkdir()
     paths.mode.touch()
-    with pytest.raises(CorruptionError, match="record of the backends is empty"):
+    with pytest.raises(CorruptionError, match="record of the backends is damaged"):
         read_standing(paths)
     paths.mode.unlink()
     lines = LaggingBackends(paths, read_only=False)
