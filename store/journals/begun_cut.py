@@ -1,7 +1,7 @@
 """``cqstore/cutting``: a cut of the log that was asked for, until an opening has carried it out.
 
-A note, tied to the file ``lock``, which RocketMQ writes at each start: it may have cut and rewritten
-the log since, and then the note is void. So it is in a copy of the store.
+A note, tied to the file ``lock``, which RocketMQ writes at each start: it may have cut and
+rewritten the log since, and then the note is void. So it is in a copy of the store.
 """
 
 from store.errors import RefusedStoreError, os_errors
