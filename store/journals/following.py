@@ -1,14 +1,12 @@
 """How far a follower is, for other processes: ``cqstore/following``.
 
-One line as in every journal (CRC-32C, JSON), replaced as a whole by rename, every few seconds. It
-is a look at one moment: nothing rests on it.
+A note, replaced every few seconds. It says what was so at one moment: nothing rests on it.
 """
 
 from dataclasses import asdict, dataclass, fields
 
-from store.errors import CorruptionError, os_errors
-from store.files import make_folder
-from store.journals.journal import Entry, read_lines, rewrite
+from store.journals.journal import Entry
+from store.journals.note import read_note, write_note
 from store.paths import StorePaths
 
 
@@ -56,12 +54,8 @@ def read_following(paths: StorePaths) -> Following | None:
         CorruptionError: it is damaged.
         StoreIOError: it cannot be read.
     """
-    if not paths.following.exists():  # asked first: the first note may come meanwhile
-        return None
-    entries = list(read_lines(paths.following, _is_entry))
-    if len(entries) != 1 or entries[0] is None:
-        raise CorruptionError("the note of a follower is damaged", path=paths.following)
-    return Following(**entries[0])
+    entry = read_note(paths.following, _is_entry, "the note of a follower is damaged")
+    return None if entry is None else Following(**entry)
 
 
 def write_following(paths: StorePaths, following: Following) -> None:
@@ -70,9 +64,7 @@ def write_following(paths: StorePaths, following: Following) -> None:
     Raises:
         StoreIOError: it cannot be written; it is unchanged.
     """
-    with os_errors("note how far a follower is", paths.following):
-        make_folder(paths.own)
-    rewrite(paths.following, [asdict(following)])
+    write_note(paths.following, asdict(following))
 
 
 def _is_entry(entry: Entry) -> bool:

@@ -8,8 +8,9 @@ If the whole folder ``cqstore`` is removed, the store is one as RocketMQ knows i
 from pathlib import Path
 
 from store.checked_lock import process_lock
-from store.errors import CorruptionError, RefusedStoreError
-from store.journals.journal import Entry, read_lines, rewrite
+from store.errors import RefusedStoreError
+from store.journals.journal import Entry
+from store.journals.note import read_note, write_note
 from store.paths import StorePaths
 
 _CONSEQUENCES = {
@@ -88,16 +89,12 @@ def _change(journal: Path, *, there: bool) -> None:
         if (journal.name in names) == there:
             return
         left = [name for name in names if name != journal.name]
-        rewrite(note, [{"kept": sorted([*left, journal.name] if there else left)}])
+        write_note(note, {"kept": sorted([*left, journal.name] if there else left)})
 
 
 def _read(note: Path) -> list[str]:
-    entries = list(read_lines(note, _is_entry))
-    if not entries and not note.exists():
-        return []
-    if len(entries) != 1 or entries[0] is None:
-        raise CorruptionError("the note of our journals is damaged", path=note)
-    names: list[str] = entries[0]["kept"]
+    entry = read_note(note, _is_entry, "the note of our journals is damaged")
+    names: list[str] = [] if entry is None else entry["kept"]
     return names
 
 

@@ -172,6 +172,6 @@ def test_results_and_keys_are_as_python_makes_them(store: MessageStore) -> None:
         assert hash(result) == hash(tuple(result))
         assert hash(result.appended) == hash(tuple(result.appended or ()))
         assert gc.is_tracked(result)
-    queues = store._pending.units.queues
+    queues = store._parts.pending.units.queues
     assert [hash(key) for key in queues] == [hash(("t", queue)) for queue in range(3)]
     assert {type(key) for key in queues} == {QueueKey}

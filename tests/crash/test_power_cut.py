@@ -195,7 +195,7 @@ class Run:
         if isinstance(store.queues, RocksDBConsumeQueueStore):
             with self.disk.database_as_it_is():
                 store.queues._open_engine().close(flush=False)
-        lock = store._parts.loaded.lock
+        lock = store._parts.lock
         assert lock is not None
         lock.release()
         self.open()

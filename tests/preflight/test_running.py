@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from migration.commands import app
 from migration.preflight import PreflightReport, Severity, examine, metadata, preflight
 from store.queue.backends import backend_names
-from store.service.opening import open_parts
+from store.service.opening import open_store
 from tests.kit.stopped import stopped
 from tests.kit.tree import tree_digest
 from tests.preflight.kit import FakeMachine, codes, first_file, overwrite, rows_of, the
@@ -149,7 +149,7 @@ def test_units_newer_than_the_opened_log_are_not_outside_it(
     """The log's files are listed before the queues are opened: the writer fills the next ones."""
     root = tmp_path / "store"
     with writing(root, backend) as writer:
-        make = open_parts._queues
+        make = open_store._queues
         made = []
 
         def behind_more_log(*given):  # type: ignore[no-untyped-def]
@@ -157,7 +157,7 @@ def test_units_newer_than_the_opened_log_are_not_outside_it(
             made.append(make(*given))
             return made[-1]
 
-        monkeypatch.setattr(open_parts, "_queues", behind_more_log)
+        monkeypatch.setattr(open_store, "_queues", behind_more_log)
         report = examined(root, backend)
         assert (codes(report.refusals), len(made)) == ([], 1)
         assert 600 < report.units <= 900

@@ -8,7 +8,7 @@ Source: RocketMQ ``CleanCommitLogService.deleteExpiredFiles``, ``CleanConsumeQue
 ``DefaultMessageStore.cleanUnusedTopic``.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from store.checked_lock import CheckedLock
@@ -80,8 +80,18 @@ class CleanService:
         """One of them at a time; taken before the locks of the dispatcher."""
         state.locks.add_outer(self.lock)
 
-    def delete_topics(self, topics: Sequence[str]) -> None:
-        """Delete a slice of topics, see ``MessageStore.delete_topics``.
+    def delete_topics(self, topics: Iterable[str]) -> None:
+        """Delete topics, a slice at a time, see ``MessageStore.delete_topics``."""
+        _require_several(topics)
+        names = list(dict.fromkeys(topics))
+        for name in names:
+            self._queues.check_topic(name)
+        self._state.check_writable()
+        for first in range(0, len(names), TOPICS_AT_ONCE):
+            self._delete_slice(names[first : first + TOPICS_AT_ONCE])
+
+    def _delete_slice(self, topics: Sequence[str]) -> None:
+        """Delete a slice of topics.
 
         Puts to other topics go on: none of their locks is held while anything is read or written.
         Puts to these wait until they are deleted; all that is in their queues at that time goes. An
@@ -124,7 +134,15 @@ class CleanService:
             pending.offsets.forget(assigned)
             return self._log.max_phy_offset()
 
-    def unused_topics(self, retain: Collection[str]) -> Iterator[str]:
+    def clean_unused_topics(self, retain: Collection[str], *, dry_run: bool) -> list[str]:
+        """Delete unused topics, see ``MessageStore.clean_unused_topics``."""
+        _require_several(retain)
+        unused = list(self._unused_topics(frozenset(retain)))
+        if not dry_run:
+            self.delete_topics(unused)
+        return unused
+
+    def _unused_topics(self, retain: Collection[str]) -> Iterator[str]:
         """Yield the topics with queues that are not in ``retain``.
 
         Never a light queue's name or a topic of the broker's own, which no topic table lists.
@@ -168,6 +186,11 @@ class CleanService:
 
     def _ends_at(self, key: QueueKey, queue_offset: int) -> bool:
         return self._queues.queue(*key).max_offset() == queue_offset
+
+
+def _require_several(topics: Iterable[str]) -> None:
+    if isinstance(topics, str | bytes | bytearray):
+        raise TypeError(f"{topics!r:.60} is one name, not an iterable of topics")
 
 
 def expired_offsets(log: CommitLog, end: int) -> ExpiredOffsets | None:

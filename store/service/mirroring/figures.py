@@ -14,9 +14,8 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, ValidationError
 
 from store.checked_lock import CheckedLock
-from store.errors import CorruptionError, os_errors
-from store.files import make_folder
-from store.journals.journal import Entry, read_lines, rewrite
+from store.journals.journal import Entry
+from store.journals.note import read_note, write_note
 from store.service.mirroring.verdict import ReadOutcome
 from store.service.runtime.meters import BOUNDS, Histogram, HistogramSnapshot
 
@@ -246,9 +245,7 @@ class Figures:
         Raises:
             StoreIOError: the disk refused; the file is unchanged.
         """
-        with os_errors("make the folder of the figures", self._path):
-            make_folder(self._path.parent)
-        rewrite(self._path, [self.snapshot(dropped).model_dump(mode="json")])
+        write_note(self._path, self.snapshot(dropped).model_dump(mode="json"))
 
 
 def read_figures(path: Path) -> FiguresSnapshot | None:
@@ -258,12 +255,8 @@ def read_figures(path: Path) -> FiguresSnapshot | None:
         CorruptionError: the file is damaged.
         StoreIOError: it cannot be read.
     """
-    entries = list(read_lines(path, _is_entry))
-    if not entries and not path.exists():
-        return None
-    if len(entries) != 1 or entries[0] is None:
-        raise CorruptionError("the figures of the mirror are damaged", path=path)
-    return FiguresSnapshot.model_validate(entries[0])
+    entry = read_note(path, _is_entry, "the figures of the mirror are damaged")
+    return None if entry is None else FiguresSnapshot.model_validate(entry)
 
 
 def _is_entry(entry: Entry) -> bool:

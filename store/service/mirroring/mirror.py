@@ -16,7 +16,7 @@ from store.errors import StoreError
 from store.log.commit_log import CommitLog
 from store.logger import StoreLogger
 from store.paths import StorePaths
-from store.queue.combined_reads import CombinedReads
+from store.queue.combined import CombinedConsumeQueueStore
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.time_search import BoundaryType
 from store.queue.units import QueueKey
@@ -70,7 +70,7 @@ class Mirror:
         config: StoreConfig,
         paths: StorePaths,
         log: CommitLog,
-        queues: CombinedReads,
+        queues: CombinedConsumeQueueStore,
         puller: Puller,
     ) -> None:
         self._queues = queues
@@ -95,7 +95,7 @@ class Mirror:
         config: StoreConfig,
         paths: StorePaths,
         log: CommitLog,
-        queues: CombinedReads,
+        queues: CombinedConsumeQueueStore,
         puller: Puller,
     ) -> "Mirror | None":
         """Return the mirror of two backends, ``None`` where no read is to be mirrored."""

@@ -37,7 +37,7 @@ cdef class FastQuery:
         self.log, self.index, self.file_size, self.most = log, index, file_size, most
 
     def ask(self, topic, key, max_num, begin, end):
-        """Return what ``StoreReads.query_message`` does; ``None``: it is for the slow path."""
+        """Return what ``KeyQueries.in_files`` does; ``None``: it is for the slow path."""
         cdef Chain chain
         cdef int64_t most, wanted, began
         cdef Py_ssize_t number

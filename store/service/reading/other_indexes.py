@@ -13,7 +13,7 @@ from store.record.decoder import StoredMessage
 _LOG = StoreLogger(__name__)
 
 MessagesWithKey = Callable[[str, str, list[int]], list[StoredMessage]]
-"""As ``StoreReads.messages_with_key``."""
+"""As ``KeyQueries.messages_with_key``."""
 
 
 @dataclass(slots=True)
