@@ -66,6 +66,7 @@ _LOG = (
     Column("body_length", "int", "bytes of the stored body"),
     Column("properties", "map<string,string>", "all properties"),
 )
+EVERY_LOG_COLUMN = (*_LOG, _BODY)
 _UNITS = (
     *_QUEUE,
     Column("tags_code", "bigint", "hash of the tag, or deliver time in ms; null: leads nowhere"),
@@ -75,7 +76,7 @@ _UNITS = (
 
 def log_columns(options: SourceOptions) -> Sequence[Column]:
     """Return the columns of the log: a row a record."""
-    return (*_LOG, _BODY) if options.body else _LOG
+    return EVERY_LOG_COLUMN if options.body else _LOG
 
 
 def unit_columns(options: SourceOptions) -> Sequence[Column]:
