@@ -11,6 +11,7 @@ from store.record.decoder import StoredMessage
 from store.record.message import SysFlag
 from store.service.reading.topic_reader import TopicMessage
 
+_INNER_BATCH = int(SysFlag.INNER_BATCH)
 BATCH_ROWS = 8192
 BATCH_BYTES = 8 << 20
 """Of records and bodies; a batch that has more is full."""
@@ -71,7 +72,7 @@ class MessageColumns:
             stored.check_body()
         if self._has_topic:
             _ = stored.topic
-        if stored.sys_flag & SysFlag.INNER_BATCH:
+        if stored.sys_flag & _INNER_BATCH:
             reads = read_messages(found.queue_offset, stored, found.queue_id)
             self._rows += [_Row(each.queue_offset, stored, column_values(each)) for each in reads]
             self._bytes += stored.size + len(stored.body)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from analysis.columns import UNIT_TABLE
 from analysis.message_columns import MessageColumns
-from analysis.scan_damage import ScanDamage
+from analysis.scan_damage import IN_NO_QUEUE, ScanDamage
 from analysis.scan_request import ScanRequest
 from analysis.unit_columns import IN_UNITS, PlaceColumns, rows_of
 from analysis.unit_rows import UnitPiece
@@ -29,7 +29,6 @@ from store.service.reading.topic_reader import TopicDamage, TopicMessage, read_t
 
 PULL_MESSAGES = 256
 _PULL_BYTES = 1 << 20
-_IN_NO_QUEUE = -1
 
 
 class MessageScan:
@@ -96,38 +95,44 @@ class MessageScan:
             batch=PULL_MESSAGES, batch_bytes=_PULL_BYTES,
             on_damage=lambda damage: self._damage.report(key.topic, damage),
         )  # fmt: skip
+        yield from self._places_before()
         for each in found:
-            yield from self._taken(key.topic, each)
+            self._take(key.topic, each)
+            if self._messages.is_full:
+                yield from self._messages.rest()
 
     def _behind_queues(self, topic: str) -> Iterator[pa.RecordBatch]:
         request, follower = self._request, TopicFollower(self._store)
+        yield from self._places_before()
         for each in follower.poll(topic):
             if (
                 request.takes_queue(each.queue_id)
                 and request.begin <= each.message.store_timestamp <= request.end
             ):
-                yield from self._taken(topic, each)
+                self._take(topic, each)
+                if self._messages.is_full:
+                    yield from self._messages.rest()
         for fault in follower.passed_over():
             if fault.phy_offset not in self._told_faults:
                 self._told_faults.add(fault.phy_offset)
-                damage = TopicDamage(_IN_NO_QUEUE, _IN_NO_QUEUE, 1, str(fault))
+                damage = TopicDamage(IN_NO_QUEUE, IN_NO_QUEUE, 1, str(fault))
                 self._damage.report(topic, damage, fault)
 
-    def _taken(self, topic: str, found: TopicMessage) -> Iterator[pa.RecordBatch]:
-        if self._places is not None:
-            yield from self._places.rest()
+    def _take(self, topic: str, found: TopicMessage) -> None:
         try:
             self._messages.take(found)
         except CorruptionError as exc:
             damage = TopicDamage(found.queue_id, found.queue_offset, 1, str(exc))
             self._damage.report(topic, damage, exc)
-        if self._messages.is_full:
-            yield from self._messages.rest()
+
+    def _places_before(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of units that stand before those of records to come."""
+        if self._places is not None:
+            yield from self._places.rest()
 
     def _rest(self) -> Iterator[pa.RecordBatch]:
         yield from self._messages.rest()
-        if self._places is not None:
-            yield from self._places.rest()
+        yield from self._places_before()
 
     # ---- out of units
 

@@ -6,6 +6,9 @@ from store.record.decoder import check_record, refuse_filler
 from store.service.message_store import MessageStore
 from store.service.reading.topic_reader import TopicDamage
 
+IN_NO_QUEUE = -1
+"""Queue id and offset of what is damaged in the log, where no queue shows yet what it was."""
+
 
 class ScanDamage:
     """Takes what is damaged in ``store``."""
@@ -49,6 +52,8 @@ class ScanDamage:
             else self._store.commit_log.files.find(fault.phy_offset)
         )
         where = f"{topic}, queue {damage.queue_id}, offset {damage.queue_offset}"
+        if damage.queue_id == IN_NO_QUEUE:
+            where = f"{topic}, in no queue yet"
         placed = type(fault)(
             f"{where}: {fault.reason}", path=fault.path or (None if file is None else file.path),
             phy_offset=fault.phy_offset, position=fault.position, expected=fault.expected,

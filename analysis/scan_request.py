@@ -8,7 +8,7 @@ from store.service.reading.store_times import Time, time_ms
 from store.service.reading.topic_reader import LATEST, TopicDamage
 
 OnScanDamage = Callable[[str, TopicDamage], object]
-"""Is told the topic, and what of it was passed over."""
+"""Is told the topic, and what of it was passed over; queue -1: what no queue shows yet."""
 
 
 @dataclass(frozen=True, slots=True)

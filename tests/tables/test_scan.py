@@ -1,5 +1,6 @@
 """Scans of the golden stores: what RocketMQ read, what an export has, column by column."""
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ import pytest
 
 import cqstore
 from analysis import message_scan, unit_rows
-from cqstore import StoreConfigError
+from analysis.message_columns import MessageColumns
+from cqstore import StoreConfigError, StoredMessage, TopicMessage
 from store.cli.message_arrow import COLUMNS, schema
 from tests.kit.commands import run
 from tests.kit.golden import CLEAN, NAMES, load_dump
+from tests.kit.plain_record import PlainRecord
 from tests.kit.scanned import DUMPED, by_place, dumped, rows_of
 from tests.kit.tree import tree_digest
 from tests.tables.oracle import unit_rows as dumped_units
@@ -111,6 +114,28 @@ def test_a_light_queue_is_read_where_it_is_named(golden_folder: Path) -> None:
         )
         assert [row["phy"] for row in found] == [unit[1] for unit in queue["units"]]
         assert not {row["topic"] for row in found} & {queue["topic"]}
+
+
+def test_a_record_of_a_batch_queue_is_the_messages_in_it() -> None:
+    def inner(flag: int, body: bytes) -> bytes:
+        properties = b"n\x01%d\x02" % flag
+        size = 20 + len(body) + 2 + len(properties)
+        head = struct.pack(">iiiii", size, 0, 0, flag, len(body))
+        return head + body + struct.pack(">H", len(properties)) + properties
+
+    batch = PlainRecord(body=inner(5, b"one") + inner(6, b"two"), sys_flag=0x80, queue_offset=40)
+    alone = PlainRecord(body=b"three", queue_offset=42)
+    wanted = ["queueOffset", "flag", "body", "properties", "sysFlag", "queueId"]
+    columns = MessageColumns(wanted)
+    for record in (batch, alone):
+        stored = StoredMessage(record.encode())
+        columns.take(TopicMessage(1, record.queue_offset, stored))
+    (made,) = columns.rest()
+    assert [tuple(row.values()) for row in made.to_pylist(maps_as_pydicts="strict")] == [
+        (40, 5, b"one", {"n": "5"}, 0, 1), (41, 6, b"two", {"n": "6"}, 0, 1),
+        (42, 0, b"three", {"TAGS": "A"}, 0, 1),
+    ]  # fmt: skip
+    assert columns.rest() == []
 
 
 def test_the_schema_is_known_before_anything_is_read(golden_folder: Path) -> None:

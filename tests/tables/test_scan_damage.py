@@ -109,6 +109,26 @@ def test_units_that_are_missing_are_damage(columns: list[str] | None, tmp_path: 
     assert told == [("t", cqstore.TopicDamage(1, 4, 2, "missing in the queue"))]
 
 
+def test_a_damaged_record_that_no_queue_shows_yet_is_named_once(tmp_path: Path) -> None:
+    never = dict.fromkeys(
+        ("flush_interval_consume_queue", "flush_consume_queue_thorough_interval"), 3_600_000
+    )
+    config = CONFIG.model_copy(update=never)
+    with MessageStore.open(tmp_path, config, backend="rocksdb") as store:
+        store.put_messages([Message("tu"[at % 2], b"body %d" % at) for at in range(6)])
+        (log, *_) = sorted((tmp_path / "commitlog").iterdir())
+        at = log.read_bytes().index(b"body 2")
+        with log.open("r+b") as file:
+            file.seek(at)
+            file.write(b"B")
+        with pytest.raises(ChecksumError, match=r"^t, in no queue yet: the body's CRC"):
+            list(cqstore.scan(tmp_path).to_batches())
+        told: Told = []
+        found = rows_of(cqstore.scan(tmp_path, on_damage=lambda *each: told.append(each)))
+        assert sorted(row["body"] for row in found) == [b"body %d" % at for at in (0, 1, 3, 4, 5)]
+        assert [(topic, *damage[:3]) for topic, damage in told] == [("t", -1, -1, 1)]
+
+
 @pytest.mark.parametrize("table", ["messages", "units"])
 def test_a_topic_that_is_not_there_is_named_with_what_is_near(
     table: Any, golden_folder: Path
