@@ -21,7 +21,6 @@ from store.cli.known_queues import require_topic
 from store.errors import CorruptionError
 from store.queue.facts import QueueType
 from store.queue.units import QueueKey
-from store.record.decoder import check_record, refuse_filler
 from store.record.message import LMQ_PREFIX
 from store.service.message_store import MessageStore
 from store.service.reading.topic_follower import TopicFollower
@@ -148,38 +147,22 @@ class MessageScan:
         self._report_hole(key, at, end)
 
     def _in_log(self, piece: UnitPiece) -> UnitPiece:
-        """Return the units whose records are in the log; those behind its end are looked at.
+        """Return the units whose records are in the log.
 
-        What lies below its begin has expired. Others are damage.
+        What lies below its begin has expired. A unit that leads behind its end is damage, and so is
+        one of a size that no record has, where times are asked for.
         """
         log = self._store.commit_log
         phy = piece.units["phy_offset"].astype(np.int64)
-        keep = phy >= log.min_phy_offset()
-        doubted = keep & (phy + piece.units["size"] > log.max_phy_offset())
-        stamps = piece.stamps
-        if stamps is not None:
-            doubted |= keep & (stamps < 0)
-            stamps = stamps.copy()
-        for row in np.flatnonzero(doubted).tolist():
-            stamp = self._record_stamp(piece, row)
-            keep[row] = stamp is not None
-            if stamps is not None and stamp is not None:
-                stamps[row] = stamp
-        return rows_of(piece._replace(stamps=stamps), keep)
-
-    def _record_stamp(self, piece: UnitPiece, row: int) -> int | None:
-        """Return the store time of a unit's record; ``None``: there is none, and that was told."""
-        phy_offset, size = int(piece.units["phy_offset"][row]), int(piece.units["size"][row])
-        try:
-            record = self._store.commit_log.view(phy_offset, size)
-            message = check_record(record, phy_offset, check_crc=False, property_crc=False)
-            refuse_filler(message)
-        except CorruptionError as exc:
-            damage = TopicDamage(piece.key.queue_id, int(piece.offsets[row]), 1, str(exc))
-            exc.phy_offset = phy_offset
-            self._damage.report(piece.key.topic, damage, exc)
-            return None
-        return message.store_timestamp
+        there = phy >= log.min_phy_offset()
+        lost = there & (phy + piece.units["size"] > log.max_phy_offset())
+        if piece.stamps is not None:
+            lost |= there & (piece.stamps < 0)
+        for offset in piece.offsets[lost].tolist():
+            reason = "its record is not in the log"
+            damage = TopicDamage(piece.key.queue_id, offset, 1, reason)
+            self._damage.report(piece.key.topic, damage)
+        return rows_of(piece, there & ~lost)
 
     def _report_hole(self, key: QueueKey, first: int, end: int) -> None:
         if first < end:

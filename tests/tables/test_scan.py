@@ -1,6 +1,7 @@
 """Scans of the golden stores: what RocketMQ read, what an export has, column by column."""
 
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,30 @@ def test_a_light_queue_is_read_where_it_is_named(golden_folder: Path) -> None:
         )
         assert [row["phy"] for row in found] == [unit[1] for unit in queue["units"]]
         assert not {row["topic"] for row in found} & {queue["topic"]}
+
+
+def test_rows_have_one_order_whatever_is_asked_of_them(golden_folder: Path) -> None:
+    """The records of batch topics are read, and messages that no queue shows come from the log."""
+    for name in ("special-default", "crash-defaultRocksDB"):
+        every = pa.table(cqstore.scan(golden_folder / name))
+        assert pa.table(cqstore.scan(golden_folder / name, columns=PLACES)).equals(
+            every.select(PLACES)
+        )
+
+
+def test_a_unit_of_a_record_that_has_expired_has_no_row(golden: Callable[[str], Path]) -> None:
+    root = golden("special-default")
+    before = [row["phy"] for row in rows_of(cqstore.scan(root, "orders_1", columns=["phy"]))]
+    (queue, *_) = sorted((root / "consumequeue" / "orders_1").glob("0/*"))
+    data = bytearray(queue.read_bytes())
+    units = [*range(0, len(data), 20)]
+    at = next(at for at in reversed(units) if int.from_bytes(data[at : at + 8]) in before[1:-1])
+    gone = int.from_bytes(data[at : at + 8])
+    data[at : at + 8] = bytes(8)
+    queue.write_bytes(data)
+    for columns in (["phy"], ["phy", "flag"]):
+        found = rows_of(cqstore.scan(root, "orders_1", columns=columns))
+        assert [row["phy"] for row in found] == [phy for phy in before if phy != gone]
 
 
 def test_a_record_of_a_batch_queue_is_the_messages_in_it() -> None:

@@ -109,6 +109,20 @@ def test_units_that_are_missing_are_damage(columns: list[str] | None, tmp_path: 
     assert told == [("t", cqstore.TopicDamage(1, 4, 2, "missing in the queue"))]
 
 
+def test_units_that_are_lost_at_the_end_of_a_queue_are_damage(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, CONFIG, backend="file") as store:
+        store.put_messages([Message("t", b"%d" % at) for at in range(10)])
+    told: Told = []
+    found = cqstore.scan(tmp_path, columns=["phy"], on_damage=lambda *each: told.append(each))
+    batches = found.to_batches()  # the store is open, and knows where the queue ends
+    queue = tmp_path / "consumequeue" / "t" / "0" / f"{0:020d}"
+    with queue.open("r+b") as file:
+        file.seek(7 * 20)
+        file.write(bytes(3 * 20))
+    assert sum(batch.num_rows for batch in batches) == 7
+    assert told == [("t", cqstore.TopicDamage(0, 7, 3, "missing in the queue"))]
+
+
 def test_a_damaged_record_that_no_queue_shows_yet_is_named_once(tmp_path: Path) -> None:
     never = dict.fromkeys(
         ("flush_interval_consume_queue", "flush_consume_queue_thorough_interval"), 3_600_000
