@@ -131,10 +131,11 @@ def test_a_unit_of_a_record_that_has_expired_has_no_row(golden: Callable[[str], 
     before = [row["phy"] for row in rows_of(cqstore.scan(root, "orders_1", columns=["phy"]))]
     (queue, *_) = sorted((root / "consumequeue" / "orders_1").glob("0/*"))
     data = bytearray(queue.read_bytes())
-    units = [*range(0, len(data), 20)]
-    at = next(at for at in reversed(units) if int.from_bytes(data[at : at + 8]) in before[1:-1])
+    *_, at, _ = [
+        at for at in range(0, len(data), 20) if int.from_bytes(data[at : at + 8]) in before
+    ]
     gone = int.from_bytes(data[at : at + 8])
-    data[at : at + 8] = bytes(8)
+    data[at : at + 8] = (1).to_bytes(8)
     queue.write_bytes(data)
     for columns in (["phy"], ["phy", "flag"]):
         found = rows_of(cqstore.scan(root, "orders_1", columns=columns))

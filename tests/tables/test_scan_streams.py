@@ -226,6 +226,25 @@ def test_a_writer_goes_on_beside_it(backend: str, tmp_path: Path) -> None:
         assert 90 <= sum(batch.num_rows for batch in under_way) <= 120
 
 
+def test_what_queues_do_not_show_yet_is_selected_too(tmp_path: Path) -> None:
+    lmq = CONFIG.model_copy(update={"enable_lmq": True, "enable_multi_dispatch": True})
+    light = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}
+    with MessageStore.open(tmp_path, lmq, backend="file") as store:
+        store.put_message(Message("t", b"shown", 1, dict(light)))
+        store.flush()
+        for number in range(3):
+            store.put_message(Message("t", body(number), number, dict(light) if number else {}))
+
+        def found(*asked: Any, **of: Any) -> list[bytes]:
+            return [row["body"] for row in rows_of(cqstore.scan(tmp_path, *asked, **of))]
+
+        assert found() == found("t") == [b"shown", body(0), body(1), body(2)]
+        assert found(queue_ids=[1, 2]) == [b"shown", body(1), body(2)]
+        assert found("%LMQ%b") == [b"shown", body(1), body(2)]
+        stamp = store.message_by_offset(0).store_timestamp
+        assert found(end=stamp - 1) == []
+
+
 FORKED = """
 import os, sys
 import cqstore
