@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from analysis.scan import Scan, scan
     from embedded.errors import PutRefusedError
     from embedded.log import EmbeddedLog
     from embedded.log import open_log as open  # noqa: A004 - as ``gzip`` and ``tarfile`` call theirs
@@ -84,6 +85,7 @@ _MODULES = {
     "ReadOnlyStoreError": "store.errors",
     "RefusedStoreError": "store.errors",
     "RocksDBEngine": "store.config",
+    "Scan": "analysis.scan",
     "StoreClosedError": "store.errors",
     "StoreConfig": "store.config",
     "StoreConfigError": "store.errors",
@@ -102,6 +104,7 @@ _MODULES = {
     "open": "embedded.log:open_log",
     "read_broker_conf": "store.config",
     "read_topic": "store.service.reading.topic_reader",
+    "scan": "analysis.scan",
 }
 
 __all__ = [
@@ -132,6 +135,7 @@ __all__ = [
     "ReadOnlyStoreError",
     "RefusedStoreError",
     "RocksDBEngine",
+    "Scan",
     "StoreClosedError",
     "StoreConfig",
     "StoreConfigError",
@@ -150,6 +154,7 @@ __all__ = [
     "open",
     "read_broker_conf",
     "read_topic",
+    "scan",
 ]
 
 

@@ -5,7 +5,6 @@ afterwards: topics and consumer offsets are kept where that keeps them.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -32,14 +31,13 @@ from store.logger import StoreLogger
 from store.record.message import Message, MessageProperty
 from store.service.message_store import MessageStore
 from store.service.reading.puller import TagFilter
+from store.service.reading.store_times import Time, time_ms
 from store.service.reading.topic_reader import LATEST, TopicDamage, read_topic
 from store.service.results import PutMessageResult
 
 _LOG = StoreLogger(__name__)
 QUEUES = 4
 """Of a new topic, as a broker gives it for a producer's default."""
-Time = int | datetime
-"""ms since the epoch, or a ``datetime`` (UTC if it has no zone)."""
 Begin = Literal["earliest", "latest"] | Time
 
 
@@ -141,8 +139,8 @@ class EmbeddedLog:
         found = read_topic(
             self.store,
             topic,
-            0 if begin is None else _ms(begin),
-            LATEST if end is None else _ms(end),
+            0 if begin is None else time_ms(begin),
+            LATEST if end is None else time_ms(end),
             queue_ids=queue_ids,
             tags=None if tags == "*" else TagFilter(tags),
             on_damage=_report_damage,
@@ -216,7 +214,7 @@ class EmbeddedLog:
         elif to == "earliest":
             target = begin_of_queue
         else:
-            target = exactly(to) if to is not None else at_time(self.store, _ms(time or 0))
+            target = exactly(to) if to is not None else at_time(self.store, time_ms(time or 0))
         return self._writable_offsets().reset(group, topic, target, queue_id)
 
     def copy_group(
@@ -321,7 +319,7 @@ class EmbeddedLog:
             if begin == "latest":
                 at = self.store.max_offset(topic, queue_id)
             else:
-                at = self.store.offset_by_time(topic, queue_id, _ms(begin))
+                at = self.store.offset_by_time(topic, queue_id, time_ms(begin))
             offsets.commit(group, topic, queue_id, at)
 
     def _writable_topics(self) -> LogTopics:
@@ -391,14 +389,6 @@ def _stored(result: PutMessageResult) -> PutMessageResult:
             status=result.status,
         )
     return result
-
-
-def _ms(time: Time) -> int:
-    if isinstance(time, datetime):
-        return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
-    if type(time) is not int:
-        raise RefusedStoreError(f"{time!r} is no time: ms since the epoch, or a datetime")
-    return time
 
 
 def _report_damage(damage: TopicDamage) -> None:
