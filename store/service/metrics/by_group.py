@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from store.queue.queue_reads import QueueReads
 from store.queue.units import QueueKey
 
-QUEUES_A_LOOK = 16_384
+QUEUES_A_LOOK = 8_192
 _PAGE = 256
 """Rows of offsets that are taken at once."""
 
