@@ -99,6 +99,19 @@ def test_rates_are_what_was_put_between_two_looks(store: MessageStore) -> None:
     assert {*rates(quiet).values()} == {0.0}
 
 
+def test_the_blank_end_of_a_file_came_to_no_topic(store: MessageStore) -> None:
+    looking = figures(store)
+    put(store, {"a": 1})
+    looking.sample()
+    put(store, {"a": 40}, 60_000)  # over the ends of two files
+    found = looking.sample()
+    records = [each.size for each in store.commit_log.scan(0)][1:]
+    assert store.commit_log.max_phy_offset() > sum(records) + 10_000
+    assert found.bytes_per_second == sum(records) / SECONDS
+    assert found.topics[0].put_bytes == sum(records)
+    assert found.others_bytes_per_second == 0
+
+
 def test_by_bytes_few_large_messages_come_first(store: MessageStore) -> None:
     looking = [figures(store, 1), figures(store, 1, by_bytes=True)]
     for each in looking:
@@ -230,6 +243,7 @@ def test_a_pass_goes_on_where_a_look_ended(
     third = looking.sample()
     assert group_figures(third) == {("g", "t5"): (0, 15), ("g", "t4"): (0, 12)}
     assert third.others_lag == 3 + 6 + 9
+    assert [looking.sample().others_lag for _ in range(3)] == [3 + 6 + 9] * 3
     rows.rows["g", "t5"] = {0: 5, 1: 5, 2: 4}
     put(store, {"t4": 1})
     fourth = looking.sample()  # of the same rows, as of now

@@ -18,6 +18,7 @@ from tests.kit.golden import load_dump
 from tests.kit.operating import SMALL, call, rows, write_offsets
 from tests.kit.tree import tree_digest
 
+NEVER_MS = 10_000_000
 FIRST = "7F00000100002A9F0000000000000000"
 
 
@@ -105,10 +106,13 @@ def test_by_group_the_backlog_of_retries_stands_beside(store: Path) -> None:
     assert shown(rows(*asked), *names) == [("audit", 1, 1, None), ("billing", 3, 5, None)]
     assert "no metadata is there" in call(*asked).stderr
     write_offsets(store, {"%RETRY%billing@billing": {0: 1}, "orders@billing": {0: 0}})
-    expected = [("audit", 1, 1, 0), ("billing", 3, 5, 3)]
-    assert shown(rows(*asked), *names) == expected
+    assert shown(rows(*asked), *names) == [("audit", 1, 1, 0), ("billing", 3, 5, 3)]
+    write_offsets(
+        store, {"%RETRY%billing@billing": {0: 1}, "%RETRY%billing_refunds@billing": {0: 9}}
+    )
+    assert shown(rows(*asked), *names) == [("audit", 1, 1, 0), ("billing", 3, 5, 1)]
     by_group = {row["group"]: row["retryLag"] for row in rows("groups", store)}
-    assert by_group["billing"] == 3
+    assert by_group["billing"] == 1
 
 
 def test_times_select(tmp_path: Path, backend: str) -> None:
@@ -184,13 +188,17 @@ def test_what_was_printed_can_be_imported(store: Path, tmp_path: Path, backend: 
     assert message.tail.reconsume_times == 0
 
 
+KEYS = ["a", "b", "a", "b", "polygenelubricants"]
+"""``hashCode``: 97, 98, and the least number that an ``int`` can be."""
+
+
 def test_one_sharding_key_stays_in_one_queue(tmp_path: Path, backend: str) -> None:
     root = tmp_path / "store"
-    letters = [dead("g", "orders", __SHARDINGKEY=key) for key in ("a", "b", "a", "b", "a")]
+    letters = [dead("g", "orders", __SHARDINGKEY=key) for key in KEYS]
     put(root, backend, [*letters, *(Message("orders", b"", at) for at in range(3))])
     found = taken_back(root, "g", "--again", "topic")
-    # "a".hashCode() is 97, "b".hashCode() 98: SelectMessageQueueByHash takes the rest of 3
-    assert [each.queue_id for each in found] == [1, 2, 1, 2, 1]
+    # SelectMessageQueueByHash: the rest of 3, without its sign
+    assert [each.queue_id for each in found] == [1, 2, 1, 2, 2]
 
 
 def test_of_too_many_topics_the_rest_is_summed(
@@ -201,6 +209,18 @@ def test_of_too_many_topics_the_rest_is_summed(
     put(root, "file", [dead("g", f"t{number % 5}") for number in range(10)])
     found = {row["originTopic"]: row["messages"] for row in rows("dlq", root)}
     assert found == {"t0": 2, "t1": 2, "t2": 2, "(others)": 4}
+
+
+def test_what_no_queue_shows_yet_is_read_from_the_log(tmp_path: Path) -> None:
+    config = SMALL.model_copy(update={
+        "flush_interval_commit_log": NEVER_MS, "flush_interval_consume_queue": NEVER_MS,
+    })  # fmt: skip
+    root = tmp_path / "store"
+    with MessageStore.open(root, config, backend="file") as store:
+        assert store.put_message(dead("g", "orders")).ok
+        assert store.metrics.snapshot().dispatch_lag_bytes > 0  # its unit waits
+        assert shown(rows("dlq", root), "originTopic", "messages") == [("orders", 1)]
+        assert len(rows("dlq", root, "g")) == 1
 
 
 def test_damage_is_named_and_ends_in_1(tmp_path: Path, backend: str) -> None:

@@ -9,6 +9,7 @@ costs and what is kept in memory depends on ``limit``, on no number of topics or
 import heapq
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -93,8 +94,6 @@ class _Sample(NamedTuple):
     topics: dict[str, tuple[int, int]]
     """Topic → records and their bytes."""
     records: int
-    is_whole: bool
-    """No record came that is not in it."""
 
 
 class FiguresByTopic:
@@ -187,9 +186,7 @@ class FiguresByTopic:
             return TopicFigures(topic, queues, offset, messages, None, None, None, None)
         if before is not None:  # less than before: the topic was deleted, and has begun anew
             put = offset - before.offset if offset >= before.offset else offset
-        elif sample.is_whole:
-            put = records
-        else:
+        else:  # of a sample that has all that came it is what the sample has
             put = round(came * records / max(sample.records, 1))
         put_bytes = round(put * mean)
         return TopicFigures(
@@ -201,20 +198,16 @@ class FiguresByTopic:
         size = self._log.files.file_size
         start = max(end - 1, 0) // size * size if before is None else before.end
         start = max(start, self._log.min_phy_offset(), 0)
+        came = self._log.scan(start, min(end, start + _SAMPLED_BYTES), _UNCHECKED)
         found: dict[str, tuple[int, int]] = {}
-        count, behind = 0, start
-        try:
-            for record in islice(
-                self._log.scan(start, min(end, start + _SAMPLED_BYTES), _UNCHECKED),
-                _SAMPLED_RECORDS,
-            ):
-                count, behind = count + 1, record.phy_offset + record.size
+        count = 0
+        with suppress(CorruptionError):  # damaged, or just expired: what was read tells enough
+            for record in islice(came, _SAMPLED_RECORDS):
+                count += 1
                 if is_queued(record.sys_flag):
                     records, total = found.get(record.topic, (0, 0))
                     found[record.topic] = records + 1, total + record.size
-        except CorruptionError:  # damaged, or its file has just expired: what was read tells enough
-            return _Sample(found, count, is_whole=False)
-        return _Sample(found, count, is_whole=behind == end)
+        return _Sample(found, count)
 
 
 def _rank(figures: TopicFigures, sample: _Sample, *, by_bytes: bool) -> tuple[object, ...]:
