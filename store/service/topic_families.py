@@ -33,6 +33,7 @@ _BROKER = ("cluster", "brokerIP", "broker")
 _RUNTIME = ("cluster", "brokerIP", "brokerHost", "des", "boottime", "broker_version")
 _NODE = ("cluster", "node_type", "node_id")
 _STORAGE = (*_NODE, "storage_type", "storage_medium")
+_IN = (*_NODE, "topic", "message_type", "is_system")
 _LAG = (*_NODE, "consumer_group", "topic", "is_retry", "is_system")
 ROCKETMQ: dict[str, tuple[str, tuple[str, ...]]] = {
     "rocketmq_producer_offset": ("Sum of the maxima of a topic's queues", _TOPIC),
@@ -55,9 +56,10 @@ ROCKETMQ: dict[str, tuple[str, tuple[str, ...]]] = {
     "rocketmq_brokeruntime_remain_howmanydata_toflush": ("Log that is not on disk", _RUNTIME),
     "rocketmq_storage_flush_behind_bytes": ("Log that is not on disk", _STORAGE),
     "rocketmq_storage_dispatch_behind_bytes": ("Log that is in no queue yet", _STORAGE),
-    "rocketmq_messages_in": ("What was ever put to a topic", (*_NODE, "topic", "is_system")),
+    "rocketmq_messages_in": ("What was ever put to a topic", _IN),
     "rocketmq_consumer_lag_messages": ("Messages that a group has not consumed", _LAG),
     "rocketmq_consumer_lag_latency": ("Age of the oldest of them, ms", _LAG),
+    "rocketmq_consumer_lag_latency_milliseconds": ("The same, as newer brokers call it", _LAG),
 }
 _COUNTERS = {"rocketmq_messages_in"}
 _CLUSTERING = "1"
@@ -159,7 +161,8 @@ def _of_topics(of: BrokerLabels, found: TopicSnapshot) -> Iterator[Sample]:
     where = of.cluster, of.broker
     for each in found.topics:
         yield _offset_of(each, where)
-        labels = of.cluster, "broker", of.broker, each.topic, _is_system(each.topic)
+        node = of.cluster, "broker", of.broker
+        labels = *node, each.topic, "", _is_system(each.topic)
         yield "rocketmq_messages_in", labels, each.offset
     puts = (each for each in _puts(found) if not _is_retry(each[0]))
     yield from _rates("rocketmq_producer_tps", where, puts)
@@ -189,7 +192,11 @@ def _of_groups(of: BrokerLabels, found: TopicSnapshot) -> Iterator[Sample]:
         node = of.cluster, "broker", of.broker, each.group, each.topic
         kinds = str(is_retry).lower(), _is_system(each.topic)
         yield "rocketmq_consumer_lag_messages", (*node, *kinds), each.lag
-        yield "rocketmq_consumer_lag_latency", (*node, *kinds), _age_ms(each)
+        for latency in (
+            "rocketmq_consumer_lag_latency",
+            "rocketmq_consumer_lag_latency_milliseconds",
+        ):
+            yield latency, (*node, *kinds), _age_ms(each)
 
 
 def _is_retry(topic: str) -> bool:
