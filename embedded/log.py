@@ -30,6 +30,7 @@ from store.errors import ReadOnlyStoreError, RefusedStoreError, StoreLockedError
 from store.logger import StoreLogger
 from store.record.message import Message, MessageProperty
 from store.service.message_store import MessageStore
+from store.service.metrics.by_group import GroupOffsets
 from store.service.reading.puller import TagFilter
 from store.service.reading.store_times import Time, time_ms
 from store.service.reading.topic_reader import LATEST, TopicDamage, read_topic
@@ -58,6 +59,11 @@ class EmbeddedLog:
             self._offsets = offsets = ConsumerOffsets(store, interval)
             self._topics = LogTopics(store, queues, offsets.forget_topic)
             offsets.start()
+
+    @property
+    def offsets(self) -> GroupOffsets | None:
+        """What keeps the offsets of the groups, for figures; ``None`` where it is read only."""
+        return self._offsets
 
     # ---- putting
 

@@ -18,6 +18,8 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueStat
 from store.queue.read_fallbacks import ReadFallback
 from store.service.dispatching.dispatch import Dispatcher
+from store.service.metrics.by_group import GroupOffsets
+from store.service.metrics.by_topic import LIMIT, FiguresByTopic
 from store.service.reading.puller import Puller
 from store.service.results import PutMessageStatus
 from store.service.runtime.environment import used_blocks
@@ -163,6 +165,18 @@ class StoreMetrics:
             mirror=self._mirror.snapshot() if self._mirror is not None else None,
             listener_failures=self._dispatcher.arrivals.failures,
             arrivals_dropped=self._dispatcher.arrivals.dropped,
+        )
+
+    def by_topic(
+        self, limit: int = LIMIT, offsets: GroupOffsets | None = None, *, by_bytes: bool = False
+    ) -> FiguresByTopic:
+        """Return what tells again and again what comes to the ``limit`` busiest topics.
+
+        With ``offsets`` also how far the groups lag that lag most. Puts cost what they did: what
+        is returned reads the log, and the ends of some queues, each time it is asked.
+        """
+        return FiguresByTopic(
+            self._log, self._queues, self._puller, self._state, limit, offsets, by_bytes=by_bytes
         )
 
     def _lag(self) -> tuple[int, int]:
