@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from store.errors import (
         CorruptionError,
         DiskFullError,
+        DispatcherError,
         IllegalMessageError,
         NoSuchMessageError,
         NoSuchQueueError,
+        PutHookError,
         ReadOnlyStoreError,
         RefusedStoreError,
         StoreClosedError,
@@ -43,6 +45,11 @@ if TYPE_CHECKING:
         ArrivalListener,
         ArrivalSubscription,
     )
+    from store.service.dispatching.dispatcher_list import (
+        CommitLogDispatcher,
+        CommitLogDispatchStore,
+        DispatchRequest,
+    )
     from store.service.message_store import MessageStore
     from store.service.metrics.metrics import MetricsSnapshot
     from store.service.reading.puller import TagFilter
@@ -53,6 +60,7 @@ if TYPE_CHECKING:
         PutMessageResult,
         PutMessageStatus,
     )
+    from store.service.writing.put_hooks import PutMessageHook
 
     __version__: str
 
@@ -63,8 +71,12 @@ _MODULES = {
     "ArrivalSubscription": "store.service.dispatching.arrivals",
     "BoundaryType": "store.queue.time_search",
     "BrokerRole": "store.replica_config",
+    "CommitLogDispatchStore": "store.service.dispatching.dispatcher_list",
+    "CommitLogDispatcher": "store.service.dispatching.dispatcher_list",
     "CorruptionError": "store.errors",
     "DiskFullError": "store.errors",
+    "DispatchRequest": "store.service.dispatching.dispatcher_list",
+    "DispatcherError": "store.errors",
     "EmbeddedLog": "embedded.log",
     "FlushDiskType": "store.config",
     "GetMessageResult": "store.service.results",
@@ -77,6 +89,8 @@ _MODULES = {
     "MetricsSnapshot": "store.service.metrics.metrics",
     "NoSuchMessageError": "store.errors",
     "NoSuchQueueError": "store.errors",
+    "PutHookError": "store.errors",
+    "PutMessageHook": "store.service.writing.put_hooks",
     "PutMessageResult": "store.service.results",
     "PutMessageStatus": "store.service.results",
     "PutRefusedError": "embedded.errors",
@@ -111,8 +125,12 @@ __all__ = [
     "ArrivalSubscription",
     "BoundaryType",
     "BrokerRole",
+    "CommitLogDispatchStore",
+    "CommitLogDispatcher",
     "CorruptionError",
     "DiskFullError",
+    "DispatchRequest",
+    "DispatcherError",
     "EmbeddedLog",
     "FlushDiskType",
     "GetMessageResult",
@@ -125,6 +143,8 @@ __all__ = [
     "MetricsSnapshot",
     "NoSuchMessageError",
     "NoSuchQueueError",
+    "PutHookError",
+    "PutMessageHook",
     "PutMessageResult",
     "PutMessageStatus",
     "PutRefusedError",

@@ -5,7 +5,7 @@ threads. Source: RocketMQ ``DefaultMessageStore``, ``RocksDBMessageStore``.
 """
 
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from store.checked_lock import CheckedLock
 from store.config import StoreConfig
-from store.errors import RetryableDiskFullError, os_errors
+from store.errors import STALLING, os_errors
 from store.future import StoreFuture
 from store.index.index_service import IndexService
 from store.log._log import PlainLog
@@ -23,6 +23,7 @@ from store.logger import StoreLogger
 from store.progress import Progress, noop
 from store.record.message import Message
 from store.record.message_check import listed
+from store.service.dispatching.dispatcher_list import CommitLogDispatcher
 from store.service.opening.open_parts import open_parts
 from store.service.opening.options import OpenOptions
 from store.service.opening.parts import StoreComponents
@@ -32,6 +33,7 @@ from store.service.recovering.replacement import Rebuild
 from store.service.results import PutMessageResult
 from store.service.runtime.environment import Environment
 from store.service.store_care import StoreCare
+from store.service.writing.put_hooks import PutMessageHook
 from store.service.writing.putter import put_for_future
 from store.service.writing.replicas import Replicas
 
@@ -75,7 +77,7 @@ class MessageStore(StoreCare):
         self._commit = recovered.commit
         self._rebuild = recovered.rebuild
         self._flush, self._flush_all = parts.flush, parts.flush_all
-        self._puller, self._putter = parts.puller, parts.putter
+        self._puller, self._putter = parts.puller, parts.puts
         self._loop_puts: LoopPuts | None = None  # from the first ``put`` on
         self._loop_waits = None  # from the first wait of a task on
         self._clean, self._expiry = parts.clean, parts.expiry
@@ -97,6 +99,9 @@ class MessageStore(StoreCare):
         rebuild: Rebuild = Rebuild.NOTHING,
         housekeeping: bool = True,
         replicas: Replicas | None = None,
+        put_hooks: Sequence[PutMessageHook] = (),
+        dispatchers: Sequence[CommitLogDispatcher] = (),
+        installed_hooks: bool = True,
         surroundings: Environment | None = None,
         progress: Progress = noop,
     ) -> Self:  # fmt: skip
@@ -112,12 +117,17 @@ class MessageStore(StoreCare):
         files go by RocketMQ's rules (``FileExpiry``), from a minute after the opening on, and a
         disk that is nearly full takes no more puts. ``replicas`` are those who follow (the
         ``Followers`` of ``replication``): with them ``brokerRole=SYNC_MASTER`` is honoured, without
-        it is refused. ``surroundings`` is the machine; the recovery tells ``progress`` phy offsets.
+        it is refused. ``put_hooks`` are asked before a message is put, ``dispatchers`` called with
+        each record before it is in its queue, in their order, and behind those that installed
+        packages bring unless ``installed_hooks`` is off. ``surroundings`` is the machine; the
+        recovery tells ``progress`` phy offsets.
 
         Raises:
             StoreLockedError: somebody has it open.
             RefusedStoreError: it must not be opened this way; the sentence says why.
-            StoreConfigError: the settings promise replicas that nobody feeds, or are wrong.
+            StoreConfigError: the settings promise replicas that nobody feeds, or are wrong; a hook
+                is none, or would not be called.
+            DispatcherError: a dispatcher failed at a record that the recovery dispatches.
             CorruptionError: it cannot be read as a store.
             StoreIOError: the operating system refused something.
         """
@@ -125,6 +135,7 @@ class MessageStore(StoreCare):
         options = OpenOptions(
             read_only=read_only, backend=backend, cut_at=cut_at, pass_over=pass_over,
             rebuild=rebuild, housekeeping=housekeeping, replicas=replicas,
+            put_hooks=put_hooks, dispatchers=dispatchers, installed_hooks=installed_hooks,
             surroundings=surroundings or Environment(), progress=progress,
         )  # fmt: skip
         try:
@@ -147,6 +158,7 @@ class MessageStore(StoreCare):
         with ``FLUSH_SLAVE_TIMEOUT`` after ``slaveTimeout``.
 
         Raises:
+            PutHookError: a put hook failed; nothing was put.
             StoreFailedError: an earlier write failed.
             StoreIOError: this one did; the store must be opened again.
             ReadOnlyStoreError, StoreClosedError: no puts here.
@@ -239,7 +251,7 @@ class MessageStore(StoreCare):
         """
         self._state.check_writable()
         if self._state.stalled:
-            with suppress(RetryableDiskFullError):
+            with suppress(*STALLING):
                 self._dispatcher.drain()
         if not self._state.unwritable:
             return None
@@ -275,6 +287,7 @@ class MessageStore(StoreCare):
         Raises:
             RetryableDiskFullError: there is no room for units or keys of records. The log is
                 durable; the rest is with a later call, once there is room.
+            DispatcherError: a dispatcher failed; likewise, once it takes the record.
             StoreError: the disk refused; the store has failed.
         """
         with self._state.writing():

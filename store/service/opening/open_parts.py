@@ -31,6 +31,7 @@ from store.queue.context import QueueStoreContext
 from store.queue.units import QueueKey
 from store.record.scan import ScanRules
 from store.service.dispatching.dispatch import Dispatcher
+from store.service.dispatching.dispatcher_list import DispatcherList
 from store.service.dispatching.pending import Pending
 from store.service.dispatching.record_keys import RecordKeys
 from store.service.dispatching.record_units import RecordUnits
@@ -49,6 +50,7 @@ from store.service.maintenance.disk_levels import DiskLevels
 from store.service.maintenance.file_expiry import FileExpiry
 from store.service.metrics.metrics import StoreMetrics
 from store.service.opening.abort_marker import AbortMarker
+from store.service.opening.installed_hooks import with_installed
 from store.service.opening.left_out import open_index, refuse_queues_without_log
 from store.service.opening.options import OpenOptions
 from store.service.opening.parts import LoadedStore, RecoveredStore, StoreComponents
@@ -67,6 +69,7 @@ from store.service.writing.flush import FlushService, FullFlush
 from store.service.writing.group_commit import GroupCommit
 from store.service.writing.light_quota import LightQuota
 from store.service.writing.log_prefault import LogPrefault
+from store.service.writing.put_hooks import HookedPuts
 from store.service.writing.putter import Putter
 from store.service.writing.replicas import ReplicaWait
 
@@ -84,6 +87,7 @@ def open_parts(
     ``undo`` closes what was opened: the caller leaves it with whatever is raised until the store is
     the caller's own, and drops it then.
     """
+    options = with_installed(root, options)
     layout, config = resolve_layout(
         root, config, commit_log, read_only=options.read_only, fed=options.replicas is not None
     )
@@ -226,8 +230,11 @@ def _recover(
     pending = Pending(queues, units, keys, state)
     commit = GroupCommit(log, config.sync_flush_timeout)
     state.locks.add(*commit.locks, *queues.locks(), KEPT_LOCK)
+    given = options.dispatchers
+    dispatchers = DispatcherList(given, log, units) if given else None
+    before_units = _before_units(config, log, commit)
     dispatcher = Dispatcher(
-        pending, queues, index, config.dispatch_slice, state, _before_units(config, log, commit)
+        pending, queues, index, config.dispatch_slice, state, before_units, dispatchers
     )
     rules = ScanRules(config.check_crc_on_recover)
     rebuild = QueueRebuild(paths, log, queues, units, pending, dispatcher, rules, state.fail)
@@ -238,10 +245,12 @@ def _recover(
     else:
         marking.changing()
         rebuild.drop_half_built()
-        replay = Replay(dispatcher.store, units, keys)
+        replay = Replay(dispatcher.store, units, keys, dispatchers)
         recovery.run(replay, options.cut_at, options.pass_over, options.progress)
         opened = [part.name for part in queues.parts()]
         loaded.lines.log_was_cut(report.end_phy_offset, opened)
+        if dispatchers is not None:
+            dispatchers.catch_up(report.end_phy_offset)
         rebuild.resume()
         mended = QueueMend(log, queues, units, rebuild, rules).run(
             ExpiredQueues(paths.expired_queues).ends
@@ -280,6 +289,8 @@ def _serve(loaded: LoadedStore, recovered: RecoveredStore, options: OpenOptions)
     ahead = None if loaded.read_only else LogPrefault.of(log, config)
     look_ahead = noop if ahead is None else ahead.wake_if_due
     putter = Putter(config, log, queues, dispatcher, append, answers, look_ahead)
+    hooks = options.put_hooks
+    puts = HookedPuts(putter, hooks, putter.meter) if hooks else putter
     clean = CleanService(
         log, queues, index, pending, dispatcher, commit, loaded.deleted,
         ExpiredQueues(paths.expired_queues), quota, state,
@@ -299,8 +310,8 @@ def _serve(loaded: LoadedStore, recovered: RecoveredStore, options: OpenOptions)
     stops += [] if mirror is None else [mirror.stop]
     stops += [dispatcher.arrivals.stop]
     return StoreComponents(
-        loaded, recovered, flush, flush_all, puller, putter, mirror, clean, expiry, metrics, ahead,
-        replicas, () if loaded.read_only else tuple(stops),
+        loaded, recovered, flush, flush_all, puller, putter, puts, mirror, clean, expiry, metrics,
+        ahead, replicas, () if loaded.read_only else tuple(stops),
     )  # fmt: skip
 
 
@@ -323,6 +334,8 @@ def _start(undo: ExitStack, parts: StoreComponents, options: OpenOptions) -> Non
         parts.ahead.start()
     if MODE == "always":
         parts.recovered.dispatcher.reput.start_if_wanted()
+    if parts.recovered.dispatcher.dispatchers is not None:
+        parts.recovered.dispatcher.arrivals.keep_active()
     parts.flush.start()
     if parts.replicas is not None:
         parts.replicas.start()
