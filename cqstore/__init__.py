@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from embedded.log import EmbeddedLog
     from embedded.log import open_log as open  # noqa: A004 - as ``gzip`` and ``tarfile`` call theirs
     from embedded.log_message import LogMessage, TailMessage
+    from embedded.read_only_tail import ReadOnlyTail
     from embedded.tail import Tail
     from store.config import FlushDiskType, RocksDBEngine, StoreConfig, read_broker_conf
     from store.errors import (
@@ -96,6 +97,7 @@ _MODULES = {
     "PutRefusedError": "embedded.errors",
     "QueueKey": "store.queue.units",
     "ReadOnlyStoreError": "store.errors",
+    "ReadOnlyTail": "embedded.read_only_tail",
     "RefusedStoreError": "store.errors",
     "RocksDBEngine": "store.config",
     "StoreClosedError": "store.errors",
@@ -150,6 +152,7 @@ __all__ = [
     "PutRefusedError",
     "QueueKey",
     "ReadOnlyStoreError",
+    "ReadOnlyTail",
     "RefusedStoreError",
     "RocksDBEngine",
     "StoreClosedError",
