@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,6 +29,7 @@ from store.record.message import MessageProperty, SysFlag
 from store.service.opening.installed_hooks import DISPATCHERS, PUT_HOOKS
 from store.service.recovering.replacement import Rebuild
 from store.service.writing.putter import Putter
+from tests.kit.call_order import CallOrder
 from tests.kit.crash_images import crash_image
 from tests.kit.double_write import config as combined_config
 from tests.kit.engines import ENGINES
@@ -40,7 +42,8 @@ CONFIG = StoreConfig(
     mapped_file_size_commit_log=1 << 14, dispatch_slice=64, rocksdb_memory_bytes=16 << 20,
     flush_interval_commit_log=HOUR, flush_interval_consume_queue=HOUR,
     flush_commit_log_thorough_interval=HOUR, flush_consume_queue_thorough_interval=HOUR,
-    enable_lmq=True, enable_multi_dispatch=True,
+    enable_lmq=True, enable_multi_dispatch=True, max_index_num=200, max_hash_slot_num=50,
+    mapped_file_size_consume_queue=20 * 50,
 )  # fmt: skip
 KINDS = ["file", *ENGINES, "combined"]
 ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
@@ -560,6 +563,38 @@ def test_after_a_crash_all_comes_that_no_flush_covered(tmp_path: Path, kind: Any
         put(store, b"6")
         assert bodies_of(store) == numbered(0, 7)
     assert taker.bodies[-4:] == numbered(3, 7)
+
+
+@pytest.mark.parametrize("kind", ["file", ENGINES[-1]])
+def test_a_kill_anywhere_skips_no_record(tmp_path: Path, kind: Any) -> None:
+    """The store is copied at calls of the system and of the dispatcher, and each copy is opened."""
+    images: list[tuple[Path, set[int]]] = []
+    numbers, guard = count(), threading.Lock()
+
+    def take(_: object) -> None:
+        with guard:
+            number = next(numbers)
+            if number % 3 == 0:
+                image = crash_image(tmp_path / "s", tmp_path / str(number))
+                images.append((image, {request.phy_offset for request in taker.taken}))
+
+    taker, calls = Taker(take), CallOrder(tmp_path / "s")
+    calls.at_each = take
+    with opened(tmp_path / "s", kind, dispatchers=[taker]) as store, calls.watching():
+        put(store, *numbered(0, 3))
+        assert store.max_offset("t", 0) == 3
+        store.flush()
+        store.put_messages([Message("t", b"x" * 4_000, at) for at in range(6)])  # two files
+        store.flush()
+        put(store, *numbered(3, 6))
+    assert len(images) > 5
+    for image, before in images:
+        after = Taker()
+        with opened(image, kind, dispatchers=[after]) as store:
+            there = {record.phy_offset for record in store.commit_log.scan(0)}
+        again = [request.phy_offset for request in after.taken]
+        assert again == sorted(again)
+        assert there <= before.union(again)
 
 
 def test_a_rebuild_of_all_queues_dispatches_all(tmp_path: Path) -> None:
