@@ -118,6 +118,7 @@ class ReadOnlyTail:
                 f"a log is looked at each so many seconds, not {poll_seconds!r}"
             )
         self._poll_seconds = poll_seconds
+        self._snapshots = snapshots
         store = snapshots.acquire()
         self._release = weakref.finalize(self, snapshots.release, store)
         self._release.atexit = False
@@ -148,7 +149,7 @@ class ReadOnlyTail:
 
         Raises:
             RefusedStoreError: the log was cut back: what was read is no longer part of it.
-            StoreClosedError: it was closed before all that was there had been read.
+            StoreClosedError: the log was closed.
             StoreIOError: it cannot be read.
             StoreStateError: another task waits for the next one.
         """
@@ -183,7 +184,8 @@ class ReadOnlyTail:
             if self._follower.has_passed_opening:
                 self._release()  # the store is asked nothing any more
             await asyncio.sleep(self._poll_seconds)
-            self._found = self._behind()
+            self._snapshots.check_open()
+            self._found = _behind(self._follower, self.topic, self._tags)
         raise StopAsyncIteration
 
     def _first(self, store: MessageStore) -> Iterator[TopicMessage]:
@@ -191,10 +193,13 @@ class ReadOnlyTail:
             return iter(())
         return stored_messages(store, self._follower, self.topic, self._begin, tags=self._tags)
 
-    def _behind(self) -> Iterator[TopicMessage]:
-        for found in self._follower.poll(self.topic):
-            if self._tags is None or self._tags.matches(found.message):
-                yield found
+
+def _behind(
+    follower: TopicFollower, topic: str, tags: TagFilter | None
+) -> Iterator[TopicMessage]:  # no method: a tail that was let go is gone at once
+    for found in follower.poll(topic):
+        if tags is None or tags.matches(found.message):
+            yield found
 
 
 def _report(follower: TopicFollower) -> None:

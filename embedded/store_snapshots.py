@@ -4,7 +4,7 @@ A refresh opens it anew. Whoever reads an older one goes on with that, and the l
 closes it.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -23,6 +23,7 @@ class StoreSnapshots:
         self.newest = store
         """The store as it was opened last."""
         self._readers = Counter[MessageStore]()
+        self._released = deque[MessageStore]()
         self._closed = False
 
     def refresh(self) -> None:
@@ -32,17 +33,16 @@ class StoreSnapshots:
             StoreClosedError: all were closed.
             StoreError: it cannot be opened; it is read as it was.
         """
-        self._check()
+        self.check_open()
         made = self._open_again()
         with self._lock.entry():
-            is_late = self._closed
-            before, self.newest = self.newest, self.newest if is_late else made
-            is_read = bool(self._readers[before])
-        if is_late:
+            if not self._closed:
+                before, self.newest = self.newest, made
+                self._readers[before] += 1  # which is released below
+        if self.newest is not made:
             made.close()
-            self._check()
-        elif not is_read:
-            before.close()
+            self.check_open()
+        self.release(before)
 
     def acquire(self) -> MessageStore:
         """Return the newest store, which stays open until it is released.
@@ -51,20 +51,30 @@ class StoreSnapshots:
             StoreClosedError: all were closed.
         """
         with self._lock.entry():
-            self._check()
+            self.check_open()
             self._readers[self.newest] += 1
             return self.newest
 
     def release(self, store: MessageStore) -> None:
-        """Let go of a store that was acquired; the last one closes it if there is a newer one."""
-        with self._lock.entry():
+        """Release a store that was acquired; the last one closes it if there is a newer one.
+
+        A finalizer may call it amid any call here: then the next one closes the store.
+        """
+        self._released.append(store)
+        while self._released and not self._lock.is_mine():
+            with self._lock.entry():
+                unread = [each for each in self._take_released() if each is not self.newest]
+            for each in unread:
+                each.close()
+
+    def _take_released(self) -> Iterator[MessageStore]:
+        """Yield the stores that were released and are read by nobody any more."""
+        while self._released:
+            store = self._released.popleft()
             self._readers[store] -= 1
-            is_over = self._readers[store] <= 0
-            if is_over:
+            if self._readers[store] <= 0:
                 del self._readers[store]
-            is_over = is_over and store is not self.newest
-        if is_over:
-            store.close()
+                yield store
 
     @contextmanager
     def reading(self) -> Iterator[MessageStore]:
@@ -83,6 +93,11 @@ class StoreSnapshots:
         for store in stores:
             store.close()
 
-    def _check(self) -> None:
+    def check_open(self) -> None:
+        """Refuse after ``close``.
+
+        Raises:
+            StoreClosedError: all were closed.
+        """
         if self._closed:
             raise StoreClosedError("the log is closed", path=self.newest.paths.root)

@@ -50,7 +50,7 @@ async def take(tail: ReadOnlyTail, count: int) -> list[int]:
 # ---- beside another process
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ["rocksdb", pytest.param("file", marks=pytest.mark.long)])
 def test_beside_another_process(tmp_path: Path, backend: str) -> None:
     """Of what is seen each message is whole, in order, and there once, however both meet."""
     writer = Writer(tmp_path, backend)
@@ -85,7 +85,7 @@ def test_beside_another_process(tmp_path: Path, backend: str) -> None:
         assert numbers(log.read("t")) == [*range(655)]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ["file", pytest.param("rocksdb", marks=pytest.mark.long)])
 def test_beside_expiry_and_deletion_in_another_process(tmp_path: Path, backend: str) -> None:
     writer = Writer(tmp_path, backend)
     writer.do("put", "t", 0, 30, 2000)  # five files
@@ -306,9 +306,13 @@ def test_a_close_ends_reads_and_tails(pair: tuple[EmbeddedLog, EmbeddedLog]) -> 
     _, other = pair
     begun, later = other.read("t"), other.read("t")
     next(begun)
+    tail = other.tail("t", poll_seconds=POLL)
+    assert run(take(tail, 10)) == [*range(10)]
     other.refresh()
     other.close()
     other.close()
+    with pytest.raises(StoreClosedError):
+        run(take(tail, 1))
     for each in (begun, later):
         with pytest.raises(StoreClosedError):
             list(each)
