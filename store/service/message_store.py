@@ -273,6 +273,7 @@ class MessageStore(StoreCare):
                 a gap; nothing was appended.
             DiskFullError: there is no room for a next file, or for units or keys of records that
                 were appended before; nothing was appended.
+            DispatcherError: a dispatcher failed at such a record; likewise.
 
         Source: RocketMQ ``DefaultMessageStore.appendToCommitLog``, which checks nothing.
         """
