@@ -14,14 +14,17 @@ if TYPE_CHECKING:
     from embedded.log import EmbeddedLog
     from embedded.log import open_log as open  # noqa: A004 - as ``gzip`` and ``tarfile`` call theirs
     from embedded.log_message import LogMessage, TailMessage
+    from embedded.read_only_tail import ReadOnlyTail
     from embedded.tail import Tail
     from store.config import FlushDiskType, RocksDBEngine, StoreConfig, read_broker_conf
     from store.errors import (
         CorruptionError,
         DiskFullError,
+        DispatcherError,
         IllegalMessageError,
         NoSuchMessageError,
         NoSuchQueueError,
+        PutHookError,
         ReadOnlyStoreError,
         RefusedStoreError,
         StoreClosedError,
@@ -44,6 +47,11 @@ if TYPE_CHECKING:
         ArrivalListener,
         ArrivalSubscription,
     )
+    from store.service.dispatching.dispatcher_list import (
+        CommitLogDispatcher,
+        CommitLogDispatchStore,
+        DispatchRequest,
+    )
     from store.service.message_store import MessageStore
     from store.service.metrics.metrics import MetricsSnapshot
     from store.service.reading.puller import TagFilter
@@ -54,6 +62,7 @@ if TYPE_CHECKING:
         PutMessageResult,
         PutMessageStatus,
     )
+    from store.service.writing.put_hooks import PutMessageHook
 
     __version__: str
 
@@ -64,8 +73,12 @@ _MODULES = {
     "ArrivalSubscription": "store.service.dispatching.arrivals",
     "BoundaryType": "store.queue.time_search",
     "BrokerRole": "store.replica_config",
+    "CommitLogDispatchStore": "store.service.dispatching.dispatcher_list",
+    "CommitLogDispatcher": "store.service.dispatching.dispatcher_list",
     "CorruptionError": "store.errors",
     "DiskFullError": "store.errors",
+    "DispatchRequest": "store.service.dispatching.dispatcher_list",
+    "DispatcherError": "store.errors",
     "EmbeddedLog": "embedded.log",
     "FlushDiskType": "store.config",
     "GetMessageResult": "store.service.results",
@@ -78,11 +91,14 @@ _MODULES = {
     "MetricsSnapshot": "store.service.metrics.metrics",
     "NoSuchMessageError": "store.errors",
     "NoSuchQueueError": "store.errors",
+    "PutHookError": "store.errors",
+    "PutMessageHook": "store.service.writing.put_hooks",
     "PutMessageResult": "store.service.results",
     "PutMessageStatus": "store.service.results",
     "PutRefusedError": "embedded.errors",
     "QueueKey": "store.queue.units",
     "ReadOnlyStoreError": "store.errors",
+    "ReadOnlyTail": "embedded.read_only_tail",
     "RefusedStoreError": "store.errors",
     "RocksDBEngine": "store.config",
     "Scan": "analysis.scan",
@@ -114,8 +130,12 @@ __all__ = [
     "ArrivalSubscription",
     "BoundaryType",
     "BrokerRole",
+    "CommitLogDispatchStore",
+    "CommitLogDispatcher",
     "CorruptionError",
     "DiskFullError",
+    "DispatchRequest",
+    "DispatcherError",
     "EmbeddedLog",
     "FlushDiskType",
     "GetMessageResult",
@@ -128,11 +148,14 @@ __all__ = [
     "MetricsSnapshot",
     "NoSuchMessageError",
     "NoSuchQueueError",
+    "PutHookError",
+    "PutMessageHook",
     "PutMessageResult",
     "PutMessageStatus",
     "PutRefusedError",
     "QueueKey",
     "ReadOnlyStoreError",
+    "ReadOnlyTail",
     "RefusedStoreError",
     "RocksDBEngine",
     "Scan",

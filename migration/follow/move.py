@@ -189,7 +189,9 @@ class FollowedMove:
 
     def _open(self) -> MessageStore:
         self._tell("opening the follower")
-        self._opened = MessageStore.open(self._own.root, self._config, backend=self._backend)
+        self._opened = MessageStore.open(
+            self._own.root, self._config, backend=self._backend, installed_hooks=False
+        )  # the broker calls hooks
         return self._opened
 
     def _refuse_if_replaced(self, store: MessageStore) -> None:

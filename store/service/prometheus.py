@@ -48,6 +48,11 @@ _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_reput_batches": ("Batches that the dispatch thread brought to queues and index", ()),
     "cqstore_listener_failures": ("Calls of arrival listeners that raised something", ()),
     "cqstore_arrivals_dropped": ("Units that arrival listeners were too slow for", ()),
+    "cqstore_put_hooked": ("Messages of which put hooks were asked", ()),
+    "cqstore_put_hook_refusals": ("Messages that put hooks refused", ()),
+    "cqstore_put_hook_failures": ("Calls of put hooks that failed", ()),
+    "cqstore_dispatcher_records": ("Records that all dispatchers have taken", ()),
+    "cqstore_dispatcher_failures": ("Calls of dispatchers that failed", ()),
     "cqstore_put_not_ok": ("Messages refused, or stored but flushed late, by status", ("status",)),
     "cqstore_gets": ("Pulls by status", ("status",)),
     "cqstore_get_messages": ("Messages that pulls returned", ()),
@@ -306,6 +311,11 @@ def _counter_samples(of: MetricsSnapshot) -> Iterator[tuple[str, tuple[str, ...]
     yield "cqstore_reput_batches", (), of.reput_batches
     yield "cqstore_listener_failures", (), of.listener_failures
     yield "cqstore_arrivals_dropped", (), of.arrivals_dropped
+    yield "cqstore_put_hooked", (), of.put_hooked
+    yield "cqstore_put_hook_refusals", (), of.put_hook_refusals
+    yield "cqstore_put_hook_failures", (), of.put_hook_failures
+    yield "cqstore_dispatcher_records", (), of.dispatcher_records
+    yield "cqstore_dispatcher_failures", (), of.dispatcher_failures
     for refused, count in of.put_not_ok.items():
         yield "cqstore_put_not_ok", (refused.name,), count
     for fallback, count in of.read_fallbacks.items():
