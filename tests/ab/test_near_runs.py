@@ -1,5 +1,6 @@
 """Whole comparisons in this process: what is made, proved, measured, said, and left behind."""
 
+import gc
 import json
 import time
 from collections.abc import Iterator
@@ -41,6 +42,8 @@ def near(monkeypatch: pytest.MonkeyPatch) -> Iterator[list["Noting"]]:
     monkeypatch.setattr(building, "SideProcess", Noting)
     monkeypatch.setattr(running, "DERIVED", 100)
     monkeypatch.setattr(rounds, "_OPEN_SECONDS", 0.001)
+    gc.collect()  # what is garbage now would stay
+    gc.freeze()  # a side collects garbage before each turn: that of this process is much
     yield Noting.started
     assert all(not side.worker._side.is_open for side in Noting.started), "all are stopped"
 
