@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -312,10 +313,43 @@ def test_by_topic_memory_is_bounded() -> None:
 
 
 def test_once_by_topic_looks_twice(tmp_path: Path) -> None:
-    MessageStore.open(tmp_path, CONFIG).close()
+    words = (tmp_path, "--by", "topic", "--once", "--interval", "0.1", "--output", "jsonl")
+    ended = threading.Event()
     with MessageStore.open(tmp_path, CONFIG) as store:
-        store.put_message(Message("t", b"x"))
+
+        def put() -> None:
+            while not ended.wait(0.001):
+                store.put_message(Message("t", b"x"))
+
+        thread = threading.Thread(target=put)
+        thread.start()
+        try:
+            (row,) = map(json.loads, run(*words).stdout.splitlines())
+        finally:
+            ended.set()
+            thread.join()
+    assert (row["topic"], row["share"]) == ("t", 1)
+    assert row["messages"] > 0
     before = tree_digest(tmp_path)
-    done = run(tmp_path, "--by", "topic", "--once", "--interval", "0.1", "--output", "jsonl")
-    assert done.stdout == ""
+    assert run(*words).stdout == ""
     assert tree_digest(tmp_path) == before
+
+
+def test_the_view_by_topic_begins_with_the_second_look(tmp_path: Path) -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=120, height=60)
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        store.put_message(Message("before", b"x"))
+        looking = StoreWatch(detect(store.paths.root, CONFIG), by_topic=True)
+        topics = iter(("first", "second"))
+
+        def wait() -> None:
+            if (topic := next(topics, "")) == "":
+                raise KeyboardInterrupt
+            store.put_message(Message(topic, b"x"))
+
+        show(looking, console, wait, partial(topic_rows, limit=3))
+    shown = screen.getvalue()
+    assert re.search(r"first +1 ", shown)
+    assert re.search(r"second +1 ", shown)
+    assert "before" not in shown
