@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from store.cli.top_topics import topic_rows
 from store.config import StoreConfig
 from store.errors import StoreLockedError
 from store.journals.store_lock import StoreLock
-from store.log.tail_topics import TailTopics
+from store.log.tail_topics import Came, TailTopics
 from store.paths import StorePaths
 from store.record.message import Host, Message
 from store.service.layout.store_layout import detect
@@ -295,6 +296,9 @@ def test_by_topic_it_tells_what_came_between_two_looks(tmp_path: Path, backend: 
         ("a", 200), ("b", 20), ("(others)", 10)
     ]  # fmt: skip
     assert sum(float(str(row["share"])) for row in few) == pytest.approx(1, abs=0.001)
+    untold = replace(second, topics={"a": Came(2, 20), "b": Came(1, 10), "(others)": Came(9, 90)})
+    rest = [(row["topic"], row["messages"], row["bytes"]) for row in topic_rows(untold, first, 1)]
+    assert rest == [("a", 2, 20), ("(others)", 10, 100)]
 
 
 def read_of(record: bytes, at: int, count: int) -> bytes:
