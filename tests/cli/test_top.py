@@ -8,7 +8,9 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from store.cli.top_topics import topic_rows
 from store.config import StoreConfig
 from store.errors import StoreLockedError
 from store.journals.store_lock import StoreLock
-from store.log.tail_topics import TailTopics
+from store.log.tail_topics import Came, TailTopics
 from store.paths import StorePaths
 from store.record.message import Host, Message
 from store.service.layout.store_layout import detect
@@ -294,6 +296,9 @@ def test_by_topic_it_tells_what_came_between_two_looks(tmp_path: Path, backend: 
         ("a", 200), ("b", 20), ("(others)", 10)
     ]  # fmt: skip
     assert sum(float(str(row["share"])) for row in few) == pytest.approx(1, abs=0.001)
+    untold = replace(second, topics={"a": Came(2, 20), "b": Came(1, 10), "(others)": Came(9, 90)})
+    rest = [(row["topic"], row["messages"], row["bytes"]) for row in topic_rows(untold, first, 1)]
+    assert rest == [("a", 2, 20), ("(others)", 10, 100)]
 
 
 def read_of(record: bytes, at: int, count: int) -> bytes:
@@ -312,10 +317,43 @@ def test_by_topic_memory_is_bounded() -> None:
 
 
 def test_once_by_topic_looks_twice(tmp_path: Path) -> None:
-    MessageStore.open(tmp_path, CONFIG).close()
+    words = (tmp_path, "--by", "topic", "--once", "--interval", "0.1", "--output", "jsonl")
+    ended = threading.Event()
     with MessageStore.open(tmp_path, CONFIG) as store:
-        store.put_message(Message("t", b"x"))
+
+        def put() -> None:
+            while not ended.wait(0.001):
+                store.put_message(Message("t", b"x"))
+
+        thread = threading.Thread(target=put)
+        thread.start()
+        try:
+            (row,) = map(json.loads, run(*words).stdout.splitlines())
+        finally:
+            ended.set()
+            thread.join()
+    assert (row["topic"], row["share"]) == ("t", 1)
+    assert row["messages"] > 0
     before = tree_digest(tmp_path)
-    done = run(tmp_path, "--by", "topic", "--once", "--interval", "0.1", "--output", "jsonl")
-    assert done.stdout == ""
+    assert run(*words).stdout == ""
     assert tree_digest(tmp_path) == before
+
+
+def test_the_view_by_topic_begins_with_the_second_look(tmp_path: Path) -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=120, height=60)
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        store.put_message(Message("before", b"x"))
+        looking = StoreWatch(detect(store.paths.root, CONFIG), by_topic=True)
+        topics = iter(("first", "second"))
+
+        def wait() -> None:
+            if (topic := next(topics, "")) == "":
+                raise KeyboardInterrupt
+            store.put_message(Message(topic, b"x"))
+
+        show(looking, console, wait, partial(topic_rows, limit=3))
+    shown = screen.getvalue()
+    assert re.search(r"first +1 ", shown)
+    assert re.search(r"second +1 ", shown)
+    assert "before" not in shown

@@ -7,6 +7,7 @@ The queries are those of the dashboard and the rules of ``rocketmq-exporter``, w
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -16,6 +17,7 @@ from prometheus_client.samples import Sample
 from store.config import StoreConfig
 from store.errors import StoreConfigError
 from store.record.message import Message
+from store.service import topic_families
 from store.service.message_store import MessageStore
 from store.service.prometheus import register
 from store.service.topic_families import ROCKETMQ, BrokerLabels
@@ -80,6 +82,8 @@ def scraped(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Sam
         for topic, count in PUT.items():
             for _ in range(count):
                 assert store.put_message(Message(topic, b"x")).ok
+            if topic == "orders":
+                store.flush()  # a part of the log alone
         assert store.max_offset("orders", 0) == 6
         store.get_message("orders", 0, 0)
         yield samples_of(registry)
@@ -152,6 +156,43 @@ def test_rates_of_topics_and_others_sum_up_to_the_brokers(scraped: list[Sample])
 def test_the_names_are_rocketmqs(scraped: list[Sample]) -> None:
     told = {each.name.removesuffix("_total") for each in scraped if each.name[:9] == "rocketmq_"}
     assert told == {*ROCKETMQ}
+
+
+def test_figures_of_the_broker_are_the_stores(scraped: list[Sample]) -> None:
+    def ours(name: str) -> float:
+        (value,) = found(scraped, f"cqstore_{name}").values()
+        return value
+
+    end, flushed = ours("log_max_phy_offset_bytes"), ours("log_flushed_phy_offset_bytes")
+    for name, value in {
+        "brokeruntime_commitlog_maxoffset": end,
+        "brokeruntime_commitlog_minoffset": ours("log_min_phy_offset_bytes"),
+        "brokeruntime_dispatch_behind_bytes": ours("dispatch_lag_bytes"),
+        "brokeruntime_remain_howmanydata_toflush": end - flushed,
+        "storage_flush_behind_bytes": end - flushed,
+        "storage_dispatch_behind_bytes": ours("dispatch_lag_bytes"),
+    }.items():
+        assert [*found(scraped, f"rocketmq_{name}").values()] == [value], name
+
+
+def test_the_age_of_a_lag_is_that_of_its_next_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = CollectorRegistry()
+    rows = Offsets({("g", "t"): {0: 1}, ("h", "t"): {0: 2}})
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        store.put_messages([Message("t", b"x")] * 3)
+        stored = store.get_message("t", 0, 2).messages()[0].store_timestamp
+        monkeypatch.setattr(
+            topic_families, "time", SimpleNamespace(time_ns=lambda: (stored + 1234) * 1_000_000)
+        )
+        register(store, offsets={store: rows}, brokers={store: BROKER}, topics=1, registry=registry)
+        samples = samples_of(registry)
+    assert found(samples, "cqstore_group_lag", "topic", "group") == {
+        ("t", "g"): 2, ("(others)", "(others)"): 1
+    }  # fmt: skip
+    assert [*found(samples, "cqstore_group_lag_seconds").values()] == [1.234]
+    assert [*found(samples, "rocketmq_group_get_latency_by_storetime").values()] == [1234]
 
 
 def test_series_are_bounded_and_not_there_unless_wanted(tmp_path: Path) -> None:

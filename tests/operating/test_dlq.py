@@ -126,6 +126,7 @@ def test_times_select(tmp_path: Path, backend: str) -> None:
     assert {row["originTopic"] for row in rows("dlq", root, "--begin", later)} == {"b"}
     assert call("dlq", root, "g", "--begin", later, "--format", "%t %h").stdout.startswith("%DLQ%g")
     assert rows("dlq", root, "--end", 5) == []
+    assert call("dlq", root, "--end", 5).stderr == "cqstore: 0 dead letters of 0 groups\n"
 
 
 def test_the_lines_of_a_group_are_those_that_get_prints(store: Path) -> None:
