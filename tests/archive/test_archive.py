@@ -198,16 +198,17 @@ def test_a_record_whose_size_is_wrong_ends_the_run_and_adds_nothing(tmp_path: Pa
     assert tree_digest(folder) == before
 
 
-@pytest.mark.parametrize("last", [False, True])
-def test_a_size_that_leads_nowhere_is_not_believed(tmp_path: Path, *, last: bool) -> None:
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_size_that_leads_nowhere_is_not_believed(tmp_path: Path, *, behind: bool) -> None:
     """Not one that leads into the zeros behind the log either."""
     root = tmp_path / "store"
     make_log(root, [(Message("t", b"body %d" % at), DAY) for at in range(4)])
     archive(tmp_path / "whole", s=root)
     places = [phy for (phy,) in by_place(archived(tmp_path / "whole"), "phy")]
-    flip(root, places[2], 2 if last else 3)
-    with pytest.raises(CorruptionError):
+    flip(root, places[1], 2 if behind else 3)
+    with pytest.raises(CorruptionError) as caught:
         archive(tmp_path / "archive", s=root)
+    assert caught.value.phy_offset == places[1]
     assert list((tmp_path / "archive").iterdir()) == []
 
 

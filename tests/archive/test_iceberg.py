@@ -114,6 +114,18 @@ def test_a_commit_that_another_was_before_is_looked_at_again(
         assert bodies(folder) == texts(10) * 2
 
 
+def test_pyiceberg_is_not_let_try_again_whoever_asked_for_it(tmp_path: Path) -> None:
+    root, folder = tmp_path / "store", tmp_path / "archive"
+    put(root, *range(10))
+    to_table(folder, s=root)
+    retries = "commit.retry.num-retries"
+    table(folder).transaction().set_properties({retries: "4"}).commit_transaction()
+    put(root, *range(10, 20))
+    to_table(folder, s=root)
+    assert table(folder).properties[retries] == "0"
+    assert bodies(folder) == texts(20)
+
+
 def overtaken(there: IcebergArchive, run_other: Callable[[], object]) -> Callable[[], Any]:
     """Return what gives the table, and once lets another run commit behind that."""
     give, runs = there._table, [run_other]
