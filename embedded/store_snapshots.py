@@ -36,13 +36,15 @@ class StoreSnapshots:
         self.check_open()
         made = self._open_again()
         with self._lock.entry():
-            if not self._closed:
-                before, self.newest = self.newest, made
+            before = None if self._closed else self.newest
+            if before is not None:
+                self.newest = made
                 self._readers[before] += 1  # which is released below
-        if self.newest is not made:
+        if before is None:
             made.close()
             self.check_open()
-        self.release(before)
+        else:
+            self.release(before)
 
     def acquire(self) -> MessageStore:
         """Return the newest store, which stays open until it is released.

@@ -5,13 +5,16 @@ from typing import Any, ClassVar
 
 import pytest
 
+import cqstore
+from ab.stores.side_store import SideStore
 from cqstore import (
     MessageStore,
     StoreConfigError,
 )
+from store.cli.export_store import new_store
 from store.service.opening.installed_hooks import DISPATCHERS, PUT_HOOKS
 from store.service.writing.putter import Putter
-from tests.kit.hooks import Hook, Taker, bodies_of, opened, put
+from tests.kit.hooks import CONFIG, ILLEGAL, Hook, Taker, bodies_of, opened, put, refuse
 
 
 @pytest.mark.parametrize(
@@ -106,3 +109,28 @@ def test_a_hook_that_cannot_be_made_refuses_the_opening(
         put(store, b"x")
     with MessageStore.open(tmp_path / "s", read_only=True) as store:
         assert bodies_of(store) == [b"x"]
+
+
+def test_copies_that_serve_nobody_have_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "site", monkeypatch, ["broken"])
+    with opened(tmp_path / "s", installed_hooks=False) as store:
+        put(store, b"x")
+    with (
+        MessageStore.open(tmp_path / "s", read_only=True) as source,
+        new_store(tmp_path / "export", source) as made,
+    ):
+        put(made, b"y")
+    with SideStore(tmp_path / "side", "file", CONFIG).open_at(tmp_path / "trial") as trial:
+        put(trial, b"z")
+
+
+def test_an_embedded_log_has_them(tmp_path: Path) -> None:
+    hook, taker = Hook(lambda message: refuse(message, b"no")), Taker()
+    with cqstore.open(tmp_path, config=CONFIG, put_hooks=[hook], dispatchers=[taker]) as log:
+        log.put("t", b"yes")
+        with pytest.raises(cqstore.PutRefusedError, match="not that one") as met:
+            log.put("t", b"no")
+        assert met.value.status is ILLEGAL
+    assert taker.bodies == [b"yes"]
