@@ -189,7 +189,8 @@ class FollowedMove:
 
     def _open(self) -> MessageStore:
         self._tell("opening the follower")
-        self._opened = MessageStore.open(self._own.root, self._config, backend=self._backend)
+        config = self._config.without_schedule()
+        self._opened = MessageStore.open(self._own.root, config, backend=self._backend)
         return self._opened
 
     def _refuse_if_replaced(self, store: MessageStore) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from store.checked_lock import CheckedLock
 from store.config import StoreConfig
-from store.errors import RetryableDiskFullError, os_errors
+from store.errors import RefusedStoreError, RetryableDiskFullError, os_errors
 from store.future import StoreFuture
 from store.index.index_service import IndexService
 from store.log._log import PlainLog
@@ -78,7 +78,7 @@ class MessageStore(StoreCare):
         self._puller, self._putter = parts.puller, parts.putter
         self._loop_puts: LoopPuts | None = None  # from the first ``put`` on
         self._loop_waits = None  # from the first wait of a task on
-        self._clean, self._expiry = parts.clean, parts.expiry
+        self._clean, self._expiry, self._schedule = parts.clean, parts.expiry, parts.schedule
         self._mirror = self._tap = parts.mirror
         self._tracing = CheckedLock("the begin of a trace")
         self._trace = self._last_trace = None
@@ -109,8 +109,9 @@ class MessageStore(StoreCare):
         damaged records at these alone: their places in the queues stay, and pulls pass over them.
         ``rebuild`` builds all queues, or the index, anew from the log, the queues in ``backend`` if
         it is given; what was there is moved to ``cqstore/replaced``. With ``housekeeping`` old log
-        files go by RocketMQ's rules (``FileExpiry``), from a minute after the opening on, and a
-        disk that is nearly full takes no more puts. ``replicas`` are those who follow (the
+        files go by RocketMQ's rules (``FileExpiry``), from a minute after the opening on, a disk
+        that is nearly full takes no more puts, and delayed messages are delivered where
+        ``enable_schedule_message_service`` says so. ``replicas`` are those who follow (the
         ``Followers`` of ``replication``): with them ``brokerRole=SYNC_MASTER`` is honoured, without
         it is refused. ``surroundings`` is the machine; the recovery tells ``progress`` phy offsets.
 
@@ -256,7 +257,8 @@ class MessageStore(StoreCare):
         Puts go on behind. An empty log begins at the start of any file. Any thread; one at a time.
 
         Raises:
-            RefusedStoreError: the records do not continue the log; nothing was appended.
+            RefusedStoreError: the records do not continue the log, or this store delivers delayed
+                messages, as its master does; nothing was appended.
             CorruptionError: no valid record where one should start, or one whose queue would have
                 a gap; nothing was appended.
             DiskFullError: there is no room for a next file, or for units or keys of records that
@@ -265,12 +267,17 @@ class MessageStore(StoreCare):
         Source: RocketMQ ``DefaultMessageStore.appendToCommitLog``, which checks nothing.
         """
         self._state.check_writable()
+        if self._schedule is not None:
+            raise RefusedStoreError(
+                "enableScheduleMessageService: who takes over a master's log leaves it to the"
+                " master to deliver what is delayed", path=self.paths.root,
+            )  # fmt: skip
         return self._parts.putter.append_raw(phy_offset, data)
 
     # ---- flush and close
 
     def flush(self) -> None:
-        """Make everything durable: log, queues, index, checkpoint.
+        """Make everything durable: log, queues, index, checkpoint, offsets of delay levels.
 
         Raises:
             RetryableDiskFullError: there is no room for units or keys of records. The log is
@@ -279,6 +286,8 @@ class MessageStore(StoreCare):
         """
         with self._state.writing():
             self._flush_all()
+        if self._schedule is not None:
+            self._schedule.persist()
 
     def flush_log(self) -> None:
         """Make the log durable, and with it each message that was put before.

@@ -4,12 +4,18 @@ Source: RocketMQ ``DefaultMessageStore``.
 """
 
 from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING
 
+from store.errors import RefusedStoreError
+from store.record.message import SCHEDULE_TOPIC
 from store.service.maintenance.clean_service import TOPICS_AT_ONCE, CleanService, ExpiryReport
 from store.service.maintenance.file_expiry import FileExpiry
 from store.service.recovering.queue_rebuild import QueueRebuild, RebuildReport
 from store.service.runtime.running_state import RunningState
 from store.service.store_waits import StoreWaits
+
+if TYPE_CHECKING:
+    from store.service.scheduling.schedule_message_service import ScheduleMessageService
 
 
 class StoreCare(StoreWaits):
@@ -22,6 +28,7 @@ class StoreCare(StoreWaits):
     _clean: CleanService
     _expiry: FileExpiry
     _rebuild: QueueRebuild
+    _schedule: "ScheduleMessageService | None"
 
     def delete_topic(self, topic: str) -> None:
         """Delete one topic, see ``delete_topics``."""
@@ -37,12 +44,16 @@ class StoreCare(StoreWaits):
         Raises:
             IllegalMessageError: no queue could have one of the names; nothing was deleted.
             TypeError: one name instead of several, whose letters would be taken for topics.
+            RefusedStoreError: delayed messages are delivered from one of them.
             StoreError: as for ``put_message``.
         """
         _require_several(topics)
         names = list(dict.fromkeys(topics))
         for name in names:
             self.queues.check_topic(name)
+        if self._schedule is not None and SCHEDULE_TOPIC in names:
+            raise RefusedStoreError(f"{SCHEDULE_TOPIC} is being delivered from: close the store, and"
+                                    " open it without enableScheduleMessageService")  # fmt: skip
         self._state.check_writable()
         for first in range(0, len(names), TOPICS_AT_ONCE):
             self._clean.delete_topics(names[first : first + TOPICS_AT_ONCE])
@@ -92,7 +103,10 @@ class StoreCare(StoreWaits):
         self._state.locks.check()
         with self._clean.lock.entry():
             self._state.check_writable()
-            return self._rebuild.run(topic, queue_id, progress)
+            report = self._rebuild.run(topic, queue_id, progress)
+        if self._schedule is not None and topic == SCHEDULE_TOPIC:
+            self._schedule.notify_all()
+        return report
 
     def delete_files_manually(self) -> None:
         """Let expired log files go now and in the next looks at them, whatever the hour.

@@ -29,6 +29,7 @@ from store.queue.combined_reads import CombinedReads
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
 from store.queue.units import QueueKey
+from store.record.message import Message
 from store.record.scan import ScanRules
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.dispatching.pending import Pending
@@ -55,11 +56,13 @@ from store.service.opening.parts import LoadedStore, RecoveredStore, StoreCompon
 from store.service.opening.unopened import begin_again, opened
 from store.service.reading.other_indexes import OtherIndexes
 from store.service.reading.puller import Puller
+from store.service.reading.read_guard import read_guard_of
 from store.service.recovering import replacement
 from store.service.recovering.given_places import refuse_sound_places
 from store.service.recovering.queue_mend import QueueMend
 from store.service.recovering.queue_rebuild import QueueRebuild
 from store.service.recovering.recovery import Recovery, RecoveryReport
+from store.service.results import PutMessageResult
 from store.service.runtime.running_state import RunningState
 from store.service.writing.ack_waiter import AckWaiter
 from store.service.writing.append import Appender
@@ -72,6 +75,7 @@ from store.service.writing.replicas import ReplicaWait
 
 if TYPE_CHECKING:
     from store.service.mirroring.mirror import Mirror
+    from store.service.scheduling.schedule_message_service import ScheduleMessageService
 
 _LOG = StoreLogger(__name__)
 
@@ -298,9 +302,11 @@ def _serve(loaded: LoadedStore, recovered: RecoveredStore, options: OpenOptions)
     stops += [expiry.stop] if options.housekeeping else []
     stops += [] if mirror is None else [mirror.stop]
     stops += [dispatcher.arrivals.stop]
+    schedule = _schedule(loaded, recovered, putter, options)
+    stops += [] if schedule is None else [schedule.stop]
     return StoreComponents(
         loaded, recovered, flush, flush_all, puller, putter, mirror, clean, expiry, metrics, ahead,
-        replicas, () if loaded.read_only else tuple(stops),
+        replicas, schedule, () if loaded.read_only else tuple(stops),
     )  # fmt: skip
 
 
@@ -312,6 +318,37 @@ def _mirror(loaded: LoadedStore, puller: Puller) -> "Mirror | None":
     from store.service.mirroring.mirror import Mirror  # noqa: PLC0415 - few stores have one
 
     return Mirror.of(loaded.config, loaded.paths, loaded.log, queues, puller)
+
+
+def _schedule(
+    loaded: LoadedStore, recovered: RecoveredStore, putter: Putter, options: OpenOptions
+) -> "ScheduleMessageService | None":
+    """Make the service of delay levels, where it is wanted."""
+    config, state = loaded.config, loaded.state
+    if loaded.read_only or not (config.enable_schedule_message_service and options.housekeeping):
+        return None
+    from store.service.scheduling.delay_offsets import DelayOffsets  # noqa: PLC0415 - as a mirror
+    from store.service.scheduling.schedule_message_service import (  # noqa: PLC0415
+        ScheduleMessageService,
+    )
+
+    def put(messages: Sequence[Message]) -> list[PutMessageResult]:
+        if state.unwritable:
+            return [state.refuse_put()] * len(messages)
+        return putter.put_list(messages, wait=False)
+
+    def flush_log() -> None:
+        with state.writing():
+            recovered.commit.flush()
+
+    made = ScheduleMessageService(
+        recovered.pending.delays, loaded.log, loaded.queues,
+        DelayOffsets(loaded.paths.delay_offset), put,
+        read_guard_of(state, recovered.dispatcher), flush_log, options.surroundings,
+        config.flush_delay_offset_interval,
+    )  # fmt: skip
+    putter.schedule.on_scheduled = made.notify
+    return made
 
 
 def _start(undo: ExitStack, parts: StoreComponents, options: OpenOptions) -> None:
@@ -330,3 +367,5 @@ def _start(undo: ExitStack, parts: StoreComponents, options: OpenOptions) -> Non
         parts.expiry.start()
     if parts.mirror is not None:
         parts.mirror.start()
+    if parts.schedule is not None:
+        parts.schedule.start()

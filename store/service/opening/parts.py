@@ -35,6 +35,7 @@ from store.service.writing.replicas import ReplicaWait
 
 if TYPE_CHECKING:
     from store.service.mirroring.mirror import Mirror
+    from store.service.scheduling.schedule_message_service import ScheduleMessageService
 
 _LOG = StoreLogger(__name__)
 
@@ -93,6 +94,7 @@ class StoreComponents(NamedTuple):
     metrics: StoreMetrics
     ahead: LogPrefault | None
     replicas: ReplicaWait | None
+    schedule: "ScheduleMessageService | None"
     stops: tuple[Callable[[], None], ...]
     """What ends the threads, in the order in which they were started."""
 
@@ -103,7 +105,10 @@ class StoreComponents(NamedTuple):
             NestedCallError: the caller is one.
         """
         reput = self.recovered.dispatcher.reput
-        for part in (self.flush, self.expiry, self.mirror, self.ahead, self.replicas, reput):
+        parts = (
+            self.flush, self.expiry, self.mirror, self.ahead, self.replicas, reput, self.schedule,
+        )  # fmt: skip
+        for part in parts:
             if part is not None and part.worker is not None:
                 part.worker.refuse_itself()
         self.recovered.dispatcher.arrivals.refuse_own_threads()
