@@ -42,8 +42,8 @@ async def take(tail: Tail, count: int) -> list[TailMessage]:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -16,7 +16,7 @@ from tests.interop.walk import SMALL, read, registered
 from tests.kit.delays import HOUR_SECONDS, Clock, deliver, on_disk
 from tests.kit.waiting import until
 
-pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("brokers_have_ended")]
+pytestmark = pytest.mark.interop
 SOON, LATER = 1, 2
 LEVELS = "1s 30s"
 """The broker has gone before the second one is over."""
@@ -33,9 +33,9 @@ def opened(root: Path, backend: str, clock: Clock, **given: Any) -> MessageStore
     return MessageStore.open(root, settings(), backend=backend, surroundings=clock, **given)
 
 
-def schedule_ours(root: Path, backend: str) -> None:
+def schedule_ours(root: Path, backend: str, clock: Clock) -> None:
     """Leave three messages and one that was sent back, without the thread that would deliver."""
-    log = EmbeddedLog(opened(root, backend, Clock(), housekeeping=False), 4, 3600.0)
+    log = EmbeddedLog(opened(root, backend, clock, housekeeping=False), 4, 3600.0)
     with log:
         for number in range(3):
             log.put("n0", b"later", key=f"ours{number}", tags="new", delay_level=SOON)
@@ -56,13 +56,15 @@ def properties(store: MessageStore, topic: str, key: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("backend", list(KINDS))
 def test_each_delivers_what_the_other_has_scheduled(
-    tmp_path: Path, brokers: Brokers, names: dict[str, object], backend: str
+    tmp_path: Path, brokers: Brokers, names: dict[str, object], backend: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    clock = Clock(monkeypatch)
     given = {
         **MASTER, **SMALL, **names, "messageDelayLevel": LEVELS, "storeType": KINDS[backend],
     }  # fmt: skip
     ours, theirs = [f"ours{at}" for at in range(3)], [f"theirs{at}" for at in range(3)]
-    schedule_ours(tmp_path, backend)
+    schedule_ours(tmp_path, backend, clock)
     with brokers.running(tmp_path, **given) as broker:
         until(lambda: {*ours} <= read(broker).keys() and read(broker, RETRY).keys() == {"back"})
         registered(broker)
@@ -70,7 +72,6 @@ def test_each_delivers_what_the_other_has_scheduled(
         until(lambda: is_scheduled(broker, *theirs))
         assert not {*theirs} & read(broker).keys()
     assert on_disk(tmp_path)[SOON] == 4
-    clock = Clock()
     clock.ahead = HOUR_SECONDS
     with opened(tmp_path, backend, clock) as store:
         until(lambda: all(store.query_message("n0", key) for key in theirs))

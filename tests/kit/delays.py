@@ -5,6 +5,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from store.config import StoreConfig
 from store.record.message import SCHEDULE_TOPIC, Message
 from store.service.message_store import MessageStore
@@ -19,11 +21,13 @@ THREAD = "cqstore-schedule"
 
 
 class Clock(Environment):
-    """The machine's clock, and what a test has set it forward by."""
+    """The machine's clock, and what a test has set it forward by; puts go by it too."""
 
-    def __init__(self) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.ahead = 0.0
         """Seconds."""
+        real = time.time_ns
+        patch.setattr(time, "time_ns", lambda: real() + round(self.ahead * 1e9))
 
     def now(self) -> float:
         return time.time() + self.ahead

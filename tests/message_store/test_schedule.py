@@ -39,8 +39,8 @@ HOUR_MS = HOUR_SECONDS * 1000
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
 
 
 WHOLE = Message(

@@ -29,9 +29,9 @@ DELAYS = (1, 2, 10)
 class Model:
     """What was put and when it is due, and how often each may have come."""
 
-    def __init__(self, root: Path, backend: str, seed: int) -> None:
+    def __init__(self, root: Path, backend: str, seed: int, clock: Clock) -> None:
         self.root, self.backend, self.draw = root, backend, random.Random(seed)
-        self.clock = Clock()
+        self.clock = clock
         self.lives = 0
         self.due: dict[int, float] = {}
         self.known: set[int] = set()  # delivered
@@ -102,14 +102,16 @@ class Model:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_each_comes_once_or_again_after_a_kill(tmp_path: Path, backend: str) -> None:
-    Model(tmp_path, backend, 5).run(40)
+def test_each_comes_once_or_again_after_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    Model(tmp_path, backend, 5, Clock(monkeypatch)).run(40)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(10, 16))
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_each_comes_once_or_again_after_a_kill_ever(
-    tmp_path: Path, backend: str, seed: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, seed: int
 ) -> None:
-    Model(tmp_path, backend, seed).run(250)
+    Model(tmp_path, backend, seed, Clock(monkeypatch)).run(250)

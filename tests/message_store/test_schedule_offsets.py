@@ -41,8 +41,8 @@ FILE = "config/delayOffset.json"
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
 
 
 def put(store: MessageStore, level: int, *given: int) -> None:
@@ -315,7 +315,7 @@ def test_a_message_of_nowhere_holds_up_no_other(
     tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Put by another program, straight into the schedule."""
-    with MessageStore.open(tmp_path) as store:
+    with MessageStore.open(tmp_path, config_of(enable_schedule_message_service=False)) as store:
         for homes in ({}, {"REAL_TOPIC": "t"}, {"REAL_TOPIC": "t", "REAL_QID": "x"},
                       {"REAL_TOPIC": SCHEDULE_TOPIC, "REAL_QID": "0"},
                       {"REAL_TOPIC": "a/b", "REAL_QID": "0"},

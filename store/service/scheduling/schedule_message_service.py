@@ -62,7 +62,7 @@ class ScheduleMessageService:
         self._written: dict[int, int] = {}
         self._write_at: int | None = None
         self._wake = Wakeup()
-        self._is_running = self._stopped = False
+        self._has_begun = self._is_running = self._stopped = False
         self._pid = os.getpid()
         self.worker: Worker | None = None
         """``None``: nothing has ever waited."""
@@ -81,6 +81,7 @@ class ScheduleMessageService:
         self._written = self._offsets.read()
         for level, delivery in self.deliveries.items():
             delivery.begin(self._written.get(level))
+        self._has_begun = True
         atexit.register(self._leave)
         self.notify_all()
 
@@ -108,7 +109,7 @@ class ScheduleMessageService:
         """
         with self._writing.entry():
             offsets = self._offsets_now()
-            if offsets != self._written:
+            if offsets != self._written and self._has_begun:
                 self._flush_log()  # first: no level is ahead of the log on disk
                 self._offsets.write(offsets)
                 self._written = offsets
