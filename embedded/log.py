@@ -358,9 +358,7 @@ class EmbeddedLog:
             chosen = queue_id
         return Message(topic, body, chosen, given)
 
-    def _members_of(
-        self, topic: str, group: str, queue_ids: list[int], tags: str
-    ) -> GroupMembers:
+    def _members_of(self, topic: str, group: str, queue_ids: list[int], tags: str) -> GroupMembers:
         with self._lock.entry():
             members = self._members.get((topic, group))
             if members is None:

@@ -315,7 +315,9 @@ class StoreConfig(ReplicaConfig):
                 " one of them"
             )
         if self.enable_schedule_message_service and not self.message_delay_level.split():
-            raise ValueError("enableScheduleMessageService needs levels: messageDelayLevel is empty")
+            raise ValueError(
+                "enableScheduleMessageService needs levels: messageDelayLevel is empty"
+            )
         return self
 
     def _check_selection(self) -> None:

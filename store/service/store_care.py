@@ -52,8 +52,10 @@ class StoreCare(StoreWaits):
         for name in names:
             self.queues.check_topic(name)
         if self._schedule is not None and SCHEDULE_TOPIC in names:
-            raise RefusedStoreError(f"{SCHEDULE_TOPIC} is being delivered from: close the store, and"
-                                    " open it without enableScheduleMessageService")  # fmt: skip
+            raise RefusedStoreError(
+                f"{SCHEDULE_TOPIC} is being delivered from: close the store, and open it without"
+                " enableScheduleMessageService"
+            )
         self._state.check_writable()
         for first in range(0, len(names), TOPICS_AT_ONCE):
             self._clean.delete_topics(names[first : first + TOPICS_AT_ONCE])

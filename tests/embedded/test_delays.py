@@ -203,7 +203,7 @@ def test_a_retry_topic_is_read_by_its_name_too(tmp_path: Path, clock: Clock) -> 
             async with log.tail(RETRY, group="billing") as tail:
                 assert [each.body for each in await take(tail, 1)] == [b"x"]
                 assert tail.queue_ids == [0]
-            with pytest.raises(RefusedStoreError, match="has no such|consumers of"):
+            with pytest.raises(RefusedStoreError, match="has consumers of"):
                 async with log.tail("orders", group="billing"), log.tail("orders", group="x"):
                     log.reset_group("billing", RETRY, to="earliest")
 

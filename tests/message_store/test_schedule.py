@@ -92,7 +92,13 @@ def test_every_way_to_put_delays(tmp_path: Path, clock: Clock, backend: str) -> 
         assert store.put_message(delayed(0, 1)).ok
         assert store.put_message_async(delayed(1, 1)).result().ok
         assert asyncio.run(store.put(delayed(2, 1))).ok
-        mixed = [delayed(3, 1), Message("t", b"100"), delayed(4, 1), delayed(5, 2), Message("t", b"101")]
+        mixed = [
+            delayed(3, 1),
+            Message("t", b"100"),
+            delayed(4, 1),
+            delayed(5, 2),
+            Message("t", b"101"),
+        ]
         assert all(result.ok for result in store.put_messages(mixed))
         assert numbers(store) == [100, 101]
         assert (scheduled(store, 1), scheduled(store, 2)) == (5, 1)
@@ -104,7 +110,9 @@ def test_every_way_to_put_delays(tmp_path: Path, clock: Clock, backend: str) -> 
         assert numbers(store) == [100, 101, 0, 1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize(("level", "queue_id", "kept"), [("3", 2, "3"), ("99", 2, "3"), ("+1", 0, "+1")])
+@pytest.mark.parametrize(
+    ("level", "queue_id", "kept"), [("3", 2, "3"), ("99", 2, "3"), ("+1", 0, "+1")]
+)
 def test_a_level_beyond_the_last_is_the_last(
     tmp_path: Path, clock: Clock, level: str, queue_id: int, kept: str
 ) -> None:
@@ -165,7 +173,10 @@ def test_what_could_not_be_delivered_is_refused_at_its_put(
         tmp_path, clock, enable_lmq=True, enable_multi_dispatch=True, max_message_size=1000
     ) as store:
         end = store.commit_log.max_phy_offset()
-        for result in (store.put_message(Message(**given)), *store.put_messages([Message(**given)])):
+        for result in (
+            store.put_message(Message(**given)),
+            *store.put_messages([Message(**given)]),
+        ):
             assert result.status is ILLEGAL
             assert words in result.reason
         assert store.commit_log.max_phy_offset() == end
@@ -233,6 +244,7 @@ def test_a_thread_that_cannot_be_started_is_tried_again(
         raise RuntimeError("can't start new thread")
 
     with opened(tmp_path, clock) as store:
+        assert store.put_message(Message("t", b"0")).ok  # another thread makes the next file
         with monkeypatch.context() as patched:
             patched.setattr("store.service.runtime.worker.StoreThread.start", refuse)
             assert store.put_message(delayed(1, 1)).ok

@@ -337,8 +337,9 @@ def _schedule(
             return [state.refuse_put()] * len(messages)
         return putter.put_list(messages, wait=False)
 
-    def flush_log() -> None:
-        with state.writing():
+    def flush_log() -> None:  # within a close too, so that it asks for no lock
+        state.check_writable()
+        with state.failing():
             recovered.commit.flush()
 
     made = ScheduleMessageService(

@@ -41,8 +41,8 @@ class _Due(NamedTuple):
     """Their queue offsets."""
     next_offset: int
     """Behind them, and behind what cannot be delivered."""
-    head_due: int | None
-    """When the unit at ``next_offset`` is due, ms; ``None``: look again at once."""
+    next_look: int
+    """When the unit at ``next_offset`` is due, ms."""
 
 
 class LevelDelivery:
@@ -85,8 +85,14 @@ class LevelDelivery:
             )  # fmt: skip
         self.is_noted = self.next_offset < high
 
-    def deliver(self, now: int) -> bool:
-        """Deliver a batch of what is due at ``now``, ms; return whether there may be more.
+    def is_due(self, now: int) -> bool:
+        """Return whether to look at ``now``, ms: also where the clock was set back meanwhile."""
+        if self.due is None:
+            return self.is_noted
+        return not now < self.due <= now + max(self._delay_ms, RETRY_MS)
+
+    def deliver(self, now: int) -> None:
+        """Deliver a batch of what is due at ``now``, ms, see ``due`` for what follows.
 
         The units are dispatched that were appended before.
 
@@ -104,13 +110,12 @@ class LevelDelivery:
             self.next_offset = low
         if self.next_offset >= high:  # behind the end: the queue is being built anew
             self.due = None if self.next_offset == high else now + RETRY_MS
-            return self.due is None and self.is_noted
+            return
         found = self._find(queue, high, now)
         if self._put_all(found):
-            self.next_offset, self.due = found.next_offset, found.head_due
-            return found.head_due is None
-        self.due = now + RETRY_MS
-        return False
+            self.next_offset, self.due = found.next_offset, found.next_look
+        else:
+            self.due = now + RETRY_MS
 
     def _put_all(self, found: _Due) -> bool:
         """Deliver; return whether all that can be is. ``next_offset`` is behind what was."""
@@ -137,7 +142,7 @@ class LevelDelivery:
             if due > now:
                 return _Due(messages, offsets, at, due)
             if left <= 0:
-                return _Due(messages, offsets, at, None)
+                return _Due(messages, offsets, at, now)
             try:
                 messages.append(message_time_up(self._stored(phy_offset)))
                 offsets.append(at)
@@ -149,7 +154,7 @@ class LevelDelivery:
             self._pass_over(at, f"units up to {block.hole.stop} are missing")
             at = block.hole.stop
         gone = at == self.next_offset  # its queue is being built anew
-        return _Due(messages, offsets, at, now + RETRY_MS if gone else None)
+        return _Due(messages, offsets, at, now + RETRY_MS if gone else now)
 
     def _due_time(self, tags_code: int | None, phy_offset: int, size: int, now: int) -> int:
         """Return when a unit is due; now, where the clock was set back behind its put.

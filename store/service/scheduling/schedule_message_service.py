@@ -150,14 +150,14 @@ class ScheduleMessageService:
         return None if next_look is None else max(next_look - self._now(), 0) / 1000
 
     def _deliver_once(self) -> bool:
-        """Deliver a batch of each level that has something due; return whether there is more."""
+        """Deliver a batch of each level that has something due; return whether any has."""
         now = self._now()
-        due = [each for each in self.deliveries.values() if _is_due(each, now)]
-        if not due:
-            return False
-        self._ready()
-        more = [each.deliver(now) for each in due]
-        return any(more)
+        due = [each for each in self.deliveries.values() if each.is_due(now)]
+        if due:
+            self._ready()
+        for each in due:
+            each.deliver(now)
+        return bool(due)
 
     def _offsets_now(self) -> dict[int, int]:
         """Return what is to be written: of levels that had messages, or are in the file."""
@@ -234,7 +234,3 @@ class ScheduleMessageService:
         """End it before the interpreter does: a thread that is cut off there keeps its locks."""
         if self._pid == os.getpid():
             self._end(EXIT_SECONDS)
-
-
-def _is_due(delivery: LevelDelivery, now: int) -> bool:
-    return delivery.is_noted if delivery.due is None else delivery.due <= now

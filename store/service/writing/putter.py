@@ -215,9 +215,7 @@ class Putter:
 
     # ---- several messages
 
-    def put_list(
-        self, messages: Sequence[Message], *, wait: bool = True
-    ) -> list[PutMessageResult]:
+    def put_list(self, messages: Sequence[Message], *, wait: bool = True) -> list[PutMessageResult]:
         """Put a list under one lock, see ``MessageStore.put_messages``.
 
         ``messages`` is the caller's own copy: it is iterated more than once. ``wait``: for disk and

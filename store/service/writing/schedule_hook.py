@@ -74,7 +74,9 @@ class ScheduleMessageHook:
     def _scheduled(self, message: Message, level: int) -> Message:
         topic, queue_id = message.topic, message.queue_id
         if topic in (SCHEDULE_TOPIC, HALF_TOPIC):
-            raise IllegalMessageError(f"{topic} is a topic of the store's own: nothing delays there")
+            raise IllegalMessageError(
+                f"{topic} is a topic of the store's own: nothing delays there"
+            )
         if type(queue_id) is not int or not 0 <= queue_id <= _MAX_QUEUE_ID:
             raise IllegalMessageError(f"{queue_id!r:.60} is no queue id")
         self._check(message)
