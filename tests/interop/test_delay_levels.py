@@ -79,14 +79,13 @@ def test_each_delivers_what_the_other_has_scheduled(
     with opened(tmp_path, backend, clock) as store:
         until(lambda: all(store.query_message("n0", key) for key in theirs))
         deliver(store)
-        mine, his = properties(store, "n0", "ours0"), properties(store, "n0", "theirs0")
-        waits, waited = (
-            properties(store, SCHEDULE_TOPIC, key) for key in ("ours0", "theirs0")
-        )  # fmt: skip
-        assert waits.keys() & waited.keys() >= OF_SCHEDULE
-        assert mine.keys() - waits.keys() == set()
-        assert "DELAY" not in his
-        assert his.items() <= waited.items()
+        for key in ("ours0", "theirs0"):
+            waited = properties(store, SCHEDULE_TOPIC, key)
+            came = properties(store, "n0", key)
+            assert waited.keys() >= OF_SCHEDULE, key
+            assert came.items() <= waited.items(), key
+            # RocketMQ removes it when the properties are bytes already.
+            assert ("DELAY" in came) is (key == "ours0")
     assert on_disk(tmp_path) == {SOON: 4, LATER: 3}
     with brokers.running(tmp_path, **given) as broker:
         registered(broker)
