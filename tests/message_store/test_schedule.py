@@ -183,6 +183,16 @@ def test_what_could_not_be_delivered_is_refused_at_its_put(
         assert THREAD not in own_threads()
 
 
+def test_a_copy_of_what_waits_elsewhere_waits_here(tmp_path: Path, clock: Clock) -> None:
+    """As ``cqstore import`` puts it."""
+    with opened(tmp_path, clock) as store:
+        properties = {"DELAY": "2", "REAL_TOPIC": "t", "REAL_QID": "1"}
+        assert store.put_message(Message(SCHEDULE_TOPIC, b"5", 1, properties)).ok
+        clock.ahead = 2 * HOUR_SECONDS
+        deliver(store)
+        assert numbers(store, "t", 1) == [5]
+
+
 def test_a_client_batch_has_no_delays(tmp_path: Path, clock: Clock) -> None:
     """RocketMQ delays none of its messages."""
     with opened(tmp_path, clock) as store:

@@ -23,6 +23,7 @@ _LEVEL = re.compile(r"[+-]?[0-9]{1,9}")
 """What Java reads as a number."""
 _MAX_QUEUE_ID = (1 << 31) - 1
 _DELAY = MessageProperty.DELAY
+_HOME = {MessageProperty.REAL_TOPIC, MessageProperty.REAL_QID}
 
 
 class ScheduleMessageHook:
@@ -73,6 +74,8 @@ class ScheduleMessageHook:
 
     def _scheduled(self, message: Message, level: int) -> Message:
         topic, queue_id = message.topic, message.queue_id
+        if topic == SCHEDULE_TOPIC and message.properties.keys() >= _HOME:
+            return message  # a copy of one that waits elsewhere
         if topic in (SCHEDULE_TOPIC, HALF_TOPIC):
             raise IllegalMessageError(
                 f"{topic} is a topic of the store's own: nothing delays there"
