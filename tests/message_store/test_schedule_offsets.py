@@ -278,7 +278,9 @@ def test_a_put_that_is_cut_short_anywhere_comes_or_is_not_there(
 # ---- queues that are not as they were
 
 
-def test_an_offset_outside_of_its_queue_is_set_into_it(tmp_path: Path, clock: Clock) -> None:
+def test_an_offset_outside_of_its_queue_is_set_into_it(
+    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
     """As RocketMQ's ``correctDelayOffset``; an offset ahead would skip what comes."""
     with opened(tmp_path, clock) as store:
         put(store, 1, 1)
@@ -290,6 +292,11 @@ def test_an_offset_outside_of_its_queue_is_set_into_it(tmp_path: Path, clock: Cl
         clock.ahead = 10 * HOUR_SECONDS
         deliver(store)
         assert numbers(store) == [2, 3, 4]
+    assert [words for words in caplog.messages if "goes on at" in words] == [
+        "delay level 1 goes on at 1, not at 40: its queue is [0, 1)",
+        "delay level 2 goes on at 0, not at 3: its queue is [0, 0)",
+        "delay level 3 goes on at 0, not at -1: its queue is [0, 0)",
+    ]
 
 
 def test_what_expires_before_it_is_due_is_passed_over(
@@ -366,6 +373,17 @@ def test_a_clock_that_was_set_back_delays_no_longer_than_the_level(
         clock.ahead = -HOUR_SECONDS
         deliver(store)
         assert numbers(store) == [1]
+
+
+def test_a_due_time_that_lay_beside_the_queue_and_is_lost_is_reckoned_again(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """Such a unit has no tags code: RocketMQ then takes the store time of its record."""
+    with opened(tmp_path, clock) as store:
+        put(store, 2, 1)
+        (unit,) = store.queues.queue(SCHEDULE_TOPIC, 1).iterate(0)
+        reckoned = service(store).deliveries[2]._due_time(None, unit.phy_offset, unit.size, 1 << 60)
+        assert reckoned == unit.tags_code
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
