@@ -4,6 +4,7 @@ Again only what was delivered since the offsets were written last, and never bef
 """
 
 import random
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -79,6 +80,7 @@ class Model:
         old, self.lives = self.root / str(self.lives), self.lives + 1
         crash_image(old, self.root / str(self.lives))
         self.store.close()
+        shutil.rmtree(old)
         self.store = self.open()
 
     def restart(self) -> None:

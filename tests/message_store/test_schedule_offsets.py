@@ -381,6 +381,7 @@ def test_a_due_time_that_lay_beside_the_queue_and_is_lost_is_reckoned_again(
     """Such a unit has no tags code: RocketMQ then takes the store time of its record."""
     with opened(tmp_path, clock) as store:
         put(store, 2, 1)
+        assert scheduled(store, 2) == 1
         (unit,) = store.queues.queue(SCHEDULE_TOPIC, 1).iterate(0)
         reckoned = service(store).deliveries[2]._due_time(None, unit.phy_offset, unit.size, 1 << 60)
         assert reckoned == unit.tags_code
