@@ -145,6 +145,39 @@ def test_a_full_disk_is_tried_again(
         assert on_disk(tmp_path) == {1: 1}
 
 
+def test_the_thread_tries_again_what_a_full_disk_refused(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("store.service.scheduling.schedule_message_service.RETRY_MS", 5)
+    faults = Faults(monkeypatch)
+    with opened(tmp_path, clock, flush_delay_offset_interval=1) as store:
+        put(store, 1, 1)
+        faults.fail("write", ENOSPC, FILE)
+        clock.ahead = HOUR_SECONDS
+        service(store)._wake.set()
+        until(lambda: service(store).failures >= 2)
+        assert numbers(store) == [1]
+        assert on_disk(tmp_path) == {}
+        faults.heal()
+        until(lambda: on_disk(tmp_path) == {1: 1})
+
+
+def test_a_thread_that_ended_unexpectedly_is_followed_by_another(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise ValueError("unexpected")
+
+    with opened(tmp_path, clock) as store:
+        with monkeypatch.context() as patched:
+            patched.setattr(service(store), "run", fail)
+            put(store, 1, 1)
+            until(lambda: service(store).failures == 1 and THREAD not in own_threads())
+        put(store, 1, 2)
+        until(lambda: service(store).deliveries[1].due is not None)
+        assert own_threads().count(THREAD) == 1
+
+
 def test_a_disk_that_takes_no_puts_holds_deliveries_up(tmp_path: Path, clock: Clock) -> None:
     with opened(tmp_path, clock) as store:
         put(store, 1, 1, 2)
