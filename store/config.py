@@ -273,7 +273,7 @@ class StoreConfig(ReplicaConfig):
             raise StoreConfigError(f"bad setting: {faults}") from exc
 
     def without_schedule(self) -> Self:
-        """Return the settings of who adds a master's bytes: the master delivers what is delayed."""
+        """Return the settings of a follower: the master delivers what is delayed."""
         return self.model_copy(update={"enable_schedule_message_service": False})
 
     def as_learner(self) -> Self:

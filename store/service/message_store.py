@@ -269,7 +269,7 @@ class MessageStore(StoreCare):
         self._state.check_writable()
         if self._schedule is not None:
             raise RefusedStoreError(
-                "enableScheduleMessageService: who takes over a master's log leaves it to the"
+                "enableScheduleMessageService: a follower leaves it to the"
                 " master to deliver what is delayed", path=self.paths.root,
             )  # fmt: skip
         return self._parts.putter.append_raw(phy_offset, data)

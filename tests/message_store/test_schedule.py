@@ -263,7 +263,7 @@ def test_a_thread_that_cannot_be_started_is_tried_again(
         assert own_threads().count(THREAD) == 1
 
 
-# ---- who delivers, and who does not
+# ---- stores that deliver, and stores that do not
 
 
 def test_who_only_reads_or_keeps_no_house_delivers_nothing(tmp_path: Path, clock: Clock) -> None:
