@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from store.conf_notes import control_character, near_key, odd_lines, other_store
+from store.conf_notes import control_character, ignored_lines, near_key, other_store
 from store.errors import StoreConfigError, os_errors
 from store.files import read_file
 from store.installed import backends_of, installed, known_types, taking_a_share
@@ -106,7 +106,7 @@ class StoreConfig(ReplicaConfig):
     enable_controller_mode: bool = False
     """Auto-switch HA: such a store is opened read-only."""
     follows_controlled: bool = False
-    """The store is opened by who follows a master under a controller, and adds its bytes alone;
+    """The store is opened by a follower of a master under a controller, and adds its bytes alone;
     ours: ``cqstore follow --controller`` sets it."""
     mapped_file_size_commit_log: int = Field(1 << 30, ge=256)
     """Bytes of one commit log file."""
@@ -153,7 +153,7 @@ class StoreConfig(ReplicaConfig):
     """Milliseconds a put under ``SYNC_FLUSH`` waits for a sync that another thread has begun."""
 
     transient_store_pool_enable: bool = False
-    """Under ``ASYNC_FLUSH`` let records wait in memory before they go to the log's file."""
+    """Under ``ASYNC_FLUSH`` buffer records in memory before they are written to the log's file."""
     commit_interval_commit_log: int = Field(200, ge=1)
     """Milliseconds between two looks at what waits there."""
     commit_commit_log_least_pages: int = Field(4, ge=0)
@@ -236,7 +236,7 @@ class StoreConfig(ReplicaConfig):
     mapped_files_max: int = Field(64, ge=2)
     """Commit log files mapped at once."""
     handle_bus_errors: bool = False
-    """Have the process handle ``SIGBUS``, once and for good: a file that is cut under its map, or a
+    """Have the process handle ``SIGBUS``, until it ends: a file that is cut under its map, or a
     page that the disk cannot give, is an error. Off, it ends the process where it is the log's, and
     files of queues and index are read by system calls: a short read takes twice the time. On in
     ``cqstore``; ours."""
@@ -277,7 +277,7 @@ class StoreConfig(ReplicaConfig):
         return self.model_copy(update={"enable_schedule_message_service": False})
 
     def as_learner(self) -> Self:
-        """Return the settings for who follows a master under a controller: adds its bytes alone."""
+        """Return the settings for a follower of a master under a controller: adds bytes alone."""
         changes = {"enable_controller_mode": False, "follows_controlled": True}
         return self.as_master().model_copy(update=changes)
 
@@ -477,12 +477,12 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def conf_notes(path: Path, root: Path) -> Iterator[str]:
-    """Yield what is odd about a ``broker.conf`` whose settings are used for the store ``root``.
+    """Yield warnings about a ``broker.conf`` whose settings are used for the store ``root``.
 
     Raises:
         StoreError: as ``read_properties``.
     """
-    yield from odd_lines(_text(path))
+    yield from ignored_lines(_text(path))
     yield from other_store(read_properties(path), root)
 
 
@@ -500,16 +500,16 @@ def _text(path: Path) -> str:
     return text
 
 
-def odd_keys(unknown: Iterable[str]) -> dict[str, str]:
+def unused_keys(unknown: Iterable[str]) -> dict[str, str]:
     """Return which of the keys that no setting answers to matter all the same, and why."""
     known = StoreConfig.known_keys()
-    odd: dict[str, str] = {}
+    unused: dict[str, str] = {}
     for key in unknown:
         if key in _NOT_OURS:
-            odd[key] = _NOT_OURS[key]
+            unused[key] = _NOT_OURS[key]
         elif meant := near_key(key, known):
-            odd[key] = f"is {meant} meant?"
-    return odd
+            unused[key] = f"is {meant} meant?"
+    return unused
 
 
 _NOT_OURS = {

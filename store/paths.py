@@ -148,7 +148,7 @@ class StorePaths:
 
     @cached_property
     def replacing(self) -> Path:
-        """Return our journal of parts that are being moved away to be built anew."""
+        """Return our journal of parts that are being moved away to be rebuilt."""
         return self.own / "replacing"
 
     @cached_property

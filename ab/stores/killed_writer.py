@@ -35,7 +35,7 @@ def main() -> None:
                 Message(TOPIC, body, at % QUEUES, {"TAGS": "a"}, born_timestamp=1)
                 for at in range(first, first + _LIST)
             ])  # fmt: skip
-        store.max_offset(TOPIC, 0)  # hands on what waits
+        store.max_offset(TOPIC, 0)  # dispatches what waits
         if count == DURABLE:
             store.flush()
     os.kill(os.getpid(), signal.SIGKILL)

@@ -16,7 +16,7 @@ from store.service.message_store import MessageStore
 class SideStore:
     """The store of one side in ``root``; one thread.
 
-    ``scratch`` is a place for throw-away stores; whoever makes one removes it.
+    ``scratch`` is a folder for temporary stores; the caller that makes one removes it.
     """
 
     def __init__(self, root: Path, backend: str, config: StoreConfig) -> None:

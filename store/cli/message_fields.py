@@ -42,7 +42,7 @@ _PORT = re.compile(r"-?\d{1,10}")
 
 
 class ReadMessage(NamedTuple):
-    """A message that was read: as it was put, with its body decompressed, and its record.
+    """A message that was read: with the fields of the put, its body decompressed, and its record.
 
     ``queue_id`` and ``queue_offset`` are those of the queue that was read.
     """

@@ -129,7 +129,7 @@ def _follower_facts(look: WatchSample, before: WatchSample | None) -> Iterator[R
     old = before.following if before is not None else None
     yield _row("follower", "master", now.master)
     yield _row("follower", "state", _follower_state(now))
-    yield _row("follower", "told, s ago", _ago(look, now.time))
+    yield _row("follower", "noted, s ago", _ago(look, now.time))
     pace = _pace(look, before, now.end, old.end if old else None)
     yield _row("follower", "phy offset", now.end, pace)
     yield _row("follower", "reported to the master", _known(now.reported))

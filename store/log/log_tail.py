@@ -1,7 +1,7 @@
-"""LogTail: where a log ends that another process writes, told from its files alone.
+"""LogTail: where a log ends that another process writes, from its files alone.
 
-Files are reserved whole, so their sizes tell nothing: the heads of the records are followed, from
-one to the next, until there is none. A record's head is written last (invariant I1 of
+Files are reserved whole, so their sizes do not show the end: the heads of the records are followed,
+from one to the next, until there is none. A record's head is written last (invariant I1 of
 ``CommitLog``), so what is seen is whole. Files are opened to be read and closed again; nothing is
 locked, mapped or changed.
 """
@@ -100,7 +100,7 @@ class LogTail:
                 try:
                     with reading(path) as file:
                         passed += self._walk_file(file, start, length)
-                except FileNotFoundError:  # it has just expired; the next look begins anew
+                except FileNotFoundError:  # it has just expired; the next look starts over
                     return passed
             if self._end == before:
                 break

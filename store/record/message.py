@@ -25,7 +25,7 @@ class SysFlag(IntFlag):
     INNER_BATCH = 0x080
     COMPRESSION_TYPE = 0x700
     PASSED_OVER = 0x4000_0000
-    """Ours, RocketMQ has no such bit: the record stands in for a damaged one, see ``filler``."""
+    """Ours, RocketMQ has no such bit: the record replaces a damaged one, see ``filler``."""
 
 
 TRANSACTION_MASK = 0x00C
@@ -94,7 +94,7 @@ class Host(_message.HostWire):
     """An address and port, kept as its 8 (IPv4) or 20 (IPv6) bytes on disk."""
 
     __slots__ = ()
-    wire: bytes = field()  # the core's, where a put finds it; by itself that would be the default
+    wire: bytes = field()  # the core's, where a put finds it; else the class would have a default
 
     def __post_init__(self) -> None:
         """Refuse what no record could hold.

@@ -65,7 +65,7 @@ _FOLLOWER_GAUGES = {
     "cqstore_follow_verified": "1: the master has sent what the log here ended with",
     "cqstore_follow_caught_up": "1: the master has no byte that is not here",
     "cqstore_follow_phy_offset_bytes": "End of the log here",
-    "cqstore_follow_reported_phy_offset_bytes": "What the master was last told",
+    "cqstore_follow_reported_phy_offset_bytes": "What was last reported to the master",
     "cqstore_follow_lag_bytes": "Bytes of the master's log that are not here, where that is known",
     "cqstore_follow_last_stored_seconds": "Store time of the last record, since the epoch",
     "cqstore_follow_metadata_seconds": "When all tables had come last, since the epoch",
@@ -89,7 +89,7 @@ _GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 class Followed(Protocol):
-    """A follower that tells how far it is: ``replication.following.follower.Follower``."""
+    """A follower that reports its progress: ``replication.following.follower.Follower``."""
 
     @property
     def root(self) -> Path:
@@ -220,7 +220,7 @@ class _Families:
         for name, part, value in of.queue_stats:
             known_as = f"cqstore_{name}"
             if known_as not in self._gauges:
-                text = "What a queue backend tells of itself"
+                text = "What a queue backend reports of itself"
                 self._gauges[known_as] = GaugeMetricFamily(known_as, text, labels=("store", "part"))
             self.gauge(known_as, root, value, part)
 

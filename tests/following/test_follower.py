@@ -475,7 +475,7 @@ def test_nobody_there_is_told_once_and_an_unknown_name_ends_it(
             with pytest.raises(StoreIOError, match=r"cannot find the master no\.such\.invalid"):
                 await Follower(store, "no.such.invalid", 1, timing=FAST).run()
 
-    with socket.socket() as taken:  # nobody else gets the port, and nobody listens there
+    with socket.socket() as taken:  # the port is taken, and nothing listens there
         taken.bind(("127.0.0.1", 0))
         run(story())
     assert len(told) == 1

@@ -1,4 +1,4 @@
-"""Queues and index built anew from the log: whole or single, cut short at any step, refused."""
+"""Queues and index rebuilt from the log: whole or single, cut short at any step, refused."""
 
 import shutil
 from collections.abc import Callable

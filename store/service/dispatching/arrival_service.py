@@ -39,14 +39,14 @@ _EVERY_OFFSET = 1 << 63
 
 
 class ArrivalWait(Protocol):
-    """One who waits until a queue of ``offsets`` has its offset there."""
+    """A wait until a queue of ``offsets`` has its offset there."""
 
     offsets: Offsets
     error: StoreError | None
     """Why nothing will come, set before ``wake``."""
 
     def wake(self) -> object:
-        """Let it go on; by any thread, and never waits. It is called once."""
+        """Wake it; by any thread, and never waits. It is called once."""
 
 
 class ArrivalService:
@@ -100,7 +100,7 @@ class ArrivalService:
         """Have the thread dispatch what waits. Any thread; never waits."""
         self._wake.set()
 
-    # ---- those who wait and listen
+    # ---- waits and listeners
 
     def add_wait(self, wait: ArrivalWait) -> None:
         """Wake ``wait`` once a queue has its offset; from now on, see ``remove_wait``.
@@ -117,7 +117,7 @@ class ArrivalService:
             self._refresh()
 
     def remove_wait(self, wait: ArrivalWait) -> None:
-        """Let ``wait`` be woken no more; of one that is not there nothing is done."""
+        """Remove ``wait``, which is not woken any more; one that is not registered is ignored."""
         if self._pid != os.getpid():  # in a child that was forked the lock may be held for ever
             return
         with self._lock.entry():
@@ -132,7 +132,7 @@ class ArrivalService:
         thread = ListenerThread(listener)
         with self._lock.entry():
             self._begin()
-            self._listeners += (thread,)  # first: of a start that is cut short it may run
+            self._listeners += (thread,)  # first: an interrupted start may leave it running
             try:
                 thread.start()
             except BaseException:
@@ -174,7 +174,7 @@ class ArrivalService:
         self._past = [self._past[0] + thread.failures, self._past[1] + thread.dropped]
 
     def _begin(self) -> None:
-        """See that there is a thread to wake those who come; under the lock."""
+        """Start a thread that wakes later waits, if there is none; under the lock."""
         self._state.check_writable()
         if self._stopped:
             raise self._state.end_error()
@@ -202,7 +202,7 @@ class ArrivalService:
             waits = by_offset.get(offset, {})
             waits.pop(wait, None)
             if not waits:
-                by_offset.pop(offset, None)  # not there: an ``add_wait`` was cut short
+                by_offset.pop(offset, None)  # not there: an ``add_wait`` was interrupted
             if not by_offset:
                 del self._waits[queue]
         self._refresh()
@@ -210,7 +210,7 @@ class ArrivalService:
     # ---- the thread
 
     def stop(self) -> None:
-        """Give listeners what was put before, wake all who wait with an error, end the threads."""
+        """Give listeners what was put before, wake all waits with an error, end the threads."""
         self._stopped = True
         self._wake.set()
         if self.worker is not None:
@@ -297,7 +297,7 @@ class ArrivalService:
             wait.wake()
 
     def _give_up(self, exc: BaseException) -> None:
-        """Wake all who wait; the store itself goes on."""
+        """Wake all waits; the store itself continues."""
         self._stopped = True
-        _LOG.error("nothing wakes those who wait for arrivals any more: %s", exc)
+        _LOG.error("waits for arrivals are not woken any more: %s", exc)
         self._end_waits()

@@ -1,4 +1,4 @@
-"""Delay levels: what stands in the queue of ``SCHEDULE_TOPIC_XXXX`` in place of a tag's hash.
+"""Delay levels: what units of ``SCHEDULE_TOPIC_XXXX`` contain in place of a tag's hash.
 
 Source: RocketMQ ``CommitLog.checkMessageAndReturnSize``,
 ``DefaultMessageStore.computeDeliverTimestamp``.

@@ -37,7 +37,7 @@ SLICE_PER_QUEUE = 8
 """Units a queue that a batch waits for before it goes to the queues: one write for several."""
 _MAX_SLICE = 1 << 16
 _FAR_TOO_MANY = 4
-"""Times ``batch_limit`` from which the writer waits for a batch that another thread hands on."""
+"""Times ``batch_limit`` from which the writer waits for a batch that another thread dispatches."""
 
 
 class Dispatcher(_waiting.InFlight):
@@ -64,13 +64,13 @@ class Dispatcher(_waiting.InFlight):
         log durable.
         """
         self.pending = pending
-        """What is to be handed on; of it others may ask what any thread may."""
+        """What is to be dispatched; other threads may call what any thread may."""
         self._queues = queues
         self._index = index
         self.owner = CheckedLock("the dispatch of a batch")
         """One batch at a time goes into the queues, in log order: ``owner.entry(), drain_lock``."""
         self.drain_lock = threading.Lock()
-        """Under ``owner``, for the writer, who asks whether anybody dispatches."""
+        """Under ``owner``, for the writer, which asks whether a thread dispatches."""
         self.locks = state.locks
         self.locks.add(self.owner)
         self._state = state
@@ -132,7 +132,7 @@ class Dispatcher(_waiting.InFlight):
             self._drain()
 
     def drain_unless_busy(self) -> None:
-        """Hand on what waits, unless another thread does and not far too much waits already.
+        """Dispatch what waits, unless another thread does and not far too much waits already.
 
         For the writer, whose next put should not wait for a batch of the flush thread. Nor does a
         put that was made inside a dispatch of its own thread: its units go with the next batch.
@@ -141,15 +141,15 @@ class Dispatcher(_waiting.InFlight):
         Raises:
             StoreError: as for ``drain``.
         """
-        most = _FAR_TOO_MANY * self.batch_limit
+        far_too_many = _FAR_TOO_MANY * self.batch_limit
         waiting = len(self.pending.units)
         if self.arrivals.is_active and waiting < self.batch_limit:
             self.full_at = self.batch_limit  # first: the thread sets it back
             self.arrivals.wake()
             return
-        if waiting < most:
+        if waiting < far_too_many:
             if self.reput.is_active:
-                self.full_at = most  # first: the batch's end sets it back
+                self.full_at = far_too_many  # first: the batch's end sets it back
                 self.reput.wake()
                 return
             if self.drain_lock.locked():
@@ -160,7 +160,7 @@ class Dispatcher(_waiting.InFlight):
             self.drain()
 
     def catch_up(self) -> None:
-        """Hand on everything that waits; the caller holds both locks.
+        """Dispatch everything that waits; the caller holds both locks.
 
         While he does, no put and no batch comes in.
 
@@ -172,12 +172,12 @@ class Dispatcher(_waiting.InFlight):
         self._dispatch()
 
     def raise_if_interrupted(self) -> None:
-        """Let the store fail if a dispatch was cut short, and nobody has come since."""
+        """Fail the store if a dispatch was interrupted, and no later caller has noticed."""
         with self.owner.entry(), self.drain_lock:
             self._handing_on.raise_if_poisoned()
 
     def store(self, units: UnitBatch, keys: IndexBatch) -> list[QueueRestart]:
-        """Bring units and keys into queues and index; nobody else does meanwhile."""
+        """Bring units and keys into queues and index; no other thread may meanwhile."""
         restarts: list[QueueRestart] = []
         if units.end_phy_offset:
             restarts = self._queues.put_batch(units)
@@ -203,7 +203,7 @@ class Dispatcher(_waiting.InFlight):
                 pending.offsets.forget_beyond(ASSIGNED_QUEUES)
 
     def _resume(self) -> None:
-        """Hand on the batch of a stalled dispatch: none may come before it."""
+        """Dispatch the batch of a stalled dispatch: none may come before it."""
         if self.handed is not NOTHING:
             self._handing_on.begin()
             self._dispatch()

@@ -28,7 +28,7 @@ PutUnits = Callable[[UnitBatch, IndexBatch], list[QueueRestart]]
 
 
 class Replay:
-    """Replays into the queues and the index of one store. One thread, while nobody puts."""
+    """Replays into the queues and the index of one store. One thread, without concurrent puts."""
 
     def __init__(self, put: PutUnits, units: RecordUnits, keys: RecordKeys) -> None:
         self._put = put

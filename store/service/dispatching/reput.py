@@ -46,7 +46,7 @@ class BatchCost:
         self.clock = clock
         """Seconds of the calling thread."""
         self.is_high = False
-        self._against = 0  # batches in a row that speak against ``is_high``
+        self._against = 0  # batches in a row that contradict ``is_high``
 
     def add(self, seconds: float, units: int, batch_limit: int) -> None:
         """Note what a batch took, reduced to one of ``batch_limit`` units."""

@@ -73,7 +73,7 @@ class MetricsSnapshot:
     """How full the log's file system is, 0 to 1."""
     queue_disk_used_ratio: float
     queue_stats: tuple[QueueStat, ...]
-    """What the backends tell, see ``ConsumeQueueStore.stats``."""
+    """What the backends report, see ``ConsumeQueueStore.stats``."""
     failed: bool
     """A write or a flush failed: the store takes no more writes."""
     dispatch_stalled: bool

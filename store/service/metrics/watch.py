@@ -1,4 +1,4 @@
-"""StoreWatch: what the files of a store tell while another process has it open.
+"""StoreWatch: what the files of a store show while another process has it open.
 
 It reads names, sizes, the checkpoint, ``abort``, a follower's note and the heads of log records. It
 takes no lock and never opens the file ``lock``: closing that would drop the lock of a store that
@@ -57,9 +57,9 @@ class WatchSample:
     log_disk_used_ratio: float
     queue_disk_used_ratio: float
     queue_stats: tuple[QueueStat, ...]
-    """What the backends' own files tell, see ``ConsumeQueueStore.watch``."""
+    """What the backends' own files show, see ``ConsumeQueueStore.watch``."""
     following: Following | None
-    """What a follower has noted last; ``None``: nobody has followed into this store."""
+    """What a follower has noted last; ``None``: this store was never a follower's."""
 
 
 class StoreWatch:
@@ -70,7 +70,7 @@ class StoreWatch:
         self._tail = LogTail(layout.log_folders)
 
     def sample(self) -> WatchSample:
-        """Return what the files tell now.
+        """Return what the files show now.
 
         Raises:
             StoreIOError: something cannot be read.
@@ -93,7 +93,7 @@ class StoreWatch:
         )
 
 
-def measure(folder: Path, most: int = MAX_FILES) -> FolderSize:
+def measure(folder: Path, limit: int = MAX_FILES) -> FolderSize:
     """Return what ``folder`` holds; what vanishes meanwhile does not count.
 
     Raises:
@@ -102,7 +102,7 @@ def measure(folder: Path, most: int = MAX_FILES) -> FolderSize:
     files = disk_bytes = 0
     with os_errors("measure", folder):
         for path in _files(folder):
-            if files == most:
+            if files == limit:
                 return FolderSize(files, disk_bytes, whole=False)
             try:
                 status = path.lstat()

@@ -24,7 +24,7 @@ class _Readying:
         """See to it.
 
         Raises:
-            StoreClosedError, StoreFailedError, StoreIOError: what waits cannot be handed on.
+            StoreClosedError, StoreFailedError, StoreIOError: what waits cannot be dispatched.
         """
         state = self._state
         if state.closed or state.forked:

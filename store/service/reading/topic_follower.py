@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from store.errors import CorruptionError
+from store.log.commit_log import CommitLog
 from store.log.log_follower import LogFollower
-from store.log.log_reads import LogReads
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.record.decoder import StoredMessage
 from store.record.message import LMQ_PREFIX, MessageProperty, is_queued
@@ -25,7 +25,7 @@ class FollowedStore(Protocol):
     queues: ConsumeQueueStore
 
     @property
-    def commit_log(self) -> LogReads:
+    def commit_log(self) -> CommitLog:
         """Return the log."""
 
 
@@ -59,7 +59,7 @@ class TopicFollower:
                 yield TopicMessage(*place, message)
 
     def topics(self) -> set[str]:
-        """Return the topics of which queues do not show all; what is there now is read then."""
+        """Return the topics whose queues do not show all; the log is read as it is now."""
         found = set[str]()
         for message in self._log.poll():
             topic = message.topic

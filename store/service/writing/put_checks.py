@@ -57,10 +57,10 @@ def light_names(message: Message, check_topic: Callable[[str], object]) -> list[
     return names
 
 
-def check_light_size(size: int, most: int) -> None:
+def check_light_size(size: int, limit: int) -> None:
     """A record for light queues has no allowance beyond the message size."""
-    if size > most:
-        raise IllegalMessageError(f"record of {size} bytes for light queues, at most {most}")
+    if size > limit:
+        raise IllegalMessageError(f"record of {size} bytes for light queues, at most {limit}")
 
 
 def check_client_batch(batch: Message, max_size: int) -> None:

@@ -66,11 +66,11 @@ _NO_TOPICS = frozenset({".", "..", CHECKPOINT_TOPIC})
 _NO_NAME = frozenset("/\0")
 """In no name of a folder: a topic with them could never be moved to file queues."""
 _NOT_YET = PutMessageResult(_OK)
-"""Stands where a result comes."""
+"""Placeholder until a result comes."""
 
 
 class Puts(Protocol):
-    """Who puts, see ``Putter``; or who stands in front of it."""
+    """``Putter``, or an object that intercepts its calls."""
 
     def put(self, message: Message, *, wait: bool = True) -> PutMessageResult:
         """Put one message."""
@@ -78,7 +78,7 @@ class Puts(Protocol):
     def put_later(
         self, message: Message, promised: Promised[PutMessageResult], soon: Soon = at_once
     ) -> None:
-        """Put one message; ``promised`` is told how it ended."""
+        """Put one message; ``promised`` receives how it ended."""
 
     def put_list(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         """Put a list under one lock."""
@@ -195,12 +195,12 @@ class Putter:
     def put_later(
         self, message: Message, promised: Promised[PutMessageResult], soon: Soon = at_once
     ) -> None:
-        """Put one message; ``promised`` is told when all has come that is due, maybe at once.
+        """Put one message; ``promised`` is completed when all has come that is due, maybe at once.
 
         ``soon`` has the disk asked for what waits.
 
         Raises:
-            StoreError: as for ``put``; ``promised`` is told nothing.
+            StoreError: as for ``put``; ``promised`` receives nothing.
         """
         if not self._has_to_wait:
             promised.set_result(self.put(message))

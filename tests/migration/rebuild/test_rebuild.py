@@ -176,7 +176,7 @@ def test_rebuilt_on_spark(
     assert run_plan(root, master="local[2]").units == report.plan.units
 
 
-# ---- queues that began anew, and gaps
+# ---- queues that started over, and gaps
 
 
 @pytest.mark.parametrize("block_units", [1, 2, 1000])
