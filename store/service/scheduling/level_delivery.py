@@ -108,7 +108,7 @@ class LevelDelivery:
                 low - self.next_offset, self.level,
             )  # fmt: skip
             self.next_offset = low
-        if self.next_offset >= high:  # behind the end: the queue is being built anew
+        if self.next_offset >= high:  # behind the end: the queue is being rebuilt
             self.due = None if self.next_offset == high else now + RETRY_MS
             return
         found = self._find(queue, high, now)
@@ -153,7 +153,7 @@ class LevelDelivery:
         if block.stop is BlockStop.HOLE and block.hole is not None:
             self._pass_over(at, f"units up to {block.hole.stop} are missing")
             at = block.hole.stop
-        gone = at == self.next_offset  # its queue is being built anew
+        gone = at == self.next_offset  # its queue is being rebuilt
         return _Due(messages, offsets, at, now + RETRY_MS if gone else now)
 
     def _due_time(self, tags_code: int | None, phy_offset: int, size: int, now: int) -> int:
