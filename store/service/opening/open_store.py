@@ -112,7 +112,7 @@ def open_store(
 def _lock_and_set_aside(
     undo: ExitStack, layout: StoreLayout, config: StoreConfig, options: OpenOptions
 ) -> tuple[StoreLock, StoreLayout, list[str]]:
-    """Lock the store, and move away what is to be built anew."""
+    """Lock the store, and move away what is to be rebuilt."""
     paths = layout.paths
     if not replacement.begun(paths) and not options.rebuild:
         choose_backends(layout, config, options.backend)  # refuses before the lock file is made
