@@ -17,6 +17,7 @@ from embedded.log_message import LogMessage, log_message
 from embedded.log_topics import LogTopics
 from embedded.names import check_group_name
 from embedded.read_only_tail import POLL_SECONDS, ReadOnlyTail, read_snapshot, report_damage
+from embedded.send_back import MAX_RECONSUME_TIMES, RetryTopics, checked_level
 from embedded.store_snapshots import StoreSnapshots
 from embedded.tail import Tail
 from operating.group_offsets import (
@@ -71,9 +72,11 @@ class EmbeddedLog:
         self._members: dict[tuple[str, str], GroupMembers] = {}
         self._offsets: ConsumerOffsets | None = None
         self._topics: LogTopics | None = None
+        self._retries: RetryTopics | None = None
         if not store.read_only:
             self._offsets = offsets = ConsumerOffsets(store, interval)
             self._topics = LogTopics(store, queues, offsets.forget_topic)
+            self._retries = RetryTopics(store, self._topics)
             offsets.start()
 
     @property
@@ -100,19 +103,23 @@ class EmbeddedLog:
         tags: str | None = None,
         properties: Mapping[str, str] | None = None,
         queue_id: int | None = None,
+        delay_level: int | None = None,
     ) -> PutMessageResult:
         """Put one message; it is visible when this returns, and as durable as ``StoreConfig`` says.
 
         Messages with one ``key`` go to one queue and keep their order; without a key each queue has
-        its turn. The first put fixes how many queues a topic has.
+        its turn. The first put fixes how many queues a topic has. With a ``delay_level``, counted
+        from 1, the message comes to its topic after ``message_delay_level`` (5 s for 2); the result
+        has its place in the schedule until then. Needs ``enable_schedule_message_service``.
 
         Raises:
-            PutRefusedError: it was not stored: too long, or a disk is full.
+            PutRefusedError: it was not stored: too long, a disk is full, or nothing delivers it
+                later.
             IllegalMessageError: a broker would not take the topic's name.
             RefusedStoreError: the topic may not be written, or has no such queue.
             StoreError: as for ``MessageStore.put_message``.
         """
-        message = self._message(topic, body, key, tags, properties, queue_id)
+        message = self._message(topic, body, key, tags, properties, queue_id, delay_level)
         return _stored(self.store.put_message(message))
 
     async def put_async(
@@ -124,14 +131,56 @@ class EmbeddedLog:
         tags: str | None = None,
         properties: Mapping[str, str] | None = None,
         queue_id: int | None = None,
+        delay_level: int | None = None,
     ) -> PutMessageResult:
         """Put as ``put`` does, and await what is due, see ``MessageStore.put``.
 
         Raises:
             StoreError: as for ``put``.
         """
-        message = self._message(topic, body, key, tags, properties, queue_id)
+        message = self._message(topic, body, key, tags, properties, queue_id, delay_level)
         return _stored(await self.store.put(message))
+
+    def send_back(
+        self,
+        message: LogMessage,
+        group: str,
+        level: int | None = None,
+        *,
+        max_reconsume_times: int = MAX_RECONSUME_TIMES,
+    ) -> PutMessageResult:
+        """Have ``message``, which ``group`` could not process, given to the group again.
+
+        After a delay that grows with each try, from 10 s (level 3) to 2 h, or that of ``level``. A
+        copy goes to the topic ``%RETRY%group``, which the group's tails read too; commit the
+        message itself. What was sent back ``max_reconsume_times`` times goes to ``%DLQ%group``, and
+        so does it at a level below 0. That topic no tail reads by itself.
+
+        Raises:
+            RefusedStoreError: nothing delivers it again (``enable_schedule_message_service``), or
+                the message is in the log no more.
+            PutRefusedError, StoreError: as for ``put``.
+
+        Source: RocketMQ ``AbstractSendMessageProcessor.consumerSendMsgBack``.
+        """
+        copied = self._retry_topics().sent_back(message, group, level, max_reconsume_times)
+        return _stored(self.store.put_message(copied))
+
+    async def send_back_async(
+        self,
+        message: LogMessage,
+        group: str,
+        level: int | None = None,
+        *,
+        max_reconsume_times: int = MAX_RECONSUME_TIMES,
+    ) -> PutMessageResult:
+        """Send back as ``send_back`` does, and await what is due, see ``MessageStore.put``.
+
+        Raises:
+            StoreError: as for ``send_back``.
+        """
+        copied = self._retry_topics().sent_back(message, group, level, max_reconsume_times)
+        return _stored(await self.store.put(copied))
 
     def create_topic(self, topic: str, queues: int | None = None) -> int:
         """Make a topic known with so many queues; return how many it has.
@@ -212,6 +261,7 @@ class EmbeddedLog:
         begin: Begin = "earliest",
         tags: str = "*",
         auto_commit: bool = True,
+        retries: bool = True,
         poll_seconds: float = POLL_SECONDS,
     ) -> Tail | ReadOnlyTail:
         """Return a consumer of ``group``: ``async for message in log.tail(...)``.
@@ -220,7 +270,8 @@ class EmbeddedLog:
         is read from ``begin``. Several consumers of a group share the queues of the topic. A topic
         that is not known yet is made known. Without ``auto_commit`` messages are committed by
         ``message.commit()``. Leave it by ``async with``, or let it go: then its queues go to the
-        others.
+        others. With ``retries`` it gives what the group has sent back too, of whatever topic
+        (``message.origin_topic``), where delayed messages are delivered.
 
         A log that is read-only is followed without a group: all from ``begin`` on, and what the
         process that writes puts, as soon as it is whole in the log, which is looked at each
@@ -237,10 +288,11 @@ class EmbeddedLog:
         offsets = self._writable_offsets()
         queue_ids = self._writable_topics().queues_to_read(topic)
         self._begin_at(offsets, topic, group, queue_ids, begin)
-        with self._lock.entry():
-            members = self._members.get((topic, group))
-            if members is None:
-                members = self._members[topic, group] = GroupMembers(queue_ids, tags)
+        members = [self._members_of(topic, group, queue_ids, tags)]
+        again = self._retry_topics().of(group) if retries else None
+        if again is not None and again != topic:
+            queue_ids = self._writable_topics().queues_to_read(again)
+            members.append(self._members_of(again, group, queue_ids, "*"))
         return Tail(self.store, offsets, members, topic, group, tags=tags, auto_commit=auto_commit)
 
     def _follow(self, topic: str, begin: Begin, tags: str, poll_seconds: float) -> ReadOnlyTail:
@@ -362,8 +414,11 @@ class EmbeddedLog:
         tags: str | None,
         properties: Mapping[str, str] | None,
         queue_id: int | None,
+        delay_level: int | None,
     ) -> Message:
         given = dict(properties or {})
+        if delay_level is not None:
+            given[MessageProperty.DELAY] = str(checked_level(delay_level))
         if key is not None:
             given[MessageProperty.KEYS] = key
         if tags is not None:
@@ -377,6 +432,13 @@ class EmbeddedLog:
                 )
             chosen = queue_id
         return Message(topic, body, chosen, given)
+
+    def _members_of(self, topic: str, group: str, queue_ids: list[int], tags: str) -> GroupMembers:
+        with self._lock.entry():
+            members = self._members.get((topic, group))
+            if members is None:
+                members = self._members[topic, group] = GroupMembers(topic, queue_ids, tags)
+            return members
 
     def _begin_at(
         self,
@@ -403,6 +465,11 @@ class EmbeddedLog:
         if self._topics is None:
             raise ReadOnlyStoreError("the log was opened read-only", path=self.store.paths.root)
         return self._topics
+
+    def _retry_topics(self) -> RetryTopics:
+        self._writable_topics()
+        assert self._retries is not None  # made with the topics
+        return self._retries
 
     def _writable_offsets(self) -> ConsumerOffsets:
         if self._offsets is None:

@@ -204,7 +204,8 @@ class _Run:
 
 def _settings(config: Path | None, root: Path, learner: Learner | None) -> StoreConfig:
     settings = read_config(config, root)  # only its master's bytes are added here
-    return settings.as_master() if learner is None else settings.as_learner()
+    followed = settings.without_schedule()
+    return followed.as_master() if learner is None else followed.as_learner()
 
 
 def _tls(ca: Path | None, cert: Path | None) -> ssl.SSLContext | None:

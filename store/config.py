@@ -201,7 +201,12 @@ class StoreConfig(ReplicaConfig):
     """File queues have extension files; they are read, never written."""
     allow_delay_without_service: bool = False
     """Store messages with a delay (``DELAY``, ``TIMER_*``) as if they had none: readers see them at
-    once. Off, such a put is refused, for nothing here delivers them later; ours."""
+    once. Off, such a put is refused unless the service below delivers it; ours."""
+    enable_schedule_message_service: bool = False
+    """Deliver messages with a delay level when they are due, as a broker does: a put with ``DELAY``
+    goes to ``SCHEDULE_TOPIC_XXXX`` first. ``TIMER_*`` are refused all the same; ours."""
+    flush_delay_offset_interval: int = Field(10_000, ge=1)
+    """Milliseconds from a delivery until ``config/delayOffset.json`` says so."""
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
     """Delay levels, counted from 1."""
 
@@ -267,6 +272,10 @@ class StoreConfig(ReplicaConfig):
             )
             raise StoreConfigError(f"bad setting: {faults}") from exc
 
+    def without_schedule(self) -> Self:
+        """Return the settings of a follower: the master delivers what is delayed."""
+        return self.model_copy(update={"enable_schedule_message_service": False})
+
     def as_learner(self) -> Self:
         """Return the settings for a follower of a master under a controller: adds bytes alone."""
         changes = {"enable_controller_mode": False, "follows_controlled": True}
@@ -296,6 +305,19 @@ class StoreConfig(ReplicaConfig):
         if self.combine_cq_use_rocksdb_for_lmq and taking_a_share(loaded) is None:
             raise ValueError("combineCQUseRocksdbForLmq needs defaultRocksDB to be loaded")
         self._check_selection()
+        return self
+
+    @model_validator(mode="after")
+    def _check_delays(self) -> Self:
+        if self.enable_schedule_message_service and self.allow_delay_without_service:
+            raise ValueError(
+                "enableScheduleMessageService delivers what allowDelayWithoutService shows at once:"
+                " one of them"
+            )
+        if self.enable_schedule_message_service and not self.message_delay_level.split():
+            raise ValueError(
+                "enableScheduleMessageService needs levels: messageDelayLevel is empty"
+            )
         return self
 
     def _check_selection(self) -> None:

@@ -189,8 +189,9 @@ class FollowedMove:
 
     def _open(self) -> MessageStore:
         self._tell("opening the follower")
+        config = self._config.without_schedule()
         self._opened = MessageStore.open(
-            self._own.root, self._config, backend=self._backend, installed_hooks=False
+            self._own.root, config, backend=self._backend, installed_hooks=False
         )  # the broker calls hooks
         return self._opened
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from store.config import StoreConfig
-from store.errors import STALLING, os_errors
+from store.errors import STALLING, RefusedStoreError, os_errors
 from store.future import StoreFuture
 from store.logger import StoreLogger
 from store.progress import Progress, noop
@@ -23,7 +23,7 @@ from store.queue.facts import QueueSpan
 from store.queue.time_search import BoundaryType
 from store.queue.units import QueueKey
 from store.record.decoder import StoredMessage, refuse_filler
-from store.record.message import Message
+from store.record.message import SCHEDULE_TOPIC, Message
 from store.record.message_check import listed
 from store.record.message_id import decode_message_id
 from store.service.dispatching.arrivals import ArrivalListener, ArrivalSubscription
@@ -89,7 +89,7 @@ class MessageStore:
         """Counters and figures of the store, see ``StoreMetrics.snapshot``."""
         self._state, self._dispatcher = parts.state, parts.dispatcher
         self._commit, self._flush_all = parts.commit, parts.flush_all
-        self._clean, self._expiry = parts.clean, parts.expiry
+        self._clean, self._expiry, self._schedule = parts.clean, parts.expiry, parts.schedule
         self._ready = read_guard_of(parts.state, parts.dispatcher)
         """Refuses after a close, and dispatches what waits, so that a reader sees it."""
         self._puller = parts.puller
@@ -136,8 +136,9 @@ class MessageStore:
         damaged records at these alone: their places in the queues stay, and pulls pass over them.
         ``rebuild`` builds all queues, or the index, anew from the log, the queues in ``backend`` if
         it is given; what was there is moved to ``cqstore/replaced``. With ``housekeeping`` old log
-        files go by RocketMQ's rules (``FileExpiry``), from a minute after the opening on, and a
-        disk that is nearly full takes no more puts. ``replicas`` are those who follow (the
+        files go by RocketMQ's rules (``FileExpiry``), from a minute after the opening on, a disk
+        that is nearly full takes no more puts, and delayed messages are delivered where
+        ``enable_schedule_message_service`` says so. ``replicas`` are those who follow (the
         ``Followers`` of ``replication``): with them ``brokerRole=SYNC_MASTER`` is honoured, without
         it is refused. ``put_hooks`` are asked before a message is put, ``dispatchers`` called with
         each record before it is in its queue, in their order, and behind those that installed
@@ -290,7 +291,8 @@ class MessageStore:
         Puts go on behind. An empty log begins at the start of any file. Any thread; one at a time.
 
         Raises:
-            RefusedStoreError: the records do not continue the log; nothing was appended.
+            RefusedStoreError: the records do not continue the log, or this store delivers delayed
+                messages, as its master does; nothing was appended.
             CorruptionError: no valid record where one should start, or one whose queue would have
                 a gap; nothing was appended.
             DiskFullError: there is no room for a next file, or for units or keys of records that
@@ -300,12 +302,17 @@ class MessageStore:
         Source: RocketMQ ``DefaultMessageStore.appendToCommitLog``, which checks nothing.
         """
         self._state.check_writable()
+        if self._schedule is not None:
+            raise RefusedStoreError(
+                "enableScheduleMessageService: a follower leaves it to the"
+                " master to deliver what is delayed", path=self.paths.root,
+            )  # fmt: skip
         return self._parts.putter.append_raw(phy_offset, data)
 
     # ---- flush and close
 
     def flush(self) -> None:
-        """Make everything durable: log, queues, index, checkpoint.
+        """Make everything durable: log, queues, index, checkpoint, offsets of delay levels.
 
         Raises:
             RetryableDiskFullError: there is no room for units or keys of records. The log is
@@ -315,6 +322,8 @@ class MessageStore:
         """
         with self._state.writing():
             self._flush_all()
+        if self._schedule is not None:
+            self._schedule.persist()
 
     def flush_log(self) -> None:
         """Make the log durable, and with it each message that was put before.
@@ -615,6 +624,7 @@ class MessageStore:
         Raises:
             IllegalMessageError: no queue could have one of the names; nothing was deleted.
             TypeError: one name instead of several, whose letters would be taken for topics.
+            RefusedStoreError: delayed messages are delivered from one of them.
             StoreError: as for ``put_message``.
         """
         self._clean.delete_topics(topics)
@@ -660,7 +670,10 @@ class MessageStore:
         self._state.locks.check()
         with self._clean.lock.entry():
             self._state.check_writable()
-            return self._parts.rebuild.run(topic, queue_id, progress)
+            report = self._parts.rebuild.run(topic, queue_id, progress)
+        if self._schedule is not None and topic == SCHEDULE_TOPIC:
+            self._schedule.notify_all()
+        return report
 
     def delete_files_manually(self) -> None:
         """Let expired log files go now and in the next looks at them, whatever the hour.

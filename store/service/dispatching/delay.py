@@ -29,6 +29,11 @@ class DelayLevels:
             self._delays_ms.append(int(number) * unit)
 
     @property
+    def delays_ms(self) -> tuple[int, ...]:
+        """Return the delay of each level, ms, the first one's first."""
+        return tuple(self._delays_ms)
+
+    @property
     def max_level(self) -> int:
         """Return the highest level."""
         return len(self._delays_ms)

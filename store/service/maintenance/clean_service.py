@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from store.checked_lock import CheckedLock
-from store.errors import CorruptionError, StoreIOError
+from store.errors import CorruptionError, RefusedStoreError, StoreIOError
 from store.index.index_service import IndexService
 from store.journals.deleted_topics import DeletedTopics
 from store.journals.expired_queues import ExpiredQueues
@@ -79,6 +79,8 @@ class CleanService:
         self.lock = CheckedLock("a deletion, expiry or rebuild")
         """One of them at a time; taken before the locks of the dispatcher."""
         state.locks.add_outer(self.lock)
+        self.in_use: frozenset[str] = frozenset()
+        """Topics that are not to be deleted: a service of the store reads them."""
 
     def delete_topics(self, topics: Iterable[str]) -> None:
         """Delete topics, a slice at a time, see ``MessageStore.delete_topics``."""
@@ -86,6 +88,11 @@ class CleanService:
         names = list(dict.fromkeys(topics))
         for name in names:
             self._queues.check_topic(name)
+            if name in self.in_use:
+                raise RefusedStoreError(
+                    f"{name} is being delivered from: close the store, and open it without"
+                    " enableScheduleMessageService"
+                )
         self._state.check_writable()
         for first in range(0, len(names), TOPICS_AT_ONCE):
             self._delete_slice(names[first : first + TOPICS_AT_ONCE])

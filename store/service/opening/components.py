@@ -35,6 +35,7 @@ from store.service.writing.replicas import ReplicaWait
 
 if TYPE_CHECKING:
     from store.service.mirroring.mirror import Mirror
+    from store.service.scheduling.schedule_message_service import ScheduleMessageService
 
 _LOG = StoreLogger(__name__)
 
@@ -78,6 +79,7 @@ class StoreComponents:
     metrics: StoreMetrics = field(init=False)
     ahead: LogPrefault | None = field(init=False)
     replicas: ReplicaWait | None = field(init=False)
+    schedule: "ScheduleMessageService | None" = field(init=False)
     stops: tuple[Callable[[], None], ...] = field(init=False)
     """What ends the threads, in the order in which they were started."""
 
@@ -98,7 +100,10 @@ class StoreComponents:
             NestedCallError: the caller is one.
         """
         reput = self.dispatcher.reput
-        for part in (self.flush, self.expiry, self.mirror, self.ahead, self.replicas, reput):
+        parts = (
+            self.flush, self.expiry, self.mirror, self.ahead, self.replicas, reput, self.schedule,
+        )  # fmt: skip
+        for part in parts:
             if part is not None and part.worker is not None:
                 part.worker.refuse_itself()
         self.dispatcher.arrivals.refuse_own_threads()

@@ -28,6 +28,7 @@ from store.queue.combined import CombinedConsumeQueueStore
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
 from store.queue.units import QueueKey
+from store.record.message import SCHEDULE_TOPIC, Message
 from store.record.scan import ScanRules
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.dispatching.dispatcher_list import DispatcherList
@@ -56,11 +57,13 @@ from store.service.opening.options import OpenOptions
 from store.service.opening.unopened import begin_again, opened
 from store.service.reading.other_indexes import OtherIndexes
 from store.service.reading.puller import Puller
+from store.service.reading.read_guard import read_guard_of
 from store.service.recovering import replacement
 from store.service.recovering.given_places import refuse_sound_places
 from store.service.recovering.queue_mend import QueueMend
 from store.service.recovering.queue_rebuild import QueueRebuild
 from store.service.recovering.recovery import Recovery, RecoveryReport
+from store.service.results import PutMessageResult
 from store.service.runtime.running_state import RunningState
 from store.service.writing.ack_waiter import AckWaiter
 from store.service.writing.append import Appender
@@ -74,6 +77,7 @@ from store.service.writing.replicas import ReplicaWait
 
 if TYPE_CHECKING:
     from store.service.mirroring.mirror import Mirror
+    from store.service.scheduling.schedule_message_service import ScheduleMessageService
 
 _LOG = StoreLogger(__name__)
 
@@ -112,7 +116,7 @@ def open_store(
 def _lock_and_set_aside(
     undo: ExitStack, layout: StoreLayout, config: StoreConfig, options: OpenOptions
 ) -> tuple[StoreLock, StoreLayout, list[str]]:
-    """Lock the store, and move away what is to be built anew."""
+    """Lock the store, and move away what is to be rebuilt."""
     paths = layout.paths
     if not replacement.begun(paths) and not options.rebuild:
         choose_backends(layout, config, options.backend)  # refuses before the lock file is made
@@ -314,6 +318,7 @@ def _serve(parts: StoreComponents, options: OpenOptions) -> None:
     parts.metrics = StoreMetrics(
         paths, log, queues, dispatcher, commit, parts.putter, parts.puller, state, parts.mirror
     )
+    parts.schedule = _schedule(parts, options)
     parts.stops = () if parts.read_only else tuple(_stops(parts, options))
 
 
@@ -330,6 +335,8 @@ def _stops(parts: StoreComponents, options: OpenOptions) -> Iterator[Callable[[]
     if parts.mirror is not None:
         yield parts.mirror.stop
     yield parts.dispatcher.arrivals.stop
+    if parts.schedule is not None:
+        yield parts.schedule.stop
 
 
 def _mirror(parts: StoreComponents) -> "Mirror | None":
@@ -340,6 +347,36 @@ def _mirror(parts: StoreComponents) -> "Mirror | None":
     from store.service.mirroring.mirror import Mirror  # noqa: PLC0415 - few stores have one
 
     return Mirror.of(parts.config, parts.paths, parts.log, queues, parts.puller)
+
+
+def _schedule(parts: StoreComponents, options: OpenOptions) -> "ScheduleMessageService | None":
+    """Make the service of delay levels, where it is wanted."""
+    config, state, putter, commit = parts.config, parts.state, parts.putter, parts.commit
+    if parts.read_only or not (config.enable_schedule_message_service and options.housekeeping):
+        return None
+    from store.service.scheduling.delay_offsets import DelayOffsets  # noqa: PLC0415 - as a mirror
+    from store.service.scheduling.schedule_message_service import (  # noqa: PLC0415
+        ScheduleMessageService,
+    )
+
+    def put(messages: Sequence[Message]) -> list[PutMessageResult]:
+        if state.unwritable:
+            return [state.refuse_put()] * len(messages)
+        return putter.put_list(messages, wait=False)
+
+    def flush_log() -> None:  # within a close too, so that it asks for no lock
+        state.check_writable()
+        with state.failing():
+            commit.flush()
+
+    made = ScheduleMessageService(
+        parts.pending.delays, parts.log, parts.queues, DelayOffsets(parts.paths.delay_offset), put,
+        read_guard_of(state, parts.dispatcher), flush_log, options.surroundings,
+        config.flush_delay_offset_interval,
+    )  # fmt: skip
+    putter.schedule.on_scheduled = made.notify
+    parts.clean.in_use = frozenset({SCHEDULE_TOPIC})
+    return made
 
 
 def _start(undo: ExitStack, parts: StoreComponents, options: OpenOptions) -> None:
@@ -360,3 +397,5 @@ def _start(undo: ExitStack, parts: StoreComponents, options: OpenOptions) -> Non
         parts.expiry.start()
     if parts.mirror is not None:
         parts.mirror.start()
+    if parts.schedule is not None:
+        parts.schedule.start()

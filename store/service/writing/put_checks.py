@@ -3,8 +3,17 @@
 Source: RocketMQ ``HookUtils.checkBeforePutMessage``, ``checkInnerBatch``, ``MultiDispatch``.
 """
 
+from collections.abc import Callable
+
 from store.errors import IllegalMessageError
-from store.record.message import TRANSACTION_MASK, Message, MessageProperty, SysFlag, is_queued
+from store.record.message import (
+    LMQ_PREFIX,
+    TRANSACTION_MASK,
+    Message,
+    MessageProperty,
+    SysFlag,
+    is_queued,
+)
 from store.record.message_check import fault_of
 from store.service.dispatching.record_units import allows_light_queues
 
@@ -31,6 +40,21 @@ def refuse_light_offsets(message: Message) -> None:
 def has_units(message: Message) -> bool:
     """Return whether light queues may get units of it: an offset without one would be a gap."""
     return is_queued(message.sys_flag) and allows_light_queues(message.topic)
+
+
+def light_names(message: Message, check_topic: Callable[[str], object]) -> list[str]:
+    """Return the light queues that a message asks for; ``check_topic`` refuses names.
+
+    A list that RocketMQ could not take apart again is refused.
+    """
+    names = str.split(message.properties[_LIGHT], ",")  # plain text, whatever it was
+    for name in names:
+        if not name.startswith(LMQ_PREFIX):
+            raise IllegalMessageError(f"{name!r} in INNER_MULTI_DISPATCH is no light queue")
+        check_topic(name)
+    if len(set(names)) != len(names):
+        raise IllegalMessageError("INNER_MULTI_DISPATCH names a light queue twice")
+    return names
 
 
 def check_light_size(size: int, limit: int) -> None:
