@@ -71,7 +71,7 @@ fuzz: $(READY) ## the compiled core over odd and damaged bytes, with AddressSani
 	$(call compiled_in,fuzz,$(SANITIZE))
 	cd build/fuzz && LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 \
 	  UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc \
-	  ../../$(BIN)/python -m pytest -s -p no:cacheprovider -m "not long" $(FUZZED)
+	  ../../$(BIN)/python -m pytest -n auto --dist loadgroup -s -p no:cacheprovider -m "not long" $(FUZZED)
 
 race: $(READY) ## threads against a model, what is compiled here with ThreadSanitizer (gcc, setarch)
 	$(call compiled_in,race,-fsanitize=thread -O1 -g)

@@ -1,4 +1,4 @@
-"""A/B: which backend serves a store better, on its own data, and whether anybody would notice.
+"""A/B: which backend serves a store better, on its own data, and whether a user would notice.
 
 Offline the same operations run against copies of one store, each *side* in a process of its own;
 live the combined store asks its other backend again what it has answered. Answers come before

@@ -8,7 +8,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int) -> None:
-    """Let the system kill this process when its parent, process ``parent``, has ended.
+    """Have the system kill this process when its parent, process ``parent``, has ended.
 
     Where the system cannot do that (it is no Linux) nothing happens; a process that reads from its
     parent then ends with the input.

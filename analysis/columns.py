@@ -72,6 +72,8 @@ _UNITS = (
     Column("tags_code", "bigint", "hash of the tag, or deliver time in ms; null: leads nowhere"),
     Column("batch_num", "int", "messages in the record: 1 but for batch queues"),
 )
+UNIT_TABLE = (*_UNITS, *_STORED)
+"""All columns that the queues can have."""
 
 
 def log_columns(options: SourceOptions) -> Sequence[Column]:
@@ -81,7 +83,7 @@ def log_columns(options: SourceOptions) -> Sequence[Column]:
 
 def unit_columns(options: SourceOptions) -> Sequence[Column]:
     """Return the columns of the queues: a row a unit."""
-    return (*_UNITS, *_STORED) if options.store_timestamp else _UNITS
+    return UNIT_TABLE if options.store_timestamp else _UNITS
 
 
 def ddl(columns: Sequence[Column]) -> str:

@@ -12,7 +12,7 @@ from store.errors import DiskFullError, StoreConfigError, StoreError
 _OURS = re.compile(r"^(?:\w+\.)*errors\.(\w+Error): (.+)$", re.MULTILINE)
 _FULL = re.compile("No space left on device|Disk quota exceeded")
 _TEMPORARY = re.compile(r"(?P<folder>/[^\n:,]*?)/(?:blockmgr|spark)-[0-9a-f-]{36}")
-"""A file of Spark's own: below a folder that it makes anew for each session."""
+"""A file of Spark's own: below a folder that it makes again for each session."""
 _OF_JAVA = "/tmp"  # where Java puts what is temporary, whatever TMPDIR says
 _QUESTION = ("ParseException", "AnalysisException", "ArithmeticException", "DateTimeException",
              "NumberFormatException", "SparkRuntimeException")  # fmt: skip

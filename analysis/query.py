@@ -60,7 +60,7 @@ def run_query(spark: SparkSession, options: SourceOptions, query: str, limit: in
 
 
 def _planned(spark: SparkSession, options: SourceOptions, query: str) -> DataFrame:
-    """Return the answer to come; a column that is not there is told with those that are."""
+    """Return the answer to come; a missing column is reported with those that exist."""
     try:
         return spark.sql(query)
     except AnalysisException as exc:

@@ -24,7 +24,7 @@ QUEUE_FORMAT = "rocketmq_cq"
 
 
 def register(spark: SparkSession) -> None:
-    """Make both data sources known to the session, and let it push filters down to them.
+    """Register both data sources with the session, and enable filter pushdown.
 
     Without that setting Spark refuses every read of a source that takes filters.
     """

@@ -44,7 +44,7 @@ def run(backend: str, topics: int, root: Path) -> BackendFigures:
     """Put everything, close, reopen, read everything back."""
     started = time.perf_counter()
     with MessageStore.open(root, CONFIG, backend=backend) as store:
-        put_messages(store, MESSAGES, topics, QUEUES_PER_TOPIC, repeats=8, most=LIST)
+        put_messages(store, MESSAGES, topics, QUEUES_PER_TOPIC, repeats=8, limit=LIST)
     put_seconds = time.perf_counter() - started
     started = time.perf_counter()
     store = MessageStore.open(root, CONFIG)

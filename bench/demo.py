@@ -82,7 +82,7 @@ BACKENDS = ("file", "rocksdb")
 def put(root: Path) -> str:
     """Put all messages in lists; a refusal ends the demo."""
     with MessageStore.open(root, CONFIG, backend="file") as store:
-        put_messages(store, MESSAGES, TOPICS, QUEUES_A_TOPIC, repeats=4, most=LIST)
+        put_messages(store, MESSAGES, TOPICS, QUEUES_A_TOPIC, repeats=4, limit=LIST)
     return f"{MESSAGES:,} messages"
 
 

@@ -58,7 +58,7 @@ def _seconds_to_read(port: int, begin: int | None, end: int) -> float:
 
 
 def put_with(slave: str, count: int) -> Reached:
-    """Puts that wait for nobody, with one follower and without."""
+    """Puts that wait for no replica, with one follower and without."""
     seconds = []
     for kind in ("none", slave):
         with _master(kind, sync=False) as store:

@@ -49,7 +49,7 @@ def _frames(path: Path, end: int) -> bytearray:
 
 @contextmanager
 def _sending(frames: bytearray) -> Iterator[int]:
-    """Send ``frames`` from a thread to one who asks; yield the port."""
+    """Send ``frames`` from a thread to one client; yield the port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def send() -> None:

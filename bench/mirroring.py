@@ -1,4 +1,4 @@
-"""What the mirror costs who reads: pulls with it beside the same pulls without, turn by turn.
+"""What the mirror costs readers: pulls with it beside the same pulls without, turn by turn.
 
 Both are measured in CPU time, in many short turns of one run, since the machine is never quiet. The
 reader's own thread says what a pull takes longer; the whole process says what the mirror's thread
@@ -35,8 +35,8 @@ def mirrored(read: str, share: float, *, whole: bool = False) -> Reached:
             store._tap = tap if on else None
             began = clock()
             _pull(store, places)
-            if whole and on and store._mirror is not None:
-                while store._mirror._waiting:
+            if whole and on and store._parts.mirror is not None:
+                while store._parts.mirror._waiting:
                     time.sleep(0.05)  # costs no CPU time
             return clock() - began
 

@@ -9,14 +9,14 @@ from store.service.message_store import MessageStore
 
 
 def put_messages(
-    store: MessageStore, count: int, topics: int, queues_a_topic: int, *, repeats: int, most: int
+    store: MessageStore, count: int, topics: int, queues_a_topic: int, *, repeats: int, limit: int
 ) -> None:
-    """Put ``count`` messages in lists of ``most``; a refusal ends the process.
+    """Put ``count`` messages in lists of ``limit``; a refusal ends the process.
 
     ``repeats`` makes their bodies longer.
     """
     left = _messages(count, topics, queues_a_topic, repeats)
-    while group := list(islice(left, most)):
+    while group := list(islice(left, limit)):
         for result in store.put_messages(group):
             if not result.ok:
                 sys.exit(f"refused: {result.reason}")

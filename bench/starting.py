@@ -1,4 +1,4 @@
-"""What a start costs, in CPU time of a new process: the least of several, compiled files at hand.
+"""What a start costs, in CPU time of a new process: the least of several, with bytecode cached.
 
 Baselines: the libraries without which it could not be done, imported by a bare interpreter.
 """

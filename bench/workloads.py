@@ -45,8 +45,8 @@ class Reached:
 def folder() -> Iterator[Path]:
     """Yield a folder whose logs are gone afterwards, and all of it at the end of the process.
 
-    Where many files were removed ext4 makes new ones ten times slower for some minutes: it passes
-    over what was freed of late, one by one.
+    Where many files were removed ext4 makes new ones ten times slower for some minutes: it skips
+    recently freed inodes one by one.
     """
     path = Path(tempfile.mkdtemp(prefix="cqstore-bench-"))
     atexit.register(shutil.rmtree, path, ignore_errors=True)

@@ -58,7 +58,7 @@ cdef enum:
 
 
 cdef class FileUnits:
-    """Reads of queues in files that meet nothing odd.
+    """Reads of queues in files, on the fast path.
 
     A reader that finds the same generation behind its read as before has read what it was
     promised. Any thread.

@@ -1,4 +1,4 @@
-"""FileBackend: what queue files tell of folders that are not opened."""
+"""FileBackend: what queue files show of folders that are not opened."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""BatchConsumeQueue: a queue whose units stand for records of several messages; read, never put.
+"""BatchConsumeQueue: a queue whose units point to records of several messages; read, never put.
 
 A unit (46 bytes) says the queue offset of its record's first message and how many there are, so
 units are found by bisection, not by their place. Recovery cuts such queues like others: they may
@@ -40,14 +40,14 @@ class BatchConsumeQueue(QueueFiles):
     def recover(self, *, read_only: bool) -> None:
         """Scan the last files up to the first row that is no unit; read-write: cut the rest.
 
-        What lies behind a file that is missing is not cut: ``check`` tells of the gap.
+        What lies behind a file that is missing is not cut: ``check`` reports the gap.
 
         Raises:
             StoreIOError: the disk refused.
         """
-        least = self._behind_gaps()
+        minimum = self._behind_gaps()
         with os_errors("recover a batch queue", self.folder):
-            for index in range(max(len(self.starts) - SCANNED_FILES, least), -1, -1):
+            for index in range(max(len(self.starts) - SCANNED_FILES, minimum), -1, -1):
                 if not self.starts:
                     break
                 begin = self.starts[index] // _UNIT
@@ -157,16 +157,16 @@ class BatchConsumeQueue(QueueFiles):
     def offset_by_time(self, timestamp: int, boundary: BoundaryType, min_phy_offset: int) -> int:
         """Return the first message of the unit that ``timestamp`` leads to, as RocketMQ does.
 
-        The newest file that begins by then decides. At or after its last unit, that one answers;
-        before, the first unit from ``timestamp`` on, for UPPER the last of those that have exactly
-        that time. Never below the minimum; without such a file, the minimum.
+        The newest file that begins at or before ``timestamp`` decides. At or after its last unit,
+        that one answers; before, the first unit from ``timestamp`` on, for UPPER the last of those
+        that have exactly that time. Never below the minimum; without such a file, the minimum.
         """
 
         def probe() -> int:
             low, high = self._file_by_time(timestamp)
-            least = self._min_offset(min_phy_offset)
+            minimum = self._min_offset(min_phy_offset)
             if low >= high:
-                return least
+                return minimum
             if timestamp >= self._unit(high - 1).store_timestamp:
                 index = high - 1
             else:
@@ -175,7 +175,7 @@ class BatchConsumeQueue(QueueFiles):
                 if boundary is BoundaryType.UPPER and behind > index:
                     index = behind - 1
             found = min(self._unit(index).msg_base_offset, self.max_offset)  # if out of order
-            return max(found, least)
+            return max(found, minimum)
 
         return self.stable(probe)
 
@@ -190,7 +190,7 @@ class BatchConsumeQueue(QueueFiles):
     # ---- cutting (one thread)
 
     def abandon(self) -> list[str]:
-        """Let the queue be empty for its readers, before its folder goes; return its files."""
+        """Make the queue empty for its readers, before its folder is deleted; return its files."""
         self.max_offset = 0
         self._end = self._first
         return super().abandon()

@@ -1,4 +1,4 @@
-"""What is wrong in the files of queues, told without the log and without changing a byte.
+"""What is wrong in the files of queues, found without the log and without changing a byte.
 
 Names and lengths come from the folders as they are now; ends and gaps from the queues as they
 were recovered. Whether a unit leads to its message is for the caller to compare.
@@ -147,7 +147,7 @@ def _check_queue(
             (logic_offset + skip) // _UNIT,
             logic_offset + skip - start,
         )
-        break  # the first byte tells enough
+        break  # the first byte is enough
     yield from _check_addresses(key, queue, resolve)
 
 

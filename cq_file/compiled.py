@@ -1,4 +1,4 @@
-"""The fast paths of simple queues; what meets something odd is left to Python."""
+"""The fast paths of simple queues; what is irregular takes the slow path in Python."""
 
 from cq_file import _append, _units
 from cq_file.named_queue import QueueTable

@@ -74,7 +74,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         return end.has_hole
 
     def restore(self, first_offset: int, max_offset: int, last_phy: int, end_phy: int) -> None:
-        """Take the end as it was left, instead of ``recover``."""
+        """Take the end that the last stop noted, instead of ``recover``."""
         self.first_offset, self.max_offset = first_offset, max_offset
         self.last_phy, self.end_phy = last_phy, end_phy
 
@@ -303,7 +303,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         self._tail_position = 0 if start is None else end - start
 
     def begin_at(self, queue_offset: int) -> None:
-        """Let the queue, which has no units, go on at ``queue_offset``, behind pre-blanks.
+        """Have the queue, which has no units, continue at ``queue_offset``, behind pre-blanks.
 
         At the start of a file these fill the file before: one of nothing but zeros would not last.
         """
@@ -316,7 +316,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         self.generation += 1
 
     def _begin(self, queue_offset: int, data: bytes, last_phy: int, end_phy: int) -> None:
-        """Forget what the queue holds and let it begin at ``queue_offset``, behind pre-blanks."""
+        """Forget what the queue holds and begin at ``queue_offset``, behind pre-blanks."""
         self.clear()
         blanks = queue_offset % (self._size // _UNIT)
         self.write((queue_offset - blanks) * _UNIT, PRE_BLANK * blanks + data)
@@ -335,7 +335,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         self.last_phy = self.end_phy = NO_PHY
 
     def abandon(self) -> list[str]:
-        """Let the queue be empty for its readers, before its folder goes; return its files."""
+        """Make the queue empty for its readers, before its folder is deleted; return its files."""
         self.max_offset = self.first_offset = 0
         return super().abandon()
 

@@ -1,4 +1,4 @@
-"""Which queues lack units, or may, as far as their files tell while a store is opened.
+"""Which queues lack units, or may, as far as their files show while a store is opened.
 
 A clean stop of ours has written down what every queue had: whatever is less is damage. Without it a
 file that is missing between two others is damage, too; a missing first or last one looks like units
@@ -27,7 +27,7 @@ class DamagedQueues:
     def __init__(self) -> None:
         self.found: dict[QueueKey, QueueDamage] = {}
         self.held_back: set[QueueKey] = set()
-        """No units for these: they are to be built anew."""
+        """No units for these: they are to be rebuilt."""
         self.replay_from = 0
         """Where a replay began that is under way; 0: none is, or one of all that the log has."""
 
@@ -50,17 +50,17 @@ class DamagedQueues:
             self.held_back.discard(key)
 
     def shown_by_replay(
-        self, key: QueueKey, queue: FileConsumeQueue, offset: int, phy_offset: int, least: int
+        self, key: QueueKey, queue: FileConsumeQueue, offset: int, phy_offset: int, minimum: int
     ) -> bool:
         """Return whether a replayed unit shows that the queue has lost those before; noted then.
 
-        Not so if all that the queue has, has expired: what was between may have, too. ``least`` is
-        the log's minimum.
+        Not so if all that the queue has, has expired: what was between may have, too. ``minimum``
+        is the log's.
         """
-        begins_there = not self.replay_from or self.replay_from <= least
+        begins_there = not self.replay_from or self.replay_from <= minimum
         if begins_there or offset <= queue.max_offset or phy_offset <= queue.last_phy:
             return False
-        if 0 <= queue.last_phy < least:
+        if 0 <= queue.last_phy < minimum:
             return False
         self.note(QueueDamage(key, "units before those of the log's end are missing", queue.folder))
         return True

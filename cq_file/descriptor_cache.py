@@ -43,8 +43,8 @@ def descriptor_limit(wanted: int) -> int:
 def warn_from(limit: int) -> int:
     """Return the number of queues that comes near what ``limit`` or the kernel allows."""
     maps = _max_maps()
-    least = limit if maps is None else min(limit, maps)
-    return max(least * _NEAR_PERCENT // 100, 1)
+    minimum = limit if maps is None else min(limit, maps)
+    return max(minimum * _NEAR_PERCENT // 100, 1)
 
 
 def limit_warning(queues: int, limit: int) -> str | None:
@@ -145,7 +145,7 @@ class DescriptorCache:
         return descriptor
 
     def forget(self, path: str) -> None:
-        """Let go of the file at ``path``. Call it after ``path`` was unlinked.
+        """Release the file at ``path``. Call it after ``path`` was unlinked.
 
         Opening and entering are one step under the lock: a reader that opened the old file before
         the unlink has entered it by now, and none can open it later.
@@ -155,7 +155,7 @@ class DescriptorCache:
         del dropped  # not under the lock: closing the last descriptor frees the file's blocks
 
     def close(self) -> None:
-        """Let go of everything; files in use close when their users are done."""
+        """Release everything; files in use close when their users are done."""
         with self.lock.entry():
             self._closed = True
             self._entries.clear()
@@ -173,7 +173,7 @@ class DescriptorCache:
             return descriptor
 
     def _evict_one(self) -> None:
-        """Let go of the oldest file that was not used since its last round, under the lock."""
+        """Release the oldest file that was not used since its last round, under the lock."""
         entries = self._entries
         for _ in range(len(entries)):  # no longer than a round, while others use them
             descriptor = entries[oldest := next(iter(entries))]

@@ -37,7 +37,7 @@ def rows_of_file(path: Path) -> Iterator[Row] | None:
 
 
 def _is_unit(data: bytes) -> bool:
-    """Tell the begin of a queue file, taken out of its folders, from a commit log file's."""
+    """Distinguish the begin of a queue file, outside its folders, from a commit log file's."""
     if len(data) < FILE_UNIT.size:
         return False
     if int.from_bytes(data[4:8], "big", signed=True) in {MAGIC_V1, MAGIC_V2, MAGIC_BLANK}:

@@ -25,7 +25,7 @@ def find_ends(context: QueueStoreContext, opened: OpenedQueues, damaged: Damaged
     safe = context.log.max_phy_offset() if context.last_exit_ok else safe_phy_offset(context)
     for key in keys:
         damage = _find_end(context, opened, key, safe)
-        # Read-only nobody builds a queue anew, and a check asks the log by itself.
+        # Read-only no queue is rebuilt, and a check asks the log by itself.
         if damage is not None and not (context.read_only and damage.is_suspect):
             damaged.note(damage)
     for batch_queues in opened.batch_topics.values():

@@ -12,7 +12,7 @@ from store.queue.units import EXT_ADDRESS_MAX
 
 
 def is_ext_address(tags_code: int) -> bool:
-    """Tell an address of an extension unit from a tags code or deliver time."""
+    """Distinguish an address of an extension unit from a tags code or deliver time."""
     return tags_code <= EXT_ADDRESS_MAX
 
 

@@ -1,8 +1,8 @@
 """Which queue files and folders the disk may not have yet, and bringing them there.
 
-Exact: a file is noted when its bytes have changed, before anybody is told so, and crossed off after
-a successful sync. So a sync touches what changed and nothing else. A note made before the change
-would not do: a sync in between crosses it off, and the bytes come behind it.
+Exact: a file is noted when its bytes have changed, before that is reported to any caller, and
+crossed off after a successful sync. So a sync touches what changed and nothing else. A note made
+before the change would not do: a sync in between crosses it off, and the bytes come behind it.
 """
 
 import os
@@ -112,7 +112,7 @@ class UnsyncedFiles:
         self._taken = {}, set()
 
     def _put_back(self) -> None:
-        """Note again what a sync took that failed, or was cut short between whatever lines."""
+        """Note again what a sync took that failed, or was interrupted between any two lines."""
         files, folders = self._taken
         for path, size in files.items():
             self._files[path] = self._files.get(path, 0) + size
@@ -126,7 +126,7 @@ class UnsyncedFiles:
             self._sync_file_system(self._syncfs, files, cache)
             return
         for path in files:
-            with suppress(FileNotFoundError):  # removed meanwhile, as its folder's entry tells
+            with suppress(FileNotFoundError):  # removed meanwhile: its folder is noted too
                 descriptor = cache.get(path)
                 with os_errors("flush a queue file", path):
                     os.fdatasync(descriptor.number)
@@ -155,7 +155,7 @@ def remove_folders(folders: Collection[Path]) -> None:
     """
     for_each(_remove_folder, folders)
     for parent in {folder.parent for folder in folders if folder.parent.is_dir()}:
-        # Also where a folder was gone already: nobody knows whether durably.
+        # Also where a folder was gone already: perhaps not durably.
         with os_errors("flush a queue folder", parent):
             sync_folder(parent)
 

@@ -1,11 +1,11 @@
 """What a clean stop knew of every queue, so that the next open need not touch their files.
 
 Without it an open lists every folder and reads every queue's end, 0.1 to 0.2 ms. It is believed
-only after a clean stop and only while nobody else has had the store: it is tied to the checkpoint's
-content and to the time of the file ``lock``, which RocketMQ writes at each start. It is not
-believed either if a queue leads behind the log's end, and an open that failed before it knew the
-ends writes none. Of every queue it keeps when its folder and its files changed last: where that is
-not so any more the queue is looked at, the others are not.
+only after a clean stop and only if no other process has opened the store since: it is tied to the
+checkpoint's content and to the time of the file ``lock``, which RocketMQ writes at each start. It
+is not believed either if a queue leads behind the log's end, and an open that failed before it knew
+the ends writes none. Of every queue it keeps when its folder and its files changed last: where that
+is not so any more the queue is looked at, the others are not.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ Topics = Mapping[str, Mapping[int, FileConsumeQueue]]
 
 
 class KnownQueue(NamedTuple):
-    """One queue as it was left."""
+    """One queue at the last clean stop."""
 
     topic: str
     queue_id: int
@@ -58,7 +58,7 @@ class KnownQueue(NamedTuple):
     last_phy: int
     end_phy: int
     folder_changed: int
-    """When the folder changed last, ns; 0: it could not be told."""
+    """When the folder changed last, ns; 0: unknown."""
     file_changed: int
     """When any of its files changed last, ns; 0 without one."""
     starts: list[int]
@@ -135,7 +135,7 @@ def read_ends(paths: StorePaths) -> tuple[int, Iterable[KnownQueue]] | None:
 
 
 def _check_sums(file: BinaryIO) -> None:
-    """Check every column's CRC first: the sizes that they tell are allocated before they are read.
+    """Check every column's CRC first: the sizes that they give are allocated before they are read.
 
     Raises:
         BadZipFile: one does not match, or it is no archive.
@@ -187,7 +187,7 @@ def _check_values(
 def forget_ends(paths: StorePaths) -> None:
     """Remove what was written down, durably, before anything is written to the queues.
 
-    Else it could be taken for true after a crash whose marker somebody removed.
+    Else it could be believed after a crash whose abort marker was removed by hand.
 
     Raises:
         StoreIOError: it cannot be removed.
@@ -213,7 +213,7 @@ def _queues(
 
 
 def _tie(paths: StorePaths) -> bytes | None:
-    """Return what changes when somebody else opens the store, ``None`` without a lock file."""
+    """Return what changes when another process opens the store, ``None`` without a lock file."""
     try:
         stamp = paths.lock.stat().st_mtime_ns
         checkpoint = b""

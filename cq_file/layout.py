@@ -78,7 +78,7 @@ def ext_folder(paths: StorePaths) -> Path:
 
 
 def is_unit(phy_offset: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell which rows may be units or pre-blanks; zeros and garbage are not."""
+    """Return which rows may be units or pre-blanks; zeros and garbage are not."""
     return (phy_offset >= 0) & (size > 0)
 
 

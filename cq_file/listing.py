@@ -99,7 +99,7 @@ def list_queues(folder: Path, topics: Collection[str] | None = None) -> Listing:
 
 
 def list_files(queue: QueueFolder, listing: Listing) -> list[int]:
-    """Return the starts of a queue's files, and note in ``listing`` what is odd about them.
+    """Return the starts of a queue's files, and note in ``listing`` what is wrong about them.
 
     Raises:
         StoreIOError: the folder cannot be listed.
@@ -150,11 +150,11 @@ def fit_files(listing: Listing, configured: int, unit: int, *, explicit: bool) -
     sizes = listing.sizes
     if not sizes:
         return configured
-    most = max(sizes, key=lambda size: sizes[size].files)
-    expected = configured if explicit else most
+    limit = max(sizes, key=lambda size: sizes[size].files)
+    expected = configured if explicit else limit
     total = sum(found.files for found in sizes.values())
     if expected not in sizes or 2 * sizes[expected].files <= total:
-        got = most if most != expected else min(sizes.keys() - {most})
+        got = limit if limit != expected else min(sizes.keys() - {limit})
         raise CorruptionError(
             "queue files have the wrong size", path=Path(sizes[got].example), expected=expected,
             got=got,
@@ -183,13 +183,13 @@ def leave_out_misfits(listing: Listing, expected: int) -> int:
     left_out = 0
     sizes_differ = listing.sizes.keys() != {expected}
     for queue, starts in listing.queues.items():
-        odd = {start for start in starts if start % expected}
+        unfit = {start for start in starts if start % expected}
         if sizes_differ:
-            odd.update(start for start in starts if _size(queue, start) != expected)
-        if odd:
-            left_out += len(odd)
-            listing.queues[queue] = [start for start in starts if start not in odd]
-            listing.misfits[queue] = f"{queue.path}/{file_name(min(odd))}"
+            unfit.update(start for start in starts if _size(queue, start) != expected)
+        if unfit:
+            left_out += len(unfit)
+            listing.queues[queue] = [start for start in starts if start not in unfit]
+            listing.misfits[queue] = f"{queue.path}/{file_name(min(unfit))}"
     return left_out
 
 

@@ -73,13 +73,13 @@ class NamedFileQueue(ConsumeQueue):
         files = self._table.find(self.topic, self.queue_id)
         if files is None:
             return PulledUnits(0, 0, no_units(queue_offset, PACKED_PREFIX))
-        least = self.context.log.min_phy_offset()
+        minimum = self.context.log.min_phy_offset()
         if isinstance(files, BatchConsumeQueue):
-            return PulledUnits(*files.ends(least), None)
-        return files.pull(queue_offset, max_count, least)
+            return PulledUnits(*files.ends(minimum), None)
+        return files.pull(queue_offset, max_count, minimum)
 
     def plain_units(self, queue_offset: int, max_count: int) -> PlainUnits | None:
-        """Let the core read the files of a simple queue."""
+        """Read the files of a simple queue on the fast path."""
         table = self._table
         return table.plain.plain_units(table, self.topic, self.queue_id, queue_offset, max_count)
 
@@ -124,12 +124,13 @@ class NamedFileQueue(ConsumeQueue):
         files = table.find(self.topic, self.queue_id)
         if files is None:
             return 0
-        least = self.context.log.min_phy_offset()
+        minimum = self.context.log.min_phy_offset()
         if isinstance(files, BatchConsumeQueue):
-            found, (low, high) = files.offset_by_time(timestamp, boundary, least), files.ends(least)
+            found = files.offset_by_time(timestamp, boundary, minimum)
+            low, high = files.ends(minimum)
             return min(max(found, low), high)  # a damaged unit may say any offset
         return search_offset(
-            *files.ends(least), timestamp, boundary, lambda at: self._timestamp_from(files, at)
+            *files.ends(minimum), timestamp, boundary, lambda at: self._timestamp_from(files, at)
         )
 
     def resolve_tags_code(self, tags_code: int) -> int | None:

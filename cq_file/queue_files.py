@@ -1,9 +1,9 @@
 """QueueFiles: files of one size in a row under one logic offset, the disk side of one queue.
 
 Bytes are moved by ``pread`` and ``pwrite`` on descriptors of a shared cache, never through maps.
-One thread writes; any thread reads. Invariant: whoever changes or removes bytes that a reader may
-have been promised raises ``generation`` *before* it touches them, so that a reader that finds the
-same generation after its read as before has read what it was promised.
+One thread writes; any thread reads. Invariant: a writer that changes or removes bytes that a reader
+may have been promised raises ``generation`` *before* it touches them, so that a reader that finds
+the same generation after its read as before has read what it was promised.
 """
 
 import errno
@@ -125,10 +125,10 @@ class QueueFiles(_table.FileRow):
         """Return what ``read`` returns, called again while the writer cut or dropped files.
 
         What a read met that the writer overtook is no fault of the disk: a file may be missing,
-        or be made anew and not have its length yet.
+        or be made again and not have its length yet.
 
         Raises:
-            StoreIOError: a file is missing although nobody here removed it.
+            StoreIOError: a file is missing that this process did not remove.
             StoreError: as ``read`` raised it, while the writer changed nothing.
         """
         while True:
@@ -248,7 +248,7 @@ class QueueFiles(_table.FileRow):
                 self.write_file(self.path(held_by), offset - held_by, bytes(len(data)))
 
     def abandon(self) -> list[str]:
-        """Let the queue be empty for its readers, before its folder goes; return its files."""
+        """Make the queue empty for its readers, before its folder is deleted; return its files."""
         paths = [self.path(start) for start in self.starts]
         self.starts = []
         self.generation += 1

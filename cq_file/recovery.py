@@ -28,7 +28,7 @@ _NEIGHBOURS = 200
 SCANNED_FILES = 3
 """Files from the last one back that a crash may have left incomplete."""
 NO_PHY = -1
-"""Stands for the phy offset of a pre-blank and of no unit at all: below every record's."""
+"""In place of the phy offset of a pre-blank, and of no unit at all: below every record's."""
 
 
 class QueueEnd(NamedTuple):
@@ -189,14 +189,14 @@ def _scan_end(files: QueueFiles, limit: int) -> int:
 
 
 def _scan_from(files: QueueFiles, queue_offset: int, limit: int) -> int:
-    previous, most = NO_PHY, _FIRST_UNITS
+    previous, wanted = NO_PHY, _FIRST_UNITS
     while True:
-        units = read_rows(files, queue_offset, most)
+        units = read_rows(files, queue_offset, wanted)
         count, previous = first_break(units, previous, limit)
         queue_offset += count
-        if count < most:
+        if count < wanted:
             return queue_offset
-        most = _SCAN_UNITS
+        wanted = _SCAN_UNITS
 
 
 def _is_dirty(files: QueueFiles, end: int) -> bool:

@@ -1,8 +1,8 @@
 """FileConsumeQueueStore: all file queues of one store.
 
 Owns ``consumequeue/TOPIC/QUEUEID`` (read and written) and the batch queues and extension files
-beside it (read, cut, removed). They stand in a ``QueueTable``; a reader takes one out of it and
-asks it, without a lock, see ``named_queue`` and ``queue_files``.
+beside it (read, cut, removed). They are in a ``QueueTable``; a reader looks one up and reads it
+without a lock, see ``named_queue`` and ``queue_files``.
 
 Source: RocketMQ ``ConsumeQueueStore``.
 """
@@ -115,7 +115,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._recovered, self._opened = True, None
 
     def damaged_queues(self) -> Sequence[QueueDamage]:
-        """Return what missing or odd files have cost, and what the replay has shown."""
+        """Return what missing or irregular files have cost, and what the replay has shown."""
         return list(self._damaged.found.values())
 
     def damage_is_settled(self) -> None:
@@ -161,7 +161,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         return restarts
 
     def _append_plain(self, batch: UnitBatch) -> UnitBatch:
-        """Let the core write what meets nothing odd; return the units of the other queues."""
+        """Write plain queues on the fast path; return the units of the other queues."""
         left = self._appends.append(batch, self._damaged.held_back)
         if 1 not in left:
             return UnitBatch()
@@ -288,7 +288,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._unsynced.forget_folders([*map(str, folders), *(queue.folder for queue in queues)])
         for path in files:
             self._unsynced.forget(path)
-        for_each(self._cache.forget, files)  # who closes a removed file last waits for its blocks
+        for_each(self._cache.forget, files)  # the last close of a removed file waits for its blocks
 
     def flush(self, least_pages: int = 0) -> None:
         """Sync what changed: each file, or the whole file system where there are many."""
@@ -342,16 +342,16 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         return sum(map(allocated_bytes, self.folders(self.context.paths)))
 
     def check_files(self) -> Iterator[QueueFinding]:
-        """Yield damage, odd names and sizes, gaps, what lies behind ends, lost addresses."""
+        """Yield damage, irregular names and sizes, gaps, what lies behind ends, lost addresses."""
         self._table.check_open()
         damaged = [each for each in self.damaged_queues() if not each.is_suspect]
         lost = (QueueFinding(each.problem, each.path, each.queue) for each in damaged)
         table, size = self._table, self._access.mapped_file_size
-        odd = check_queue_files(
+        wrong = check_queue_files(
             self.context.paths, table.simple, table.batch, size,
             lambda topic, queue_id, code: self.queue(topic, queue_id).resolve_tags_code(code),
         )  # fmt: skip
-        return chain(lost, odd)
+        return chain(lost, wrong)
 
     @property
     def units_per_file(self) -> int:
@@ -381,9 +381,9 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         return facts
 
     def close(self) -> None:
-        """Flush if read-write and nothing failed, then let go of every file.
+        """Flush if read-write and nothing failed, then close every file.
 
-        Cut short, the next call lets go of the rest, and flushes nothing.
+        If interrupted, the next call closes the rest, and flushes nothing.
         """
         try:
             # Else bytes may lie behind an end.
@@ -410,7 +410,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
 
     @contextmanager
     def _failing(self, action: str) -> Iterator[None]:
-        """Let whatever cuts the block short end all writing, but for a refusal before its time.
+        """Have whatever interrupts the block end all writing, save a refusal before it wrote.
 
         A refusal of the disk, a file that has gone, an exception that a signal's handler raises
         between two lines: what is known of a queue may not be what its files hold any more.

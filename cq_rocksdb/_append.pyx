@@ -76,23 +76,23 @@ cdef class AppendJob(QueueGroups):
             for at in range(self.used):
                 group = &self.groups[self.order[at].group]
                 if group.first_offset - 1 != group.row[1] or group.first_phy <= group.row[0]:
-                    group.is_odd = self.has_odd = True
-            if self.has_odd:
-                self.leave_odd()
+                    group.is_irregular = self.has_irregular = True
+            if self.has_irregular:
+                self.leave_irregular()
         self.is_fast = self.used > 0
         return self.is_fast
 
-    def odd_queues(self):
+    def irregular_queues(self):
         """Return a byte for each queue of the batch, 1 if it was left out; ``None``: none was."""
         cdef bytes marks
         cdef char *mark
         cdef Py_ssize_t at
-        if not self.odd:
+        if not self.left_out:
             return None
         marks = PyBytes_FromStringAndSize(NULL, self.queues)
         mark = PyBytes_AS_STRING(marks)
         for at in range(self.queues):
-            mark[at] = self.groups[at].is_odd
+            mark[at] = self.groups[at].is_irregular
         return marks
 
     def move(self, StateTable table not None):
@@ -219,7 +219,7 @@ cdef class AppendJob(QueueGroups):
         cdef Py_ssize_t row
         for row in range(self.count):
             group = &self.groups[queue[row]]
-            if group.is_odd:
+            if group.is_irregular:
                 unit += UNIT_BYTES
                 continue
             out = data + group.at

@@ -14,7 +14,7 @@ cdef struct Group:
     size_t at
     uint32_t count, length
     int32_t slot
-    bint is_odd  # left to the plan
+    bint is_irregular  # left to the plan
 
 
 cdef struct Placed:
@@ -31,8 +31,8 @@ cdef class QueueGroups:
     cdef char *names
     cdef size_t names_used, names_room
     cdef Py_ssize_t queues, count  # of the batch, its units
-    cdef Py_ssize_t used, odd  # queues in `order`, and those with units that were left out of it
-    cdef bint has_odd  # some are still in there
+    cdef Py_ssize_t used, left_out  # queues in `order`, and others with units
+    cdef bint has_irregular  # some are still in there
 
     cdef bint _name(self, Group *group, key, Py_ssize_t max_topic, bytes reserved) except -1
     cdef char *_room_for_name(self, size_t length) except NULL
@@ -45,4 +45,4 @@ cdef class QueueGroups:
     cdef bint _is_before(self, Py_ssize_t one, Py_ssize_t other) noexcept nogil
     cdef bint _is_less(self, const Placed *one, const Placed *other) noexcept nogil
     cdef void _merge_sort(self) noexcept nogil
-    cdef void leave_odd(self) noexcept nogil
+    cdef void leave_irregular(self) noexcept nogil

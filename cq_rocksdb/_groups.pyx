@@ -132,14 +132,14 @@ cdef class QueueGroups:
             if not group.count:
                 group.first_offset, group.first_phy = offset[row], phy
             elif offset[row] != group.next_offset or phy <= group.last_phy:  # a second run
-                group.is_odd = self.has_odd = True
+                group.is_irregular = self.has_irregular = True
             group.next_offset, group.count = offset[row] + 1, group.count + 1
             group.last_phy = phy
             unit += UNIT_BYTES
         return True
 
     cdef void _sort(self) noexcept nogil:
-        """Sort the queues that have units by their keys; leave out the odd ones."""
+        """Sort the queues that have units by their keys; leave out the irregular ones."""
         cdef Py_ssize_t at
         cdef Group *group
         cdef Group *first = NULL
@@ -168,21 +168,21 @@ cdef class QueueGroups:
             self._merge_sort()
         for at in range(1, self.used):
             if not self._is_before(at - 1, at):  # the batch has a queue twice
-                self.groups[self.order[at - 1].group].is_odd = True
-                self.groups[self.order[at].group].is_odd = self.has_odd = True
-        if self.has_odd:
-            self.leave_odd()
+                self.groups[self.order[at - 1].group].is_irregular = True
+                self.groups[self.order[at].group].is_irregular = self.has_irregular = True
+        if self.has_irregular:
+            self.leave_irregular()
 
-    cdef void leave_odd(self) noexcept nogil:
-        """Take the odd queues out of ``order``."""
+    cdef void leave_irregular(self) noexcept nogil:
+        """Take the irregular queues out of ``order``."""
         cdef Py_ssize_t at, kept = 0
         for at in range(self.used):
-            if self.groups[self.order[at].group].is_odd:
-                self.odd += 1
+            if self.groups[self.order[at].group].is_irregular:
+                self.left_out += 1
             else:
                 self.order[kept] = self.order[at]
                 kept += 1
-        self.used, self.has_odd = kept, False
+        self.used, self.has_irregular = kept, False
 
     cdef uint64_t _head(self, const Group *group, size_t common) noexcept nogil:
         """Return what follows in a prefix behind ``common`` bytes, as a number that sorts so."""

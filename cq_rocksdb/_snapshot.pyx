@@ -33,7 +33,7 @@ cdef class Snapshot:
         self.release()
 
     def release(self):
-        """Let the moment go, before the database is closed. A second call does nothing."""
+        """Release the snapshot, before the database is closed. A second call does nothing."""
         if self.read_options != NULL:
             rocksdb.readoptions_destroy(self.read_options)
             self.read_options = NULL

@@ -101,7 +101,7 @@ cdef class StateTable:
         while self.index[at] != slot:
             at = (at + 1) & self.mask
         behind = at
-        while True:  # what stands behind moves up, unless it is where its hash leads or before it
+        while True:  # later slots move up, unless they are where their hash leads or before it
             behind = (behind + 1) & self.mask
             if self.index[behind] < 0:
                 break

@@ -2,8 +2,8 @@
 
 A unit is new if its record lies behind that of the queue's last unit. New units are appended, or
 begin a new life of the queue, or jump a gap. The others are a replay: they fill what is missing and
-leave what is there, and where two lives of a queue claim an offset, the later record wins. So a
-replay from any position ends in the same state, and may be cut short anywhere.
+keep existing units, and where two lives of a queue claim an offset, the later record wins. So a
+replay from any position ends in the same state, and may be interrupted anywhere.
 """
 
 from collections.abc import Callable
@@ -73,7 +73,7 @@ class _Queue:
 
 
 class BatchPlan:
-    """Plans one batch; nothing is written before the whole plan stands."""
+    """Plans one batch; nothing is written before the whole plan is made."""
 
     def __init__(
         self, runs: UnitRuns, offsets: OffsetTable, units: UnitTable, log: MinPhyOffset
@@ -215,12 +215,12 @@ class BatchPlan:
         self.restarts.append(QueueRestart(queue.key, dropped, int(self._phy[start])))
 
     def _renew(self, queue: _Queue) -> None:
-        """Let go of the ``min`` entry: without it the first live unit is sought in the units."""
+        """Delete the ``min`` entry: without it the first live unit is sought in the units."""
         self.write.deletes.append((Family.OFFSET, min_key(queue.prefix)))
         queue.renewed = True
 
     def _check_gap(self, queue: _Queue, first: int, start: int) -> None:
-        """Let a queue go on behind a gap only if all it had has expired."""
+        """Allow a queue to continue behind a gap only if all it had has expired."""
         phy, offset = queue.last
         if offset < 0 or phy < self._min_phy_offset():
             return

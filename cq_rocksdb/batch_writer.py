@@ -54,14 +54,14 @@ class BatchWriter:
         job = engine.append_job(batch)
         if job is None or not offsets.knows_ends(job):
             return self._write_planned(batch, apply)
-        odd = job.odd_queues()
+        irregular = job.irregular_queues()
         checkpoint = max(offsets.checkpoint(), batch.end_phy_offset)
         put = checkpoint_put(checkpoint)
-        if odd is None:
+        if irregular is None:
             write = partial(engine.append, job, put)
             apply(write, partial(offsets.batch_written, checkpoint, job))
             return []
-        plan = self._plan(batch.of_queues(np.frombuffer(odd, np.bool_)))
+        plan = self._plan(batch.of_queues(np.frombuffer(irregular, np.bool_)))
         write = partial(engine.append, job, put, plan.write)
         apply(write, partial(offsets.batch_written, checkpoint, job, plan.ends()))
         return plan.restarts

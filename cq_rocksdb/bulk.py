@@ -57,7 +57,7 @@ _TOO_LONG = NameFault(
     f"Topics have names longer than the {MAX_TOPIC_BYTES} bytes of UTF-8 that RocketMQ's RocksDB "
     "keys have room for: one of them blocks its dispatch for ever.",
     by_length=True,
-    most=MAX_TOPIC_BYTES,
+    limit=MAX_TOPIC_BYTES,
 )
 _RESERVED = NameFault(
     "name-reserved",

@@ -22,7 +22,7 @@ _Ordered = tuple[tuple[int, bytes, int], QueueKey]
 
 
 class RocksDBUnitSource:
-    """See ``UnitSource``. The engine is the caller's until it is handed over, then closed here."""
+    """See ``UnitSource``. The engine is the caller's until it is passed in, then closed here."""
 
     has_timestamps = True
 
@@ -32,10 +32,10 @@ class RocksDBUnitSource:
 
     def queues(self, after: QueueKey | None, up_to: QueueKey | None) -> Iterator[QueueKey]:
         """Yield the queues that have a ``max`` entry or a unit."""
-        most = key_order(up_to) if up_to is not None else None
+        limit = key_order(up_to) if up_to is not None else None
         last: QueueKey | None = None
         for order, queue in merge(self._ends(after), self._holders(after)):
-            if most is not None and order > most:
+            if limit is not None and order > limit:
                 return
             if queue != last:
                 yield queue

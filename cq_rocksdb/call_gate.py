@@ -1,9 +1,9 @@
-"""CallGate: what stands around every call into RocksDB.
+"""CallGate: what every call into RocksDB passes through.
 
 It refuses the call after ``close`` and in a child process, and turns what the binding raises into
 this project's errors. ``close`` waits for running calls, so a database is never released under a
-reader. Every thread holds a lock of its own while it calls: one that an exception throws out of a
-call, between whatever lines, has let it go.
+reader. Every thread holds a lock of its own while it calls; a thread that an exception throws out
+of a call, between whatever lines, has released it.
 """
 
 import os
@@ -32,7 +32,7 @@ class CallGate:
         self._is_rocksdbs = is_rocksdbs
         self._locks: dict[int, threading.RLock] = {}  # by thread; an ident may come again
         self._released = self._forked = False
-        self._releasing = False  # set before the first release is called, for good
+        self._releasing = False  # set before the first release is called, never unset
         self.shut = False
         """Whether no call may be made: asked by a thread that holds its lock."""
         _gates.add(self)
@@ -50,14 +50,15 @@ class CallGate:
     def refuse(self) -> None:
         """Raise why no call may be made."""
         if self._forked:  # its threads did not come along
-            raise StoreStateError("opened before a fork: open the store anew", path=self._folder)
+            raise StoreStateError("opened before a fork: open the store again", path=self._folder)
         raise StoreClosedError("the RocksDB queues have been closed", path=self._folder)
 
     def close(self, flush: Callable[[], object] | None, *releases: Callable[[], object]) -> None:
-        """Let no further call in, wait for the running ones, flush and let the database go.
+        """Admit no further call, wait for the running ones, flush and release the database.
 
-        Each of ``releases`` is called, whatever fails before it. Cut short, the next call goes on
-        with them: they may be called again. It does not flush, for the database may be gone.
+        Each of ``releases`` is called, whatever fails before it. If interrupted, the next call
+        continues with them: they may be called again. It does not flush, for the database may be
+        gone.
         """
         self.shut = True
         for lock in list(self._locks.values()):
@@ -74,7 +75,7 @@ class CallGate:
         self._released = True
 
     def leave_to_parent(self) -> None:
-        """Let no call in: this is a child of the process that opened the database."""
+        """Admit no call: this is a child of the process that opened the database."""
         self._forked = self.shut = True
 
     @contextmanager
@@ -96,7 +97,7 @@ class CallGate:
 
     def raise_translated(self, exc: BaseException) -> None:
         """Raise the error of ours that ``exc`` is; return for what is not RocksDB's to raise."""
-        # An error that somebody keeps must not keep iterators.
+        # An error that a caller keeps must not keep iterators.
         traceback.clear_frames(exc.__traceback__)
         if not self._is_rocksdbs(exc):
             return
@@ -109,7 +110,7 @@ class CallGate:
 
 
 class Gated(Protocol):
-    """Who makes calls through a gate."""
+    """An engine whose calls go through a gate."""
 
     _gate: CallGate
 
@@ -118,7 +119,7 @@ G = TypeVar("G", bound=Gated)
 
 
 def gated(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, P], R]:
-    """Let a method of an engine be one call into RocksDB."""
+    """Make a method of an engine one call into RocksDB."""
 
     @wraps(method)
     def call(self: G, /, *args: P.args, **kwargs: P.kwargs) -> R:

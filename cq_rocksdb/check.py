@@ -46,7 +46,7 @@ class Audit:
         orphans: Orphans | None = None,
         progress: Progress = noop,
     ) -> None:
-        """``orphans`` are collected on the way, ``progress`` is told the units."""
+        """``orphans`` are collected on the way, ``progress`` is called with the units."""
         self._entries = _Entries(offsets, units, log, str(folder), orphans)
         self._units = _Units(engine, log.min_phy_offset(), str(folder), orphans, progress)
 
@@ -225,7 +225,7 @@ class _Units:
         if queue_offset > self._last_offset:
             if not self._behind:
                 self._behind = True
-                problem = f"units lie behind the max entry {self._last_offset}; nobody sees them"
+                problem = f"units lie behind the max entry {self._last_offset}; no reader sees them"
                 yield QueueFinding(problem, self._path, self._queue, queue_offset)
             return
         before, self._before = self._before, FoundUnit(queue_offset, unit)

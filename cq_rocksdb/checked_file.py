@@ -1,11 +1,11 @@
-"""A note that a file's content was checked: whoever finds it need not read the file again.
+"""A note that a file's content was checked, so that the next start need not read the file again.
 
 The note is a file beside it, ``<name>.checked``, in a folder that only its owner may write. It has
 device, inode, size, mode, and the times of the last write and of the last change in nanoseconds.
 The system moves the time of change with each write, rename and ``chmod``, and no call sets it back:
 as long as all are what they were, the bytes are those that were checked.
 
-Trusted are the clock, the owner of the folder (who may write any note) and the disk: what rots
+Trusted are the clock, the owner of the folder (which may write any note) and the disk: what rots
 below the file system changes no time. A file that was changed a moment ago gets no note: its time
 of change has the steps of the system's ticks, so a write just after the check could leave it as is.
 """

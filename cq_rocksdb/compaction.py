@@ -34,7 +34,7 @@ class CompactionRun:
 
     @property
     def cancelled(self) -> bool:
-        """Return whether somebody asked it to end."""
+        """Return whether it was asked to end."""
         return self._cancelled.is_set()
 
     @property
@@ -61,13 +61,13 @@ class CompactionRun:
                     return
                 self._engine.compact(family)
                 self._check_background()
-        except BaseException as exc:  # noqa: BLE001 - whatever it was, somebody may wait for it
+        except BaseException as exc:  # noqa: BLE001 - whatever it was, a caller may wait for it
             unknown = ConsumeQueueError(f"a compaction ended by {exc!r}")
             self.fault = exc if isinstance(exc, StoreError) else unknown
             _LOG.warning("a compaction ended early: %s", exc)
 
     def _check_background(self) -> None:
-        """Raise what RocksDB's interface does not tell: its own threads have failed.
+        """Raise what RocksDB's interface does not report: its own threads have failed.
 
         Also before this run: after most such errors it does nothing more until it is opened again.
         """

@@ -56,7 +56,7 @@ class RocksDBConsumeQueue(ConsumeQueue):
     def _find_first(self, known: int, last: int, min_phy_offset: int, life: int) -> int:
         """Return the first unit in the log, the offset behind ``last`` without one; keep it.
 
-        ``known``: one that was the first, negative if nobody asked yet.
+        ``known``: one that was the first, negative if not looked up yet.
         """
         if known < 0 and (stored := self._offsets.stored_min(self._prefix)) is not None:
             known = stored.queue_offset

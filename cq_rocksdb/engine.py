@@ -101,7 +101,7 @@ class LiveFile(NamedTuple):
     deletions: int
     """Tombstones among the entries."""
     family: str | None
-    """``None``: the engine cannot tell."""
+    """``None``: the engine does not report it."""
 
 
 class TableWriter(Protocol):
@@ -216,7 +216,7 @@ class RocksEngine(Protocol):
         """
 
     def expire_below(self, min_phy_offset: int) -> None:
-        """Let compactions drop units of records below; never lowered while the database is open.
+        """Have compactions drop units of records below; never lowered while the database is open.
 
         Nothing happens without ``filters_expired``. Units say where their records lie in their
         first eight bytes.
@@ -243,7 +243,7 @@ class RocksEngine(Protocol):
         """Return one of RocksDB's properties, such as ``rocksdb.estimate-num-keys``."""
 
     def approximate_size(self, family: str, start: bytes, end: bytes) -> int | None:
-        """Return about how many bytes of table files a range takes; ``None``: it cannot tell."""
+        """Return about how many bytes of table files a range takes; ``None``: not reported."""
 
     def live_files(self) -> list[LiveFile]:
         """Return the table files of all families."""

@@ -27,7 +27,7 @@ WITHOUT_FILTER = (
     "expiry has no compaction filter: the native RocksDB engine does not work here"
     " (cqstore info says why; pip install 'cqstore[native]' brings its library)"
 )
-"""What the one who writes has to know of the engine that is taken where the other does not work."""
+"""What a writer has to know of the engine that is taken where the other does not work."""
 _FAMILY_MISSING = "Column family not found"
 
 
@@ -63,7 +63,7 @@ def open_engine(
 def _holds_nothing(folder: Path) -> bool:
     """Return whether no key was ever written to a database: no table, no write-ahead log.
 
-    A store that was cut short while it made one leaves it so, without the second family. The next
+    A store that was interrupted while it made one leaves it so, without the second family. The next
     read-write opening adds that.
     """
     files = [path for path in folder.iterdir() if DATABASE_FILE.fullmatch(path.name)]
@@ -74,7 +74,7 @@ def _holds_nothing(folder: Path) -> bool:
 
 
 def _while_it_changes(open_once: Callable[[], RocksEngine], folder: Path) -> RocksEngine:
-    """Open a database that somebody may be writing: its files come and go while they are looked at.
+    """Open a database that may be being written: its files come and go while they are opened.
 
     Tried again as long as they do; what fails over files that stay is damaged.
     """

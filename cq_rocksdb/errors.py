@@ -19,7 +19,7 @@ from store.errors import ConsumeQueueError, CorruptionError, DiskFullError, Stor
 _FULL = ("No space left on device", "Disk quota exceeded", "File too large")
 """What the system says where ``store.errors.is_full``."""
 _OF_A_FILE_OF_RUST = re.compile(r"\(os error \d+\)$")
-"""How it is told of a file that rocksdict writes itself, beside RocksDB."""
+"""The text for a file that rocksdict writes itself, beside RocksDB."""
 
 
 class RocksDBStatus(Enum):
@@ -110,7 +110,7 @@ def is_rocksdicts(exc: BaseException) -> bool:
 
 
 def is_of_the_disk(text: str) -> bool:
-    """Return whether a text tells of a full disk, or of a file that rocksdict writes itself.
+    """Return whether a text reports a full disk, or a file that rocksdict writes itself.
 
     That lies where the database is opened: of a read-only one among temporary files.
     """

@@ -25,7 +25,7 @@ def database_folder(paths: StorePaths) -> Path | None:
     """Return the folder that holds the database, ``None`` without one.
 
     Raises:
-        RefusedStoreError: both folders hold one, and nothing tells which one is served.
+        RefusedStoreError: both folders hold one, and nothing shows which one is served.
     """
     found = [folder for folder in database_folders(paths) if (folder / "CURRENT").is_file()]
     if len(found) > 1:

@@ -25,7 +25,7 @@ _BEHIND_ALL_HOURS = 1 << 62
 
 
 class MessageIndex:
-    """The index of one store, as it was when it was opened. One thread at a time."""
+    """The index of one store, at the time of its opening. One thread at a time."""
 
     def __init__(self, folder: Path) -> None:
         """Open the database in ``folder``.

@@ -232,7 +232,7 @@ class NativeEngine:
         return True
 
     def expire_below(self, min_phy_offset: int) -> None:
-        """Let every compaction from now on drop units below ``min_phy_offset``; never lowers it."""
+        """Have every later compaction drop units below ``min_phy_offset``; never lowers it."""
         self._database.filter.raise_minimum(min_phy_offset)
 
     @property
@@ -383,7 +383,7 @@ class NativeEngine:
         }
 
     def _version(self) -> str:
-        """Return what RocksDB wrote at the head of its own log; the C API does not tell.
+        """Return what RocksDB wrote at the head of its own log; the C API does not report it.
 
         Read-only it may not have written it yet: then what the library's name says.
         """
@@ -466,7 +466,7 @@ def _key_order(
 ) -> NDArray[np.int64] | None:
     """Return the order of the units' keys; ``None``: it is theirs already.
 
-    Stable, so that of two units of one key the later one wins, as it was given.
+    Stable, so that of two units of one key the one given later wins.
     """
     by_key = sorted(range(len(prefixes)), key=prefixes.__getitem__)
     rank = np.empty(len(prefixes), np.int64)

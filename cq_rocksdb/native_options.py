@@ -1,6 +1,6 @@
 """The options of a database as objects of RocksDB's C API.
 
-Every setter stands here beside the C type of its argument: a wrong one is undefined behaviour.
+Every setter is listed beside the C type of its argument: a wrong one is undefined behaviour.
 """
 
 from dataclasses import dataclass

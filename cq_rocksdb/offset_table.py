@@ -39,7 +39,7 @@ NO_UNIT = OffsetEntry(-1, -1)
 """``max`` of a queue that never had a unit."""
 _SCAN_ENTRIES = 4_096
 _KIND = slice(-8, -5)
-"""Where the kind stands in a key; ``parse_offset_key`` tells whether it is one."""
+"""Position of the kind in a key; ``parse_offset_key`` checks that it is one."""
 _WHOLE_FAMILY = (b"", b"\xff" * 8)  # lengths are positive, so no key begins with 0xff
 
 
@@ -83,7 +83,7 @@ class OffsetTable:
             row = self._cache.get(prefix)
             if row is None:
                 row = [*self._read_last(self._engine.get(Family.OFFSET, max_key(prefix))), *NO_UNIT]
-                if len(prefix) <= LONGEST_PREFIX:  # what a reader makes up is nobody's
+                if len(prefix) <= LONGEST_PREFIX:  # else the name is a reader's invention
                     self._cache.put_one(prefix, row)
             return row, self._lives
 
@@ -176,7 +176,7 @@ class OffsetTable:
                 self._cache.discard(prefix)
 
     def forget_all(self) -> None:
-        """Drop everything, after many queues were cut, or a write that was cut short."""
+        """Drop everything, after many queues were cut, or an interrupted write."""
         with self.lock.entry():
             self._lives += 1
             self._checkpoint = None
@@ -223,15 +223,15 @@ class OffsetTable:
         ``prefix``: of topics that begin so; at most two seeks for each length of a topic's name.
         """
         ranges = [max_entries_range(topic)] if topic is not None else self._ranges(prefix)
-        least = b"" if after is None else max_key(queue_prefix(*after)) + b"\0"
+        minimum = b"" if after is None else max_key(queue_prefix(*after)) + b"\0"
         for start, end in ranges:
-            if least < end:
-                for key, value in self.raw_entries((max(start, least), end)):
+            if minimum < end:
+                for key, value in self.raw_entries((max(start, minimum), end)):
                     if key[_KIND] != KIND_MIN and len(value) == OFFSET_ENTRY.size:
                         yield parse_offset_key(key).queue, OFFSET_ENTRY.unpack_from(value)
 
     def queues_estimate(self) -> int | None:
-        """Return how many queues have a ``max`` entry; ``None``: the database does not tell.
+        """Return how many queues have a ``max`` entry; ``None``: the database does not report it.
 
         Where one scan does not have all, RocksDB's number of keys, and of it the share that the
         scan found. It counts a key again for each table that has it.

@@ -70,7 +70,7 @@ class Claim:
             _claims[key] = weakref.ref(self)
 
     def release(self) -> None:
-        """Let it go, in one step and without a lock. A second call does nothing."""
+        """Release it, in one step and without a lock. A second call does nothing."""
         self._is_held = False
 
 
@@ -83,7 +83,7 @@ class Releasable(Protocol):
     """Something that is held until it is released, once or again."""
 
     def release(self) -> object:
-        """Let it go. A second call does nothing."""
+        """Release it. A second call does nothing."""
 
 
 class HeldResources:
@@ -99,14 +99,14 @@ class HeldResources:
     """Read-only."""
 
     def release(self) -> None:
-        """Let go of everything; cut short, it goes on with the next call."""
+        """Release everything; if interrupted, the next call continues."""
         for each in (self.private, self.claim):
             if each is not None:
                 each.release()
 
 
 def _after_fork() -> None:
-    """Let a child of a process that used RocksDB end without RocksDB's destructors.
+    """Have a child of a process that used RocksDB end without RocksDB's destructors.
 
     They run when a process exits, wait for threads that did not come along, and crash. So the last
     thing that such a child does is ``_exit``, behind the flush of what C has buffered.

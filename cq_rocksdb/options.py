@@ -48,7 +48,7 @@ class FamilyOptions(NamedTuple):
     target_file_bytes: int
     max_bytes_for_level_base: int
     optimize_filters_for_hits: bool
-    """No filter for the last level: who asks for a unit nearly always finds it."""
+    """No filter for the last level: a unit that is looked up nearly always exists."""
 
     # What both families share.
     format_version: int = 5

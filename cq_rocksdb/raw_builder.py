@@ -61,7 +61,7 @@ def _write(folder: Path, families: Mapping[str, Rows]) -> None:
                     family.put(key, value, unlogged)
                 family.flush()
             finally:
-                family.close()  # else whoever keeps the error keeps the database open
+                family.close()  # else a kept error keeps the database open
     finally:
         database.close()
 

@@ -20,7 +20,7 @@ _KEYS_ESTIMATE = "rocksdb.estimate-num-keys"
 
 
 class RawDatabase:
-    """The database in ``folder``, as it was when it was opened. One thread at a time.
+    """The database in ``folder``, at the time of its opening. One thread at a time.
 
     Opened through links in a private folder, so no byte of ``folder`` changes. Records that its
     write-ahead log alone holds are seen. While another process writes to it, the newest of its
@@ -79,7 +79,7 @@ class RawDatabase:
             rows.status()  # an iterator ends at an unreadable block as it does at the end
 
     def keys_estimate(self, family: str) -> int | None:
-        """Return about how many keys a family has; ``None``: there is none, or it is not told."""
+        """Return about how many keys a family has; ``None``: none, or not reported."""
         if family not in self.families:
             return None
         with _rocksdb_errors(self.folder):
@@ -119,7 +119,7 @@ class RawDatabase:
 
 def _options() -> Options:
     options = Options(raw_mode=True)
-    options.set_max_file_opening_threads(1)  # as many start with each opening: 16, if not told
+    options.set_max_file_opening_threads(1)  # as many start with each opening: 16, if not set
     return options
 
 

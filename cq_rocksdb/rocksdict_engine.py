@@ -62,7 +62,7 @@ from store.queue.units import QUEUE_UNIT, BlockStop, UnitBatch
 
 _LARGEST_OFFSET = (1 << 63) - 1
 _ROCKSDB_INSIDE = {"0.3.29": "9.8.4"}
-"""rocksdict does not tell; the info log of a read-write open does, and a test compares."""
+"""rocksdict does not report it; the info log of a read-write open does, and a test compares."""
 
 
 def _is_rocksdicts(exc: BaseException) -> bool:
@@ -233,7 +233,7 @@ class RocksdictEngine:
         self, prefix: bytes, ends: tuple[int, int], timestamp: int, log: tuple[int, int],
         *, upper: bool,
     ) -> None:  # fmt: skip
-        """Leave it to who asks: each step is a call of rocksdict's."""
+        """Leave it to the caller: each step is a call of rocksdict's."""
 
     @gated
     def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> UnitScan:
@@ -347,8 +347,8 @@ class RocksdictEngine:
     def leave_to_parent(self) -> None:
         """Keep the database from being closed with this process, a child of the one that opened it.
 
-        rocksdict closes what nobody refers to: that would wait for threads that did not come along,
-        and write into the folder of the parent.
+        rocksdict closes a database without references: that would wait for threads that the fork
+        did not copy, and write into the folder of the parent.
         """
         for held in (*self._families.values(), *self._handles.values()):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
@@ -427,7 +427,7 @@ def _check_readable(rest: RdictIter, key: bytes) -> None:
 
 
 def _unit_at(units: RdictIter, prefix: bytes, step: Callable[[], None]) -> tuple[int, bytes] | None:
-    """Return the unit that ``units`` stands on; ``step`` passes keys that are none.
+    """Return the unit at ``units``' position; ``step`` skips keys that are none.
 
     Raises:
         CorruptionError: its value is shorter than a unit.

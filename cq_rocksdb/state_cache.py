@@ -1,7 +1,7 @@
 """StateCache: last and first unit of the queues in use, in a table of a bounded size.
 
 When all slots are taken the CLOCK algorithm looks for one that was not used since its hand came by
-last. About 130 bytes a queue of a 19-byte topic; nothing for queues that nobody uses.
+last. About 130 bytes a queue of a 19-byte topic; nothing for queues that are not used.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from cq_rocksdb._states import StateTable
 
 FIELDS = 4
 UNKNOWN = -1
-"""In all fields of a queue without units, and in those of a first unit nobody has looked for."""
+"""In all fields of a queue without units, and in those of a first unit not looked up yet."""
 
 
 class StateCache(StateTable):

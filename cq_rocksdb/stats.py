@@ -1,4 +1,4 @@
-"""What RocksDB tells of itself while it works: its properties, under names of our own."""
+"""What RocksDB reports of itself while it works: its properties, under names of our own."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -45,7 +45,7 @@ STATISTICS = "rocksdb.options-statistics"
 def engine_stats(engine: RocksEngine) -> Iterator[QueueStat]:
     """Yield the properties of both families, and what they share as part ``database``.
 
-    What an engine cannot tell is left out. Reads memory only.
+    What an engine does not report is left out. Reads memory only.
     """
     for family in Family:
         for name, known_as in PROPERTIES.items():
@@ -61,7 +61,7 @@ def engine_stats(engine: RocksEngine) -> Iterator[QueueStat]:
 def written_bytes(engine: RocksEngine) -> dict[str, int]:
     """Return what RocksDB has written to disk since it was opened, by cause; of both families.
 
-    Its statistics as text: half a millisecond. Empty if the engine cannot tell.
+    Its statistics as text: half a millisecond. Empty if the engine has none.
     """
     text = engine.property_value(Family.DEFAULT, STATISTICS)
     counts = counters_in(text.encode()) if text is not None else {}

@@ -217,7 +217,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         return cut
 
     def allow_expiry(self, min_phy_offset: int) -> None:
-        """Let compactions drop units of records below."""
+        """Have compactions drop units of records below."""
         self._writable_engine().expire_below(min_phy_offset)
 
     def clean_expired(
@@ -305,7 +305,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             raise
 
     def _write(self, write: EngineBatch, written: Callable[[], object] | None = None) -> None:
-        """Write; let ``written`` bring what is known of the queues up to it."""
+        """Write; ``written`` then updates what is cached of the queues."""
         self._apply(partial(self._writable_engine().write, write), written)
 
     def _apply(
@@ -313,8 +313,8 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
     ) -> None:
         """Call one behind the other.
 
-        What cuts the two short (an exception that a signal's handler raises, too) ends all writing,
-        and nothing of what was known stays: readers ask the database again.
+        Whatever interrupts the two (an exception that a signal's handler raises, too) ends all
+        writing, and nothing of what was known stays: readers ask the database again.
         """
         try:
             write()
@@ -344,15 +344,15 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
 
     def spans(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueSpan]:
         """Read the entries and first units of many queues at once, past the cache."""
-        engine, least = self._open_engine(), self.context.log.min_phy_offset()
+        engine, minimum = self._open_engine(), self.context.log.min_phy_offset()
         last_units = self._offsets.last_units(topic, after)
-        return queue_spans(engine, last_units, least, lambda *key: self.queue(*key).min_offset())
+        return queue_spans(engine, last_units, minimum, lambda *key: self.queue(*key).min_offset())
 
     def spans_of(self, queues: Iterable[QueueKey]) -> Iterator[QueueSpan]:
         """Read as ``spans`` does."""
-        engine, least = self._open_engine(), self.context.log.min_phy_offset()
+        engine, minimum = self._open_engine(), self.context.log.min_phy_offset()
         last_units = self._offsets.last_units_of(queues)
-        return queue_spans(engine, last_units, least, lambda *key: self.queue(*key).min_offset())
+        return queue_spans(engine, last_units, minimum, lambda *key: self.queue(*key).min_offset())
 
     def unit_timestamps(self, units: Iterable[tuple[QueueKey, int]]) -> Iterator[int]:
         """Read as ``spans`` does."""
@@ -386,7 +386,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         yield from self.audit().findings()
 
     def audit(self, orphans: Orphans | None = None, progress: Progress = noop) -> Audit:
-        """Return a check of the database, to be run; it counts, and tells units, while it runs."""
+        """Return a check of the database, to be run; it counts, and reports units, meanwhile."""
         engine = self._open_engine()
         return Audit(
             engine, self._offsets, self._units, self.context.log, self.folder, orphans, progress
@@ -394,7 +394,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
 
     @property
     def engine(self) -> RocksEngine:
-        """Return the open engine, for those who ask what RocksDB itself knows."""
+        """Return the open engine, for what RocksDB itself reports."""
         return self._open_engine()
 
     def locks(self) -> Sequence[CheckedLock]:

@@ -52,10 +52,10 @@ def _read(name: str, value: str, read: Callable[[str], object]) -> object:
         raise StoreConfigError(f"rocksdbOptions: {name}: {exc}") from exc
 
 
-def _number(least: int, most: int) -> Callable[[str], int]:
+def _number(minimum: int, limit: int) -> Callable[[str], int]:
     def read(text: str) -> int:
-        if not text.isdecimal() or not least <= int(text) <= most:
-            raise ValueError(f"{text!r} is no number from {least} to {most}")
+        if not text.isdecimal() or not minimum <= int(text) <= limit:
+            raise ValueError(f"{text!r} is no number from {minimum} to {limit}")
         return int(text)
 
     return read

@@ -200,7 +200,7 @@ def _sizes(queues: RocksDBConsumeQueueStore) -> Iterator[tuple[int, str]]:
     for topic in counted(queues.topics(), "asking for sizes", None, "topics"):
         size = queues.engine.approximate_size(Family.DEFAULT, *topic_range(topic))
         if size is None:
-            note("this engine cannot tell the size of a topic")
+            note("this engine does not report the size of a topic")
             return
         yield size, topic
 

@@ -26,8 +26,9 @@ class Member(Protocol):
 class GroupMembers:
     """The consumers of one group and topic. Any thread."""
 
-    def __init__(self, queue_ids: list[int], filtered_by: str) -> None:
+    def __init__(self, topic: str, queue_ids: list[int], filtered_by: str) -> None:
         """``filtered_by``: the tags that all of them read."""
+        self.topic = topic
         self._queue_ids = queue_ids
         self._filtered_by = filtered_by
         self._lock = CheckedLock("a change of consumers")  # guards all below

@@ -19,6 +19,13 @@ class LogMessage:
     """ms since the epoch."""
     body: bytes
     properties: dict[str, str]
+    reconsume_times: int
+    """How often a group has sent it back, see ``EmbeddedLog.send_back``."""
+
+    @property
+    def origin_topic(self) -> str:
+        """Return the topic that it was put to, also of a message that was sent back."""
+        return self.properties.get(MessageProperty.RETRY_TOPIC, self.topic)
 
     @property
     def key(self) -> str | None:
@@ -61,5 +68,5 @@ def log_message(topic: str, found: TopicMessage) -> LogMessage:
     queue_id, queue_offset, message = found
     return LogMessage(
         topic, queue_id, queue_offset, message.store_timestamp, bytes(message.body),
-        dict(message.properties),
+        dict(message.properties), message.tail.reconsume_times,
     )  # fmt: skip

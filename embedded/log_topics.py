@@ -70,6 +70,14 @@ class LogTopics:
             )
         return found
 
+    def create_unless_known(self, topic: str, queues: int) -> None:
+        """Make ``topic`` known with so many queues; one that is known has those that it has.
+
+        Raises:
+            StoreError: as for ``create``.
+        """
+        self.create(topic, None if topic in self._rows else queues)
+
     def queue_of(self, topic: str, key: str | None) -> int:
         """Return the queue for a message: by the hash of its key, or else each queue in turn.
 

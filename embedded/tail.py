@@ -6,6 +6,7 @@ that was stored first comes first.
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 from embedded.consumer_offsets import ConsumerOffsets
@@ -52,14 +53,17 @@ class Tail:
         self,
         store: MessageStore,
         offsets: ConsumerOffsets,
-        members: GroupMembers,
+        members: Sequence[GroupMembers],
         topic: str,
         group: str,
         *,
         tags: str,
         auto_commit: bool,
     ) -> None:
-        """Join the group; ``offsets`` has one for each queue that does not begin at its begin."""
+        """Join the group; ``offsets`` has one for each queue that does not begin at its begin.
+
+        ``members``: of ``topic``, and of the group's retry topic, whose messages no tag is asked.
+        """
         self._store = store
         self._offsets = offsets
         self._members = members
@@ -67,13 +71,14 @@ class Tail:
         self.group = group
         self._tags = TagFilter(tags) if tags != "*" else None
         self._auto_commit = auto_commit
-        self._cursors: dict[int, _Cursor] = {}
+        self._cursors: dict[QueueKey, _Cursor] = {}
         self._last: TailMessage | None = None
         self._wait: LoopWait | None = None
-        self._version = 0
+        self._versions = [0] * len(members)
         self._given = 0
         self._is_asked = self._closed = False
-        members.join(self, tags)
+        for each in members:
+            each.join(self, tags if each.topic == topic else "*")
 
     @property
     def is_closed(self) -> bool:
@@ -82,8 +87,8 @@ class Tail:
 
     @property
     def queue_ids(self) -> list[int]:
-        """Return the queues that this consumer has at present."""
-        return sorted(self._cursors)
+        """Return the queues of the topic that this consumer has at present."""
+        return sorted(key.queue_id for key in self._cursors if key.topic == self.topic)
 
     def wake(self) -> None:
         """Have the task that waits look at its share again. Any thread."""
@@ -97,7 +102,8 @@ class Tail:
         """
         if not self._closed:
             self._closed = True
-            self._members.change()
+            for each in self._members:
+                each.change()
             self.wake()
 
     def __aiter__(self) -> Self:
@@ -147,9 +153,7 @@ class Tail:
 
     async def _arrival(self) -> None:
         """Return when there is something to read, or another share."""
-        awaited = {
-            QueueKey(self.topic, queue_id): cursor.at for queue_id, cursor in self._cursors.items()
-        }
+        awaited = {key: cursor.at for key, cursor in self._cursors.items()}
         # Without a queue it is woken by the others, and by the store's end.
         with self._store.loop_wait(awaited or {QueueKey(self.topic, 0): _NEVER}) as wait:
             self._wait = wait
@@ -183,18 +187,18 @@ class Tail:
 
     @property
     def _is_stale(self) -> bool:
-        return self._version != self._members.version or self._closed
+        return self._closed or self._versions != [each.version for each in self._members]
 
     def _has_next(self) -> bool:
         """Read on where nothing is buffered; return whether there is a message."""
-        for queue_id, cursor in self._cursors.items():
+        for key, cursor in self._cursors.items():
             if not cursor.buffer and not cursor.is_at_end:
-                self._read(queue_id, cursor)
+                self._read(key, cursor)
         return any(cursor.buffer for cursor in self._cursors.values())
 
     def _has_gone_back(self, awaited: dict[QueueKey, int]) -> bool:
         cursors = self._cursors
-        return any(cursors[key.queue_id].at < offset for key, offset in awaited.items())
+        return any(cursors[key].at < offset for key, offset in awaited.items())
 
     def _reset_ends(self) -> None:
         self._given = 0
@@ -203,67 +207,71 @@ class Tail:
 
     def _take_share(self) -> None:
         """Let queues go and take others; a queue is read from where the group has committed."""
-        self._version, mine = self._members.share(self)
-        for queue_id in [each for each in self._cursors if each not in mine]:
-            del self._cursors[queue_id]
-        for queue_id in mine - self._cursors.keys():
-            at = self._offsets.committed(self.group, self.topic, queue_id)
-            self._cursors[queue_id] = _Cursor(
-                self._store.min_offset(self.topic, queue_id) if at is None else at
-            )
+        for number, members in enumerate(self._members):
+            self._versions[number], mine = members.share(self)
+            keys = {QueueKey(members.topic, queue_id) for queue_id in mine}
+            theirs = [each for each in self._cursors if each.topic == members.topic]
+            for key in theirs:
+                if key not in keys:
+                    del self._cursors[key]
+            for key in keys - self._cursors.keys():
+                at = self._offsets.committed(self.group, *key)
+                self._cursors[key] = _Cursor(self._store.min_offset(*key) if at is None else at)
 
     def _commit_last(self) -> None:
         last = self._last
         if not self._auto_commit or last is None:
             return
         last.commit()
-        cursor = self._cursors.get(last.queue_id)
+        cursor = self._cursors.get(QueueKey(last.topic, last.queue_id))
         if cursor is not None and not cursor.buffer:  # behind it a filter let nothing through
-            self._offsets.commit(self.group, self.topic, last.queue_id, cursor.at)
+            self._offsets.commit(self.group, last.topic, last.queue_id, cursor.at)
         self._last = None
 
     # ---- reading
 
-    def _read(self, queue_id: int, cursor: _Cursor) -> None:
+    def _read(self, key: QueueKey, cursor: _Cursor) -> None:
         """Pull once; the cursor is at the end then, or further on."""
         at = cursor.at
-        found = self._store.get_message(self.topic, queue_id, at, _BATCH, self._tags, _BATCH_BYTES)
+        tags = self._tags if key.topic == self.topic else None  # sent back: it had one of them
+        found = self._store.get_message(*key, at, _BATCH, tags, _BATCH_BYTES)
         messages = found.messages()
-        self._report(queue_id, found)
+        _report(key, found)
         for queue_offset, message in zip(found.queue_offsets, messages, strict=True):
-            read = TopicMessage(queue_id, queue_offset, message)
+            read = TopicMessage(key.queue_id, queue_offset, message)
             try:
-                copied = log_message(self.topic, read)
+                copied = log_message(key.topic, read)
             except CorruptionError as exc:
                 _LOG.error("message %d of queue %d of %r is passed over: %s",
-                           queue_offset, queue_id, self.topic, exc)  # fmt: skip
+                           queue_offset, key.queue_id, key.topic, exc)  # fmt: skip
                 continue
             entry = TailMessage(
-                copied.topic, queue_id, queue_offset, copied.store_timestamp, copied.body,
-                copied.properties, self.group, self._offsets.commit,
+                copied.topic, copied.queue_id, queue_offset, copied.store_timestamp, copied.body,
+                copied.properties, copied.reconsume_times, self.group, self._offsets.commit,
             )  # fmt: skip
             cursor.buffer.append((read.order, entry))
         if found.next_begin_offset < at:
-            self._go_back(queue_id, found)
+            self._go_back(key, found)
         cursor.at = found.next_begin_offset
         if cursor.at <= at:
             cursor.is_at_end = True
         elif self._auto_commit and not messages:
             # All before was committed: what was passed over is not read again.
-            self._offsets.commit(self.group, self.topic, queue_id, cursor.at)
+            self._offsets.commit(self.group, *key, cursor.at)
 
-    def _go_back(self, queue_id: int, found: GetMessageResult) -> None:
+    def _go_back(self, key: QueueKey, found: GetMessageResult) -> None:
         """Follow a queue that has begun anew, for its topic was deleted, or has lost its end."""
         _LOG.warning(
             "group %r goes on at %d, the end of queue %d of %r", self.group,
-            found.next_begin_offset, queue_id, self.topic,
+            found.next_begin_offset, key.queue_id, key.topic,
         )  # fmt: skip
-        self._offsets.assign(self.group, self.topic, queue_id, found.next_begin_offset)
+        self._offsets.assign(self.group, *key, found.next_begin_offset)
 
-    def _report(self, queue_id: int, found: GetMessageResult) -> None:
-        for damaged in found.damaged:
-            _LOG.error("message %d of queue %d of %r is passed over: %s",
-                       damaged.queue_offset, queue_id, self.topic, damaged.reason)  # fmt: skip
-        if found.hole is not None:
-            _LOG.error("messages %d to %d of queue %d of %r are missing and passed over",
-                       found.hole.start, found.hole.stop - 1, queue_id, self.topic)  # fmt: skip
+
+def _report(key: QueueKey, found: GetMessageResult) -> None:
+    for damaged in found.damaged:
+        _LOG.error("message %d of queue %d of %r is passed over: %s",
+                   damaged.queue_offset, key.queue_id, key.topic, damaged.reason)  # fmt: skip
+    if found.hole is not None:
+        _LOG.error("messages %d to %d of queue %d of %r are missing and passed over",
+                   found.hole.start, found.hole.stop - 1, key.queue_id, key.topic)  # fmt: skip

@@ -37,7 +37,7 @@ _NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
 def change_tables(paths: StorePaths, made: BrokerMetadata, tables: Collection[Table]) -> Path:
     """Put ``tables`` of ``made`` in the place of those of its form; return where these are kept.
 
-    The caller has the store's lock. Cut short, each table is what it was or what it is to be.
+    The caller has the store's lock. If interrupted, each table is the old one or the new one.
 
     Raises:
         RefusedStoreError: the file system cannot exchange two folders.
@@ -58,7 +58,7 @@ def change_tables(paths: StorePaths, made: BrokerMetadata, tables: Collection[Ta
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Let two names change places, in one call, durably.
+    """Exchange two names, in one call, durably.
 
     Raises:
         RefusedStoreError: the file system cannot.

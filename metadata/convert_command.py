@@ -95,7 +95,7 @@ def _plan(
 def _convert(paths: StorePaths, plan: _Plan | None, to: Form, *, lmq: bool) -> Path | None:
     if plan is None:
         return None
-    if plan.source.form is to:  # written anew it would be nowhere for an instant
+    if plan.source.form is to:  # rewritten it would be nowhere for an instant
         clear_new(paths)
         return place(paths, to)
     also_lmq = to is Form.JSON and (lmq or (plan.made.path / LMQ_OFFSETS_FILE).exists())

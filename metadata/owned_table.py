@@ -54,7 +54,7 @@ class OwnedTable:
     def write(self, rows: dict[str, Json] | Offsets) -> None:
         """Replace the table by ``rows``, durably; its ``.bak`` too.
 
-        Cut short, each of the files is what it was or what it is to be.
+        If interrupted, each of the files is the old one or the new one.
 
         Raises:
             StoreIOError: a file cannot be written.

@@ -18,7 +18,8 @@ from metadata.model import Form
 from metadata.places import names_of
 from store.errors import CorruptionError, RefusedStoreError, os_errors
 from store.files import make_folder, remove_file, sync_folder
-from store.journals.journal import Entry, read_lines, rewrite
+from store.journals.journal import Entry
+from store.journals.note import read_note, write_note
 from store.journals.store_lock import lock_identity
 from store.paths import StorePaths
 
@@ -46,7 +47,7 @@ def place(paths: StorePaths, form: Form, keep: Collection[Form] = ()) -> Path:
                 path=paths.topics.parent,
             )
     entry = {"moves": [list(move) for move in moves], "lock": list(lock_identity(paths) or ())}
-    rewrite(paths.placing_metadata, [entry])
+    write_note(paths.placing_metadata, entry)
     _carry_out(paths, entry)  # whatever the times say: nothing can have changed since
     return away
 
@@ -65,9 +66,10 @@ def finish_placing(paths: StorePaths) -> str | None:
         CorruptionError: the journal is damaged, or a file that it names is gone.
         StoreIOError: a name cannot be changed.
     """
-    if not is_placing(paths):
+    damaged = "the journal of metadata that is being put in place is damaged"
+    entry = read_note(paths.placing_metadata, _is_entry, damaged)
+    if entry is None:
         return None
-    entry = _read(paths)
     is_void = entry["lock"] != list(lock_identity(paths) or ()) or _is_older(paths, entry)
     _carry_out(paths, {"moves": []} if is_void else entry)
     if is_void:
@@ -133,16 +135,6 @@ def _move(old: Path, new: Path) -> None:
         old.rename(new)
         sync_folder(new.parent)
         sync_folder(old.parent)
-
-
-def _read(paths: StorePaths) -> Entry:
-    entries = list(read_lines(paths.placing_metadata, _is_entry))
-    if len(entries) != 1 or entries[0] is None:
-        raise CorruptionError(
-            "the journal of metadata that is being put in place is damaged",
-            path=paths.placing_metadata,
-        )
-    return entries[0]
 
 
 def _is_entry(entry: Entry) -> bool:

@@ -39,7 +39,7 @@ def repair(
 
     Each from its .bak, else from another form without faults, else, for topics, from the queues.
     What is replaced is kept in DIR/cqstore/replaced. Exit code 1 if nothing has what a file held. A
-    damaged database is made anew from another form by meta convert --from.
+    damaged database is made again from another form by meta convert --from.
     """
     paths = stopped_store(root)
     queues = _queues(root, config, commit_log) if _has_queues(paths) else {}

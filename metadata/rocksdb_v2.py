@@ -112,7 +112,7 @@ def _config(rest: bytes, value: bytes) -> Json:
 
 
 def _topic_and_queue(rest: bytes) -> tuple[str, int]:
-    """Take topic and queue id apart, which stand behind a group, with a byte 1 before each."""
+    """Split topic and queue id, which follow a group, with a byte 1 before each."""
     topic, rest = _name(_behind_ctrl(rest))
     (queue_id,) = QUEUE_ID.unpack(_behind_ctrl(rest))
     return topic, queue_id
@@ -120,7 +120,7 @@ def _topic_and_queue(rest: bytes) -> tuple[str, int]:
 
 def _behind_ctrl(rest: bytes) -> bytes:
     if rest[:1] != bytes([CTRL_1]):
-        raise ValueError("no byte 1 stands behind a name in its key")
+        raise ValueError("no byte 1 follows a name in its key")
     return rest[1:]
 
 

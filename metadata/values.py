@@ -1,6 +1,6 @@
 """Values that all forms share, checked: a broker's JSON says little of what it must be.
 
-Each raises ``ValueError`` with a sentence; the reader of a form adds where it stood.
+Each raises ``ValueError`` with a sentence; the reader of a form adds the position.
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ def numbers_of(found: Mapping[str, object]) -> dict[int, int]:
 
 
 def offsets_of(found: Mapping[str, object]) -> Offsets:
-    """Return ``topic@group`` → queue id → offset; a light queue's offset may stand by itself."""
+    """Return ``topic@group`` → queue id → offset; a light queue's offset may be a bare number."""
     table: Offsets = {}
     for key, row in found.items():
         try:

@@ -12,7 +12,7 @@ app = typer.Typer(
 
 add_verb(
     app, "preflight", "migration.preflight.command:preflight_command",
-    "Say whether the queues may be moved, and what will bite. Changes nothing.",
+    "Say whether the queues may be moved, and with what problems. Changes nothing.",
 )  # fmt: skip
 add_verb(
     app, "plan", "migration.verbs:plan",

@@ -1,7 +1,7 @@
-"""Markers of finished tasks, and files with a version: what tells what has been done.
+"""Markers of finished tasks, and files with a version: the record of what has been done.
 
 A task works in a folder of its own attempt and makes its marker last. Of several attempts the one
-whose marker stands counts; a marker whose files have gone, or of another plan, counts for nothing.
+that has the marker counts; a marker without its files, or of another plan, is ignored.
 """
 
 import json
@@ -32,7 +32,7 @@ def make_marker(
 ) -> T | None:
     """Make the marker of one attempt, durably; return ``None``, or what another one was first with.
 
-    ``other`` reads the marker that stands, ``None`` if it counts for nothing.
+    ``other`` reads the existing marker, ``None`` if it is ignored.
 
     Raises:
         StoreIOError: the disk refused.

@@ -1,4 +1,4 @@
-"""What a migration has come to, told from the workspace alone."""
+"""How far a migration is, from the workspace alone."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -35,7 +35,7 @@ def stage_of(space: Workspace, plan: Plan | None) -> Stage:
 
 
 def status(root: Path, workspace: Workspace | None = None) -> dict[str, object]:
-    """Return what can be told of the migration of the store in ``root``. Changes nothing.
+    """Return what is known of the migration of the store in ``root``. Changes nothing.
 
     Raises:
         CorruptionError, UnsupportedFormatError: the plan cannot be read.

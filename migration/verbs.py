@@ -119,7 +119,7 @@ def run(
 ) -> None:
     """Move what is planned into new queues beside the store; run again, it goes on.
 
-    Nothing of the store is changed, and nobody sees the new queues before the switch. The plan
+    Nothing of the store is changed, and no reader sees the new queues before the switch. The plan
     holds the settings that count; a --config that says otherwise is refused.
     """
     settings = None if config is None else read_config(config, root)
@@ -207,7 +207,7 @@ def rollback(
         return
     facts = _record(report)
     if dry_run:
-        facts["caughtUpUnits"] = None  # nobody has looked
+        facts["caughtUpUnits"] = None  # not looked for
     output(kind).record(facts)
 
 

@@ -1,6 +1,6 @@
 """Workspace: every file of one migration, below one folder beside the store's own.
 
-By default ``DIR/cqstore/migration``. What a step has finished is told by what exists: the plan, a
+By default ``DIR/cqstore/migration``. What a step has finished is shown by what exists: the plan, a
 marker a segment, the folder of made queues, the report. The journal says when.
 """
 
@@ -69,7 +69,7 @@ class Workspace:
 
     @property
     def known_queues(self) -> Path:
-        """Return what tells which queues are as the last comparison read them, 16 bytes each."""
+        """Return the file of which queues are as the last comparison read them, 16 bytes each."""
         return self.root / "known-queues"
 
     @property
@@ -126,7 +126,7 @@ class Workspace:
             finally:
                 if missing and list(self.root.iterdir()) == [path]:
                     path.unlink()
-                    with suppress(OSError):  # somebody else's files came into one of them
+                    with suppress(OSError):  # another program put files into one of them
                         for folder in missing:
                             folder.rmdir()
                 os.close(descriptor)
@@ -152,7 +152,7 @@ def write_file(path: Path, text: str) -> None:
     """Write a whole file durably, by rename.
 
     Raises:
-        StoreIOError: it cannot be written; what was there is as it was.
+        StoreIOError: it cannot be written; the former file is unchanged.
     """
     with os_errors("write", path):
         make_folder(path.parent)

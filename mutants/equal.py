@@ -1,4 +1,4 @@
-"""Mutations that are equal in meaning to the code: no test can tell, and each says why."""
+"""Mutations that are equal in meaning to the code: no test can notice, and each says why."""
 
 import tomllib
 from pathlib import Path

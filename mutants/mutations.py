@@ -49,7 +49,7 @@ class Mutation:
     """Of the statement, or of the head of a compound one, that it lies in."""
     function: str
     text: str
-    """The line without its indent: what tells it again after other lines have moved."""
+    """The line without its indent: identifies it after other lines have moved."""
     what: str
     """The change in words, no two of a line alike."""
     start: int
@@ -279,7 +279,7 @@ def _short(text: str) -> str:
 
 
 def _is_nothing(value: ast.expr) -> bool:
-    """Return whether it is ``None``, or ``False``, which callers cannot tell from it."""
+    """Return whether it is ``None``, or ``False``, which callers cannot distinguish from it."""
     return isinstance(value, ast.Constant) and (value.value is None or value.value is False)
 
 

@@ -1,6 +1,6 @@
 """Which tests touch a line: found with coverage contexts, kept for the runs that follow.
 
-Kept is one note for each file of tests, made again when that changes. Lines are told by their
+Kept is one note for each file of tests, made again when that changes. Lines are identified by their
 function and text, so that what was found holds while others change the code around them.
 """
 

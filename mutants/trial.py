@@ -1,4 +1,4 @@
-"""One mutation at a time, in a copy of the tree: run tests on it, tell whether one noticed."""
+"""One mutation at a time, in a copy of the tree: run tests on it, report whether one noticed."""
 
 import os
 import re
@@ -96,7 +96,7 @@ class Tree:
         source, before = path.read_bytes(), path.stat()
         self._stamp += 1
         path.write_bytes(mutation.applied(source))
-        # Compiled modules are told by time and size: no two states of the file may have the same.
+        # Compiled modules are known by time and size: no two states of the file may have the same.
         os.utime(path, (self._stamp, self._stamp))
         try:
             yield

@@ -177,7 +177,7 @@ def _is_on_this_machine(master: str) -> bool:
 
 
 def _wanted_environment(master: str) -> dict[str, str]:
-    """Return the variables that Spark's processes need and that nobody has set."""
+    """Return the variables that Spark's processes need and that are not set."""
     wanted = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     if _is_on_this_machine(master):
         wanted["SPARK_LOCAL_IP"] = "127.0.0.1"

@@ -1,7 +1,7 @@
 """The start of Spark's Java process, and its end by Ctrl-C, while it starts or works.
 
-pyspark removes the folder in which Java is to tell its port, and leaves Java alone. That fails to
-write there, and its threads keep it for ever. So whoever starts it ends it.
+pyspark removes the folder into which Java is to write its port, and leaves Java alone. Java fails
+to write there, and its threads keep it running for ever. So the process that starts it ends it.
 """
 
 import logging
@@ -63,7 +63,7 @@ class JavaEnd:
 
 @contextmanager
 def ended_by_interrupt() -> Iterator[JavaEnd]:
-    """Let Ctrl-C in the block end the Java process that was started here, and the block at once.
+    """Have Ctrl-C in the block end the Java process that was started here, and the block at once.
 
     pyspark's own handler cancels the jobs that run and waits for the end of the query, which goes
     on where the signal comes between two of its jobs. Whatever the block raises then is a
@@ -96,7 +96,7 @@ def ended_by_interrupt() -> Iterator[JavaEnd]:
 
 
 def _silence() -> None:
-    """Let nothing print a traceback because Java has gone: not py4j, not the sums of tasks."""
+    """Suppress tracebacks because Java has ended: of py4j, and of the accumulators of tasks."""
     from pyspark import SparkContext  # noqa: PLC0415 - an extra
 
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
@@ -117,7 +117,7 @@ def _java_process() -> "subprocess.Popen[bytes] | None":
 
 
 def _forget_java() -> None:
-    """Let a session of later start another one."""
+    """Have a later session start another one."""
     from pyspark import SparkContext  # noqa: PLC0415 - an extra
 
     if (context := SparkContext._active_spark_context) is not None:  # noqa: SLF001
@@ -142,7 +142,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 @contextmanager
 def _interrupts_wait() -> Iterator[None]:
-    """Let Ctrl-C come at the end of the block; in another thread than the first it never comes."""
+    """Delay Ctrl-C to the end of the block; only the main thread ever receives it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

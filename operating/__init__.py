@@ -1,4 +1,4 @@
-"""What an operator asks of a store at rest: lag of groups, usage of topics, messages that wait."""
+"""What an operator asks of a closed store: lag of groups, usage of topics, waiting messages."""
 
 import logging
 

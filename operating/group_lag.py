@@ -100,7 +100,7 @@ class GroupLags:
     def queues(self, progress: Progress = noop) -> Iterator[QueueLag]:
         """Yield each queue that a group has an offset of, and its retry and dead-letter queues.
 
-        Those of one topic stand together. A queue of such a topic without an offset is among them:
+        Those of one topic are adjacent. A queue of such a topic without an offset is among them:
         RocketMQ counts it from 0. So is an offset whose queue is not there, with ends (0, 0).
         ``progress`` is told how many queues of the store were passed.
         """

@@ -2,7 +2,7 @@
 
 A half message is undecided until an op message, in the queue of the same id of
 ``RMQ_SYS_TRANS_OP_HALF_TOPIC``, names its queue offset. The broker's own group keeps a position in
-both topics: what is below it is settled.
+both topics: what is below it is committed or rolled back.
 
 Source: RocketMQ ``TransactionalMessageServiceImpl``, ``TransactionalMessageBridge``.
 """

@@ -90,7 +90,7 @@ def pending(
 
 
 class _Steps:
-    """Adds up what was read, for one who shows the sum."""
+    """Adds up what was read, for a display of the sum."""
 
     def __init__(self, show: Progress) -> None:
         self._show, self._sum = show, 0

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 Step = Callable[[int], object]
-"""Told how many units or records were read since the last time."""
+"""Called with how many units or records were read since the last time."""
 
 
 class Source(StrEnum):

@@ -59,7 +59,7 @@ class UnitSizes(NamedTuple):
 
 
 def queue_usage(store: MessageStore, span: QueueSpan, progress: Progress = noop) -> Usage:
-    """Return what the units of one queue come to; ``progress`` is told its bytes so far.
+    """Return what the units of one queue come to; ``progress`` is called with its bytes so far.
 
     Where units have no store time that of the first and of the last record counts.
 

@@ -14,7 +14,7 @@ Sort = Annotated[
 ]
 Limit = Annotated[int, typer.Option(metavar="N", min=0, help="The first N rows alone; 0: all.")]
 _NAMES = 4
-"""Columns at the left that tell rows apart."""
+"""Columns at the left that identify rows."""
 
 
 def ranked(rows: Iterable[Row], column: str, columns: Sequence[str], limit: int) -> list[Row]:

@@ -113,9 +113,9 @@ def _add_slots(part: PendingPart, path: Path, delivered: int, precision: int, no
     slots = np.frombuffer(data, TIMER_SLOT.dtype)
     times = slots["time"].astype(np.int64)
     used = np.flatnonzero((slots["num"] > 0) & (times >= delivered))
-    odd = used[times[used] % _SLOTS != used]
-    if len(odd):
-        at = int(odd[0])
+    wrong = used[times[used] % _SLOTS != used]
+    if len(wrong):
+        at = int(wrong[0])
         raise CorruptionError(
             f"slot {at} of the timer wheel, at byte {at * TIMER_SLOT.size}, is of another time",
             path=path, expected=f"a time that leaves {at} of {_SLOTS}", got=int(times[at]),

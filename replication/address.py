@@ -6,14 +6,14 @@ _MAX_PORT = 65535
 
 
 def address(text: str, what: str = "a master", *, any_port: bool = False) -> tuple[str, int]:
-    """Return host and port of ``HOST:PORT``; an IPv6 address stands in brackets.
+    """Return host and port of ``HOST:PORT``; an IPv6 address is in brackets.
 
     ``any_port``: port 0 is one, too. ``what`` it is the address of, for the refusal.
     """
     host, _, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
-    elif ":" in host:  # where an address without brackets ends cannot be told
+    elif ":" in host:  # an address without brackets has no certain end
         host = ""
     ports = range(0 if any_port else 1, _MAX_PORT + 1)
     if not host or not port.isascii() or not port.isdecimal() or int(port) not in ports:

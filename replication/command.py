@@ -116,7 +116,7 @@ class _Tables:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """Whom to follow, and how."""
+    """Which master to follow, and how."""
 
     master: str
     """As the operator wrote it."""
@@ -128,7 +128,7 @@ class _Way:
     tables: _Tables
 
     def followers(self, store: MessageStore) -> tuple[Follower, SlaveSynchronize | None]:
-        """Return who brings the log, and who brings the tables."""
+        """Return the follower of the log, and that of the tables."""
         follower = Follower(
             store, *self.place, timing=self.timing, verify_tail_bytes=self.verify_tail,
             tls=self.tls, learner=self.learner, tell=note,
@@ -204,7 +204,8 @@ class _Run:
 
 def _settings(config: Path | None, root: Path, learner: Learner | None) -> StoreConfig:
     settings = read_config(config, root)  # only its master's bytes are added here
-    return settings.as_master() if learner is None else settings.as_learner()
+    followed = settings.without_schedule()
+    return followed.as_master() if learner is None else followed.as_learner()
 
 
 def _tls(ca: Path | None, cert: Path | None) -> ssl.SSLContext | None:

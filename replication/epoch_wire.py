@@ -32,7 +32,7 @@ class SlaveHandshake(NamedTuple):
     """What a slave sends first; RocketMQ's master reads it only if it comes as one."""
 
     state: Annotated[int, Wire("i", "1: handshake")]
-    sync_from_last_file: Annotated[int, Wire("h", "1: who has nothing begins at the last file")]
+    sync_from_last_file: Annotated[int, Wire("h", "1: an empty slave begins at the last file")]
     async_learner: Annotated[int, Wire("h", "1: never to be taken into the set in sync")]
     broker_id: Annotated[int, Wire("q", "by which the master knows its slaves")]
 
@@ -132,7 +132,7 @@ def refuse_unordered(entries: list[EpochEntry], error: Callable[[str], Exception
     for entry in entries:
         if entry.epoch <= before.epoch or entry.start_offset <= before.start_offset:
             raise error(
-                f"epochs do not grow: {entry.epoch} from {entry.start_offset} on stands behind"
+                f"epochs do not grow: {entry.epoch} from {entry.start_offset} on follows"
                 f" {before.epoch} from {before.start_offset} on"
             )
         before = entry

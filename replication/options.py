@@ -55,7 +55,7 @@ BrokerId = Annotated[
         metavar="N",
         min=1,
         max=_MAX_ID,
-        help="With --controller: whom the master takes this for; no broker of its set.",
+        help="With --controller: the broker id that the master sees; of no broker of its set.",
     ),
 ]
 Truncate = Annotated[
@@ -67,7 +67,7 @@ Truncate = Annotated[
 TlsCa = Annotated[
     Path | None,
     typer.Option(
-        metavar="PEM", help="Who must have signed the master's certificate (cqstore feed's)."
+        metavar="PEM", help="The CA that signed the master's certificate (cqstore feed's)."
     ),
 ]
 TlsCert = Annotated[

@@ -1,4 +1,4 @@
-"""A follower at work: its tables beside it, how far it is told and noted, until its end."""
+"""A follower at work: its tables beside it, its progress reported and noted, until its end."""
 
 import asyncio
 import contextlib

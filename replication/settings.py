@@ -26,7 +26,7 @@ class HaSettings(BaseModel):
     """After which a connection that has brought no byte is given up."""
 
     sync_from_last_file: bool = False
-    """Under a controller: who has nothing begins at the master's last file, not at its first."""
+    """Under a controller: an empty follower begins at the master's last file, not at its first."""
 
     @classmethod
     def read(cls, path: Path | None) -> Self:

@@ -12,7 +12,7 @@ async def ended_by(work: Coroutine[object, object, object]) -> signal.Signals | 
     """Do ``work``, which SIGINT and SIGTERM cancel; return the signal that did.
 
     Raises:
-        asyncio.CancelledError: somebody else cancelled it.
+        asyncio.CancelledError: another caller cancelled it.
         Exception: what ``work`` raises.
     """
     loop, came = asyncio.get_running_loop(), list[signal.Signals]()

@@ -7,7 +7,7 @@ from store.errors import StoreConfigError
 
 
 def master_context(cert: Path, key: Path | None, client_ca: Path | None) -> ssl.SSLContext:
-    """Return what a master shows; with ``client_ca`` who must have signed what followers show.
+    """Return what a master shows; with ``client_ca`` the CA that followers' certificates need.
 
     Raises:
         StoreConfigError: a file cannot be read, or is none of its kind.
@@ -21,7 +21,7 @@ def master_context(cert: Path, key: Path | None, client_ca: Path | None) -> ssl.
 
 
 def follower_context(ca: Path, cert: Path | None) -> ssl.SSLContext:
-    """Return whom a follower believes, and what it shows: a certificate with its key in one file.
+    """Return the CA that a follower trusts, and what it shows: certificate and key in one file.
 
     The master's certificate must be for the name or address that is followed.
 

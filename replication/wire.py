@@ -54,7 +54,7 @@ class FrameParser:
 
     def __init__(self, most_body_bytes: int = MAX_BODY_BYTES) -> None:
         """Begin with the first byte of a connection; a larger body than that is refused."""
-        self._most = most_body_bytes
+        self._limit = most_body_bytes
         self._head = b""
         self._at = 0
         self.frames = 0
@@ -101,17 +101,17 @@ class FrameParser:
         Raises:
             WireError: none has them.
         """
-        if not 0 <= head.size <= self._most:
+        if not 0 <= head.size <= self._limit:
             raise WireError(
                 f"the head of a frame has an impossible size{_hint(head)}",
-                phy_offset=head.phy_offset, expected=f"0 to {self._most} bytes",
+                phy_offset=head.phy_offset, expected=f"0 to {self._limit} bytes",
                 got=f"{head.size} bytes",
             )  # fmt: skip
-        most = MAX_PHY_OFFSET - head.size
-        if not 0 <= head.phy_offset <= most:
+        limit = MAX_PHY_OFFSET - head.size
+        if not 0 <= head.phy_offset <= limit:
             raise WireError(
                 "the head of a frame has an impossible phy offset",
-                expected=f"0 to {most}", got=head.phy_offset,
+                expected=f"0 to {limit}", got=head.phy_offset,
             )  # fmt: skip
         return head
 

@@ -1,7 +1,7 @@
 """Makes the wheels of cqstore-rocksdb from RocksDB's jar: a library, a module, licences.
 
-A build backend of its own (PEP 517), since a wheel is made of files that stand here and of one that
-must not: the library comes out of the jar, and only with the digest that ``pins.toml`` has. The
+A build backend of its own (PEP 517), since a wheel is made of files in this folder and of one that
+must not be: the library comes out of the jar, and only with the digest that ``pins.toml`` has. The
 same jar gives the same bytes.
 """
 
@@ -138,6 +138,6 @@ def build_wheel(
 
 
 def build_sdist(sdist_directory: str, config_settings: Mapping[str, str] | None = None) -> str:
-    """Refuse: a source archive could be built by nobody who lacks the jar."""
+    """Refuse: building from a source archive would need the jar."""
     del sdist_directory, config_settings
     sys.exit("cqstore-rocksdb has wheels alone: what it is made of is a jar, see pins.toml")

@@ -30,7 +30,7 @@ _ALLOWED = re.compile(
 
 
 class JarMissingError(Exception):
-    """The jar is not at hand; the sentence says where it was looked for."""
+    """The jar was not found; the sentence says where it was looked for."""
 
 
 def jar_at_hand(folder: Path) -> Path:
@@ -73,11 +73,11 @@ def platform_pin(pins: Sequence[Pin]) -> Pin | None:
 
 
 def needs_beyond(told: str, tag: str) -> Iterator[str]:
-    """Yield what a library needs beyond what its tag promises, of what ``readelf -d -V`` tells."""
+    """Yield what a library needs beyond what its tag promises, of what ``readelf -d -V`` shows."""
     yield from (name for name in _NEEDED.findall(told) if not _ALLOWED.fullmatch(name))
-    most: Mapping[str, str] | None = _POLICIES.get("_".join(tag.split("_")[:3]))
+    limit: Mapping[str, str] | None = _POLICIES.get("_".join(tag.split("_")[:3]))
     for family, version in sorted(set(_SYMBOLS.findall(told))):
-        if most is not None and _numbers(version) > _numbers(most[family]):
+        if limit is not None and _numbers(version) > _numbers(limit[family]):
             yield f"{family}_{version}"
 
 

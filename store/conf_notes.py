@@ -1,4 +1,4 @@
-"""What is odd about a ``broker.conf``: lines and keys that RocketMQ reads, and that do nothing."""
+"""Warnings about a ``broker.conf``: lines and keys that RocketMQ reads, and that do nothing."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,11 +14,11 @@ _LINE_ENDS = "\t\n\f\r"
 
 def control_character(text: str) -> int | None:
     """Return where ``text`` has a character that no text file has, counted from 0."""
-    odd = (at for at, char in enumerate(text) if char < " " and char not in _LINE_ENDS)
-    return next(odd, None)
+    found = (at for at, char in enumerate(text) if char < " " and char not in _LINE_ENDS)
+    return next(found, None)
 
 
-def odd_lines(text: str) -> Iterator[str]:
+def ignored_lines(text: str) -> Iterator[str]:
     """Yield a sentence for each line without a separator (the first three) and each double key.
 
     Java takes such a line for a key, and what follows its first space for the value.

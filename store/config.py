@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from store.conf_notes import control_character, near_key, odd_lines, other_store
+from store.conf_notes import control_character, ignored_lines, near_key, other_store
 from store.errors import StoreConfigError, os_errors
 from store.files import read_file
 from store.installed import backends_of, installed, known_types, taking_a_share
@@ -106,7 +106,7 @@ class StoreConfig(ReplicaConfig):
     enable_controller_mode: bool = False
     """Auto-switch HA: such a store is opened read-only."""
     follows_controlled: bool = False
-    """The store is opened by who follows a master under a controller, and adds its bytes alone;
+    """The store is opened by a follower of a master under a controller, and adds its bytes alone;
     ours: ``cqstore follow --controller`` sets it."""
     mapped_file_size_commit_log: int = Field(1 << 30, ge=256)
     """Bytes of one commit log file."""
@@ -153,7 +153,7 @@ class StoreConfig(ReplicaConfig):
     """Milliseconds a put under ``SYNC_FLUSH`` waits for a sync that another thread has begun."""
 
     transient_store_pool_enable: bool = False
-    """Under ``ASYNC_FLUSH`` let records wait in memory before they go to the log's file."""
+    """Under ``ASYNC_FLUSH`` buffer records in memory before they are written to the log's file."""
     commit_interval_commit_log: int = Field(200, ge=1)
     """Milliseconds between two looks at what waits there."""
     commit_commit_log_least_pages: int = Field(4, ge=0)
@@ -201,7 +201,12 @@ class StoreConfig(ReplicaConfig):
     """File queues have extension files; they are read, never written."""
     allow_delay_without_service: bool = False
     """Store messages with a delay (``DELAY``, ``TIMER_*``) as if they had none: readers see them at
-    once. Off, such a put is refused, for nothing here delivers them later; ours."""
+    once. Off, such a put is refused unless the service below delivers it; ours."""
+    enable_schedule_message_service: bool = False
+    """Deliver messages with a delay level when they are due, as a broker does: a put with ``DELAY``
+    goes to ``SCHEDULE_TOPIC_XXXX`` first. ``TIMER_*`` are refused all the same; ours."""
+    flush_delay_offset_interval: int = Field(10_000, ge=1)
+    """Milliseconds from a delivery until ``config/delayOffset.json`` says so."""
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
     """Delay levels, counted from 1."""
 
@@ -231,7 +236,7 @@ class StoreConfig(ReplicaConfig):
     mapped_files_max: int = Field(64, ge=2)
     """Commit log files mapped at once."""
     handle_bus_errors: bool = False
-    """Have the process handle ``SIGBUS``, once and for good: a file that is cut under its map, or a
+    """Have the process handle ``SIGBUS``, until it ends: a file that is cut under its map, or a
     page that the disk cannot give, is an error. Off, it ends the process where it is the log's, and
     files of queues and index are read by system calls: a short read takes twice the time. On in
     ``cqstore``; ours."""
@@ -267,8 +272,12 @@ class StoreConfig(ReplicaConfig):
             )
             raise StoreConfigError(f"bad setting: {faults}") from exc
 
+    def without_schedule(self) -> Self:
+        """Return the settings of a follower: the master delivers what is delayed."""
+        return self.model_copy(update={"enable_schedule_message_service": False})
+
     def as_learner(self) -> Self:
-        """Return the settings for who follows a master under a controller: adds its bytes alone."""
+        """Return the settings for a follower of a master under a controller: adds bytes alone."""
         changes = {"enable_controller_mode": False, "follows_controlled": True}
         return self.as_master().model_copy(update=changes)
 
@@ -296,6 +305,19 @@ class StoreConfig(ReplicaConfig):
         if self.combine_cq_use_rocksdb_for_lmq and taking_a_share(loaded) is None:
             raise ValueError("combineCQUseRocksdbForLmq needs defaultRocksDB to be loaded")
         self._check_selection()
+        return self
+
+    @model_validator(mode="after")
+    def _check_delays(self) -> Self:
+        if self.enable_schedule_message_service and self.allow_delay_without_service:
+            raise ValueError(
+                "enableScheduleMessageService delivers what allowDelayWithoutService shows at once:"
+                " one of them"
+            )
+        if self.enable_schedule_message_service and not self.message_delay_level.split():
+            raise ValueError(
+                "enableScheduleMessageService needs levels: messageDelayLevel is empty"
+            )
         return self
 
     def _check_selection(self) -> None:
@@ -455,12 +477,12 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def conf_notes(path: Path, root: Path) -> Iterator[str]:
-    """Yield what is odd about a ``broker.conf`` whose settings are used for the store ``root``.
+    """Yield warnings about a ``broker.conf`` whose settings are used for the store ``root``.
 
     Raises:
         StoreError: as ``read_properties``.
     """
-    yield from odd_lines(_text(path))
+    yield from ignored_lines(_text(path))
     yield from other_store(read_properties(path), root)
 
 
@@ -478,16 +500,16 @@ def _text(path: Path) -> str:
     return text
 
 
-def odd_keys(unknown: Iterable[str]) -> dict[str, str]:
+def unused_keys(unknown: Iterable[str]) -> dict[str, str]:
     """Return which of the keys that no setting answers to matter all the same, and why."""
     known = StoreConfig.known_keys()
-    odd: dict[str, str] = {}
+    unused: dict[str, str] = {}
     for key in unknown:
         if key in _NOT_OURS:
-            odd[key] = _NOT_OURS[key]
+            unused[key] = _NOT_OURS[key]
         elif meant := near_key(key, known):
-            odd[key] = f"is {meant} meant?"
-    return odd
+            unused[key] = f"is {meant} meant?"
+    return unused
 
 
 _NOT_OURS = {

@@ -86,25 +86,25 @@ def reading(path: Path | str) -> Iterator[BinaryIO]:
         yield file
 
 
-def read_file(path: Path | str, most: int) -> bytes:
-    """Return all of a regular file, which is ``most`` bytes long by its format, or shorter.
+def read_file(path: Path | str, limit: int) -> bytes:
+    """Return all of a regular file, which is ``limit`` bytes long by its format, or shorter.
 
     Raises:
         CorruptionError: it is longer, or no regular file.
         OSError: it cannot be read.
     """
     with reading(path) as file:
-        data = file.read(most + 1)
-        if len(data) > most:
+        data = file.read(limit + 1)
+        if len(data) > limit:
             raise CorruptionError(
                 "the file is too long", path=Path(path),
-                expected=f"at most {most} bytes", got=f"{os.fstat(file.fileno()).st_size} bytes",
+                expected=f"at most {limit} bytes", got=f"{os.fstat(file.fileno()).st_size} bytes",
             )  # fmt: skip
     return data
 
 
 def check_regular(path: Path | str) -> None:
-    """Check that a file can be given to those who open it by its name: they would wait.
+    """Check that a file can be given to code that opens it by its name: that would wait.
 
     Raises:
         CorruptionError, OSError: as ``open_regular``.
@@ -121,7 +121,7 @@ def check_folder(folder: Path | str) -> None:
 
 
 class Descriptor:
-    """An open file, closed when the last holder lets it go.
+    """An open file, closed when the last holder releases it.
 
     So a file can be closed while another thread reads it: that read ends well, and the number is
     never given to another file under a reader's feet.
@@ -158,8 +158,8 @@ def write_all(fd: int, data: bytes | bytearray | memoryview, position: int) -> N
 def replacing(path: Path, unfinished: Path | None = None) -> Iterator[BinaryIO]:
     """Give a file to be written in the place of ``path``, which changes when the block ends well.
 
-    Then it is durable under its name. Else what was there is as it was, or, where only the sync of
-    the folder failed, either of the two may be found after a power failure.
+    On success it is durable under its name. Else the former file is unchanged, or, where only the
+    sync of the folder failed, either of the two may be found after a power failure.
 
     ``unfinished`` is the name of the file until then, by default that of ``path`` and ``.new``.
     What a killed process left there is removed, never written through: it may be a link.
@@ -223,7 +223,7 @@ _SYNCFS_REPORTS = (5, 8)
 
 
 def find_syncfs() -> Callable[[int], int] | None:
-    """Return ``syncfs`` of the system, ``None`` where it does not tell what it could not write."""
+    """Return ``syncfs`` of the system, ``None`` where it does not report failed writes."""
     release = re.match(r"(\d+)\.(\d+)", os.uname().release)
     if os.uname().sysname != "Linux" or release is None:
         return None
@@ -246,7 +246,7 @@ def sync_file_system(syncfs: Callable[[int], int], fd: int) -> None:
 
 
 def sync_below(folders: Iterable[Path]) -> None:
-    """Make durable all files and names below ``folders``, whoever wrote them.
+    """Make durable all files and names below ``folders``, also those of other processes.
 
     One call a file system, or file by file where the system has no such call.
     """

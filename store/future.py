@@ -26,16 +26,16 @@ _LOG = StoreLogger("concurrent.futures")
 
 
 Soon = Callable[[Callable[[], object]], object]
-"""Has a step done when whoever asks has asked all that it asks now: by itself, at once or later."""
+"""Runs a step once the caller has made all of its present calls: by itself, at once or later."""
 
 
 def at_once(step: Callable[[], object]) -> None:
-    """Do the step: a ``Soon`` of those who ask one thing at a time."""
+    """Do the step: a ``Soon`` of callers that make one call at a time."""
     step()
 
 
 class Promised(Protocol[T_contra]):
-    """Who is told once how something ended: a future, or what stands for one. By any thread."""
+    """Receives once how something ended: a future, or an object in its place. By any thread."""
 
     def set_result(self, result: T_contra, /) -> object:
         """Take the result."""
@@ -58,7 +58,7 @@ class Condition(RLock):
         self._gates = deque()  # of threads that wait, each taken until it is called
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Let the lock go until a call comes, at most so many seconds; was there one?
+        """Release the lock until a call comes, at most so many seconds; was there one?
 
         The caller has the lock, once.
         """
@@ -80,7 +80,7 @@ class Condition(RLock):
         """Call all that wait; the caller has the lock."""
         while self._gates:
             gate = self._gates[0]
-            if gate.locked():  # or a call that was cut short behind the next line has let it go
+            if gate.locked():  # else a call interrupted behind the next line released it
                 gate.release()
             self._gates.popleft()
 
@@ -90,7 +90,7 @@ class StoreFuture(Future[T]):
 
     Also in ``concurrent.futures.wait`` and ``as_completed``: these take its lock, and that of an
     ``Event`` of theirs, in lines of Python. What the main thread has left taken there holds up no
-    thread that completes it: then that is left to a thread that nobody waits for.
+    thread that completes it: a thread for which no other waits then does that.
     """
 
     def __init__(self) -> None:

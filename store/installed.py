@@ -1,4 +1,4 @@
-"""The installed backends, and RocketMQ's words for them in its configuration.
+"""The installed backends, and RocketMQ's values for them in its configuration.
 
 Backends are found by entry point, so that nothing here names one: each says on its class what
 RocketMQ calls it, and what its settings may do with it.

@@ -1,8 +1,8 @@
 """StoreLogger: logging in which no thread of a store waits for a caller that was interrupted.
 
 Before Python 3.13 ``logging`` takes the lock of a handler in a line of Python. An exception behind
-that line (a signal's handler raises it) leaves the lock taken for good by the main thread, which
-goes on logging. Any other thread would wait in its next line for ever, with what it holds of a
+that line (a signal's handler raises it) leaves the lock taken for ever by the main thread, which
+continues to log. Any other thread would wait in its next line for ever, with what it holds of a
 store, and ``close`` for that thread. So it waits no longer than a second here; then the handler
 goes without the line. What a handler waits for beside its own lock is its own affair.
 """

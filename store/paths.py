@@ -57,6 +57,11 @@ class StorePaths:
         return self.root / "config" / "topics.json"
 
     @cached_property
+    def delay_offset(self) -> Path:
+        """Return how far each delay level is delivered, JSON."""
+        return self.root / "config" / "delayOffset.json"
+
+    @cached_property
     def compaction_log(self) -> Path:
         """Return the folder of compacted topics' logs; a folder a topic."""
         return self.root / "compaction" / "compactionLog"
@@ -143,7 +148,7 @@ class StorePaths:
 
     @cached_property
     def replacing(self) -> Path:
-        """Return our journal of parts that are being moved away to be built anew."""
+        """Return our journal of parts that are being moved away to be rebuilt."""
         return self.own / "replacing"
 
     @cached_property

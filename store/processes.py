@@ -31,8 +31,8 @@ def worker_environment() -> dict[str, str]:
     """Return the environment of a Python process of ours: it imports what this one would.
 
     Never from the current folder, where a file of the user's may be called as a package of ours is:
-    neither as the folder of a start, nor by its name, as ``python -m`` has it. A checkout of ours
-    is kept, wherever the process stands.
+    neither as the folder of a start, nor by its name, as ``python -m`` has it. A checkout of this
+    project is kept, whatever the current folder is.
     """
     here = Path.cwd()
     others = [path for path in map(Path, sys.path) if path.is_absolute() and path.resolve() != here]
@@ -103,8 +103,8 @@ def in_processes(
 ) -> list[Outcome]:
     """Run ``task`` on each item, a process a core, and return the outcomes in their order.
 
-    ``tick`` is told four times a second meanwhile, and at the end, how many items are done. What it
-    raises ends all processes.
+    ``tick`` is called four times a second meanwhile, and at the end, with the number of items done.
+    What it raises ends all processes.
 
     Raises:
         StoreConfigError: the task is in no module that could be imported.

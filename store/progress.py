@@ -1,13 +1,13 @@
-"""Progress: whom a long run tells how far it has come."""
+"""Progress: callbacks for how far a long run has come."""
 
 from collections.abc import Callable
 
 Progress = Callable[[int], object]
-"""Told phy offsets, in order, now and then."""
+"""Called with phy offsets, in order, now and then."""
 
 Tell = Callable[[str], object]
-"""Told a sentence when something comes, goes, or begins."""
+"""Called with a sentence when something comes, goes, or begins."""
 
 
 def noop(*_told: object) -> None:
-    """Tell nobody, whatever it is; do nothing more where nothing more is to be done."""
+    """Do nothing, with any arguments: the default progress callback."""

@@ -26,15 +26,15 @@ class ReplicaConfig(BaseModel):
         alias_generator=to_camel,
         populate_by_name=True,
         extra="forbid",
-        defer_build=True,  # until there are settings: who only imports us need not wait for it
+        defer_build=True,  # until there are settings: an import alone need not wait for it
     )
 
     broker_role: BrokerRole = BrokerRole.ASYNC_MASTER
     """What the broker is; a slave's store is opened read-only, a synchronous master's too unless
-    somebody feeds its followers."""
+    its followers are fed."""
     in_sync_replicas: int = Field(1, ge=1)
     """Under ``SYNC_MASTER``: replicas, the master one of them, that must have a message before its
-    put returns. Not given it counts as 2 there: RocketMQ's 1 would wait for nobody."""
+    put returns. Not given it counts as 2 there: RocketMQ's 1 would wait for no replica."""
     min_in_sync_replicas: int = Field(1, ge=1)
     """Under ``SYNC_MASTER``: replicas in sync, the master one of them, without which no put is
     taken."""
@@ -58,7 +58,7 @@ class ReplicaConfig(BaseModel):
     def replica_promises(self) -> list[str]:
         """Return the settings that promise replicas of what is acknowledged, as ``key=value``.
 
-        Nothing may be put under them where nobody feeds followers.
+        Nothing may be put under them where no followers are fed.
         """
         promises = {
             f"brokerRole={self.broker_role}": self.broker_role is BrokerRole.SYNC_MASTER,
@@ -91,7 +91,7 @@ class ReplicaConfig(BaseModel):
         return sentences
 
     def as_master(self) -> Self:
-        """Return the settings, a slave's as a master's: for whoever reads or follows."""
+        """Return the settings, a slave's as a master's: for readers and followers."""
         if self.broker_role is not BrokerRole.SLAVE:
             return self
         return self.model_copy(update={"broker_role": BrokerRole.ASYNC_MASTER})

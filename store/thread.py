@@ -2,8 +2,8 @@
 
 ``threading.Thread.start`` waits for an ``Event``. An exception there (a signal's handler raises it)
 could leave the event's lock taken: the thread would wait for it before its first line, for ever.
-``Thread.join`` takes a thread for ended where an exception comes while it waits: who joined again,
-or asked whether it is alive, would go on beside it.
+``Thread.join`` takes a thread for ended where an exception comes while it waits: a caller that
+joined again, or asked whether it is alive, would continue beside it.
 """
 
 import os

@@ -27,7 +27,8 @@ def topic_table(config: Path) -> TopicTable | None:
     """Return the topics of the broker whose folder is ``config``; ``None``: none are kept there.
 
     Raises:
-        CorruptionError, StoreIOError: they are kept and cannot be read as a whole. Who deletes or
+        CorruptionError, StoreIOError: they are kept and cannot be read as a whole. A caller that
+        deletes or
             names what is missing there must not go on.
     """
     for entry in entries(_GROUP):

@@ -25,7 +25,7 @@ class Wakeup:
         self._asleep.acquire()
 
     def set(self) -> None:
-        """Let the one that waits go on, or the next that comes."""
+        """Wake the one that waits, or the next that comes."""
         if not self._asleep.locked():  # it has been called already
             return
         try:
@@ -53,7 +53,7 @@ class Latch:
 
     def __init__(self) -> None:
         self._is_set = False
-        self._asleep = threading.Lock()  # free for good once it is set, but for moments
+        self._asleep = threading.Lock()  # stays free once it is set, but for moments
         self._asleep.acquire()
 
     def is_set(self) -> bool:
@@ -61,7 +61,7 @@ class Latch:
         return self._is_set
 
     def set(self) -> None:
-        """Let all go on that wait, and all that come."""
+        """Wake all that wait, and all that come."""
         self._is_set = True
         self._wake_next()
 
@@ -83,7 +83,7 @@ class Latch:
             return
 
     def _at_fork_reinit(self) -> None:
-        """Begin anew in a child; ``threading`` asks it of what a thread has been started by."""
+        """Start over in a child; ``threading`` asks it of what a thread has been started by."""
         self._asleep = threading.Lock()
         if not self._is_set:
             self._asleep.acquire()

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from tests.kit.golden import copy_store, unpack_all
+from tests.kit.once import made_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,10 +42,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.fixture(scope="session")
 def golden_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every golden store, unpacked once; never written to."""
-    folder = tmp_path_factory.mktemp("golden")
-    unpack_all(folder)
-    return folder
+    """Every golden store, unpacked once a run; never written to."""
+    return made_once(tmp_path_factory, "golden", unpack_all)
 
 
 @pytest.fixture

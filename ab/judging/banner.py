@@ -1,4 +1,4 @@
-"""The answer that stands above all: which backend for this store, and how sure that is."""
+"""The overall answer: which backend for this store, and how sure that is."""
 
 import fnmatch
 from collections import Counter

@@ -42,7 +42,7 @@ class Change(BaseModel):
     outcome: Outcome
     text: str
     beside_a: str = Field(
-        default="", description="How many times as good as the reference the side was in A."
+        default="", description="How many times better than the reference the side was in A."
     )
     beside_b: str = ""
 

@@ -24,7 +24,7 @@ class Figure(NamedTuple):
 
 
 class SideFigure(NamedTuple):
-    """A figure of a side's queues at rest, measured once."""
+    """A figure of a side's queues while no workload runs, measured once."""
 
     key: str
     label: str
@@ -103,14 +103,14 @@ FIGURES: dict[str, Figure] = {
         Figure("memory", "memory", Measure.BYTES, _memory),
     )
 }
-"""By key, in the order they are told."""
+"""By key, in the order they are shown."""
 NEVER_JUDGED = {
     "service_max": "one operation decides it",
     "intended_max": "one operation decides it",
 }
 """Figures that are shown alone, and why."""
 OF_THE_SIDE = frozenset({"memory"})
-"""Figures that are much the same at every workload: no sentence tells them again."""
+"""Figures that are much the same at every workload: no sentence repeats them."""
 
 SIDE_FIGURES: tuple[SideFigure, ...] = (
     SideFigure("disk", "on disk", Measure.BYTES, lambda foot, _: foot.disk_bytes),
@@ -140,7 +140,7 @@ def as_good(
     """Return how many times as good one is as the other, of the ratio of their figures.
 
     Above 1 the first is better: the ratio itself where more is better, turned round where less is.
-    Without an interval both ends are the ratio; without a ratio there is nothing to tell.
+    Without an interval both ends are the ratio; without a ratio there is nothing to show.
     """
     if ratio is None:
         return None

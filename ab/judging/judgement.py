@@ -35,7 +35,7 @@ DECIDED = frozenset({Outcome.BETTER, Outcome.WORSE})
 
 
 class AnswersJudgement(_Model):
-    """Did the sides answer the same? This stands above every figure."""
+    """Did the sides answer the same? This is shown before every figure."""
 
     status: Literal["same", "different", "too few", "none"]
     sentence: str
@@ -89,7 +89,7 @@ class WorkloadJudgement(_Model):
     sentences: list[Sentence]
     comparisons: list[ComparedFigure]
     withheld: dict[str, str] = Field(
-        description="Side → why its percentiles from the due time are not told."
+        description="Side → why its percentiles from the due time are not shown."
     )
 
     def of(self, side: str, figure: str) -> ComparedFigure | None:
@@ -122,7 +122,7 @@ class Banner(_Model):
 
     text: str = Field(description="The answer, a sentence.")
     sure: str = Field(default="", description="How sure it is, a sentence.")
-    side: str | None = Field(default=None, description="The side that is told; none is no answer.")
+    side: str | None = Field(default=None, description="The recommended side; none is no answer.")
     busy: str = Field(
         default="", description="That the machine was busy, a sentence to be said first."
     )

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from hdrh.histogram import HdrHistogram
 
 REACHED = 0.98
-"""Share of the offered rate that a side must reach for its times from the due time to be told."""
+"""Share of the offered rate that a side must reach for its times from the due time to be shown."""
 _CURVE = (10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.995, 99.999)
 _NANOSECONDS = 1e9
 
@@ -72,7 +72,7 @@ def curve(
 
 
 def withheld(workload: WorkloadFigures, side: str) -> str:
-    """Return why a side's times from the due time are not told; nothing if they are.
+    """Return why a side's times from the due time are not shown; nothing if they are.
 
     A side that cannot do what is offered falls ever further behind: such a percentile says how long
     the run was, not how the side answers.
@@ -86,5 +86,5 @@ def withheld(workload: WorkloadFigures, side: str) -> str:
         return ""
     return (
         f"{workload.offered:,.0f} operations a second were due and {side} reached {reached:,.0f}:"
-        " its times from the due time would tell how long the run was"
+        " its times from the due time would only show how long the run was"
     )

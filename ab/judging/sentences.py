@@ -106,10 +106,10 @@ def _in_spite(result: Result, first: ComparedFigure) -> str:
     """Say why it is called no difference though the interval excludes 1."""
     if (first.low or 0) <= 1 <= (first.high or 1):
         return ""
-    reference, least = result.sides[0].name, result.method.least_ratio
-    if (first.floor or 1) > least:
+    reference, minimum = result.sides[0].name, result.method.least_ratio
+    if (first.floor or 1) > minimum:
         return f", but a repeat of {reference} may differ from it by {ratio_text(first.floor or 1)}"
-    return f", and less than {ratio_text(least)} is not called a difference"
+    return f", and less than {ratio_text(minimum)} is not called a difference"
 
 
 def _also(comparison: ComparedFigure) -> str:

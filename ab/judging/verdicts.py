@@ -22,7 +22,7 @@ class Rule(NamedTuple):
 
     floor: Interval | None
     confidence: float
-    least: int
+    minimum: int
     """Rounds."""
     method: Method
 
@@ -46,7 +46,7 @@ def twin(result: Result) -> Side | None:
 
 
 def headline(result: Result, workload: WorkloadFigures) -> str:
-    """Return the key of the figure that is told first.
+    """Return the key of the figure that is shown first.
 
     The throughput of a closed loop. Where the rate is not the side's doing, p99: of an open loop
     from the due time, of a running store's reads of their service.
@@ -118,10 +118,10 @@ def decide(found: Interval, floor: Interval | None, method: Method) -> Outcome |
     A difference may have an interval that is wider than the method's bound, if even the end that
     is nearer to 1 lies beyond all that noise could do.
     """
-    least = max(method.least_ratio, floor.farthest if floor is not None else 1.0)
+    minimum = max(method.least_ratio, floor.farthest if floor is not None else 1.0)
     near = max(found.low, 1 / found.high)
-    beyond = max(found.ratio, 1 / found.ratio) > least
-    if near > 1 and beyond and (found.width <= method.widest or near > least):
+    beyond = max(found.ratio, 1 / found.ratio) > minimum
+    if near > 1 and beyond and (found.width <= method.widest or near > minimum):
         return None
     widths = [each.width for each in (found, floor) if each is not None]
     return Outcome.NOISY if max(widths) > method.widest else Outcome.SAME
@@ -134,9 +134,9 @@ def _judged(
         return told
     if told.figure in NEVER_JUDGED:
         return told.model_copy(update={"why": NEVER_JUDGED[told.figure]})
-    made = _interval(found, rule.confidence, rule.least)
+    made = _interval(found, rule.confidence, rule.minimum)
     if made is None:
-        return told.model_copy(update=_why_not(workload, told, found, rule.least))
+        return told.model_copy(update=_why_not(workload, told, found, rule.minimum))
     outcome = decide(made, rule.floor, rule.method)
     if outcome is None:
         more = FIGURES[told.figure].more_is_better
@@ -146,7 +146,7 @@ def _judged(
 
 
 def _why_not(
-    workload: WorkloadFigures, told: ComparedFigure, found: Pairs, least: int
+    workload: WorkloadFigures, told: ComparedFigure, found: Pairs, minimum: int
 ) -> dict[str, object]:
     """Say why there is no interval."""
     if not found.mine:
@@ -156,13 +156,13 @@ def _why_not(
         return {"why": "one of them is zero: there is no ratio"}
     return {
         "outcome": Outcome.FEW,
-        "why": f"{len(found.mine)} rounds, an interval needs {least}",
+        "why": f"{len(found.mine)} rounds, an interval needs {minimum}",
     }
 
 
-def _interval(found: Pairs, confidence: float, least: int) -> Interval | None:
+def _interval(found: Pairs, confidence: float, minimum: int) -> Interval | None:
     ratios = found.ratios
-    return interval(ratios, confidence) if len(ratios) >= least else None
+    return interval(ratios, confidence) if len(ratios) >= minimum else None
 
 
 def _ends(found: Interval) -> dict[str, object]:

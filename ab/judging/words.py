@@ -50,7 +50,7 @@ def percent_text(share: float) -> str:
 
 
 def within_text(share: float) -> str:
-    """Return how far something misses at most, as percent; no closer than anybody would say."""
+    """Return how far something misses at most, as percent; rounded as one would say it."""
     percent = max(_HUNDRED * share, 1 / _TEN)
     return f"within {percent:.1f} %" if percent < _TEN else f"within {percent:,.0f} %"
 

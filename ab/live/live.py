@@ -205,7 +205,7 @@ def _difference(each: Mismatch) -> Difference:
 def _limits(figures: FiguresSnapshot, told: list[Mismatch]) -> Iterator[str]:
     yield (
         "Seconds are those of the mirror's thread among all others of the process: where those are"
-        " busy, a backend whose calls let go of the interpreter waits to get it back."
+        " busy, a backend whose calls release the interpreter lock waits to get it back."
     )
     yield (
         "What is asked again was read a moment before, so the reference finds it in memory; the"

@@ -19,7 +19,7 @@ from store.service.dispatching.record_units import RecordUnits
 from store.service.message_store import MessageStore
 
 CLASSES = (f"{LMQ_PREFIX}*", "%RETRY%*", "%DLQ%*", "*")
-"""Told of every store, behind the classes that are asked for: light, retry, dead, all others."""
+"""Shown for every store, after the classes that are asked for: light, retry, dead, all others."""
 _HOUR_MS = 3_600_000
 _HOT = "hot: "
 

@@ -25,7 +25,7 @@ def policy_command(
     hours: Annotated[
         float, typer.Option(metavar="N", min=0.01, help="Before the log's last record.")
     ] = 1.0,
-    hottest: Annotated[int, typer.Option(metavar="N", min=0, help="Topics told one by one.")] = 10,
+    hottest: Annotated[int, typer.Option(metavar="N", min=0, help="Topics listed singly.")] = 10,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Measures: what a process and the machine have spent, as ``/proc`` tells it."""
+"""Measures: what a process and the machine have spent, as ``/proc`` reports it."""
 
 import os
 import time
@@ -67,7 +67,7 @@ def disk_use(paths: list[Path]) -> tuple[int, int]:
     total = files = 0
     for top in paths:
         for path in [top, *top.rglob("*")] if top.is_dir() else [top]:
-            with suppress(FileNotFoundError):  # a database may let a file go meanwhile
+            with suppress(FileNotFoundError):  # a database may delete a file meanwhile
                 status = path.lstat()
                 total += status.st_blocks * BLOCK_BYTES
                 files += not path.is_dir()

@@ -49,13 +49,13 @@ class Axis(NamedTuple):
         return Tick(at, value, anchor)
 
 
-def axis_of(values: Iterable[float], least: float, room: float = 1.08) -> Axis:
-    """Return an axis that holds the positive ``values``, at least ``least`` from end to end."""
+def axis_of(values: Iterable[float], minimum: float, room: float = 1.08) -> Axis:
+    """Return an axis that holds the positive ``values``, at least ``minimum`` from end to end."""
     found = [value for value in values if value > 0] or [1.0]
     low, high = min(found) / room, max(found) * room
-    if high / low < least:
+    if high / low < minimum:
         middle = math.sqrt(low * high)
-        low, high = middle / math.sqrt(least), middle * math.sqrt(least)
+        low, high = middle / math.sqrt(minimum), middle * math.sqrt(minimum)
     return Axis(low, high)
 
 
@@ -65,13 +65,13 @@ def ratio_axis(values: Iterable[float], farthest: float = 100.0) -> Axis:
     return axis_of([*kept, 1 / 1.15, 1.15], 1.0)
 
 
-def ratio_ticks(axis: Axis, least: float = 13) -> list[Tick]:
-    """Return marks of an axis of ratios that lie ``least`` percent or more from each other."""
+def ratio_ticks(axis: Axis, minimum: float = 13) -> list[Tick]:
+    """Return marks of an axis of ratios that lie ``minimum`` percent or more from each other."""
     made = [axis.tick(1.0)]
     for row in _RATIOS:
         for value in (each for times in row for each in (times, 1 / times)):
             tick = axis.tick(value)
-            if axis.holds(value) and all(abs(tick.at - other.at) >= least for other in made):
+            if axis.holds(value) and all(abs(tick.at - other.at) >= minimum for other in made):
                 made.append(tick)
     return sorted(made)
 
@@ -86,13 +86,13 @@ def apart(marks: Iterable[tuple[Tick, str]], letter: float) -> list[tuple[Tick, 
     return kept
 
 
-def decade_ticks(axis: Axis, most: int = 6, base: int = 10) -> list[Tick]:
+def decade_ticks(axis: Axis, limit: int = 6, base: int = 10) -> list[Tick]:
     """Return marks at powers of ``base``, or also between them where there are few."""
     first, last = math.floor(math.log(axis.low, base)), math.ceil(math.log(axis.high, base))
     steps = range(first, last + 1)
     powers = [float(base) ** step for step in steps if axis.holds(float(base) ** step)]
     if len(powers) > _FEW:
-        return [axis.tick(value) for value in powers[:: math.ceil(len(powers) / most)]]
+        return [axis.tick(value) for value in powers[:: math.ceil(len(powers) / limit)]]
     leads = (1, 2, 5) if base == _TEN else (1, 4)
     finer = [lead * float(base) ** step for step in steps for lead in leads]
     return [axis.tick(value) for value in finer if axis.holds(value)]

@@ -25,7 +25,7 @@ Page = Annotated[
 Matters = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="NAME,…", help="Workloads by which a backend is told, with * and ?. [all]"
+        metavar="NAME,…", help="Workloads by which a backend is recommended, with * and ?. [all]"
     ),
 ]
 

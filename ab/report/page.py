@@ -35,7 +35,7 @@ _TEN = 10
 
 
 def write_page(path: Path, result: Result, judgement: Judgement) -> None:
-    """Write the page, durably; whatever stood there is replaced.
+    """Write the page, durably; an existing file is replaced.
 
     Raises:
         StoreIOError: it cannot be written.
@@ -86,7 +86,7 @@ def _template() -> "Template":
 def _figures(
     comparisons: Sequence[ComparedFigure],
 ) -> Iterator[tuple[ComparedFigure, list[ComparedFigure], float | None]]:
-    """Yield each figure: what is told of the reference, every other side, and the floor."""
+    """Yield each figure: what is shown of the reference, every other side, and the floor."""
     for key in FIGURES:
         told = [each for each in comparisons if each.figure == key]
         sides = [each for each in told if each.outcome is not Outcome.FLOOR]
@@ -120,6 +120,6 @@ def _colour(result: Result, name: str) -> int:
 
 
 def _embedded(result: Result) -> str:
-    """Return the result as JSON that cannot end the element it stands in."""
+    """Return the result as JSON that cannot end the element that contains it."""
     text = json.dumps(result.model_dump(mode="json"), ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -124,8 +124,8 @@ def _rarity(percentile: float) -> float:
     return 100 / (100 - percentile)
 
 
-def _y_ticks(axis: Axis, unit: Measure, most: int) -> list[tuple[Tick, str]]:
-    ticks = decade_ticks(axis, most, 16 if unit is Measure.BYTES else 10)
+def _y_ticks(axis: Axis, unit: Measure, limit: int) -> list[tuple[Tick, str]]:
+    ticks = decade_ticks(axis, limit, 16 if unit is Measure.BYTES else 10)
     return [(_down(axis, tick.value), value_text(tick.value, unit)) for tick in ticks]
 
 
@@ -138,9 +138,9 @@ def projection_plots(projections: Sequence[Projection]) -> Iterator[LinePlot]:
     """Yield a plot a figure: points as measured, and the line that goes on to what was asked."""
     for label in dict.fromkeys(each.label for each in projections):
         found = [each for each in projections if each.label == label]
-        most = max(each.queues for each in found)
+        limit = max(each.queues for each in found)
         queues = [count for each in found for count, _ in each.points]
-        across = axis_of([*queues, most], 10.0)
+        across = axis_of([*queues, limit], 10.0)
         values = [value for each in found for value in (each.value, *(v for _, v in each.points))]
         up = axis_of(values, 10.0, 1.2)
         lines = [line for each in found for line in _projected(each, across, up)]

@@ -47,7 +47,7 @@ def _print_workload(judgement: Judgement) -> None:
 
 
 def _print_banner(banner: Banner) -> None:
-    """Tell the answer, first of all whether the machine was too busy for one."""
+    """Print the answer, first of all whether the machine was too busy for one."""
     if banner.busy and banner.busy not in banner.text:
         typer.echo(banner.busy)
     typer.echo(banner.text)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegative
 
 FORMAT: Literal[1] = 1
 PERCENTILES = {"p50": 50.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
-"""Of a turn's latencies that are kept; merged histograms tell all others."""
+"""Of a turn's latencies that are kept; merged histograms give all others."""
 MIN_COMPARED = 1_000
 CONFIDENCE, WIDEST, MIN_RATIO = 0.95, 1.5, 1.03
 """How results are judged that are made today, see ``Method``."""
@@ -53,7 +53,7 @@ class Shape(_Model):
 
 
 class Footprint(_Model):
-    """What a side's queues take at rest and while open, before anything is timed."""
+    """What a side's queues take closed and open, before anything is timed."""
 
     disk_bytes: NonNegativeInt = Field(description="Allocated, of the queues alone.")
     files: NonNegativeInt
@@ -66,7 +66,7 @@ class Footprint(_Model):
 class Side(_Model):
     """One thing that is compared; the first of them is the reference."""
 
-    name: str = Field(description="As told apart in the report; names are unique.")
+    name: str = Field(description="As named in the report; names are unique.")
     given: str = Field(description="As the operator gave it, such as rocksdb,engine=rocksdict.")
     backend: str
     options: dict[str, str] = Field(description="Settings that differ from the defaults.")
@@ -108,7 +108,7 @@ class TraceFacts(_Model):
     """Which operations were run."""
 
     origin: Literal["derived", "given", "recorded"] = Field(
-        description="Derived from the store, recorded by one, or made by somebody else."
+        description="Derived from the store, recorded by one, or made elsewhere."
     )
     operations: NonNegativeInt
     digest: str = Field(description="SHA-256 of the operations, as they were run.")
@@ -229,9 +229,9 @@ class Result(_Model):
     points: list[Point] = Field(default=[], description="For projections, see --project.")
     project_to: NonNegativeInt | None = None
     matters: list[str] = Field(
-        default=[], description="Workloads by which a backend is told, see --matters; none: all."
+        default=[], description="Workloads that decide the backend, see --matters; none: all."
     )
-    not_measured: list[str] = Field(default=[], description="What this cannot tell, sentences.")
+    not_measured: list[str] = Field(default=[], description="What this does not show, sentences.")
     seconds: NonNegativeFloat = Field(description="The whole run.")
 
     @model_validator(mode="after")

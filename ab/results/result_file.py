@@ -21,7 +21,7 @@ def result_schema() -> str:
 
 
 def write_result(path: Path, result: Result) -> None:
-    """Write the result, durably; whatever stood there is replaced.
+    """Write the result, durably; an existing file is replaced.
 
     Raises:
         StoreIOError: it cannot be written.

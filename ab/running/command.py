@@ -69,7 +69,7 @@ PageCache = Annotated[
     Cache, typer.Option(help="Of the system: kept warm, or dropped before each turn.")
 ]
 Project = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Measure what is needed to tell of N queues.")
+    int | None, typer.Option(metavar="N", min=1, help="Measure what is needed to judge N queues.")
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Of orders and derived traces.")]
 Work = Annotated[
@@ -154,7 +154,7 @@ def _bar() -> Iterator[Callable[[str, float], object]]:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does: what was made is taken away."""
+    """Have SIGTERM end the block as Ctrl-C does: what was made is removed."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         _ = number, frame

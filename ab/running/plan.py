@@ -1,4 +1,4 @@
-"""What a comparison is going to do, and about how long it takes; told before it begins."""
+"""What a comparison is going to do, and about how long it takes; shown before it begins."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _COPIED_QUEUES = 4_000
 """A second, of files a queue."""
 _PUT_UNITS = 40_000
 _UNTIMED = 1.7
-"""Times what the clock runs that a turn takes: answers are told and compared."""
+"""Times what the clock runs that a turn takes: answers are written out and compared."""
 _START_SECONDS = 1.0
 _LISTED_QUEUES = 300_000
 
@@ -65,8 +65,8 @@ def plan_of(
 def _turn_seconds(workload: Workload, found: StoreSurvey, effort: Effort) -> float:
     """Return about what a turn takes, with what is not timed."""
     if workload.scales:
-        least = found.shape.queues / _LISTED_QUEUES if workload.name == "list-all" else 0.0
-        return max(effort.turn_seconds, least) * _UNTIMED
+        minimum = found.shape.queues / _LISTED_QUEUES if workload.name == "list-all" else 0.0
+        return max(effort.turn_seconds, minimum) * _UNTIMED
     copied = found.shape.queues / _COPIED_QUEUES + found.log_file_size / 4 / _COPIED_BYTES
     opened = 0.02 + found.shape.queues / 60_000
     return {

@@ -51,7 +51,7 @@ DERIVED = 20_000
 """Operations of a derived trace; they are run again from the beginning."""
 _KEYS = 1_000
 Say = Callable[[str, float], object]
-"""Told what is being done, and the share of the whole that is done."""
+"""Called with what is being done, and the share of the whole that is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class RunOptions:
     mix: dict[str, int] = field(default_factory=lambda: dict(DEFAULT_MIX))
     readers: int = 3
     matters: Sequence[str] = ()
-    """Workloads by which a backend is told, as given; none: all."""
+    """Workloads by which a backend is recommended, as given; none: all."""
     command: Sequence[str] = ()
 
 
@@ -144,9 +144,9 @@ class Run:
             self._space,
             Sides(options.root, self._found, self._specs, self._space.folder, options.mix) as sides,
         ):
-            odd = sides.build(lambda text: say(text, 0.02))
-            figures, points = [_different(odd)] if odd else [], list[Point]()
-            if not odd:
+            differences = sides.build(lambda text: say(text, 0.02))
+            figures, points = [_different(differences)] if differences else [], list[Point]()
+            if not differences:
                 sides.measure_footprints()
                 figures += self._workloads(sides, say)
             if options.project is not None and not any(each.answers.different for each in figures):
@@ -225,11 +225,11 @@ class Run:
         )  # fmt: skip
 
 
-def _different(odd: list[Difference]) -> Figures:
-    """Return what stands for workloads where the sides' queues are not even alike."""
+def _different(differences: list[Difference]) -> Figures:
+    """Return the result in place of workloads where the sides' queues already differ."""
     return Figures(
         name=PROOF, what="Hold a unit that the log has.", item="units",
-        answers=Answers(compared=len(odd), different=len(odd), first=odd),
+        answers=Answers(compared=len(differences), different=len(differences), first=differences),
         not_measured="The queues that the sides have built from the log are not the same.",
     )  # fmt: skip
 

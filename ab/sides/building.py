@@ -82,21 +82,21 @@ class Sides:
 
     def _proof(self, digests: list[tuple[str, int, int]]) -> list[Difference]:
         digest, queues, units = digests[0]
-        odd = [
+        differences = [
             self._difference(process)
             for process, other in zip(self.processes[1:], digests[1:], strict=True)
             if other != digests[0]
         ]
         shape = self._found.shape
-        if not odd and (queues, units) != (shape.queues, shape.units):
+        if not differences and (queues, units) != (shape.queues, shape.units):
             raise CorruptionError(
                 "the log gives other queues than those that lie there (cqstore check)",
                 path=self._root, expected=f"{shape.units} units in {shape.queues} queues",
                 got=f"{units} units in {queues} queues",
             )  # fmt: skip
-        if not odd:
+        if not differences:
             self.proof = Proof(queues=queues, units=units, digest=digest)
-        return odd
+        return differences
 
     def _difference(self, other: SideProcess) -> Difference:
         """Return the first unit, or queue, that a side and the reference do not have alike."""
@@ -105,11 +105,11 @@ class Sides:
         for process, path in zip(pair, files, strict=True):
             process.request("queue_digests", path=str(path))
         mine, theirs = (_digests_in(path) for path in files)
-        odd = equality.first_difference(mine, theirs)
+        first = equality.first_difference(mine, theirs)
         names = [process.spec.name for process in pair]
-        if odd is None:
+        if first is None:
             return Difference(workload=PROOF, operation={"op": "queues"}, answers={})
-        key, *told = odd
+        key, *told = first
         operation: dict[str, int | str | float | bool | None] = {
             "op": "queue", "topic": key.topic, "queueId": key.queue_id,
         }  # fmt: skip

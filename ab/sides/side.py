@@ -66,7 +66,7 @@ def default_sides(first: str | None) -> list[str]:
 
 
 def _plain(base: StoreConfig) -> StoreConfig:
-    """Return the settings of a store of its own, with one backend, that nobody replicates."""
+    """Return the settings of a separate store, with one backend and no replicas."""
     given = {
         name: value
         for name, value in base.without_replicas().model_dump(exclude_unset=True).items()

@@ -38,7 +38,7 @@ OK, ERROR = "ok", "error"
 
 
 class Told(BaseModel):
-    """What a side tells its parent of one turn."""
+    """What a side reports to its parent of one turn."""
 
     operations: int
     items: int

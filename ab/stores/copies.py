@@ -1,7 +1,8 @@
 """The sides' logs: the bytes of the original's, shared where that is safe, and room for them.
 
-A file that nobody will write to again, one that ends at or before the end of the log, is shared by
-reflink, else by hard link; any other is copied. So nothing that a side does reaches the original.
+A file that will not be written to again, one that ends at or before the end of the log, is shared
+by reflink, else by hard link; any other is copied. So nothing that a side does reaches the
+original.
 """
 
 import shutil
@@ -58,7 +59,7 @@ def _log_files(folders: Sequence[Path]) -> list[Path]:
 
 
 def copy_tree(source: Path, target: Path, settled: int, file_size: int) -> None:
-    """Copy a side's store that nobody has open; log files that end by ``settled`` are shared.
+    """Copy a side's store that is not open; log files that end by ``settled`` are shared.
 
     Raises:
         StoreIOError: something cannot be read, linked or written.
@@ -79,7 +80,7 @@ def copy_tree(source: Path, target: Path, settled: int, file_size: int) -> None:
 
 
 def bring_journals(root: Path, target: Path, found: StoreSurvey) -> None:
-    """Bring what the log does not say: topics deleted for good, and ends of expired queues.
+    """Copy what the log does not say: topics that were deleted, and ends of expired queues.
 
     Raises:
         StoreIOError: they cannot be read or written.

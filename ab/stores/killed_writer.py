@@ -26,7 +26,7 @@ def main() -> None:
     told = json.load(sys.stdin)
     store = MessageStore.open(
         Path(told["root"]), StoreConfig.from_mapping(told["config"]), backend=told["backend"],
-        housekeeping=False,
+        housekeeping=False, installed_hooks=False,
     )  # fmt: skip
     body = bytes(max(told["body_bytes"], 1))
     for count in (DURABLE, NOT_DURABLE):
@@ -35,7 +35,7 @@ def main() -> None:
                 Message(TOPIC, body, at % QUEUES, {"TAGS": "a"}, born_timestamp=1)
                 for at in range(first, first + _LIST)
             ])  # fmt: skip
-        store.max_offset(TOPIC, 0)  # hands on what waits
+        store.max_offset(TOPIC, 0)  # dispatches what waits
         if count == DURABLE:
             store.flush()
     os.kill(os.getpid(), signal.SIGKILL)

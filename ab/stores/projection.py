@@ -17,8 +17,8 @@ _LEAST, _MOST = 4_000, 16_000
 
 def points(target: int, queues: int) -> list[int]:
     """Return the numbers of queues to measure, of a store of ``queues``, for ``target`` of them."""
-    most = min(max(queues, _LEAST), _MOST)
-    return [number for number in (most // 16, most // 4, most) if number < target] or [target]
+    limit = min(max(queues, _LEAST), _MOST)
+    return [number for number in (limit // 16, limit // 4, limit) if number < target] or [target]
 
 
 def units_a_queue(units: int, queues: int) -> int:

@@ -16,7 +16,7 @@ from store.service.message_store import MessageStore
 class SideStore:
     """The store of one side in ``root``; one thread.
 
-    ``scratch`` is a place for throw-away stores; whoever makes one removes it.
+    ``scratch`` is a folder for temporary stores; the caller that makes one removes it.
     """
 
     def __init__(self, root: Path, backend: str, config: StoreConfig) -> None:
@@ -41,7 +41,9 @@ class SideStore:
 
     def open_at(self, root: Path) -> MessageStore:
         """Open a store of this side's kind in ``root``; the caller closes it."""
-        return MessageStore.open(root, self.config, backend=self.backend, housekeeping=False)
+        return MessageStore.open(
+            root, self.config, backend=self.backend, housekeeping=False, installed_hooks=False
+        )
 
     def open(self) -> float:
         """Open the side's own store, unless it is; return the seconds that it took."""

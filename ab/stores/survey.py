@@ -27,7 +27,7 @@ _MAX_QUEUES = 200_000
 _SAMPLES = 4_000
 """Messages that are read for tags and sizes."""
 _WANTED, _LEAST, _MOST = 0.01, 0.002, 0.05
-"""Share that a filter is to let through, and what still passes for it."""
+"""Share of messages that a filter should match, and the range that is accepted."""
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ def survey(root: Path, config: StoreConfig, seed: int) -> StoreSurvey:
     """Look at the store in ``root``.
 
     Raises:
-        StoreLockedError: somebody has it open.
+        StoreLockedError: it is open.
         RefusedStoreError: there is no store, or one that cannot be compared.
         CorruptionError, StoreIOError: it cannot be read.
     """
@@ -161,7 +161,7 @@ def _samples(store: MessageStore, found: StoreSurvey, draw: np.random.Generator)
         result = store.get_message(*key, offset, 1)
         try:
             messages = result.messages()
-        except CorruptionError:  # told by check, and answered alike by every side
+        except CorruptionError:  # reported by check, and answered alike by every side
             continue
         for message in messages:
             sizes.append(len(message.stored_body))
@@ -183,7 +183,7 @@ def sampled_units(
 
 
 def _filter(tags: Counter[str]) -> tuple[str, float]:
-    """Return the tags that together let nearest to 1 % through, rarest first, and their share."""
+    """Return the tags that together match nearest to 1 %, rarest first, and their share."""
     total, share, chosen = sum(tags.values()), 0.0, list[str]()
     for tag, count in sorted(tags.items(), key=lambda item: (item[1], item[0])):
         if not tag or "|" in tag or tag.strip() != tag:

@@ -28,7 +28,7 @@ class ScratchFolder:
         self._fd = -1
 
     def check(self, root: Path) -> None:
-        """Refuse a folder that is somebody else's, or in the store that is compared.
+        """Refuse a folder that has other content, or is in the store that is compared.
 
         Raises:
             RefusedStoreError: it is.

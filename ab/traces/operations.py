@@ -1,4 +1,4 @@
-"""Operations: what is asked of every side; how each is read from a trace, run and told.
+"""Operations: what is asked of every side; how each is read from a trace, run and written out.
 
 The lines are those of ``store.service.tracing.operation_lines``, and ``listQueues`` beside them.
 ``at`` is the moment at which an operation was due, in seconds from the trace's begin.
@@ -77,7 +77,7 @@ class Pull(_OfQueue):
         return partial(store.get_message, self.topic, self.queue_id, self.offset, self.count, tags)
 
     def to_text(self, answer: object) -> Told:
-        """Tell status, offsets, and a checksum over the bytes of all records."""
+        """Return status, offsets, and a checksum over the bytes of all records."""
         if not isinstance(answer, GetMessageResult):
             return str(answer), 0
         checksum = 0
@@ -155,7 +155,7 @@ class ListTopics(_Asked):
         return lambda: list(store.topics(self.prefix))
 
     def to_text(self, answer: object) -> Told:
-        """Tell how many, and a checksum: the order is a backend's own."""
+        """Return how many, and a checksum: the order is a backend's own."""
         return _list_to_text(answer, "topics")
 
 
@@ -170,7 +170,7 @@ class ListQueues(_Asked):
         return lambda: list(store.queue_spans(self.topic))
 
     def to_text(self, answer: object) -> Told:
-        """Tell how many, and a checksum: the order is a backend's own."""
+        """Return how many, and a checksum: the order is a backend's own."""
         return _list_to_text(answer, "queues")
 
 
@@ -189,7 +189,7 @@ class Put(_OfQueue):
         return partial(store.put_message, message)
 
     def to_text(self, answer: object) -> Told:
-        """Tell what does not hang on the moment."""
+        """Return what does not depend on the moment."""
         if not isinstance(answer, PutMessageResult):
             return str(answer), 0
         return f"{answer.status.name}, offset {answer.queue_offset}", int(answer.ok)
@@ -232,11 +232,11 @@ class TraceFile(NamedTuple):
     queries: int
     """By key, which are left out."""
     recorded: bool
-    """A store wrote it; else somebody else made it."""
+    """A store recorded it; else it was made elsewhere."""
 
 
-def read_trace(path: Path, most: int = MAX_OPERATIONS) -> TraceFile:
-    """Return at most ``most`` operations of a trace.
+def read_trace(path: Path, limit: int = MAX_OPERATIONS) -> TraceFile:
+    """Return at most ``limit`` operations of a trace.
 
     Raises:
         StoreIOError: it cannot be read.
@@ -256,7 +256,7 @@ def read_trace(path: Path, most: int = MAX_OPERATIONS) -> TraceFile:
                 queries += 1
             else:
                 found.append(operation)
-            if len(found) == most:
+            if len(found) == limit:
                 break
     if not found:
         raise StoreConfigError("the trace has no operation that is run", path=path)

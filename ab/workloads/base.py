@@ -16,7 +16,7 @@ from ab.workloads.timing import OperationsRun
 
 
 class Setting(BaseModel):
-    """What the processes of all sides are told of a workload, alike; it goes to them as JSON."""
+    """What the processes of all sides get of a workload, alike; it is sent to them as JSON."""
 
     trace: Path | None = None
     """Its operations, a line each."""
@@ -87,7 +87,7 @@ class Workload(ABC):
     """A turn has as many operations as fit its time; else ``count`` of them."""
     count: ClassVar[int] = 1
     most_rounds: ClassVar[int] = 1000
-    """Rounds beyond these would tell little for their time."""
+    """Rounds beyond these would show little for their time."""
     paced: ClassVar[bool] = False
     """It can be run as an open loop."""
     passes: ClassVar[int] = 2
@@ -108,7 +108,7 @@ class Workload(ABC):
 
     @abstractmethod
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
-        """Run one turn, and leave the side as it was, or as every other side is."""
+        """Run one turn, and leave the side unchanged, or equal to every other side."""
 
     def end(self, side: SideStore, setting: Setting) -> None:
         """Leave nothing of the workload behind; not timed."""

@@ -140,7 +140,7 @@ class RestartAfterKill(_Life):
     item = "openings"
 
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
-        """Let a process put messages and be killed; then open what it has left."""
+        """Have a process put messages and be killed; then open what it has left."""
         told = {
             "root": str(side.root), "backend": side.backend, "body_bytes": setting.body_bytes,
             "config": side.config.model_dump(mode="json", exclude_unset=True),
@@ -166,16 +166,16 @@ class RestartAfterKill(_Life):
 
 
 class Expiry(_Life):
-    """The log's oldest file, let go with what the queues hold of it."""
+    """The log's oldest file, deleted with what the queues hold of it."""
 
     name = "expiry"
-    what = "Let the oldest log file go, and the units of its records."
+    what = "Delete the oldest log file, and the units of its records."
     item = "files"
 
     def unsupported_reason(self, found: StoreSurvey) -> str:
         """The newest file never goes."""
         if found.min_phy_offset + found.log_file_size >= found.max_phy_offset:
-            return "the log has one file, and the newest is never let go"
+            return "the log has one file, and the newest is never deleted"
         return ""
 
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:

@@ -27,12 +27,12 @@ class ReadWorkload(Workload):
         self._operations: list[Operation] = []
 
     def unsupported_reason(self, found: StoreSurvey) -> str:
-        """Filters need tags that let about 1 % through."""
+        """Filters need tags that match about 1 %."""
         if not found.keys:
             return "no queue of the store has a message in the log"
         if self._derive is derived.filtered_pulls and not found.tags:
             return (
-                "no tags of the store's messages let about 1 % of them through"
+                "no tags of the store's messages match about 1 % of them"
                 f" (the nearest: {found.tags_share:.1%})"
             )
         return ""

@@ -1,6 +1,6 @@
-"""Timing: operations run one by one, their answers told, their latencies counted.
+"""Timing: operations run one by one, their answers written out, their latencies counted.
 
-Answers are told between blocks, never while the clock runs. A latency costs a list's append.
+Answers are written out between blocks, never while the clock runs. A latency costs a list's append.
 """
 
 import time
@@ -78,9 +78,9 @@ def run_open(
 ) -> OperationsRun:
     """Run each operation when it is due, ``due`` seconds from the begin, or as soon after as goes.
 
-    ``readers`` threads take the next one in turn: who waits until one is free has waited since it
-    was due. What asks about a topic that is put to runs in one further thread, in order, for its
-    answer hangs on what was put before.
+    ``readers`` threads take the next one in turn: an operation that waits until one is free has
+    waited since it was due. What asks about a topic that is put to runs in one further thread, in
+    order, for its answer hangs on what was put before.
     """
     count = len(operations)
     ran = OperationsRun(service=[0] * count, intended=[0] * count)

@@ -53,7 +53,7 @@ def _creation(store: MessageStore, message: Message) -> Call:
 
 
 class TopicDelete(Workload):
-    """One topic with several queues, until it is gone for good."""
+    """One topic with several queues, until it is durably deleted."""
 
     name = "topic-delete"
     what = f"Delete a topic of {_QUEUES} queues, durably."

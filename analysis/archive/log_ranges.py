@@ -4,11 +4,12 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from store.log.log_reads import LogReads
+
 from analysis.log_table import LogPart, joined
 from analysis.options import SourceOptions
 from store.cli.archive_manifest import ArchivedSource
 from store.errors import RefusedStoreError
-from store.log.log_reads import LogReads
 
 _HEAD_BYTES, _TAIL_BYTES = 1 << 12, 1 << 16
 

@@ -4,6 +4,7 @@ Each side is warmed until three windows in a row are alike, then the rounds begi
 ``figures.json`` (all windows), ``table.md`` and plots in ``build/peer``; with ``--publish`` those
 of a full run go into ``docs``, its medians into the tables there and in the README that repeat
 some. ``--add`` keeps the other rows of the last run, so one that was cut short is completed.
+Of rows that the run does not have the published ones stay, with a mark.
 ``--again`` does it all with the figures of the last run, and measures nothing. Java 17 and Maven
 are needed, and up to 20 GB below ``TMPDIR``.
 """
@@ -24,7 +25,7 @@ from bench.peer.plot import draw, draw_queues
 from bench.peer.rows import AnySession, all_sessions, in_order
 from bench.peer.sessions import UnequalError
 from bench.peer.sides import THEIRS, SideFailedError, Sides
-from bench.peer.table import table, words
+from bench.peer.table import published, table, words
 
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "build" / "peer"
@@ -34,13 +35,13 @@ QUICK_ROUNDS, ROUNDS = 3, 5
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure and tell; 1 if a row could not be measured."""
+    """Measure and print; 1 if a row could not be measured."""
     parser = argparse.ArgumentParser(prog="python -m bench.peer")
     parser.add_argument("words", nargs="*", metavar="WORD", help="rows whose names hold one")
     parser.add_argument("--quick", action="store_true", help="a sixth of the time")
     parser.add_argument("--publish", action="store_true", help="into the pages too")
     parser.add_argument("--add", action="store_true", help="the other rows stay as they were")
-    parser.add_argument("--again", action="store_true", help="measure nothing, tell the last run")
+    parser.add_argument("--again", action="store_true", help="measure nothing, print the last run")
     asked = parser.parse_args(arguments)
     if asked.quick and asked.publish:
         parser.error("--publish takes a full run: a quick one has too little time to be warm")
@@ -52,6 +53,10 @@ def main(arguments: Sequence[str]) -> int:
     else:
         known = Report.load(BUILT / "figures.json") if asked.add else None
         report, faults = measure(asked.words, quick=asked.quick, console=console, known=known)
+    if asked.publish:
+        known_rows = published(PAGE.read_text(encoding="utf-8"))
+        rows = in_order(report.with_published(known_rows).rows, quick=report.quick)
+        report = report.model_copy(update={"rows": rows})
     report_all(report, console)
     if asked.publish and report.quick:
         faults.append("the last run was a quick one, and is not published")
@@ -104,7 +109,7 @@ def is_wanted(name: str, session: AnySession, wanted: Sequence[str]) -> bool:
 
 
 def short(row: Measured) -> str:
-    """Return what is told while the rest is measured."""
+    """Return what is printed while the rest is measured."""
     ratio, cpu = row.ratio(), row.cpu_ratio()
     parts = [f"{ratio.median:.2f} by wall" if ratio else f"{THEIRS} cannot"]
     parts += [f"{cpu.median:.2f} by CPU"] if cpu else []

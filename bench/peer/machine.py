@@ -1,4 +1,4 @@
-"""What the figures were measured on, and who else was at work there."""
+"""What the figures were measured on, and what else ran there."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _IDLE = (3, 4)
 """Idle and waiting for the disk, in the first line of ``/proc/stat``."""
 _GUEST = 8
-"""From here on times are told a second time."""
+"""From here on times are shown a second time."""
 
 
 def machine_facts() -> dict[str, str]:

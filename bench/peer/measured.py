@@ -1,5 +1,6 @@
 """What was measured: raw windows of both sides, and what follows from them."""
 
+import re
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -96,6 +97,40 @@ def _spread(values: Sequence[float]) -> Spread | None:
     return Spread.of(values) if values else None
 
 
+_TOLD = re.compile(r"([\d.,e+-]+)[^(]*\(([\d.,e+-]+) to ([\d.,e+-]+)\)")
+
+
+class Published(BaseModel):
+    """One row of an earlier run, as it stands in the published table: its windows are gone."""
+
+    cells: tuple[str, ...]
+    """By the columns of the table: names, both figures, ratio, both processor times, ratio."""
+    name: str
+    backend: str
+    others: tuple[float, ...] = ()
+    failed: dict[str, str] = {}
+    note: str = ""
+
+    def values(self, side: str) -> list[float]:
+        """Return the median of the side, if it has one."""
+        told = self._spread(2 if side == OURS else 3)
+        return [told.median] if told else []
+
+    def ratio(self) -> Spread | None:
+        """Return how many times we are ahead, as ``Measured`` does."""
+        return self._spread(4)
+
+    def cpu_ratio(self) -> Spread | None:
+        """Return how many times the processor time of ours RocketMQ takes."""
+        return self._spread(7)
+
+    def _spread(self, at: int) -> Spread | None:
+        found = _TOLD.search(self.cells[at])
+        if found is None:
+            return None
+        return Spread(*(float(number.replace(",", "")) for number in found.groups()))
+
+
 class Report(BaseModel):
     """A whole run."""
 
@@ -104,7 +139,7 @@ class Report(BaseModel):
     """How it was measured, a sentence."""
     quick: bool = False
     """Too short for figures that are published."""
-    rows: list[Measured] = []
+    rows: list[Measured | Published] = []
 
     def with_row(self, row: Measured) -> "Report":
         """Return it with ``row``, in the place of one of that name if there was one."""
@@ -112,6 +147,12 @@ class Report(BaseModel):
             each for each in self.rows if (each.name, each.backend) != (row.name, row.backend)
         ]
         return self.model_copy(update={"rows": [*others, row]})
+
+    def with_published(self, rows: Sequence[Published]) -> "Report":
+        """Return it with those of ``rows`` that it does not have itself."""
+        known = {(row.name, row.backend) for row in self.rows}
+        kept = [row for row in rows if (row.name, row.backend) not in known]
+        return self.model_copy(update={"rows": [*self.rows, *kept]})
 
     def save(self, path: Path) -> None:
         """Write all of it, the raw windows too."""

@@ -80,6 +80,6 @@ def _filled(head: list[str], known: list[str], row: tuple[str, ...] | None) -> s
 
 
 def median(cell: str) -> str:
-    """Return a cell without the ends of its rounds; what stands out does so still."""
+    """Return a cell without the ends of its rounds; emphasis is kept."""
     first, ends, _ = cell.partition(" (")
     return f"{first}**" if ends and first.startswith("**") else first

@@ -4,7 +4,7 @@ import re
 from itertools import product
 from pathlib import Path
 
-from bench.peer.measured import Measured, Report, Spread
+from bench.peer.measured import Measured, Published, Report, Spread
 from bench.peer.sides import OURS, SIDES
 
 _COLOURS = {"file": "tab:blue", "rocksdb": "tab:orange"}
@@ -18,7 +18,7 @@ _APART = 0.17
 
 
 def draw(report: Report, path: Path) -> None:
-    """Draw the ratio of each row, by processor time where it is told, else by wall time."""
+    """Draw the ratio of each row, by processor time where there is one, else by wall time."""
     import matplotlib as mpl  # noqa: PLC0415 - only here
 
     mpl.use("Agg")
@@ -57,7 +57,7 @@ def draw(report: Report, path: Path) -> None:
         plt.close(figure)
 
 
-def shown(row: Measured) -> Spread | None:
+def shown(row: Measured | Published) -> Spread | None:
     """Return what the plot shows of a row; nothing if a side has no figure."""
     return row.cpu_ratio() or row.ratio()
 

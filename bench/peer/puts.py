@@ -1,4 +1,4 @@
-"""Work that writes, as ``Puts.java`` does it; each message is made anew for its put."""
+"""Work that writes, as ``Puts.java`` does it; each message is made again for its put."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ _PERCENTILES = (50, 99, 99.9, 100)
 
 
 class Puts:
-    """Puts into one store; what it is told to do it does with the next numbers."""
+    """Puts into one store; each command continues with the next numbers."""
 
     def __init__(self, store: MessageStore, queues: Queues, body: int, *, keys: bool) -> None:
         self._store = store
@@ -153,7 +153,7 @@ def _in_threads(count: int, work: Callable[[int], None]) -> None:
     def guarded(worker: int) -> None:
         try:
             work(worker)
-        except BaseException as exc:  # noqa: BLE001 - it is raised by who waits
+        except BaseException as exc:  # noqa: BLE001 - the waiting thread raises it
             failures.append(exc)
 
     threads = [threading.Thread(target=guarded, args=(worker,)) for worker in range(count)]

@@ -1,4 +1,4 @@
-"""Which queue a number stands for, as ``Queues.java`` has it."""
+"""Which queue a number means, as ``Queues.java`` has it."""
 
 _STRIDE = 7919
 """A prime, so that stepping by it visits every queue once before any queue twice."""
@@ -16,7 +16,7 @@ class Queues:
         self.topics = [f"BenchTopic-{number:06d}" for number in range(topics)]
 
     def each(self) -> list[tuple[str, int]]:
-        """Return topic and queue id of the first ``count`` messages; then it begins anew."""
+        """Return topic and queue id of the first ``count`` messages; then it starts over."""
         return [self.key(self.of(number)) for number in range(self.count)]
 
     def of(self, number: int) -> int:

@@ -1,7 +1,7 @@
 """How rows of replication are measured: each side's master with a slave of the same side.
 
-The slave is a process of its own, with a store of its own; log and queues of both are held against
-each other when the rows are done.
+The slave is a separate process with its own store; log and queues of both are compared when the
+rows are done.
 """
 
 import socket
@@ -86,7 +86,7 @@ class Follows:
 
     @property
     def figures(self) -> list[str]:
-        """Return the names of all that is told."""
+        """Return the names of all rows."""
         return list(self.row.figures.values())
 
     def run(self, sides: Sides, rounds: int, names: set[str]) -> Iterator[Measured]:

@@ -30,7 +30,7 @@ class Roles:
         self._stack = ExitStack()
         self._follower: Follower | None = None
         self.port = 0
-        """Where followers connect; 0: nobody is fed."""
+        """Where followers connect; 0: none is fed."""
 
     def config(self, config: StoreConfig) -> StoreConfig:
         """Return ``config`` with what the role needs."""
@@ -41,7 +41,7 @@ class Roles:
 
     @property
     def replicas(self) -> Followers | None:
-        """Return who is waited for by puts."""
+        """Return the followers that puts wait for."""
         return self._followers if self._role is BrokerRole.SYNC_MASTER else None
 
     def begin(self, store: MessageStore) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from bench.peer.measured import Measured
+from bench.peer.measured import Measured, Published
 from bench.peer.replicas import Follows, Replicated
 from bench.peer.sessions import Openings, Replays, Row, Session
 from bench.peer.warming import MAX_SECONDS, MAX_SECONDS_QUICK
@@ -21,6 +21,8 @@ _SMALL = 128
 _IN_FLIGHT = 64
 OF_A_PROCESS = " of a process: "
 """In the name of a row of first windows, before the name of its work."""
+_BY_TASKS = "ours by tasks of one event loop, RocketMQ's by threads"
+_REPLICATED = "replica: SYNC_MASTER put, 128 B"
 _OF_BOTH = "processor time is that of master and slave, until the slave has all"
 
 
@@ -45,15 +47,36 @@ def all_sessions(*, quick: bool) -> Iterator[AnySession]:
     yield from _replicas(quick=quick)
 
 
-def in_order(rows: Sequence[Measured], *, quick: bool) -> list[Measured]:
-    """Return rows in the order of the table, whenever each was measured."""
-    names = [(name, each.backend) for each in all_sessions(quick=quick) for name in each.figures]
+def in_order(rows: Sequence[Measured | Published], *, quick: bool) -> list[Measured | Published]:
+    """Return rows in the order of the table, whenever each was measured.
 
-    def at(row: Measured) -> tuple[int, bool]:
+    A published row whose name there is no more is left out; the others are noted as if measured.
+    """
+    sessions = list(all_sessions(quick=quick))
+    names = [(name, each.backend) for each in sessions for name in each.figures]
+    notes = {
+        (name, each.backend): row.note
+        for each in sessions for row in _rows_of(each) for name in row.figures.values()
+    }  # fmt: skip
+
+    def at(row: Measured | Published) -> tuple[int, bool]:
         name = row.name.split(OF_A_PROCESS)[-1]
         return names.index((name, row.backend)), name == row.name
 
-    return sorted(rows, key=at)
+    def is_known(row: Measured | Published) -> bool:
+        return (row.name.split(OF_A_PROCESS)[-1], row.backend) in names
+
+    def noted(row: Measured | Published) -> Measured | Published:
+        note = notes.get((row.name, row.backend), "")
+        return row.model_copy(update={"note": note}) if isinstance(row, Published) else row
+
+    return sorted(
+        (noted(row) for row in rows if isinstance(row, Measured) or is_known(row)), key=at
+    )
+
+
+def _rows_of(session: AnySession) -> tuple[Row, ...]:
+    return session.rows if isinstance(session, Session) else (session.row,)
 
 
 def _puts(backend: str, queues: int, body: int, threads: int, *, quick: bool) -> Session:
@@ -89,7 +112,7 @@ def _durable(backend: str, *, quick: bool) -> Iterator[Session]:
     row = Row(
         {"rate": f"durable put (SYNC_FLUSH), 1 KB, {_IN_FLIGHT} in flight"},
         f"flight {16_000 if quick else 128_000} puts={_IN_FLIGHT}",
-        note="ours by tasks of one event loop, RocketMQ's by threads",
+        note=_BY_TASKS,
     )
     yield _session(backend, (row,), settings, quick=quick)
 
@@ -168,12 +191,18 @@ def _warm_seconds(*, quick: bool) -> float:
 
 def _replicas(*, quick: bool) -> Iterator[AnySession]:
     sync = {"role": "SYNC_MASTER", "replicas": "2", "wait": "60000", "queues": str(_FEW)}
-    for writers, count in ((1, 12_000), (16, 60_000), (64, 120_000)):
+    for writers, count in ((1, 12_000), (16, 60_000)):
         puts = count // 3 if quick else count
         by = "1 writer" if writers == 1 else f"{writers} writers"
-        name = f"replica: SYNC_MASTER put, 128 B, {by}"
+        name = f"{_REPLICATED}, {by}"
         row = Row({"rate": name}, f"put {puts} threads={writers}", note=_OF_BOTH)
         yield Replicated("file", (row,), sync, warm_seconds=_warm_seconds(quick=quick))
+    row = Row(
+        {"rate": f"{_REPLICATED}, {_IN_FLIGHT} in flight"},
+        f"flight {40_000 if quick else 120_000} puts={_IN_FLIGHT}",
+        note=f"{_BY_TASKS}; {_OF_BOTH}",
+    )
+    yield Replicated("file", (row,), sync, warm_seconds=_warm_seconds(quick=quick))
     count = 120_000 if quick else 600_000
     name = "replica: put, 128 B, 1 thread"
     line = f"put {count} threads=1"

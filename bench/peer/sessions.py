@@ -32,19 +32,19 @@ class UnequalError(Exception):
 
 @dataclass(frozen=True)
 class Row:
-    """One line of work, and what is told of it: a name a figure."""
+    """One line of work, and its rows: a name a figure."""
 
     figures: dict[str, str]
     line: str
     each: tuple[str, ...] = ()
     """Done before each round, not measured."""
     first: str = ""
-    """The name of a row that tells the first window of a process; empty if none does."""
+    """The name of the row for the first window of a process; empty without one."""
     same_answers: bool = False
     note: str = ""
 
     def measured(self, backend: str, rounds: "Rounds") -> Iterator[Measured]:
-        """Yield what is told of ``rounds``."""
+        """Yield the rows of ``rounds``."""
         if self.first:
             yield Measured(
                 name=self.first, backend=backend, kind=next(iter(self.figures)), others=[],
@@ -97,11 +97,11 @@ class Session:
     filled: int = 0
     """Messages in the stores before they are opened; they were closed cleanly since."""
     warm_seconds: float = MAX_SECONDS
-    """A side that is not steady by then is measured as it is."""
+    """A side that is not steady after that is measured as it is."""
 
     @property
     def figures(self) -> list[str]:
-        """Return the names of all that is told."""
+        """Return the names of all rows."""
         return [name for row in self.rows for name in row.figures.values()]
 
     def run(self, sides: Sides, rounds: int, names: set[str]) -> Iterator[Measured]:
@@ -139,9 +139,9 @@ def _in_turn(row: Row, both: list[Side], rounds: int, warm_seconds: float) -> Ro
     found = Rounds()
     for side in both:
         found.warmed[side.name] = warm(side, row.each, row.line, warm_seconds)
-    most = max(len(each.windows) for each in found.warmed.values())
+    longest = max(len(each.windows) for each in found.warmed.values())
     for side in both:
-        for _ in range(most - len(found.warmed[side.name].windows)):
+        for _ in range(longest - len(found.warmed[side.name].windows)):
             for line in (*row.each, row.line):
                 side.do(line)
     for _ in range(rounds):
@@ -174,12 +174,12 @@ class _Again:
 
     @property
     def figures(self) -> list[str]:
-        """Return the names of all that is told."""
+        """Return the names of all rows."""
         return list(self.row.figures.values())
 
     @property
     def settings(self) -> dict[str, str]:
-        """Return what both sides are told of the store."""
+        """Return what both sides get of the store."""
         return {"backend": self.backend, "queues": str(self.queues)}
 
     @property

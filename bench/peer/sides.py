@@ -25,7 +25,7 @@ Window = dict[str, float | str]
 
 
 class SideFailedError(Exception):
-    """A side could not do what it was told."""
+    """A side could not carry out a command."""
 
 
 class SideProcess:
@@ -56,7 +56,7 @@ class SideProcess:
         return window
 
     def end(self) -> None:
-        """Let it go without closing the store."""
+        """End the process without closing the store."""
         lines, answers = _pipes(self._process)
         lines.close()
         self._process.wait()
@@ -97,8 +97,8 @@ class Sides:
     def set_aside(self, path: Path) -> None:
         """Move a file or folder out of the way until the run is over.
 
-        Whoever deletes ten thousand queue files burdens who makes the next ones: for minutes ext4
-        steps over inodes that were in use of late, one by one.
+        Deleting ten thousand queue files slows down the next files that are made: for minutes ext4
+        skips recently used inodes, one by one.
         """
         if path.exists():
             self._aside += 1

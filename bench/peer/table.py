@@ -2,13 +2,13 @@
 
 import re
 
-from bench.peer.measured import KINDS, Measured, Report, Spread
+from bench.peer.measured import KINDS, Measured, Published, Report, Spread
 from bench.peer.sides import OURS, THEIRS
 
 HEAD = (
     "work", "queues in", "cqstore", "RocketMQ", "ahead, wall", "CPU µs", "RocketMQ's", "ahead, CPU",
 )  # fmt: skip
-NOT_STEADY = "†"
+NOT_STEADY, EARLIER = "†", "‡"
 _STEADY = re.compile(r"(?P<side>\w+) was not steady: .* took (?P<spread>[\d.]+) times the fastest")
 """What a row notes of such a side."""
 _FIRST = re.compile(r"the first [\d,]+ of a process: .*")
@@ -24,8 +24,10 @@ def table(report: Report) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-def cells(row: Measured) -> tuple[str, ...]:
+def cells(row: Measured | Published) -> tuple[str, ...]:
     """Return one row, a cell a column of the head."""
+    if isinstance(row, Published):
+        return row.cells
     ours, theirs = row.cpu(OURS), row.cpu(THEIRS)
     return (
         row.name, _BACKENDS[row.backend], _value(row, OURS), _value(row, THEIRS),
@@ -47,7 +49,7 @@ def _value(row: Measured, side: str) -> str:
 
 
 def _ratio(spread: Spread | None) -> str:
-    """Return it; what is behind stands out."""
+    """Return it; a ratio that loses is emphasised."""
     if spread is None:
         return ""
     text = f"{_times(spread.median)} ({_times(spread.low)} to {_times(spread.high)})"
@@ -67,7 +69,7 @@ def _number(value: float) -> str:
 
 
 def words(report: Report) -> str:
-    """Return what the table was measured on, how, who else was at work, and what is to be noted."""
+    """Return what the table was measured on, how, what else ran, and what is to be noted."""
     facts = "; ".join(f"{name}: {value}" for name, value in report.machine.items())
     others = Spread.of([cores for row in report.rows for cores in row.others] or [0.0])
     beside = (
@@ -76,11 +78,14 @@ def words(report: Report) -> str:
     )
     told = [f"{facts}. {report.settings} {beside}"]
     spreads = [spread for row in report.rows for spread in _unsteady(row).values()]
-    if spreads:
-        told.append(
-            f"{NOT_STEADY}: the side was not steady at the end of its warming; of its last windows"
-            f" the slowest took up to {max(spreads):.2f} times the fastest."
-        )
+    if spreads or any(NOT_STEADY in cell for row in report.rows for cell in cells(row)):
+        apart = (
+            f"; of its last windows the slowest took up to {max(spreads):.2f} times the fastest"
+            if spreads else ""
+        )  # fmt: skip
+        told.append(f"{NOT_STEADY}: the side was not steady at the end of its warming{apart}.")
+    if any(isinstance(row, Published) for row in report.rows):
+        told.append(f"{EARLIER}: of an earlier run of this kind, on a machine of this kind.")
     for side, fault in sorted({each for row in report.rows for each in row.failed.items()}):
         told.append(f"“cannot”: {side} {fault}.")
     noted = dict[str, list[str]]()
@@ -91,14 +96,31 @@ def words(report: Report) -> str:
     return "\n\n".join(wrapped(each) for each in told) + "\n"
 
 
-def _notes(row: Measured) -> list[str]:
+def _notes(row: Measured | Published) -> list[str]:
     return row.note.split("; ") if row.note else []
 
 
-def _unsteady(row: Measured) -> dict[str, float]:
+def _unsteady(row: Measured | Published) -> dict[str, float]:
     """Return the sides that were not steady, and how far their last windows were apart."""
     found = map(_STEADY.fullmatch, _notes(row))
     return {each["side"]: float(each["spread"]) for each in found if each}
+
+
+def published(page: str) -> list[Published]:
+    """Return the rows of the table in a page, each marked as one of an earlier run."""
+    backends = {word: backend for backend, word in _BACKENDS.items()}
+    rows, in_table = list[Published](), False
+    for line in page.split("\n"):
+        told = tuple(cell.strip() for cell in line[1:-1].split("|")) if line[:1] == "|" else ()
+        if in_table and told and told[1] in backends:
+            name, backend, ours, *rest = told
+            if ours and not ours.endswith(EARLIER):
+                ours = f"{ours} {EARLIER}"
+            rows.append(
+                Published(cells=(name, backend, ours, *rest), name=name, backend=backends[backend])
+            )
+        in_table = told == HEAD or (in_table and bool(told))
+    return rows
 
 
 def wrapped(text: str) -> str:

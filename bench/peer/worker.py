@@ -58,9 +58,11 @@ class Worker:
 
     def _open(self) -> Figures:
         flush = FlushDiskType(self._settings.get("flush", "ASYNC_FLUSH"))
-        config = self._roles.config(
-            StoreConfig(flush_disk_type=flush, clean_file_forcibly_enable=False)
-        )
+        config = StoreConfig(
+            flush_disk_type=flush, clean_file_forcibly_enable=False,
+            handle_bus_errors=True,  # as the JVM does, unasked
+        )  # fmt: skip
+        config = self._roles.config(config)
         backend = self._settings.get("backend", "file")
         cpu, begin = time.process_time(), time.perf_counter()
         self._store = MessageStore.open(
@@ -104,7 +106,7 @@ def main() -> None:
     try:
         for line in sys.stdin:
             print(json.dumps(worker.done(line.split())), flush=True)
-    except Exception as exc:  # noqa: BLE001 - it is told to who asked
+    except Exception as exc:  # noqa: BLE001 - it is reported to the caller
         traceback.print_exc()
         print(json.dumps({"failed": f"{type(exc).__name__}: {exc}"}), flush=True)
     finally:

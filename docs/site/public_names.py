@@ -11,7 +11,7 @@ _OF_ALL = {"class-attribute", "instance-attribute"}
 
 
 class PublicNames(griffe.Extension):
-    """Puts the class in the place of the name that stands for it."""
+    """Replaces the public name of a class by the class itself."""
 
     def on_attribute(self, *, attr: griffe.Attribute, **_: object) -> None:
         """Leave out labels that say nothing."""

@@ -26,9 +26,9 @@ _TRIES = 5
 def copy_tables(broker: StorePaths, own: StorePaths, following: NextBroker) -> TablesDone:
     """Copy tables and timer of a broker that has ended; return what was done to the tables.
 
-    All is copied and durable before the first of it has its name; cut short, the same call begins
-    again. What is in ``own`` under these names goes, each name at once: no table is ever there in
-    part, nor beside one of the other broker's.
+    All is copied and durable before the first of it has its name; if interrupted, the same call
+    begins again. What is in ``own`` under these names goes, each name at once: no table is ever
+    there in part, nor beside one of the other broker's.
 
     Args:
         broker: whose lock the caller has.

@@ -113,7 +113,7 @@ class FollowedMove:
         self._process = BrokerProcess(self._broker)
         self._note = self._own.own / _NOTE
         self._last_sign = time.monotonic()
-        self._opened: MessageStore | None = None  # also where nobody waits for it any more
+        self._opened: MessageStore | None = None  # also after the wait for it has ended
         self.report = self._read_note()
 
     async def run(self) -> FollowedReport:
@@ -163,7 +163,7 @@ class FollowedMove:
                 " followed",
                 path=self._broker.commit_log,
             )
-        self._process.has_store()  # who is to have ended later
+        self._process.has_store()  # notes which process is to end
         if self._own.root.resolve() == self._broker.root.resolve():
             raise RefusedStoreError("the new store needs a folder of its own", path=self._own.root)
         if not self.report.stopped:
@@ -189,7 +189,10 @@ class FollowedMove:
 
     def _open(self) -> MessageStore:
         self._tell("opening the follower")
-        self._opened = MessageStore.open(self._own.root, self._config, backend=self._backend)
+        config = self._config.without_schedule()
+        self._opened = MessageStore.open(
+            self._own.root, config, backend=self._backend, installed_hooks=False
+        )  # the broker calls hooks
         return self._opened
 
     def _refuse_if_replaced(self, store: MessageStore) -> None:
@@ -227,7 +230,7 @@ class FollowedMove:
         return not standing.connected and self._is_stopped()
 
     def _is_stopped(self) -> bool:
-        """Return whether the broker has let its store go."""
+        """Return whether the broker has released its store."""
         return not self._process.has_store()
 
     def _reading(self) -> MessageStore:
@@ -237,7 +240,7 @@ class FollowedMove:
         )
 
     def _verify(self, store: MessageStore) -> None:
-        """Compare all queues with the broker's; nobody writes here meanwhile.
+        """Compare all queues with the broker's; no writes here meanwhile.
 
         Again where the broker had not dispatched yet what its log had.
         """
@@ -332,7 +335,7 @@ class FollowedMove:
             self.report.queues, self.report.end = len(there), store.commit_log.max_phy_offset()
 
     def _verify_rest(self, theirs: MessageStore, store: MessageStore) -> None:
-        """Compare what nobody could while the broker ran: all, or what it had not flushed then."""
+        """Compare what could not be while the broker ran: all, or what it had not flushed then."""
         end = store.commit_log.max_phy_offset()
         if self.report.verified_to < 0:
             self._mark_verified(compare_with_broker(theirs, store), end)

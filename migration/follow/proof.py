@@ -26,8 +26,8 @@ _TAIL_BYTES = 1 << 26
 def shown_to(theirs: ConsumeQueueStore) -> int:
     """Return the phy offset up to which the queues of a running broker show every unit.
 
-    Queues in RocksDB lie in the broker's memory until it flushes them, and are in no log: who opens
-    them beside it sees what they were then.
+    Queues in RocksDB lie in the broker's memory until it flushes them, and are in no log: a process
+    that opens them beside it sees what they were then.
     """
     return theirs.dispatch_from_phy_offset() if theirs.hides_unflushed else NO_END
 
@@ -35,7 +35,7 @@ def shown_to(theirs: ConsumeQueueStore) -> int:
 def compare_with_broker(
     theirs: MessageStore, own: MessageStore, since: int = 0, progress: Progress = noop
 ) -> Compared:
-    """Compare all queues of ``own``, which nobody writes meanwhile, with a stopped broker's.
+    """Compare all queues of ``own``, not written meanwhile, with a stopped broker's.
 
     Units below phy offset ``since`` do not count, nor those behind the end of ``own``'s log.
 
@@ -133,7 +133,7 @@ def refuse_lost_history(theirs: CommitLog, own: CommitLog) -> None:
     if begin > there:
         raise RefusedStoreError(
             f"the broker's log begins at {there}, the follower's at {begin}: older messages would"
-            " be lost. Begin anew with an empty folder",
+            " be lost. Start over with an empty folder",
             path=theirs.files.folder,
         )
 
@@ -151,8 +151,8 @@ def refuse_other_tail(theirs: CommitLog, own: CommitLog) -> None:
             " what it had sent. Keep both",
             path=theirs.files.folder,
         )
-    least = max(theirs.min_phy_offset(), own.min_phy_offset(), 0)
-    for part in parts(theirs, own, range(max(least, end - _TAIL_BYTES), end)):
+    minimum = max(theirs.min_phy_offset(), own.min_phy_offset(), 0)
+    for part in parts(theirs, own, range(max(minimum, end - _TAIL_BYTES), end)):
         if not are_same(theirs.view(part.start, len(part)), own.view(part.start, len(part))):
             raise RefusedStoreError(
                 f"the logs differ between phy offsets {part.start} and {part.stop}",
@@ -169,16 +169,16 @@ def drain(theirs: CommitLog, own: MessageStore) -> int:
     """
     begin = own.commit_log.max_phy_offset()
     end, at = theirs.max_phy_offset(), begin
-    file_size, most = theirs.files.file_size, _PIECE_BYTES
+    file_size, limit = theirs.files.file_size, _PIECE_BYTES
     while at < end:
-        size = min(most, end - at, file_size - at % file_size)
+        size = min(limit, end - at, file_size - at % file_size)
         came_to = own.append_to_commit_log(at, theirs.files.read(at, size))
         if came_to == at:
-            if size < most:
+            if size < limit:
                 raise CorruptionError(
                     "the broker's log does not go on with a whole record",
                     path=theirs.files.folder, phy_offset=at,
                 )  # fmt: skip
-            most *= 2  # a record longer than that
+            limit *= 2  # a record longer than that
         at = came_to
     return at - begin

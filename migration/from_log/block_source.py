@@ -1,7 +1,7 @@
 """BlockUnitSource: the queues of a scanned log, read from its blocks as from a backend.
 
-This is where blocks are shuffled: whoever needs a queue reads its rows from the block files of all
-tasks. They lie on paths that every task can reach, as all of a workspace does, so nothing is sent.
+This is where blocks are shuffled: a task that needs a queue reads its rows from the block files of
+all tasks. Every task can read those paths, as all of a workspace, so nothing is sent.
 """
 
 from bisect import bisect_left
@@ -120,7 +120,7 @@ class BlockUnitSource:
         return False
 
     def close(self) -> None:
-        """Let go of the maps."""
+        """Release the maps."""
         self._units.clear()
 
     # ---- inside

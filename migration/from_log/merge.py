@@ -105,13 +105,13 @@ def _last_lives(
     ends = pieces["queue_offset"] + pieces["count"]
     same = queue_of[1:] == queue_of[:-1]
     jumps = np.flatnonzero(same & (pieces["queue_offset"][1:] != ends[:-1]))
-    odd = np.unique(queue_of[1:][jumps])
-    if not len(odd):
+    jumping = np.unique(queue_of[1:][jumps])
+    if not len(jumping):
         return queue_of, pieces, []
     folders = {scan.task: space.attempt(scan.task, scan.attempt) for scan in scans}
-    parts, restarts = [pieces[~np.isin(queue_of, odd)]], []
-    owners = [queue_of[~np.isin(queue_of, odd)]]
-    for number in odd.tolist():
+    parts, restarts = [pieces[~np.isin(queue_of, jumping)]], []
+    owners = [queue_of[~np.isin(queue_of, jumping)]]
+    for number in jumping.tolist():
         first, last = np.searchsorted(queue_of, [number, number + 1]).tolist()
         kept, found = _fold(keys[number], pieces[first:last], folders)
         restarts += found

@@ -215,7 +215,7 @@ class _Rebuild:
         return len(missing)
 
     def _reported_units(self, missing: Sequence[int]) -> int:
-        """Return how many units the running tasks have found, as far as they have told."""
+        """Return how many units the running tasks have found, as far as they have reported."""
         found = dict.fromkeys(missing, 0)
         for path in self._scan_space.root.glob("*/" + PROGRESS):
             try:

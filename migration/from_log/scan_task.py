@@ -1,6 +1,6 @@
 """Scanning a range of log files into blocks: plain Python and numpy, in whatever process.
 
-The marker is made last and once; whoever comes second throws its own work away.
+The marker is made last and once; a second attempt that finds it discards its own work.
 """
 
 import json

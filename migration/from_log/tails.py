@@ -72,8 +72,8 @@ class Tails:
         pairs = zip(starts.tolist(), name_end.tolist(), strict=True)
         topics = np.array([names[data[a + 1 : b]] for a, b in pairs], np.int64)
         plain &= topics >= 0
-        codes, odd = self._codes(data, octets, first, ends)
-        for index in np.flatnonzero(odd & plain).tolist():
+        codes, unclear = self._codes(data, octets, first, ends)
+        for index in np.flatnonzero(unclear & plain).tolist():
             codes[index] = dispatch_properties(data[first[index] : ends[index]]).tags_code
         return plain, topics, codes
 
@@ -87,18 +87,18 @@ class Tails:
             [find(_TAGS, a, b) for a, b in zip(first.tolist(), last, strict=True)], np.int64
         )
         found = at >= 0
-        odd = found & (at > first) & (octets[at - 1] != _VALUE_END[0])
+        unclear = found & (at > first) & (octets[at - 1] != _VALUE_END[0])
         values = at + len(_TAGS)
         if data.count(_TAGS) != np.count_nonzero(found):  # twice in one record, or in a body
             pairs = zip(values.tolist(), last, strict=True)
             again = np.array([find(_TAGS, a, b) for a, b in pairs], np.int64)
-            odd |= found & (again >= 0)
+            unclear |= found & (again >= 0)
         values = np.where(found, values, ends)
         pairs = zip(values.tolist(), last, strict=True)
         stops = np.array([find(_VALUE_END, a, b) for a, b in pairs], np.int64)
         stops = np.where(stops < 0, ends, stops)
         pairs = zip(values.tolist(), stops.tolist(), strict=True)
-        return np.array([code_of[data[a:b]] for a, b in pairs], np.int64), odd
+        return np.array([code_of[data[a:b]] for a, b in pairs], np.int64), unclear
 
 
 class _Codes(BoundedCache[bytes, int]):

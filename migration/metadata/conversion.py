@@ -52,8 +52,8 @@ class NextBroker:
     def form(self, tables: Sequence[TableForms]) -> Form | None:
         """Return the form that it reads; ``None``: it goes on with version 2, as far as is known.
 
-        Whether it has ``configManagerVersion=v2`` or ``useSingleRocksDBForAllConfigs`` is as it was
-        with the last broker, unless the settings say it.
+        Whether it has ``configManagerVersion=v2`` or ``useSingleRocksDBForAllConfigs`` is taken
+        from the last broker, unless the settings say it.
         """
         there = {table.form for table in tables}
         version, is_single = self.config.config_manager_version, self.config.single_metadata
@@ -202,7 +202,7 @@ def _unknown_fields(paths: StorePaths, sources: dict[Table, Form], form: Form) -
 
 
 def _count_changes(made: BrokerMetadata) -> None:
-    """Let each table count a change: a broker takes in files that count more than its database."""
+    """Count a change in each table: a broker loads files that count more than its database."""
     now = time.time_ns() // 1_000_000
     for table in Table:
         version = made.versions.get(table, DataVersion(timestamp=now))

@@ -1,7 +1,7 @@
 """BrokerProcess: whether the process that had a broker's store open has ended.
 
-A broker may let its store go before it has written its tables (RocketMQ 5.3.3 does): what it leaves
-is whole when its process has ended, not before.
+A broker may release its store before it has written its tables (RocketMQ 5.3.3 does): they are
+complete when its process has ended, not before.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _START_TIME = 19
 
 
 class BrokerProcess:
-    """Who has the store open, or had it, as far as this machine knows. One thread at a time."""
+    """The process that has the store open, or had it, as far as this machine knows. One thread."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class BrokerProcess:
             self.has_store()  # maybe it was started anew
             if time.monotonic() > end:
                 raise RefusedStoreError(
-                    f"process {self._pid} has let the store go, but not ended within"
+                    f"process {self._pid} has released the store, but not ended within"
                     f" {self._max_wait:.0f} s: it may still write its tables. End it, then call"
                     " this again",
                     path=self._paths.root,

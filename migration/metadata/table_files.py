@@ -21,7 +21,7 @@ Stamps = dict[str, tuple[int, int]]
 
 
 def table_paths(paths: StorePaths) -> list[Path]:
-    """Return what comes along of what is there; the tables last, for they speak of the rest."""
+    """Return the files that are copied along; the tables last, as they refer to the rest."""
     beside = [path for path in paths.root.iterdir() if _is_timer(path) or path.name in DATABASES]
     config = paths.root / _CONFIG
     return [*beside, config] if config.is_dir() else beside

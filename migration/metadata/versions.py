@@ -1,4 +1,4 @@
-"""Where the versions of a broker's tables speak against the times of their files.
+"""Where the versions of a broker's tables contradict the times of their files.
 
 Which form the last broker wrote is judged by times, and a copy may not have kept those. Topics and
 groups count each change in their ``dataVersion``; after a broker has taken one form in, the other

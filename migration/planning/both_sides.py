@@ -58,7 +58,7 @@ class BothSides:
         if self.why_not_replace():
             return f"{words}. {both[0].upper()}{both[1:]}"
         return (
-            f"{words}. Either plan --replace builds the {target.name} queues anew from the"
+            f"{words}. Either plan --replace rebuilds the {target.name} queues from the"
             f" {source.name} queues, and the old ones are kept in cqstore/replaced; or {both}"
         )
 

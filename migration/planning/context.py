@@ -1,4 +1,4 @@
-"""What tells one store from another: bytes of its log."""
+"""What distinguishes one store from another: bytes of its log."""
 
 import hashlib
 from pathlib import Path
@@ -8,7 +8,7 @@ from store.files import is_file_name, reading
 from store.log.commit_log import CommitLog
 
 _IDENTITY_BYTES = 4096
-"""Bytes of the log that tell one store from another."""
+"""Bytes of the log that distinguish one store from another."""
 
 
 def log_identity(log_folders: list[Path]) -> str:

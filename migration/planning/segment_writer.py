@@ -35,7 +35,7 @@ class SegmentWriter:
         progress: Callable[[int], object],
         root: Path,
     ) -> None:
-        """``root`` is the store's, for errors; ``progress`` is told units seen."""
+        """``root`` is the store's, for errors; ``progress`` is called with the units seen."""
         self._source = source
         self._target = target
         self._config = config
@@ -62,9 +62,9 @@ class SegmentWriter:
             CorruptionError: a unit is missing inside [begin, end).
         """
         step = self._target.slice_units(self._config)
-        most = max(self._most_units // step, 1) * step
+        limit = max(self._most_units // step, 1) * step
         while True:
-            stop = min(begin // step * step + most, end)
+            stop = min(begin // step * step + limit, end)
             checksum = self._checksum(queue, begin, stop)
             yield Slice(queue, begin, stop, end if stop == end else None, checksum)
             if stop == end:
@@ -131,6 +131,6 @@ def missing_unit(queue: QueueKey, queue_offset: int, root: Path) -> CorruptionEr
     """Return the error of a queue that lacks a unit inside its range."""
     return CorruptionError(
         f"queue {queue.queue_id} of topic {queue.topic!r} lacks a unit inside its range"
-        " (see cqstore check; cqstore rebuild builds it anew from the log)",
+        " (see cqstore check; cqstore rebuild rebuilds it from the log)",
         path=root, expected=f"a unit at queue offset {queue_offset}", got="none",
     )  # fmt: skip

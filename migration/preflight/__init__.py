@@ -1,4 +1,4 @@
-"""Preflight: may the queues of a store be moved to the other backend, and what will bite.
+"""Preflight: may the queues of a store be moved to the other backend, and with what problems.
 
 ``preflight`` answers for a folder, without changing a byte in it; ``cqstore migrate preflight``
 prints the answer.

@@ -37,7 +37,7 @@ def preflight_command(
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Say whether the queues may be moved, and what will bite. Changes nothing.
+    """Say whether the queues may be moved, and with what problems. Changes nothing.
 
     Exit code 1 if the move must not begin. A store that a process has open is refused, or examined
     with --running: no lock is taken, and findings are of that moment. The settings of the store are

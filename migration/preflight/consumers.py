@@ -54,7 +54,7 @@ class ConsumerOffsets:
         yield from self._found()
 
     def _check_database(self, found: BrokerMetadata) -> None:
-        """Compare every offset whose topic the names of topics and groups tell."""
+        """Compare every offset whose topic is known by the names of topics and groups."""
         for key, row in found.offsets.items():
             ways = fitting_readings(key, found.topics, found.groups)
             if len(ways) == 1:

@@ -5,7 +5,7 @@ the queues; then what follows from the totals. Read-only: no lock is taken, no b
 store that a process has open can be examined too; what that process was just writing is read again.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -65,7 +65,7 @@ def preflight(
     running: bool = False,
     progress: Told = noop,
 ) -> PreflightReport:
-    """Return whether the queues in ``root`` may be moved, and what will bite. Changes nothing.
+    """Return whether the queues in ``root`` may be moved, and with what problems. Changes nothing.
 
     Args:
         root: the store's folder (``storePathRootDir``).
@@ -76,7 +76,7 @@ def preflight(
         machine: the computer; for tests.
         running: examine a store that a process has open too, and say so (``in-use``); without, such
             a store is refused.
-        progress: is told how many queues were looked at, of how many.
+        progress: is called with how many queues were examined, of how many.
 
     Raises:
         StoreConfigError: ``to`` or the version is none, or the configuration is no such file.
@@ -102,15 +102,7 @@ def preflight(
         if found.verdict in READABLE and (running or not in_use):
             findings += examination.beside_writer() if in_use else examination.run()
     findings += lint(values, version, to, found.verdict if broker_conf is not None else None)
-    totals = examination.totals
-    return PreflightReport(
-        root=str(root), to=to, rocketmq_version=rocketmq_version, layout=found.verdict.value,
-        surveyed=examination.surveyed,
-        topics=totals.topics if totals else 0,
-        queues=totals.queues if totals else 0,
-        units=totals.units if totals else 0,
-        findings=by_severity(findings),
-    )  # fmt: skip
+    return examination.report(rocketmq_version, findings)
 
 
 class _Examination:
@@ -133,9 +125,22 @@ class _Examination:
         self._to = bulk_backend(to)
         self._machine = machine
         self._lite = lite
+        self._verdict = found.verdict
         self._is_written = False
         self.surveyed: str | None = None
         self.totals: Totals | None = None
+
+    def report(self, version: str, findings: Sequence[PreflightFinding]) -> PreflightReport:
+        """Return the report of ``findings``, those of this examination among them."""
+        totals = self.totals
+        return PreflightReport(
+            root=str(self._root), to=self._to.name, rocketmq_version=version,
+            layout=self._verdict.value, surveyed=self.surveyed,
+            topics=totals.topics if totals else 0,
+            queues=totals.queues if totals else 0,
+            units=totals.units if totals else 0,
+            findings=by_severity(findings),
+        )  # fmt: skip
 
     def beside_writer(self) -> list[PreflightFinding]:
         """Return everything about a store that a process writes to.
@@ -155,7 +160,7 @@ class _Examination:
         """Yield everything; a store that cannot be opened is a finding itself."""
         source = next((name for name in self._backends if name != self._to.name), self._to.name)
         # Of double write the side to be moved is looked at, whichever the settings prefer: what it
-        # lacks is told, not refused.
+        # lacks is reported, not refused.
         beside = next((name for name in self._backends if name != source), self._to.name)
         prefer = {"combine_cq_prefer_cq_type": backend(beside).store_type()}
         config = self._config.model_copy(update=prefer)
@@ -245,7 +250,7 @@ def _damage(store: MessageStore) -> Iterator[PreflightFinding]:
             code="queues-damaged",
             severity=Severity.REFUSE,
             sentence="Queues have lost units or files: open the store to write once (cqstore "
-            "recover), which builds them anew from the log.",
+            "recover), which rebuilds them from the log.",
             figures={"queues": len(report.queues_damaged)},
         )
     if report.last_exit_ok and report.dropped_bytes:
@@ -253,6 +258,6 @@ def _damage(store: MessageStore) -> Iterator[PreflightFinding]:
             code="log-tail",
             severity=Severity.WARN,
             sentence="Something lies behind the end of the commit log: a tail that RocketMQ has "
-            "cut and not erased, or damage (cqstore check tells).",
+            "cut and not erased, or damage (see cqstore check).",
             figures={"bytes": report.dropped_bytes, "logEnd": report.end_phy_offset},
         )

@@ -131,7 +131,7 @@ _REFUSED = {
     FolderKind.QUEUES_ONLY: "There are queues but no commit log: name its folder"
     " (storePathCommitLog) or bring it here.",
     FolderKind.TWO_DATABASES: "Two RocksDB queue databases lie here, in consumequeue/ and in "
-    "consumequeue_rocksdb/, and nothing tells which one is served: move one away.",
+    "consumequeue_rocksdb/, and nothing shows which one is served: move one away.",
 }
 
 
@@ -158,7 +158,7 @@ def state_findings(root: Path, *, running: bool = False) -> Iterator[PreflightFi
         yield PreflightFinding(
             code="lock-unknown",
             severity=Severity.WARN,
-            sentence=f"Whether a broker has the store open cannot be told: {exc}.",
+            sentence=f"Whether a broker has the store open is unknown: {exc}.",
         )
     if holder:
         yield PreflightFinding(

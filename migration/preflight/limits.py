@@ -27,7 +27,7 @@ WORKER_BYTES = 512 << 20
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What there is, of which the limits are told."""
+    """The numbers whose limits are reported."""
 
     root: Path
     target: BulkBackend

@@ -135,7 +135,7 @@ class LiteQueues(QueueCheck):
         return -1
 
     def findings(self) -> Iterator[PreflightFinding]:
-        """Yield what expires, or that there is no table to tell it."""
+        """Yield what expires, or that there is no table to show it."""
         if self._expirations is None and self._lite:
             yield PreflightFinding(
                 code="lite-queues-not-compared",

@@ -24,7 +24,7 @@ class DiskFacts(NamedTuple):
 
 
 class MachineLimits:
-    """The limits of this process and computer. ``None``: it cannot be told."""
+    """The limits of this process and computer. ``None``: unknown."""
 
     def max_map_count(self) -> int | None:
         """Return ``vm.max_map_count``, the maps that one process may have."""

@@ -30,7 +30,7 @@ class TopicNames(QueueCheck):
     def findings(self) -> Iterator[PreflightFinding]:
         """Yield a finding a kind of fault."""
         for fault, tally in self._found.items():
-            figures = {} if fault.most is None else {"most": fault.most, "longest": self._longest}
+            figures = {} if fault.limit is None else {"most": fault.limit, "longest": self._longest}
             yield from tally.finding(fault.code, Severity.REFUSE, fault.sentence, **figures)
 
 

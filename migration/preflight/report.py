@@ -1,6 +1,6 @@
 """What preflight answers: findings, and the report that holds them. JSON-able.
 
-A finding tells one thing once, however many queues it is about: their names are capped, their
+A finding reports one thing once, however many queues it is about: their names are capped, their
 number is not. Nothing here grows with the number of queues.
 """
 
@@ -30,7 +30,7 @@ class Severity(StrEnum):
     REFUSE = "refuse"
     """The move must not begin."""
     WARN = "warn"
-    """It may begin, and this will bite."""
+    """It may begin, and this will be a problem."""
     INFO = "info"
     """Worth knowing."""
 

@@ -15,7 +15,7 @@ from store.queue.bulk import QueueTotals
 from store.queue.consume_queue_store import ConsumeQueueStore
 
 Told = Callable[[int, int | None], object]
-"""Told how many queues were looked at, and about how many there are, where that is known."""
+"""Called with how many queues were examined, and about how many there are, where known."""
 
 
 class UnitRange(NamedTuple):
@@ -111,7 +111,7 @@ class QueueSurvey:
     def __init__(
         self, queues: ConsumeQueueStore, checks: Sequence[QueueCheck], progress: Told = noop
     ) -> None:
-        """``progress`` is told how many queues were looked at, of about how many."""
+        """``progress`` is called with how many queues were examined, of about how many."""
         self._progress = progress
         self._queues = queues
         self._checks = checks

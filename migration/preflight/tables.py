@@ -96,8 +96,8 @@ def _in_doubt(paths: StorePaths) -> Iterator[PreflightFinding]:
     yield from count.finding(
         "tables-in-doubt",
         Severity.WARN,
-        "Which form of these tables the last broker wrote is in doubt. A move goes by the times of"
-        " the files, which a copy may have changed: set the time of the right form to now (touch"
+        "Which form of these tables the last broker wrote is in doubt. A move decides by the times"
+        " of the files, which a copy may have changed: set the time of the right form to now (touch"
         " the file, or the database's CURRENT) before it.",
     )
 

@@ -74,8 +74,8 @@ class UnitCheck(QueueCheck):
         while at < queue.high:
             count = min(_BLOCK_UNITS, queue.high - at)
             block = units.read_units(at, count)
-            odd, far = self._read(block)
-            astray += odd
+            misplaced, far = self._read(block)
+            astray += misplaced
             addresses += far
             at += block.count
             if block.stop is BlockStop.HOLE and block.hole is not None:
@@ -95,8 +95,8 @@ class UnitCheck(QueueCheck):
         outside = (phy < self._low_phy) | (phy > room)
         if self._is_written:
             outside &= phy < self._high_phy
-        odd = np.count_nonzero(outside)
-        return int(odd), int(np.count_nonzero(rows["tags_code"] <= EXT_ADDRESS_MAX))
+        misplaced = np.count_nonzero(outside)
+        return int(misplaced), int(np.count_nonzero(rows["tags_code"] <= EXT_ADDRESS_MAX))
 
     def _note(self, queue: UnitRange, missing: int, astray: int, addresses: int) -> None:
         self._missing += missing

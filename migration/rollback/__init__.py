@@ -1,1 +1,1 @@
-"""The way back from a migration, however far it is, and its end for good."""
+"""The rollback of a migration, at any stage, and its final end."""

@@ -1,7 +1,7 @@
-"""Queues that a way back would bring back: RocketMQ deleted them on the side that is served.
+"""Queues that a rollback would restore: RocketMQ deleted them on the side that is served.
 
 It keeps no journal of what it deletes, so the queues that were left behind have them still; nothing
-tells such a deletion from a loss but the one who knows.
+distinguishes such a deletion from a loss but the operator.
 """
 
 from collections.abc import Iterator
@@ -26,13 +26,13 @@ class DeletedTopicPolicy(StrEnum):
     KEEP = "keep"
     """They come back, with all their messages."""
     DELETE = "delete"
-    """They are deleted here too, for good."""
+    """They are deleted here too, permanently."""
 
 
 def returning_topics(root: Path, config: StoreConfig, left: str) -> list[str]:
     """Return the topics of which backend ``left`` has queues that the one that is read has not.
 
-    Sorted. Queues whose records have expired, of whose deletion our journal tells, or whose records
+    Sorted. Queues whose records have expired, whose deletion our journal contains, or whose records
     are still to come from the log, do not count. Changes nothing.
 
     Raises:
@@ -75,7 +75,7 @@ def _queues(
 
 
 def refuse_to_guess(topics: list[str], left: str, root: Path) -> None:
-    """Refuse a way back that would bring topics back unasked.
+    """Refuse a rollback that would restore topics unasked.
 
     Raises:
         RefusedStoreError: there are some; the sentence names the first.

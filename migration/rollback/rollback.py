@@ -1,6 +1,6 @@
-"""The way back from a migration, however far it is, and its end for good.
+"""The rollback of a migration, at any stage, and its final end.
 
-Before the switch the workspace is emptied. After it the store walks back through its states, so the
+Before the switch the workspace is emptied. After it the store steps back through its states, so the
 old queues catch up before they are served, and then the new ones are moved away.
 """
 
@@ -60,13 +60,13 @@ def rollback(
     what is to be done with them. With ``dry_run`` the report says what there is to be done, and
     nothing is changed. The broker's tables are converted into the form that the next broker reads,
     but for what it does ``without``; ``accept_older_tables``: what is in RocksDB is not brought
-    into JSON files. Cut short, the same call goes on.
+    into JSON files. If interrupted, the same call continues.
 
     Raises:
         RefusedStoreError: there is nothing to undo, or the old queues differ once they caught up,
             or there are such topics and ``returning`` says nothing, or the tables cannot be
             converted.
-        StoreLockedError: somebody has the store open.
+        StoreLockedError: the store is open.
     """
     root = root.absolute()
     space = workspace or Workspace.of(root)
@@ -74,15 +74,8 @@ def rollback(
         config = (config or StoreConfig()).without_replicas()  # nothing is acknowledged here
         layout, config = resolve_layout(root, config, None, read_only=True)
         if space.switched.exists():
-            if read_plan(space).source == LOG:
-                raise RefusedStoreError(
-                    "queues built from the log have none to go back to: cqstore migrate finish",
-                    path=root,
-                )
-            broker = NextBroker(
-                StoreMode(read_switched(space).source).backends, config, without,
-                accept_older_tables,
-            )  # fmt: skip
+            before = _mode_before(space, root)
+            broker = NextBroker(before.backends, config, without, accept_older_tables)
             return _walk_back(space, layout, broker, returning, tell, dry_run=dry_run)
         if not space.plan.exists():
             raise RefusedStoreError("there is no migration to roll back", path=space.root)
@@ -94,6 +87,15 @@ def rollback(
                 prepare(layout.paths, broker, space)
             _clear(space, "dropped")
         return None
+
+
+def _mode_before(space: Workspace, root: Path) -> StoreMode:
+    """Return the state of the store before the switch; refuses if there were no queues."""
+    if read_plan(space).source == LOG:
+        raise RefusedStoreError(
+            "queues built from the log have none to go back to: cqstore migrate finish", path=root
+        )
+    return StoreMode(read_switched(space).source)
 
 
 def _walk_back(
@@ -139,14 +141,14 @@ def _walk_back(
 def finish(
     root: Path, config: StoreConfig | None = None, *, workspace: Workspace | None = None
 ) -> dict[str, int]:
-    """End a migration for good: move the queues that were left behind to ``cqstore/replaced``.
+    """End a migration: move the queues that were left behind to ``cqstore/replaced``.
 
-    Returns backend → phy offset up to which it was whole. There is no way back afterwards but
-    another migration. Cut short, the same call goes on.
+    Returns backend → phy offset up to which it was whole. It cannot be rolled back afterwards,
+    save by another migration. If interrupted, the same call continues.
 
     Raises:
         RefusedStoreError: nothing was switched, or the new queues are not the only ones kept.
-        StoreLockedError: somebody has the store open.
+        StoreLockedError: the store is open.
     """
     root = root.absolute()
     space = workspace or Workspace.of(root)
@@ -169,7 +171,7 @@ def _undo_partial_switch(space: Workspace, layout: StoreLayout, now: StoreMode) 
     """Take out what an interrupted switch has published already.
 
     Raises:
-        CorruptionError: something may be published, and the plan that tells cannot be read.
+        CorruptionError: something may be published, and the plan that says so cannot be read.
         RefusedStoreError: the new queues are in use: it was no interrupted switch.
     """
     standing = layout.standing

@@ -155,7 +155,7 @@ def tidy(space: Workspace, plan: Plan) -> None:
             if path in kept:
                 continue
             if path.is_dir():
-                # A task that nobody waits for may write on: it finds no folder of this name.
+                # An abandoned task may still write: it finds no folder of this name.
                 gone = path.with_name(f"{path.name}.gone")
                 path.rename(gone)
                 shutil.rmtree(gone)
@@ -195,8 +195,8 @@ def _report_progress(
     progress: Callable[[int, int], object],
     _: int = 0,
 ) -> None:
-    """Tell the units that have been moved, those of the ``missing`` segments too."""
-    told = units_done(space)  # a task that has ended tells nothing any more
+    """Report the units that have been moved, those of the ``missing`` segments too."""
+    told = units_done(space)  # a task that has ended reports nothing any more
     left = sum(
         plan.segments[number].units - told.get(number, 0)
         for number in missing

@@ -2,7 +2,7 @@
 
 The task reads its lines of the plan, checks that the source is what was planned, translates the
 units and writes them through a sink into a folder of its own attempt. A marker, made last and once,
-says that the segment is done; whoever comes second throws its own work away.
+says that the segment is done; a second attempt that finds it discards its own work.
 """
 
 import os
@@ -254,7 +254,7 @@ class _Mover:
 
 
 def units_done(workspace: Workspace) -> dict[int, int]:
-    """Return how many units of each segment have been moved, as far as the tasks have told."""
+    """Return how many units of each segment have been moved, as far as the tasks have reported."""
     found: dict[int, int] = {}
     for path in workspace.segments.glob("*/" + _PROGRESS):
         try:

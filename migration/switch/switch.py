@@ -1,10 +1,10 @@
 """The switch to the new queues.
 
 The new queues are put into the store as a backend that is behind: its state stays the old one, so
-nobody serves them. Where the store is, file by file, the one that was compared, they are read from
+no reads go to them. Where the store is, file by file, the one that was compared, they are read from
 then on. Else the store goes from state to state (``cqstore mode``): the new backend catches up from
-the log, both are compared again, and only then it is read. The old queues stay where they lie, with
-a line that says up to where they are whole; the way back catches them up from there.
+the log, both are compared again, and only then it is read. The old queues stay where they are, with
+a line that says up to where they are whole; a rollback catches them up from there.
 """
 
 import json
@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 from migration.from_log.block_source import LOG
@@ -49,12 +50,12 @@ from store.service.message_store import MessageStore
 from store.service.offline.mode import StoreMode, change_mode, current_mode, set_mode
 from store.service.recovering.claims import vouch_for_queues
 
-"""Told what is being done, a few words."""
+"""Called with what is being done, a few words."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SwitchReport(TablesReport):
-    """What a switch, or the way back, did."""
+    """What a switch, or a rollback, did."""
 
     before: StoreMode
     caught_up_units: int = 0
@@ -62,11 +63,11 @@ class SwitchReport(TablesReport):
     deleted_since: list[str] = field(default_factory=list)
     """Topics that had been deleted since the plan was made; they stay deleted."""
     known_queues: int = 0
-    """Queues whose files nobody has touched since they were compared: they were not again."""
+    """Queues whose files are unmodified since they were compared: they were not compared again."""
     left_behind: dict[str, int] = field(default_factory=dict)
     """Backend that is no longer kept → phy offset up to which it is whole."""
     returning: list[str] = field(default_factory=list)
-    """Of a way back: topics that only the old queues had, see ``DeletedTopicPolicy``."""
+    """Of a rollback: topics that only the old queues had, see ``DeletedTopicPolicy``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class SkippableComparison:
     """Nothing."""
     known: KnownFile | None = None
     stamp: int = 0
-    """Of the lock file: as long as it is the same nobody else's broker has started."""
+    """Of the lock file: as long as it is the same no broker has been started."""
 
 
 @dataclass(slots=True)
@@ -103,15 +104,15 @@ def switch(
     """Publish the verified queues, catch them up from the log, and go to state ``to``.
 
     ``to`` is by default the state in which the new backend alone is kept. ``workspace`` may be that
-    of a copy of this store. Cut short, the same call goes on. The broker's tables are converted
-    into the form that the next broker reads, but for what it does ``without``;
+    of a copy of this store. If interrupted, the same call continues. The broker's tables are
+    converted into the form that the next broker reads, but for what it does ``without``;
     ``accept_older_tables``: what is in RocksDB is not brought into JSON files.
 
     Raises:
         RefusedStoreError: nothing was verified, the store is another one or needs recovery, its
             tables cannot be converted, or the new queues differ after they have caught up; the old
             ones are served then as before.
-        StoreLockedError: somebody has the store open.
+        StoreLockedError: the store is open.
     """
     root = root.absolute()
     own = Workspace.of(root)
@@ -122,10 +123,7 @@ def switch(
         layout, config = resolve_layout(root, config, None, read_only=True)
         before = current_mode(layout, config)
         goal = to or StoreMode(plan.target)
-        if plan.target not in goal.backends:
-            raise RefusedStoreError(
-                f"in state {goal} the new {plan.target} queues would not be used", path=root
-            )
+        _require_target_kept(plan, goal, root)
         report = SwitchReport(before=before, state=before)
         wait_for_broker(layout.paths, own, tell)
         broker = NextBroker(goal.backends, config, without, accept_older_tables)
@@ -140,16 +138,24 @@ def switch(
         if trusted.whole:
             tell("opening the store")
             report.caught_up_units = _open_as_compared(layout, config, plan)
+        forget: Callable[[MessageStore], object] = partial(_note_deleted, report, plan)
         if plan.source == LOG:
             report.caught_up_units = _accept_queues_from_log(root, config, plan, tell)
-
-        def forget(store: MessageStore) -> None:
-            if plan.source != LOG:
-                report.deleted_since += _forget_deleted(store, plan)
-
+            forget = noop
         walk(root, config, goal, report, tell, forget, trusted)
         own.note("switched", plan=plan.digest, state=str(goal))
     return report
+
+
+def _require_target_kept(plan: Plan, goal: StoreMode, root: Path) -> None:
+    if plan.target not in goal.backends:
+        raise RefusedStoreError(
+            f"in state {goal} the new {plan.target} queues would not be used", path=root
+        )
+
+
+def _note_deleted(report: SwitchReport, plan: Plan, store: MessageStore) -> None:
+    report.deleted_since += _forget_deleted(store, plan)
 
 
 def _publish(
@@ -177,12 +183,12 @@ def _publish(
         if plan.replaces:
             before = StoreMode(plan.source)
             if not _is_publishing(plan, layout):
-                # Said first: what is moved away file by file is served by nobody.
+                # Noted first: queues that are moved away file by file must not be served.
                 set_mode(paths, before, {plan.target: 0})
                 target.withdraw(paths, replaced_folder(paths))
         set_mode(paths, before, {plan.target: plan.complete_to})
         target.publish(space.made, paths, config)
-        if own != space:  # that of a copy: the way back is to be found here
+        if own != space:  # that of a copy: a rollback looks here
             for path in (space.slices, space.report, space.plan):
                 _copy(path, own.root / path.name)
         note = Switched(_now(), plan.digest, plan.source, plan.target)

@@ -1,4 +1,4 @@
-"""The broker's tables in a switch or rollback: when they are whole, and who prepares them.
+"""The broker's tables in a switch or rollback: when they are whole, and which step prepares them.
 
 A broker may release the store's lock before it has written its tables (RocketMQ 5.3.3 does). So
 they are prepared when its process has ended, or else when they have not changed for a while.
@@ -96,7 +96,7 @@ def preparing(
 ) -> Callable[[], dict[str, object]]:
     """Return what prepares the tables for a step of ``cqstore mode``; the caller has the lock then.
 
-    Either form can be read by a broker of the state before, should the step be cut short: JSON
+    Either form can be read by a broker of the state before, should the step be interrupted: JSON
     files stay, and without databases a broker takes files in.
 
     Raises:

@@ -34,7 +34,7 @@ def is_as_compared(space: Workspace, plan: Plan, layout: StoreLayout, config: St
 def known_queues(
     space: Workspace, plan: Plan, layout: StoreLayout, config: StoreConfig
 ) -> KnownFile | None:
-    """Return what tells which of the old queues are those of the comparison; ``None``: nothing.
+    """Return what shows which of the old queues are those of the comparison; ``None``: nothing.
 
     Files of the log that the plan's units fill are as they were, or have expired.
 
@@ -68,5 +68,5 @@ def _facts(
     if standing.behind or standing.covers or asked or any(path.exists() for path in unfinished):
         return None
     report = read_report(space.report)
-    # Of a copy that shares its files nobody asked whether somebody had the store itself open.
+    # For a copy that shares its files it was not checked whether the store itself was open.
     return report.plan if report.store == str(paths.root) else None

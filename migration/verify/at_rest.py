@@ -1,4 +1,4 @@
-"""What tells whether a store at rest was changed since: names, sizes and times of its files.
+"""Whether a quiescent store was changed since: names, sizes and times of its files.
 
 No byte of a queue is read, so a million queue files are looked at in the time that a thousand take
 to be compared.
@@ -21,16 +21,16 @@ _BETWEEN = "-"
 
 
 def at_rest(paths: StorePaths, source: str, log_folders: Iterable[Path]) -> str:
-    """Return what tells whether the store was changed since; see ``is_as_told``.
+    """Return what shows whether the store was changed since; see ``is_as_told``.
 
-    Empty while somebody has the store open, or since a crash: a process that has a file mapped may
-    write to it without a trace in the file's times. And where a link leads elsewhere.
+    Empty while the store is open, or after a crash: a process that has a file mapped may write to
+    it without a trace in the file's times. Also where a link leads elsewhere.
 
     Raises:
         StoreIOError: the files cannot be listed.
     """
     found = list(_digests(paths, source, log_folders))
-    # Asked last: who closed the store before has written what the comparison is going to read.
+    # Asked last: a process that closed the store before has written what is going to be compared.
     return _BETWEEN.join(found) if all(found) and is_at_rest(paths) else ""
 
 
@@ -46,10 +46,10 @@ def is_as_told(told: str, paths: StorePaths, source: str, log_folders: Iterable[
 
 
 def is_at_rest(paths: StorePaths) -> bool:
-    """Return whether nobody has the store open, and whoever had it last has closed it.
+    """Return whether the store is not open, and was closed by the last process that had it open.
 
     Raises:
-        StoreIOError: that cannot be told.
+        StoreIOError: that cannot be read.
     """
     return not (paths.abort.exists() or locked_by(paths))
 

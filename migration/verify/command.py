@@ -71,7 +71,7 @@ def verify_command(
 
 
 def both_backends(root: Path, config: Path | None) -> tuple[QueuePlace, QueuePlace]:
-    """Return the places of the two backends of a store at rest, files first.
+    """Return the places of the two backends of a quiescent store, files first.
 
     Raises:
         RefusedStoreError: it has not two, needs recovery, or is open.

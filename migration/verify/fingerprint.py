@@ -1,4 +1,4 @@
-"""What tells the made queues from any others: their files' names, sizes and bytes."""
+"""What identifies the made queues: their files' names, sizes and bytes."""
 
 import errno
 import hashlib

@@ -39,7 +39,7 @@ class PlanFacts(TallyModel):
         " the queues'; empty: in use.",
     )
     known_queues: str = Field(
-        "", description="Digest of the file that tells which queues were touched since."
+        "", description="Digest of the file that shows which queues were modified since."
     )
 
 

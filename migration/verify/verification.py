@@ -32,7 +32,7 @@ from store.queue.bulk import UnitSource
 from store.queue.places import QueuePlace
 
 Progress = Callable[[int, int], object]
-"""Told how many ranges have been compared, and of how many."""
+"""Called with how many ranges have been compared, and of how many."""
 
 
 def verify_migration(
@@ -160,7 +160,7 @@ def _compare(
     range_queues: int,
     facts: bool = False,
 ) -> tuple[VerifyReport, list[bytes]]:
-    """Return the report, and with ``facts`` those of the queues that it names for good."""
+    """Return the report, and with ``facts`` those of the queues that it names as good."""
     started, began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
     log = CommitLog(list(source.log_folders), source.config, read_only=True)
     log.load()

@@ -1,1 +1,1 @@
-"""Two logs held against each other: what is the same, where they part, and ending that."""
+"""Comparing two logs: what is the same, where they diverge, and truncating one to rejoin."""

@@ -1,4 +1,4 @@
-"""Two sides held against each other: logs, queues behind their log, and the brokers' tables."""
+"""Comparing two sides: logs, queues that lag behind their log, and the brokers' tables."""
 
 import asyncio
 import tempfile
@@ -38,7 +38,7 @@ class CheckScope:
     folder: Path | None = None
     """Where what a master sends is kept meanwhile; ``None``: the system's folder for such files."""
     queues: bool = True
-    """Whether records are told that are not in their queues."""
+    """Whether records that are not in their queues are reported."""
 
 
 @contextmanager
@@ -55,8 +55,8 @@ def checked(
     masters are compared. ``progress`` is told phy offsets.
 
     Raises:
-        RefusedStoreError: there is no store, both sides are one, or a master's log cannot be laid
-            beside the other one.
+        RefusedStoreError: there is no store, both sides are the same, or a master's log cannot be
+            compared with the other one.
         CorruptionError: a store cannot be read as one, or what a master sent is no log.
         StoreIOError: a master or a disk does not answer.
     """
@@ -76,7 +76,7 @@ def _open(
 ) -> list[Side]:
     one, other = places
     if isinstance(one, Path) and isinstance(other, Path) and same_folder(one, other):
-        raise RefusedStoreError("both sides are one store", path=one)
+        raise RefusedStoreError("both sides are the same store", path=one)
     stores = [
         stack.enter_context(open_side(place, config)) if isinstance(place, Path) else None
         for place in places

@@ -43,11 +43,11 @@ def check(
 ) -> None:
     """Compare two logs record by record, or one with a running master's. Changes nothing.
 
-    Told are where both logs begin and end, up to where they are the same, what each has behind that
-    place, records that are not in their queues, and which topics, groups and offsets of the brokers
-    differ, whatever form each keeps them in. Exit code 1 if the logs have parted, a log is damaged,
-    queues lack records, or tables differ or cannot be read; a log that is the begin of the other
-    one has not parted.
+    Reported are where both logs begin and end, up to where they are the same, what each has behind
+    that place, records that are not in their queues, and which topics, groups and offsets of the
+    brokers differ, whatever form each keeps them in. Exit code 1 if the logs have parted, a log is
+    damaged, queues lack records, or tables differ or cannot be read; a log that is the begin of the
+    other one has not parted.
     """
     with (
         progress("comparing") as tick,

@@ -2,7 +2,8 @@
 
 The wire has no question but a slave's: where to begin. RocketMQ takes that number for one that the
 slave has, so it never lies behind what the master is known to have: the begin of its last file,
-which who asks for 0 is told. It is repeated to keep the connection, and never grows.
+which the master reports to a client that asks for 0. It is repeated to keep the connection, and
+never grows.
 """
 
 import asyncio
@@ -60,7 +61,7 @@ class ByteRange:
     """Where a file begins that the master's last file does not lie before."""
     needed: int
     """Up to here at least, if the master has it."""
-    most: int
+    max_bytes: int
     """Nothing behind this."""
 
 
@@ -68,7 +69,7 @@ async def last_file_begin(master: Master) -> int:
     """Return where the master's last log file begins.
 
     Raises:
-        StoreIOError: nobody answers there as a master does.
+        StoreIOError: no master answers there.
     """
     found = await last_file(MasterPort(master.host, master.port), master.answer, whole=False)
     if found is None:
@@ -142,7 +143,7 @@ class _Fetching:
         for piece in pieces:
             if self._receive(piece, now):
                 return True
-            if self._next >= self._wanted.most:
+            if self._next >= self._wanted.max_bytes:
                 return False
         return None
 
@@ -218,7 +219,7 @@ class _Files:
         return self._file
 
     def close(self) -> None:
-        """Let the file go; what was written can be read then."""
+        """Close the file; what was written can be read then."""
         if self._file is not None:
             with os_errors("keep what a master sends", self._folder):
                 self._file.close()
@@ -234,7 +235,7 @@ class FetchedSide(Side):
         self.whole_begin = False
 
     def undispatched(self) -> Undispatched | None:
-        """Return nothing: the wire does not tell of queues."""
+        """Return nothing: the wire does not report queues."""
         return None
 
     @classmethod

@@ -45,7 +45,7 @@ def span(log: CommitLog) -> range:
 def compare_logs(one: CommitLog, other: CommitLog, progress: Progress = noop) -> Common:
     """Compare what both have, from its begin to the first byte that differs.
 
-    Neither is changed. ``progress`` is told phy offsets.
+    Neither is changed. ``progress`` is called with phy offsets.
 
     Raises:
         CorruptionError, StoreIOError: a file has shrunk, or cannot be read.

@@ -171,7 +171,7 @@ def _has_no_place(name: str, one: BrokerTables, other: BrokerTables) -> bool:
 def _unlike(table: str, name: str, mine: object, others: object) -> list[EntryDifference]:
     if mine == others:
         return []
-    if isinstance(mine, dict) and isinstance(others, dict):  # what is the same need not be told
+    if isinstance(mine, dict) and isinstance(others, dict):  # what is the same need not be reported
         keys = [key for key in {**mine, **others} if mine.get(key) != others.get(key)]
         mine, others = ({key: each.get(key) for key in keys} for each in (mine, others))
     return [EntryDifference(table, name, mine, others)]

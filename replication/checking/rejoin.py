@@ -87,12 +87,12 @@ def rejoin(
 ) -> Rejoin:
     """Cut off the log in ``former`` what ``new`` has not; what was cut is kept, and named.
 
-    The store is locked while the logs are compared, so nobody adds to it. Nothing is cut of a log
-    that is the begin of the other one.
+    The store is locked while the logs are compared, so nothing is added to it. Nothing is cut of a
+    log that is the begin of the other one.
 
     Raises:
         RefusedStoreError: something is in doubt; nothing was changed.
-        StoreLockedError: somebody has the store open.
+        StoreLockedError: the store is open.
         CorruptionError, StoreIOError: a side cannot be read, or the disk refused.
     """
     config = readable(config or StoreConfig())
@@ -125,7 +125,7 @@ def cut_to(root: Path, phy_offset: int, config: StoreConfig, progress: Progress 
     Raises:
         RefusedStoreError: no sound records end there, or something else has begun; nothing was
             changed.
-        StoreLockedError: somebody has the store open.
+        StoreLockedError: the store is open.
         CorruptionError, StoreIOError: it cannot be read, or the disk refused.
     """
     paths = StorePaths(root)
@@ -190,7 +190,7 @@ def _ends_behind(log: CommitLog, phy_offset: int) -> dict[QueueKey, int]:
             for topic, queue_id, offset in places:
                 ends.setdefault(QueueKey(topic, queue_id), offset)
     except CorruptionError:
-        pass  # what lies behind damage is cut too, and who consumed it is not known
+        pass  # what lies behind damage is cut too, and its consumers are not known
     return ends
 
 

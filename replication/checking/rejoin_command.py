@@ -17,7 +17,7 @@ from store.paths import StorePaths
 
 _SHOWN = 20
 Former = Annotated[
-    Path, typer.Argument(metavar="FORMER", help="The former master's store, which nobody has open.")
+    Path, typer.Argument(metavar="FORMER", help="The store of the former master; not open.")
 ]
 New = Annotated[
     str,
@@ -40,8 +40,8 @@ def rejoin(
     The logs are compared as by `ha check`. With --yes FORMER's log ends where both are the same:
     what lies behind is kept below FORMER/cqstore/cut, and queues, index and checkpoint follow. NEW
     is not changed. Refused where anything is in doubt: no record in common, damage, log files of
-    other sizes, a store that somebody has open. Offsets of consumers that lie behind the cut are
-    told, and not changed.
+    other sizes, a store that is open. Consumer offsets behind the cut are reported, and not
+    changed.
     """
     check_is_there(former)
     refuse_if_open(StorePaths(former))

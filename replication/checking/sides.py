@@ -1,6 +1,6 @@
 """Sides of a comparison: a store that lies in a folder, or what a running master has sent.
 
-Nothing of a side is changed. A store that somebody has open is read as its files are just now.
+Nothing of a side is changed. A store that is open is read as its files are at that moment.
 """
 
 import time
@@ -21,7 +21,7 @@ from store.record.properties import dispatch_properties
 from store.service.message_store import MessageStore
 
 PATIENCE_SECONDS = 3.0
-"""For which queues of a store that somebody writes may be behind its log."""
+"""For which queues of a store that is being written may be behind its log."""
 _LOOK_SECONDS = 0.25
 
 
@@ -35,7 +35,7 @@ class Undispatched:
     queue: QueueKey
     """Where the first one should be."""
     needs_recovery: bool = False
-    """The store was not closed well, and nobody has it open: the next opening hands them on."""
+    """The store was not closed properly, and is not open: the next open dispatches them."""
 
 
 class Side(ABC):
@@ -63,7 +63,7 @@ class Side(ABC):
         """Return what the queues lack; ``None``: nothing, or there are no queues to be seen."""
 
     def as_json(self, stuck: Undispatched | None) -> dict[str, object]:
-        """Return where the log begins and ends and what is odd about it."""
+        """Return where the log begins and ends, and what is wrong with it."""
         return {
             "name": self.name, "begin": self.log.min_phy_offset(),
             "end": self.log.max_phy_offset(), "fileSize": self.log.files.file_size,
@@ -95,8 +95,8 @@ class StoreSide(Side):
     def undispatched(self) -> Undispatched | None:
         """Return what the queues lack of the log as it ended when it was opened.
 
-        Who has the store open hands records on a moment later: his queues are looked at again, for
-        a while. Where they hide what he has not flushed, nothing is said of them.
+        A process that has the store open dispatches records a moment later: its queues are read
+        again, for a while. Where they hide what he has not flushed, nothing is said of them.
         """
         if self.store.queues.hides_unflushed and _is_open(self.store):
             return None
@@ -139,13 +139,13 @@ def _undispatched(store: MessageStore, end: int | None = None) -> Undispatched |
                 first = first or (record.phy_offset, key)
                 lacking += 1
     except CorruptionError:
-        pass  # it is the side's damage, and told as that
+        pass  # it is the side's damage, and reported as that
     return None if first is None else Undispatched(first[0], lacking, first[1])
 
 
 def _next_offset(store: MessageStore, key: QueueKey) -> int:
     if store.queues.queue_type(key.topic) is QueueType.BATCH:
-        return 1 << 62  # units of a batch queue stand for several messages
+        return 1 << 62  # units of a batch queue count several messages
     return store.queues.queue(*key).max_offset()
 
 
@@ -166,7 +166,7 @@ def open_side(root: Path, config: StoreConfig) -> Iterator[StoreSide]:
 
 
 def readable(config: StoreConfig) -> StoreConfig:
-    """Return ``config`` for one who puts nothing: a slave's settings are a master's then."""
+    """Return ``config`` for a reader: a slave's settings are a master's then."""
     return config.without_replicas().as_master()
 
 

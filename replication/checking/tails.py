@@ -13,7 +13,7 @@ from store.service.recovering.log_end import valid_record_behind
 _SHOWN_BYTES = 32
 _TICKS = 1 << 14
 MAX_TOPICS = 1000
-"""Of a tail that are told by name."""
+"""Of a tail that are listed by name."""
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
-"""AppendNotifier: wakes those who wait for the log to grow, at no cost to puts that do not wait.
+"""AppendNotifier: wakes waiters for the log's growth, at no cost to puts that do not wait.
 
-Such a put tells nobody, so one task looks at the log's end again and again while anybody waits for
-it. A put that waits for followers has it look at once: those whose connection has a ``Lane`` are
-sent what is new by the thread of that put, the others by the loop.
+Such a put notifies no thread, so one task polls the log's end while any connection waits for it. A
+put that waits for followers has it poll at once: connections with a ``Lane`` are sent what is new
+by the thread of that put, the others by the loop.
 
 Source: RocketMQ ``WaitNotifyObject``, where each connection looks every 100 ms.
 """
@@ -26,7 +26,7 @@ class AppendNotifier:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
-        self._without_lane = 0  # of those who wait
+        self._without_lane = 0  # of the waiting connections
         self._lanes: tuple[Lane, ...] = ()
         self._begun = asyncio.Event()
         self._is_asked = False
@@ -39,7 +39,7 @@ class AppendNotifier:
             self._check()
 
     async def wait(self, is_due: Callable[[], bool], seconds: float, lane: Lane | None) -> None:
-        """Return when it ``is_due``, or too late. Who has a ``lane`` has added it."""
+        """Return when it ``is_due``, or too late. A caller with a ``lane`` has added it."""
         grown: asyncio.Future[None] = self._loop.create_future()
         try:
             self._without_lane += lane is None
@@ -59,7 +59,7 @@ class AppendNotifier:
         self._lanes = (*self._lanes, lane)
 
     def remove(self, lane: Lane) -> None:
-        """Have nobody send there any more."""
+        """Stop sending there."""
         self._lanes = tuple(each for each in self._lanes if each is not lane)
 
     def check_soon(self) -> None:
@@ -77,11 +77,11 @@ class AppendNotifier:
         if self._is_asked:
             return  # it has not looked yet
         self._is_asked = True
-        with suppress(RuntimeError):  # the loop is closed: nobody is fed
+        with suppress(RuntimeError):  # the loop is closed: no follower is fed
             self._loop.call_soon_threadsafe(self._check)
 
     def _check(self) -> None:
-        self._is_asked = False  # before the look: who comes behind it asks again
+        self._is_asked = False  # before the check: later callers ask again
         for grown, is_due in list(self._waiting.items()):
             if is_due():
                 self._waiting.pop(grown, None)

@@ -52,8 +52,8 @@ def feed(
     """Serve the log of the store in DIR to those who follow it, RocketMQ's slaves or ours.
 
     Opens the store read-write, and recovers it. Nothing is put, and nothing expires. It goes on
-    until Ctrl-C or SIGTERM. Whoever is let in gets every message: without --listen none but this
-    machine is, and beyond it --allow says who. A slave broker comes by --slave.
+    until Ctrl-C or SIGTERM. Any client that is admitted gets every message: without --listen only
+    this machine is, and beyond it those of --allow. A slave broker comes by --slave.
     """
     resolve_layout(
         root, read_config(config, root), None, read_only=True
@@ -113,20 +113,20 @@ async def _serve(
 
 
 def _line(feeder: Feeder, end: int) -> str:
-    """Return one line of who follows, and what each lacks."""
+    """Return one line of all followers, and what each lacks."""
     behind = [
         f"{link.address} {end - link.position} bytes behind"
         for link in feeder.followers.links()
         if link.position >= 0
     ]
-    return f"{len(behind)} connections: {', '.join(sorted(behind)[:8])}" if behind else "nobody"
+    return f"{len(behind)} connections: {', '.join(sorted(behind)[:8])}" if behind else "none"
 
 
 def _networks(host: str, texts: list[str]) -> list[Network]:
-    """Return who may follow.
+    """Return which addresses may follow.
 
     Raises:
-        StoreConfigError: others than this machine could come, and nobody has said who may.
+        StoreConfigError: other machines could connect, and it is not said which may.
         typer.BadParameter: a text is no network.
     """
     try:

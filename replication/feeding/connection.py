@@ -1,7 +1,7 @@
 """FeedConnection: one follower is sent the log, and heard, until it goes or says what cannot be.
 
 What it has not taken yet waits in its own buffers, never in more memory than one turn takes. So a
-slow one holds up nobody. A plain one is heard by a thread, and sent what puts wait for by theirs
+slow one holds up no other. A plain one is heard by a thread, and sent what puts wait for by theirs
 (``Lane``): a turn of the loop for each would cost more than the put.
 
 Source: RocketMQ ``DefaultHAConnection``, ``FlowMonitor``.
@@ -123,7 +123,7 @@ class FeedConnection:
             self._acknowledge(self._reported(data))
 
     def _hear(self, peer: socket.socket) -> NoReturn:
-        """Hear it in a thread, with which nobody shares ``peer``."""
+        """Receive in a thread, which shares ``peer`` with no other."""
         peer.settimeout(self._patience)
         while True:
             try:
@@ -182,11 +182,11 @@ class FeedConnection:
             if not allowed:
                 await asyncio.sleep(self._allowance.seconds_left(now))
                 continue
-            most = min(max(TURN_BYTES, self._batch), allowed)
+            limit = min(max(TURN_BYTES, self._batch), allowed)
             if self._log.is_near(at):
-                data = self._log.read(at, most)
+                data = self._log.read(at, limit)
             else:
-                data = await asyncio.to_thread(self._log.read, at, most)
+                data = await asyncio.to_thread(self._log.read, at, limit)
             self._link.sent = at + len(data)
             await self._write(list(frames(at, data, self._batch)))
 
@@ -240,7 +240,7 @@ class Allowance:
     """
 
     def __init__(self, settings: FeedSettings) -> None:
-        self._most = settings.max_ha_transfer_byte_in_second
+        self._limit = settings.max_ha_transfer_byte_in_second
         self._counts = settings.ha_flow_control_enable
         self._taken = 0
         self._until = 0.0
@@ -251,7 +251,7 @@ class Allowance:
             return _NO_LIMIT
         if now >= self._until:
             self._taken, self._until = 0, now + 1
-        return max(self._most - self._taken, 0)
+        return max(self._limit - self._taken, 0)
 
     def seconds_left(self, now: float) -> float:
         """Return when more may be sent."""

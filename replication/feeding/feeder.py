@@ -1,7 +1,7 @@
 """Feeder: a store that serves its log to followers, RocketMQ's slaves or ours, on asyncio.
 
-Nothing is served to whom it should not be: who is not of an allowed network, or comes while as many
-are there as may be, is closed before a byte is read.
+Nothing is served without permission: a client that is not of an allowed network, or comes while as
+many are there as may be, is closed before a byte is read.
 
 Source: RocketMQ ``DefaultHAService.AcceptSocketService``, ``DefaultHAConnection``.
 """
@@ -73,7 +73,7 @@ class Feeder:
         self._store = store
         self._host = host
         self._allow = allow
-        self._most = most_connections
+        self._limit = most_connections
         self._settings = settings or FeedSettings()
         self._tls = tls
         self._tell = _Telling(tell)
@@ -96,7 +96,7 @@ class Feeder:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Let every follower go, and listen no more."""
+        """Disconnect every follower, and stop listening."""
         await self._end_serving()
 
     # ---- inside
@@ -109,7 +109,7 @@ class Feeder:
         for work in (growth.run(), self._accept_all(growth)):
             self._own.append(task := asyncio.create_task(work))
             task.add_done_callback(
-                partial(_log_fault, "a part of the feeder has ended: nobody new is fed")
+                partial(_log_fault, "a part of the feeder has ended: no new follower is fed")
             )
 
     async def _end_serving(self) -> None:
@@ -123,7 +123,7 @@ class Feeder:
 
     async def _accept_all(self, growth: AppendNotifier) -> None:
         while True:
-            await asyncio.sleep(0)  # many who come at once must not keep the others from their turn
+            await asyncio.sleep(0)  # many new connections must not starve the others
             await _readable(self._listener)
             try:  # at once: a connection that was taken is not lost to a cancellation
                 peer, address = self._listener.accept()
@@ -156,12 +156,12 @@ class Feeder:
     def _refusal(self, ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str | None:
         if not any(ip in network for network in self._allow):
             return "refused, it is in no network that may follow"
-        if len(self._tasks) >= self._most:
-            return f"refused, {self._most} connections are there already"
+        if len(self._tasks) >= self._limit:
+            return f"refused, {self._limit} connections are there already"
         return None
 
     async def _serve(self, peer: socket.socket, link: Link, growth: AppendNotifier) -> None:
-        """Serve one connection to its end, and tell why that came."""
+        """Serve one connection to its end, and log why it ended."""
         who = f"{link.address}:{link.port}"
         try:
             reader, writer = await self._streams(peer)
@@ -238,7 +238,7 @@ _NEWS_SECONDS = 60.0
 
 
 class _Telling:
-    """Tells a sentence once a minute: a follower that is refused comes again each few seconds."""
+    """Logs a sentence once a minute: a follower that is refused comes again each few seconds."""
 
     def __init__(self, tell: Callable[[str], object]) -> None:
         self._told: OrderedDict[str, float] = OrderedDict()

@@ -1,4 +1,4 @@
-"""Followers: who follows a store, and what each has; the puts that wait for them.
+"""Followers: the followers of a store, and what each has; the puts that wait for them.
 
 A follower is a peer address: the wire carries no name. So two connections from one address count as
 one follower, and so do two followers behind one address.
@@ -18,7 +18,7 @@ NOT_SAID = -1
 
 @dataclass(eq=False, slots=True)
 class Link:
-    """One connection of a follower, which who serves it alone changes; others ask ``Followers``."""
+    """One connection of a follower, changed only where it is served; others ask ``Followers``."""
 
     address: str
     port: int
@@ -41,7 +41,7 @@ class Followers:
     def __init__(self) -> None:
         self._lock = CheckedLock(
             "a change of the followers"
-        )  # guards links, what they say, and who waits
+        )  # guards links, what they report, and the waiting puts
         self._links: set[Link] = set()
         self._waiting: set[_Waiter] = set()
         self._looks: tuple[Callable[[], object], ...] = ()
@@ -88,7 +88,7 @@ class Followers:
                     self._waiting.discard(waiter)
         return waiter.served
 
-    # ---- what a feeder tells
+    # ---- what a feeder reports
 
     def attach(self, look: Callable[[], object]) -> None:
         """Have ``look`` called, by any thread, when a put begins to wait."""
@@ -136,7 +136,7 @@ class Followers:
     # ---- inside, under the lock
 
     def _served(self) -> list["_Waiter"]:
-        """Return those who have waited long enough, and forget them."""
+        """Return those that have waited long enough, and forget them."""
         served, reached = list[_Waiter](), dict[int, int]()
         for waiter in self._waiting:
             at = reached.get(waiter.followers)

@@ -38,7 +38,7 @@ class _Loop:
         """The thread finds out within a second, also if nothing wakes it."""
         self._wake: Callable[[], object] | None = None
         self.ready = StoreFuture[None]()
-        """Done when followers are let in, or cannot be."""
+        """Done when followers are admitted, or cannot be."""
         self.thread = StoreThread("cqstore-feed", self._run)
 
     def end(self) -> None:

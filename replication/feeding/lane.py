@@ -7,6 +7,7 @@ is sent, heartbeats.
 """
 
 import asyncio
+import math
 import socket
 import threading
 import time
@@ -28,8 +29,8 @@ _SECONDS = 1.0
 class Lane:
     """One connection's; the loop has it, but from ``open`` to ``reclaim``. ``send``: any thread.
 
-    Who has ``_turn`` may send. The loop has it from the begin on, so what the loop sends and what
-    threads send never mix.
+    The holder of ``_turn`` may send. The loop has it from the begin on, so what the loop sends and
+    what threads send never mix.
     """
 
     def __init__(self, log: ServedLog, link: Link, peer: socket.socket, batch: int) -> None:
@@ -42,7 +43,7 @@ class Lane:
         self._fault: BaseException | None = None
         self.asks_loop = False
         """Something is left that only the loop can do; until it has, threads send nothing."""
-        self.wrote_at = 0.0
+        self.wrote_at = -math.inf  # nothing yet, whatever the clock says
         """When a thread last sent something, by ``time.monotonic``."""
         self.sent_bytes = 0
         """By threads."""
@@ -52,7 +53,7 @@ class Lane:
     def send(self) -> bool:
         """Send what the log has that was not sent; return whether nothing is left for the loop.
 
-        Somebody who sends meanwhile looks again behind it.
+        A thread that is sending meanwhile checks again after its send.
         """
         size_at, link, turn = self._log.size_at, self._link, self._turn
         while size_at(link.sent) and turn.acquire(blocking=False):
@@ -74,7 +75,7 @@ class Lane:
             self._link.sent = at + len(body)  # first: it may be acknowledged within the next call
             sent = self._sent(data)
         except (OSError, StoreError) as exc:
-            # The put only waits: who serves the connection ends it.
+            # The put only waits: the thread that serves the connection ends it.
             self._fault, self.asks_loop = exc, True
             return False
         except BaseException as exc:
@@ -95,11 +96,11 @@ class Lane:
     # ---- the loop
 
     def open(self) -> None:
-        """Let threads send; the caller sends nothing until it has called ``reclaim``."""
+        """Allow threads to send; the caller sends nothing until it has called ``reclaim``."""
         self._turn.release()
 
     def reclaim(self) -> bytes:
-        """Let no thread send any more; return what the kernel did not take of a frame.
+        """Stop threads from sending; return what the kernel did not take of a frame.
 
         Raises:
             OSError, StoreError: a thread could not send.
@@ -141,7 +142,7 @@ class Hearing:
     def _run(self, peer: socket.socket) -> None:
         try:
             self._take(peer)
-        except BaseException as exc:  # noqa: BLE001 - who serves the connection raises it
+        except BaseException as exc:  # noqa: BLE001 - the serving thread raises it
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._report, exc)
 

@@ -28,10 +28,10 @@ TlsKey = Annotated[
 ]
 TlsClientCa = Annotated[
     Path | None,
-    typer.Option(metavar="PEM", help="Who must have signed the follower's certificate."),
+    typer.Option(metavar="PEM", help="The CA that signed the followers' certificates."),
 ]
 Interval = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0.1, help="Between two lines of who follows.")
+    float, typer.Option(metavar="SECONDS", min=0.1, help="Between two lines about the followers.")
 ]
 Slave = Annotated[
     list[str] | None,

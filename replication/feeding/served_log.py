@@ -40,7 +40,7 @@ class ServedLog:
         return request
 
     def is_near(self, phy_offset: int) -> bool:
-        """Return whether what lies there was written of late."""
+        """Return whether the bytes there were written recently."""
         return self._log.max_phy_offset() - phy_offset <= NEAR_BYTES
 
     def size_at(self, phy_offset: int) -> int:
@@ -50,8 +50,8 @@ class ServedLog:
         """
         return self._found(phy_offset)[1]
 
-    def read_near(self, phy_offset: int, most: int) -> bytes:
-        """Return all that may be sent from there on; empty if it is none, or more than ``most``.
+    def read_near(self, phy_offset: int, limit: int) -> bytes:
+        """Return all that may be sent from there on; empty if it is none, or more than ``limit``.
 
         Empty as well where it is not near the end of the log.
 
@@ -59,7 +59,7 @@ class ServedLog:
             StoreError: they cannot be read, or the store is closed.
         """
         file, size = self._found(phy_offset)
-        if file is None or not 0 < size <= most or not self.is_near(phy_offset):
+        if file is None or not 0 < size <= limit or not self.is_near(phy_offset):
             return b""
         return file.read(phy_offset - file.file_from_offset, size)
 
@@ -76,8 +76,8 @@ class ServedLog:
         readable = file.file_from_offset + file.readable_position  # what is more waits in memory
         return file, max(min(end, readable) - phy_offset, 0)
 
-    def read(self, phy_offset: int, most: int) -> bytes:
-        """Return at most ``most`` of the bytes that ``size_at`` tells of.
+    def read(self, phy_offset: int, limit: int) -> bytes:
+        """Return at most ``limit`` of the bytes that ``size_at`` counts.
 
         Raises:
             OutsideLogError: they have left the log.
@@ -90,4 +90,4 @@ class ServedLog:
                 f"it is to get the log from {phy_offset} on, which now begins at {low}: it was too"
                 " slow, and what it lacks has expired"
             )
-        return file.read(phy_offset - file.file_from_offset, min(size, most))
+        return file.read(phy_offset - file.file_from_offset, min(size, limit))

@@ -14,7 +14,7 @@ class FeedSettings(HaSettings):
     ha_send_heartbeat_interval: int = Field(5_000, ge=1, le=_INT_MAX)
     """Milliseconds without a frame after which a heartbeat is sent."""
     ha_housekeeping_interval: int = Field(20_000, ge=1, le=_INT_MAX)
-    """Milliseconds without a report, or without taking a byte, after which a follower is let go."""
+    """Milliseconds without a report, or without taking a byte, until a follower is disconnected."""
     ha_listen_port: int = Field(10_912, le=65_535)
     """Where slaves of RocketMQ's come."""
     ha_transfer_batch_size: int = Field(32_768, ge=1, le=MAX_BODY_BYTES - FRAME_HEAD.size)

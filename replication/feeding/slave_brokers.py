@@ -68,7 +68,7 @@ def ha_address(host: str, port: int) -> str:
     """Return where slaves reach a feed that listens at ``host``, as RocketMQ writes it.
 
     Raises:
-        StoreConfigError: ``host`` stands for all addresses of this machine, so it is none.
+        StoreConfigError: ``host`` means all addresses of this machine, so it is not one.
     """
     try:
         ip = ipaddress.ip_address(host)

@@ -17,8 +17,8 @@ class Arrivals(asyncio.StreamReader):
     def taken_by(self, taker: Callable[[bytes], bool]) -> Iterator[None]:
         """Ask ``taker`` for each piece that comes within the block: whether it has taken it.
 
-        It does not raise. Who awaits bytes within the block gets the first piece that it does not
-        take, and all behind that.
+        It does not raise. A task that awaits bytes within the block gets the first piece that it
+        does not take, and all behind that.
         """
         self._taker = taker
         try:
@@ -27,7 +27,7 @@ class Arrivals(asyncio.StreamReader):
             self._taker = None
 
     def feed_data(self, data: bytes) -> None:  # type: ignore[override]
-        """Have ``data`` taken, or keep it for who reads."""
+        """Have ``data`` taken, or keep it for the reader."""
         if self._taker is not None:
             if self._taker(data):
                 return
@@ -41,7 +41,7 @@ async def connect(
     """Return a new connection, as ``asyncio.open_connection`` does.
 
     Raises:
-        OSError: there is nobody.
+        OSError: nothing listens there.
     """
     loop = asyncio.get_running_loop()
     reader = Arrivals(limit=limit, loop=loop)

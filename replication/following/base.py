@@ -25,12 +25,12 @@ _HEAD_BYTES = 8
 def copy_base(source: Path, root: Path, progress: Progress = noop) -> int:
     """Copy the closed log files in ``source`` into the new store ``root``; return their bytes.
 
-    ``source`` is a folder of log files, or one that has such a folder ``commitlog``. A copy that
-    was cut short is begun again. ``progress`` is told the phy offset that it has come to.
+    ``source`` is a folder of log files, or one that has such a folder ``commitlog``. An
+    interrupted copy is begun again. ``progress`` is called with the phy offset copied up to.
 
     Raises:
         RefusedStoreError: something else lies in ``root``, or ``source`` has no closed log file.
-        StoreLockedError: somebody has the store open, or takes a base himself.
+        StoreLockedError: the store is open, or another process takes a base.
         CorruptionError: a file of the row is missing, or has another size.
         DiskFullError: there is no room; nothing was copied.
         StoreIOError: something cannot be read or written.
@@ -40,7 +40,7 @@ def copy_base(source: Path, root: Path, progress: Progress = noop) -> int:
     files = closed_files(source)
     lock = StoreLock(paths)
     try:
-        _refuse_unless_empty(paths)  # somebody may have come first
+        _refuse_unless_empty(paths)  # another process may have been first
         return _take(files, paths, progress)
     finally:
         lock.release()

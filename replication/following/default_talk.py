@@ -34,7 +34,7 @@ class DefaultTalk:
         self._lacking = Stopwatch()  # what the master's last file began behind
         self._last = range(0)  # the master's last file
         self._last_until = 0.0
-        self._mute = Stopwatch()  # from where on the master sent nothing to who asked anew
+        self._mute = Stopwatch()  # from where on the master sent nothing to a new request
 
     @classmethod
     async def begin(
@@ -81,7 +81,7 @@ class DefaultTalk:
         return not intake.torn
 
     async def _has_none_of_this(self) -> bool:
-        """Raise what the master lacks, once it is sure: one that is stopped sends nobody a byte."""
+        """Raise what the master lacks, once it is certain: a stopped master sends no bytes."""
         found = await self._last_file(whole=True)
         if not found:
             muted = self._mute.seconds(self.intake.request, time.monotonic())

@@ -52,7 +52,7 @@ def write_epochs(path: Path, entries: Sequence[EpochEntry]) -> None:
     What was there goes to ``.bak`` first.
 
     Raises:
-        StoreIOError: it cannot be written; what is there is whole.
+        StoreIOError: it cannot be written; the present file is unchanged.
     """
     text = _lines(entries)
     data = f"{len(entries)}\n{_checksum(text)}\n{text}".encode()

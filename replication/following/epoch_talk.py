@@ -36,13 +36,13 @@ from replication.following.stopwatch import Stopwatch
 from replication.wire import Piece
 from store.service.message_store import MessageStore
 
-_KEEP = "nothing is removed here. To begin anew, follow into an empty folder"
+_KEEP = "nothing is removed here. To start over, follow into an empty folder"
 _HINT = "is this haListenPort of a master under a controller?"
 
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """Who follows a master under a controller."""
+    """The identity of a slave under a controller."""
 
     broker_id: int
     """By which the master knows it; no broker of the master's set may have it."""
@@ -77,7 +77,7 @@ class EpochTalk:
         """Compare this log's epochs with the master's; blocks.
 
         Raises:
-            BeyondEpochError: this log goes on behind the place up to which they are one.
+            BeyondEpochError: this log continues behind the offset up to which they are equal.
             DivergedError: they have no epoch in common, or the master cannot send what comes next.
             CorruptionError, StoreIOError: this log's epochs cannot be read or written.
         """
@@ -97,7 +97,7 @@ class EpochTalk:
         self._their_end = master.end
         self._lacking = Stopwatch()  # where the master had more that did not come
         self._parser = TransferParser(EpochHistory(master.entries).enter)
-        self.intake = LogReceiver(store, verify_tail_bytes, least=master.entries[0].start_offset)
+        self.intake = LogReceiver(store, verify_tail_bytes, minimum=master.entries[0].start_offset)
 
     @classmethod
     async def begin(
@@ -109,7 +109,7 @@ class EpochTalk:
         learner: Learner,
         streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
     ) -> "EpochTalk":
-        """Shake hands on a new connection, and compare epochs.
+        """Do the handshake on a new connection, and compare epochs.
 
         Raises:
             OSError: the connection is of no use, or the master is none yet.
@@ -183,7 +183,7 @@ class EpochTalk:
 async def shake_hands(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, learner: Learner, seconds: float
 ) -> MasterEpochs:
-    """Say who follows, and return what the master answers.
+    """Send the slave's identity, and return what the master answers.
 
     Raises:
         OSError: nothing came in ``seconds``, the connection ended, or the master has no epoch.
@@ -233,9 +233,9 @@ def _common(own: list[EpochEntry], end: int, master: MasterEpochs) -> list[Epoch
         )  # fmt: skip
     if found.end < end:
         raise BeyondEpochError(
-            f"this log ends at {end}, the master's at {master.end}, and they are one up to"
+            f"this log ends at {end}, the master's at {master.end}, and they are equal up to"
             f" {found.end} alone, in epoch {found.kept[-1].epoch}; nothing is removed here. With"
-            " --truncate this log is cut there, and what is cut is kept. To begin anew, follow into"
+            " --truncate this log is cut there, and what is cut is kept. To start over, follow into"
             " an empty folder", phy_offset=found.end,
             expected=f"epochs {listed(master.entries)}", got=listed(own),
         )  # fmt: skip

@@ -14,7 +14,7 @@ _SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """How far a log and a master's are one, by their epochs."""
+    """How far a log and a master's are equal, by their epochs."""
 
     kept: list[EpochEntry]
     """Of this log, up to the newest that the master has, too."""

@@ -20,7 +20,7 @@ from replication.following.follower_progress import FollowerProgress, Timing, Un
 from replication.following.log_receiver import VERIFY_TAIL_BYTES
 from replication.following.master_port import MasterPort
 from replication.following.session import Session, WireProtocol
-from store.errors import DiskFullError, StoreIOError
+from store.errors import DiskFullError, DispatcherError, StoreIOError
 from store.journals.following import Following
 from store.logger import StoreLogger
 from store.service.message_store import MessageStore
@@ -30,10 +30,10 @@ _FAREWELL_SECONDS = 1
 
 
 class Follower:
-    """Follows the master at one address into ``store``, which nobody else may append to.
+    """Follows the master at one address into ``store``, to which nothing else may append.
 
-    Readers may use the store meanwhile. Under ``SYNC_FLUSH`` the master is told what is on disk,
-    else what the log has.
+    Readers may use the store meanwhile. Under ``SYNC_FLUSH`` what is on disk is reported to the
+    master, else what the log has.
     """
 
     def __init__(
@@ -51,8 +51,8 @@ class Follower:
         """Set out for the master whose ``haListenPort`` is ``port``.
 
         ``tls``: how to know a master of ours that speaks TLS; RocketMQ's speak none. ``learner``:
-        the master is under a controller, and this is who follows. ``tell`` gets a sentence when the
-        connection comes or goes.
+        the master is under a controller, and this is the slave's identity. ``tell`` gets a sentence
+        when the connection comes or goes.
         """
         self._store = store
         self._port, self._learner = MasterPort(host, port, tls), learner
@@ -64,7 +64,7 @@ class Follower:
         self.standing = FollowerProgress(end=store.commit_log.max_phy_offset())
 
     async def run(self, until: Until = lambda _: False) -> None:
-        """Follow until ``until`` says so, or for ever; whoever cancels waits for an append's end.
+        """Follow until ``until`` says so, or for ever; cancelling waits for the end of an append.
 
         Raises:
             DivergedError, WireError: what the master sends does not continue this log.
@@ -76,7 +76,7 @@ class Follower:
             end = self.standing.end
             try:
                 await self._connection(until)
-            except (OSError, DiskFullError) as exc:
+            except (OSError, DiskFullError, DispatcherError) as exc:
                 of_use = self.standing.end > end or self.standing.caught_up
                 wait = self._next_wait(wait, exc, of_use=of_use)
                 await asyncio.sleep(wait)
@@ -105,8 +105,10 @@ class Follower:
         async with self._appending:
             yield
 
-    def _next_wait(self, wait: float, exc: OSError | DiskFullError, *, of_use: bool) -> float:
-        """Tell what ended a connection; return the seconds to wait before the next one.
+    def _next_wait(
+        self, wait: float, exc: OSError | DiskFullError | DispatcherError, *, of_use: bool
+    ) -> float:
+        """Report what ended a connection; return the seconds to wait before the next one.
 
         ``of_use``: it has brought something, or that there is nothing more.
         """
@@ -118,7 +120,7 @@ class Follower:
         if of_use:
             self._told.clear()
         self._report(f"{standing.fault}; trying again")
-        if isinstance(exc, DiskFullError):
+        if isinstance(exc, DiskFullError | DispatcherError):
             return timing.last_retry
         return timing.first_retry if of_use else min(2 * wait, timing.last_retry)
 

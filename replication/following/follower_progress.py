@@ -35,7 +35,7 @@ class FollowerProgress:
     end: int = 0
     """Phy offset behind the last record here."""
     reported: int = -1
-    """What the master was last told, -1: nothing."""
+    """What was last reported to the master, -1: nothing."""
     connected: bool = False
     verified: bool = False
     """On this connection, or the last one, the master has sent what this log ended with."""

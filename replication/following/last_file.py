@@ -1,6 +1,7 @@
-"""What a master's last log file spans, as it tells one who has nothing.
+"""What a master's last log file spans, as it reports it to a client without a log.
 
-The wire has no question for the end of a log, nor for its begin. Who asks for 0 gets the last file.
+The wire has no question for the end of a log, nor for its begin. A client that asks for 0 gets the
+last file.
 """
 
 import asyncio

@@ -37,11 +37,11 @@ class LogReceiver:
     """
 
     def __init__(
-        self, store: MessageStore, verify_tail_bytes: int = VERIFY_TAIL_BYTES, *, least: int = 0
+        self, store: MessageStore, verify_tail_bytes: int = VERIFY_TAIL_BYTES, *, minimum: int = 0
     ) -> None:
-        """Begin at the end of ``store``, which nobody else appends to.
+        """Begin at the end of ``store``, to which nothing else appends.
 
-        The master cannot send what lies before ``least``, which is no byte that is wanted.
+        The master cannot send what lies before ``minimum``, which is no byte that is wanted.
         """
         log = store.commit_log
         log.commit()  # what waits in memory can be compared then
@@ -51,8 +51,8 @@ class LogReceiver:
         self._rest = b""
         self._wanted = 1  # bytes that ``_rest`` must have to be worth a look
         # Whether a record is too long must not depend on how it comes: none of these comes at once.
-        self._most = max(store.config.max_message_size, READ_BYTES) + _RECORD_ROOM + BLANK_SIZE
-        begin = max(tail_begin(log, verify_tail_bytes), min(end, 1), least)
+        self._limit = max(store.config.max_message_size, READ_BYTES) + _RECORD_ROOM + BLANK_SIZE
+        begin = max(tail_begin(log, verify_tail_bytes), min(end, 1), minimum)
         self.request = 0 if is_new else begin
         """Where the master is to begin. 0 means to it: at the start of its last file. So a log that
         has bytes never asks for 0."""
@@ -118,7 +118,7 @@ class LogReceiver:
             found = f"the master has no byte at {at}: its log ends before, or begins behind"
         return DivergedError(
             f"this log ends at {self._end}, {found}; nothing is removed here. If the master has"
-            " lost what this log still has, keep it. To begin anew, follow into an empty folder",
+            " lost what this log still has, keep it. To start over, follow into an empty folder",
             phy_offset=at,
         )
 
@@ -171,7 +171,7 @@ class LogReceiver:
         same = next(at for at, byte in enumerate(own) if byte != other[at])
         return DivergedError(
             f"the master's log is another one than this, which ends at {self._end}; {_KEPT}. Was"
-            " this a master, or was anything put here? To begin anew, follow into an empty folder",
+            " this a master, or was anything put here? To start over, follow into an empty folder",
             phy_offset=phy_offset + same, expected=f"byte {own[same]:#04x}",
             got=f"byte {other[same]:#04x}",
         )  # fmt: skip
@@ -200,10 +200,10 @@ class LogReceiver:
         file_size = self._store.commit_log.files.file_size
         left = file_size - self._end % file_size
         size = record_span(self._rest, 0, left, self._end) or left
-        if size > self._most:
+        if size > self._limit:
             raise DivergedError(
                 "the master's record is longer than one may be here: is its maxMessageSize larger?",
-                phy_offset=self._end, expected=f"at most {self._most} bytes", got=f"{size} bytes",
+                phy_offset=self._end, expected=f"at most {self._limit} bytes", got=f"{size} bytes",
             )  # fmt: skip
         return size
 

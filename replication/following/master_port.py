@@ -1,4 +1,4 @@
-"""MasterPort: where a master serves those who follow it."""
+"""MasterPort: where a master serves its followers."""
 
 import asyncio
 import ssl
@@ -24,6 +24,6 @@ class MasterPort:
         """Return a new connection.
 
         Raises:
-            OSError: there is nobody.
+            OSError: nothing listens there.
         """
         return await connect(self.host, self.port, READ_BYTES, ssl=self.tls)

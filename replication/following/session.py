@@ -13,7 +13,7 @@ from replication.following.stopwatch import Stopwatch
 from store.service.message_store import MessageStore
 
 ENOUGH_BYTES = 64 << 10
-"""Of a frame that are as good as its end; RocketMQ's frames are half as long by default."""
+"""Of a frame that count as its end; RocketMQ's frames are half as long by default."""
 
 
 TAKEN_AT_ONCE_BYTES = 64 << 10
@@ -26,7 +26,7 @@ class WireProtocol(Protocol):
 
     intake: LogReceiver
     acknowledges: bool
-    """Whether the master is told how far this log has come, or only where it began to ask."""
+    """Whether this log's end is reported to the master, or only where it began to ask."""
 
     @property
     def frames(self) -> int:

@@ -2,7 +2,7 @@
 
 
 class Stopwatch:
-    """For how long one thing has been so; another thing begins anew."""
+    """For how long one thing has been so; another thing starts over."""
 
     def __init__(self) -> None:
         """Begin; nothing was seen yet."""

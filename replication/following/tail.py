@@ -1,4 +1,4 @@
-"""Where the end of a log begins that tells it from every other log."""
+"""Where the end of a log begins that identifies it among all logs."""
 
 import re
 

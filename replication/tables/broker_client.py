@@ -54,7 +54,7 @@ class BrokerClient:
         """Return what the broker answers, success or not.
 
         Raises:
-            OSError: nobody is there, or the answer was not whole in time.
+            OSError: nothing listens there, or the answer was not whole in time.
             WireError: what came is none.
         """
         self._opaque += 1

@@ -52,7 +52,7 @@ class Paged:
     table: str
     """Its key in the answer."""
     seq: str
-    most: str
+    limit: str
     total: str
     beside: str
     """Key of a table of some of the same names, in the same answer."""
@@ -142,7 +142,7 @@ async def _one_pass(client: BrokerClient, of: Paged, held: Table | None) -> Tabl
         size += page.size
         if size > MAX_TABLE_BYTES:
             raise BrokerError(f"{of.what} take more than {MAX_TABLE_BYTES} bytes")
-    # A name that goes before its version is told lets the pages behind it begin one too late.
+    # A name removed before its version is reported makes the pages behind it begin one too late.
     return table if await _is_still(client, of, table) else None
 
 
@@ -158,7 +158,7 @@ async def _is_still(client: BrokerClient, of: Paged, held: Table) -> bool:
 
 async def _page(client: BrokerClient, of: Paged, at: int, version: Json) -> Page:
     fields = {
-        of.seq: str(at), of.most: str(_PAGE_NAMES),
+        of.seq: str(at), of.limit: str(_PAGE_NAMES),
         "dataVersion": json.dumps(version) if version else "",
     }  # fmt: skip
     answer = await client.request_ok(of.what, of.code, fields)
@@ -250,11 +250,11 @@ async def has_topic(client: BrokerClient, topic: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """Where a master's log ends, and who follows it."""
+    """Where a master's log ends, and its followers."""
 
     max_phy_offset: int
     slave_ports: frozenset[int] | None
-    """Their ports; ``None``: the broker does not tell."""
+    """Their ports; ``None``: the broker does not report them."""
 
 
 async def log_end(client: BrokerClient) -> LogEnd:

@@ -77,7 +77,7 @@ class ConfigFiles:
         ``backup``: what the file held goes to ``.bak``, if it is one that a broker would read.
 
         Raises:
-            StoreIOError: it cannot be written; what is there is whole.
+            StoreIOError: it cannot be written; the present file is unchanged.
         """
         return self._replace(name, json.dumps(content).encode(), backup=backup)
 

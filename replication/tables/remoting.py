@@ -17,7 +17,7 @@ from store.broker_json import broker_object
 from store.record.layout import Annotated, Layout, NamedTuple, Wire
 
 MAX_ANSWER_BYTES = 64 << 20
-"""Of one command. RocketMQ's own clients take 16 MiB unless they are told to take more."""
+"""Of one command. RocketMQ's own clients take 16 MiB unless they are set to take more."""
 _MAX_HEADER_BYTES = 1 << 20
 _JSON = 0
 _TYPE_BITS = 24
@@ -67,7 +67,7 @@ class AnswerParser:
 
     def __init__(self, most_bytes: int = MAX_ANSWER_BYTES) -> None:
         """Begin with the first byte of a connection; a larger command than that is refused."""
-        self._most = most_bytes
+        self._limit = most_bytes
         self._kept = bytearray()
         self._wanted = COMMAND_HEAD.size
 
@@ -96,14 +96,14 @@ class AnswerParser:
     def _whole(self, head: bytes) -> int:
         """Return how many bytes the command has that begins so."""
         size, header = COMMAND_HEAD.unpack_from(head)
-        if not _REST <= size <= self._most:
-            raise _impossible("the size", f"{_REST} to {self._most}", size)
+        if not _REST <= size <= self._limit:
+            raise _impossible("the size", f"{_REST} to {self._limit}", size)
         form, header_bytes = header >> _TYPE_BITS, header & ((1 << _TYPE_BITS) - 1)
         if form != _JSON:
             raise _impossible("the form of the header", f"{_JSON}: JSON", form)
-        most = min(size - _REST, _MAX_HEADER_BYTES)
-        if header_bytes > most:
-            raise _impossible("the size of the header", f"at most {most}", header_bytes)
+        limit = min(size - _REST, _MAX_HEADER_BYTES)
+        if header_bytes > limit:
+            raise _impossible("the size of the header", f"at most {limit}", header_bytes)
         return COMMAND_HEAD.size - _REST + size
 
 

@@ -1,9 +1,10 @@
 """SlaveSynchronize: what a master has beside its log, brought to a follower's ``config/``.
 
-Round after round asks a broker for its tables and writes them as RocketMQ's files. A fault is told
-and tried again, and leaves what is there; it never stops the log. What is gone at the master goes
-here only when two complete answers in a row lack it; a topic's queues only when the master says
-so once more while nothing is appended. An offset that is lower at the master is kept here.
+Round after round asks a broker for its tables and writes them as RocketMQ's files. A fault is
+reported and retried, and leaves the tables as they are; it never stops the log. What is gone at the
+master is removed here only when two complete answers in a row lack it; a topic's queues only when
+the master says so once more while nothing is appended. An offset that is lower at the master is
+kept here.
 
 Source: RocketMQ ``SlaveSynchronize``.
 """
@@ -115,7 +116,7 @@ class SlaveSynchronize:
                 await asyncio.sleep(interval)
 
     async def fetch_log_end(self, client: BrokerClient) -> None:
-        """Ask once where the master's log ends; a fault is told, and it is not known then."""
+        """Ask once where the master's log ends; a fault is reported, and it is not known then."""
         standing = self._follower.standing
         try:
             standing.master_end = (await tables.log_end(client)).max_phy_offset
@@ -127,7 +128,7 @@ class SlaveSynchronize:
                 self._announce(f"{_reason(exc)}; where the master's log ends is not known")
 
     async def bring_tables(self, client: BrokerClient) -> None:
-        """Ask once for every table, and write what has changed; faults are told."""
+        """Ask once for every table, and write what has changed; faults are reported."""
         steps: list[tuple[Step, bool]] = [
             (self._topics, False),
             (self._groups, False),
@@ -155,7 +156,7 @@ class SlaveSynchronize:
             self._told.clear()
 
     def _fail(self, exc: OSError | StoreError) -> str:
-        """Tell what went wrong, and return it."""
+        """Report what went wrong, and return it."""
         self._report(f"{_reason(exc)}; what is here stays, trying again")
         return _reason(exc)
 

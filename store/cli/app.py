@@ -74,7 +74,7 @@ _WAITING = {"put", "tail", "top"}
 _PLACES = {"import": "store.cli.importing:import_"}
 """Of verbs that are words of Python."""
 for _name, _sentence in {
-    "info": "Show layout, backend, engine, versions, sizes, offsets and oddities. Changes nothing.",
+    "info": "Show layout, backend, engine, versions, sizes, offsets and warnings. Changes nothing.",
     "check": "Check the whole store and list what is wrong, with file and offset. Changes nothing.",
     "dump": "Decode what lies on disk: a whole store, one record, some units, or a bare file.",
     "get": "Print messages with their bodies (text, or Base64 where it is none). Changes nothing.",
@@ -92,7 +92,7 @@ for _name, _sentence in {
     "backup": "Copy a store, open or closed, with sizes and digests of all files. Changes nothing.",
     "recover": "Open the store read-write, recover it, close it cleanly, and report what was done.",
     "mode": "Show which backends the store keeps and which steps can be done; take one with --to.",
-    "rebuild": "Build all queues anew from the commit log, in another backend too, or single ones.",
+    "rebuild": "Rebuild all queues from the commit log, in another backend too, or single ones.",
     "completion": "Print the script that completes cqstore's words in bash, zsh or fish.",
     "top": "Watch a store that another process has open: ends, rates, lag, checkpoint, sizes.",
 }.items():

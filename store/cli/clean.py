@@ -21,7 +21,7 @@ def clean(
 
     As RocketMQ does, at any hour: files that were not written for fileReservedTime hours, and where
     the disk is nearly full ten more. Their units and index entries go with them; the last file
-    never goes. Refused while somebody has the store open. Without --yes nothing is changed.
+    is never deleted. Refused while the store is open. Without --yes nothing is changed.
     """
     with open_to_delete(root, config, yes=yes) as store:
         settings = store.config

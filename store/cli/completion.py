@@ -31,7 +31,7 @@ def completion(
 
 
 def make_ready() -> None:
-    """Let the application answer a shell that asks by ``COMPLETE``."""
+    """Have the application answer a shell that asks by ``COMPLETE``."""
     _typers().completion_init()
 
 

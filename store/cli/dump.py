@@ -129,7 +129,7 @@ def _refuse_within(log: CommitLog, phy_offset: int, problem: CorruptionError | N
 
     Raises:
         NoSuchMessageError: so it is.
-        CorruptionError: it cannot be told, for the log is damaged before.
+        CorruptionError: it is unknown, as the log is damaged before.
     """
     low, high = max(log.min_phy_offset(), 0), log.max_phy_offset()
     none = f"no record begins at phy offset {phy_offset}"
@@ -141,7 +141,7 @@ def _refuse_within(log: CommitLog, phy_offset: int, problem: CorruptionError | N
         if exc.phy_offset == phy_offset:
             raise problem or exc from None
         raise CorruptionError(
-            f"what lies at phy offset {phy_offset} cannot be told, for the log is damaged before:"
+            f"what lies at phy offset {phy_offset} is unknown, as the log is damaged before:"
             f" {exc.reason}", phy_offset=exc.phy_offset, expected=exc.expected, got=exc.got,
         ) from exc  # fmt: skip
     if span is None or (span.start == phy_offset and span.record is not None):

@@ -96,18 +96,22 @@ def get(
             message = _by_id(store, message_id)
             found = [(message.queue_offset, message)]
         elif key is not None:
-            found = [
-                (message.queue_offset, message)
-                for message in store.query_message(topic or "", key, count or _COUNT)
-            ]
-            if not found:
-                require_topic(store, topic or "")
+            found = _by_key(store, topic or "", key, count or _COUNT)
         else:
             require_queue(store, topic or "", queue_id or 0)
             wanted = selection.tags or TagFilter()
             pulled = _pull(store, topic or "", queue_id or 0, offset, count or _COUNT, wanted)
             found = counted(pulled, "reading", count or _COUNT, "messages")
         printed.messages(read for each in found for read in read_messages(*each))
+
+
+def _by_key(
+    store: MessageStore, topic: str, key: str, count: int
+) -> list[tuple[int, StoredMessage]]:
+    found = store.query_message(topic, key, count)
+    if not found:
+        require_topic(store, topic)
+    return [(message.queue_offset, message) for message in found]
 
 
 def _print_between(

@@ -106,7 +106,7 @@ def _form(source: Path, kind: FileFormat | None) -> FileFormat:
 
     Raises:
         RefusedStoreError: it is not there.
-        UnsupportedFormatError: its name does not tell.
+        UnsupportedFormatError: its name does not say.
     """
     if not source.exists():
         raise RefusedStoreError("no such file", path=source)

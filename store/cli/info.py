@@ -1,4 +1,4 @@
-"""``cqstore info``: what a directory holds, and what is odd about it."""
+"""``cqstore info``: what a directory holds, and warnings about it."""
 
 import json
 import textwrap
@@ -15,7 +15,7 @@ from store.cli.progress import progress
 
 _WIDTH = 100
 """That the table keeps to."""
-_NONE = {"state": "not set (cqstore mode)", "odd": "nothing", "index_files": "none is kept"}
+_NONE = {"state": "not set (cqstore mode)", "warnings": "nothing", "index_files": "none is kept"}
 _SHOWN_OTHERWISE = {"opened_by", "counted_all"}
 """In a table, at another fact."""
 _EXITS = {"not clean": "not clean: recovery is needed"}
@@ -35,7 +35,7 @@ def info(
         bool, typer.Option("--schema", help="Print the JSON schema of the facts, and no more.")
     ] = False,
 ) -> None:
-    """Show layout, backend, engine, versions, sizes, offsets and oddities. Changes nothing."""
+    """Show layout, backend, engine, versions, sizes, offsets and warnings. Changes nothing."""
     if show_schema:
         typer.echo(json.dumps(schema(), indent=2))
         return
@@ -69,8 +69,8 @@ def _rows(found: dict[str, object]) -> Iterator[tuple[str, str]]:
             yield from ((key.replace("_", " "), _text(key, each)) for key, each in value.items())
             continue
         label = FACTS[name].label or name.replace("_", " ")
-        if name == "odd" and isinstance(value, list) and value:
-            yield from (("odd" if not number else "", each) for number, each in enumerate(value))
+        if name == "warnings" and isinstance(value, list) and value:
+            yield from ((name if not number else "", each) for number, each in enumerate(value))
         elif name == "last_exit":
             opener = found["opened_by"]
             told = f"none: process {opener} has the store open" if opener else str(value)

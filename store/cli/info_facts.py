@@ -1,4 +1,4 @@
-"""What ``cqstore info`` tells of a store: for each fact a name, a type and a meaning."""
+"""What ``cqstore info`` reports of a store: for each fact a name, a type and a meaning."""
 
 import re
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ FACTS: dict[str, Fact] = {
     "queues": Fact("integer", "Queues."),
     "counted_all": Fact("boolean", f"False: there are more than the {COUNTED_QUEUES:,} counted."),
     "queues_disk_bytes": Fact("integer", "Allocated for the queues.", "queues on disk"),
-    "queue_facts": Fact("object", "What the backends tell of themselves."),
+    "queue_facts": Fact("object", "What the backends report of themselves."),
     "index_files": Fact("integer|null", "Files of the index by keys; null: none is kept."),
     **{
         f"checkpoint_{name}": Fact("integer", f"Of the checkpoint: {name}, as RocketMQ names it.")
@@ -61,7 +61,7 @@ FACTS: dict[str, Fact] = {
     "commit_log_disk_used_percent": Fact("number", "Of the commit log's file system."),
     "queues_disk_used_percent": Fact("number", "Of the queues' file system."),
     "disk_max_used_percent": Fact("integer", "diskMaxUsedSpaceRatio: beyond it old files go."),
-    "odd": Fact("array", "Oddities, a sentence each."),
+    "warnings": Fact("array", "What should not be so, a sentence each."),
 }
 _JSON_TYPES = {"array": {"type": "array", "items": {"type": "string"}}}
 
@@ -106,7 +106,7 @@ def facts(store: MessageStore) -> Iterator[tuple[str, object]]:
     yield "index_files", None if store.index is None else len(store.index.files)
     yield from _checkpoint(store.checkpoint.fields)
     yield from _retention(store)
-    yield "odd", list(_oddities(store))
+    yield "warnings", list(_warnings(store))
 
 
 def snake(label: str) -> str:
@@ -152,7 +152,7 @@ def _retention(store: MessageStore) -> Iterator[tuple[str, object]]:
     yield "disk_max_used_percent", config.disk_max_used_space_ratio
 
 
-def _oddities(store: MessageStore) -> Iterator[str]:
+def _warnings(store: MessageStore) -> Iterator[str]:
     layout = store.layout
     yield from (f"read-only here: {reason}" for reason in layout.refusals)
     kept = [part.name for part in store.queues.parts()]

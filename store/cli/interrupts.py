@@ -10,7 +10,7 @@ INTERRUPTED = 128 + 2
 
 @contextmanager
 def interrupts() -> Iterator[Callable[[], bool]]:
-    """Give what tells whether Ctrl-C came, which raises nothing but the second time.
+    """Yield a check whether Ctrl-C came, which raises only the second time.
 
     An exception in the middle of a write would leave lines in a buffer that were written already,
     and one in the middle of a put a message that was not counted.

@@ -71,7 +71,7 @@ class TextWriter(MessageWriter):
         """Return the line of a message, with its end."""
 
     def head(self) -> None:
-        """Write what stands before the first message."""
+        """Write what precedes the first message."""
 
     def write(self, read: ReadMessage) -> None:
         """Write a line."""

@@ -62,7 +62,7 @@ def to_message(fields: dict[str, object]) -> Message:
     ``topic``, ``body`` (text) or ``bodyBase64``, ``properties`` (an object of texts), ``tags``,
     ``keys`` (a text, or a list of texts that are joined by spaces), ``queueId``, ``flag``,
     ``sysFlag``, ``bornTimestamp``, ``bornHost``, ``storeHost``, ``reconsumeTimes`` and
-    ``preparedTransactionOffset``. ``null`` stands for properties, tags or keys that are left out.
+    ``preparedTransactionOffset``. ``null`` means that properties, tags or keys are left out.
     The places that ``get`` prints are checked and dropped: the put gives others.
 
     Raises:
@@ -181,11 +181,11 @@ def _text(field: str, given: object) -> str:
     return given
 
 
-def _number(field: str, given: object, least: int, most: int = _INT_MAX) -> int:
+def _number(field: str, given: object, minimum: int, limit: int = _INT_MAX) -> int:
     if type(given) is not int:
         raise IllegalMessageError(f"{field} is {_shown(given)}, not a whole number")
-    if not least <= given <= most:
-        raise IllegalMessageError(f"{field} is {given}, not within {least} to {most}")
+    if not minimum <= given <= limit:
+        raise IllegalMessageError(f"{field} is {given}, not within {minimum} to {limit}")
     return given
 
 

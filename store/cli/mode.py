@@ -79,7 +79,7 @@ def mode(
     """Show which backends the store keeps and which steps can be done; take one with --to.
 
     Without --to nothing is changed; the steps of a store with two backends compare both as a whole.
-    A step is refused, with all reasons, unless nothing speaks against it. A backend that is no
+    A step that something prevents is refused, with all reasons. A backend that is no
     longer kept stays where it lies, and catches up from the log when it is kept again. A step puts
     the broker's tables in DIR/config into the form that a broker in the new state reads, as cqstore
     migrate tables does, with its --without and --accept-older-tables. With --verify the exit code

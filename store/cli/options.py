@@ -12,7 +12,7 @@ import typer
 
 from store.cli.output import OutputFormat, RowFormat
 from store.cli.verbs import VERBOSE
-from store.config import StoreConfig, conf_notes, odd_keys, read_broker_conf
+from store.config import StoreConfig, conf_notes, read_broker_conf, unused_keys
 from store.errors import CorruptionError, RefusedStoreError, StoreConfigError, StoreError
 from store.journals.store_lock import locked_by, refuse_if_open
 from store.journals.store_mode import StoreMode
@@ -107,10 +107,10 @@ def read_config(path: Path | None, root: Path | None = None, *, puts: bool = Fal
     if path is None:
         return StoreConfig()
     config, unknown = read_broker_conf(path)
-    odd = [f"{key} is no setting of cqstore's: {why}" for key, why in odd_keys(unknown).items()]
-    if odd and puts:
-        raise StoreConfigError("; ".join(odd), path=path)
-    for sentence in [*odd, *(conf_notes(path, root) if root is not None else ())]:
+    unused = [f"{key} is no setting of cqstore's: {w}" for key, w in unused_keys(unknown).items()]
+    if unused and puts:
+        raise StoreConfigError("; ".join(unused), path=path)
+    for sentence in [*unused, *(conf_notes(path, root) if root is not None else ())]:
         note(f"{path}: {sentence}")
     if unknown and VERBOSE.get():
         note(f"{path}: no setting of cqstore's: {', '.join(sorted(unknown))}")
@@ -152,10 +152,10 @@ def pointing_to_check(root: Path) -> Iterator[None]:
 
 
 def about_end(root: Path, settings: StoreConfig) -> int | None:
-    """Return about where the log of a store that is not open ends; ``None``: nothing tells."""
+    """Return about where the log of a store that is not open ends; ``None``: unknown."""
     try:
         return about_log_end(detect(root, settings).log_folders)
-    except StoreError:  # that is told when the store is opened
+    except StoreError:  # opening the store reports that
         return None
 
 
@@ -173,7 +173,7 @@ def note_state(store: MessageStore, root: Path, *, read_only: bool = True) -> No
 
 
 def opened_by(root: Path) -> int:
-    """Return the process that has the store open, 0 where there is none or it cannot be told."""
+    """Return the process that has the store open, 0 where there is none or it is unknown."""
     try:
         holder = locked_by(StorePaths(root))
     except StoreError:
@@ -192,10 +192,10 @@ def opened_note(store: MessageStore, opener: int) -> str:
 def open_to_delete(
     root: Path, config: Path | None, backend: str | None = None, *, yes: bool
 ) -> MessageStore:
-    """Open a store that is there and that nobody has open; read-only unless ``yes``.
+    """Open an existing store that is not open elsewhere; read-only unless ``yes``.
 
     Raises:
-        StoreLockedError: somebody has it open, so what would go cannot be told.
+        StoreLockedError: it is open elsewhere, so what would be deleted is not certain.
         RefusedStoreError: there is none.
     """
     refuse_if_open(StorePaths(root))

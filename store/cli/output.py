@@ -1,4 +1,4 @@
-"""Output: a verb hands over rows, the output prints them as table, JSON, JSON lines or CSV."""
+"""Output: a verb returns rows, the output prints them as table, JSON, JSON lines or CSV."""
 
 import base64
 import csv
@@ -47,7 +47,7 @@ class Output(ABC):
 
     @abstractmethod
     def record(self, record: Row) -> None:
-        """Print one record by itself."""
+        """Print a single record."""
 
 
 class JsonLinesOutput(Output):
@@ -76,7 +76,7 @@ class JsonOutput(Output):
             for row in rows:
                 sys.stdout.write((",\n" if count else "[\n") + to_json(row))
                 count += 1
-        except StoreError:  # what came before it is a document by itself
+        except StoreError:  # what came before it is a complete document
             sys.stdout.write("\n]\n" if count else "[]\n")
             raise
         sys.stdout.write("\n]\n" if count else "[]\n")
@@ -107,7 +107,7 @@ class TableOutput(Output):
                 if len(page) == _PAGE:
                     self._print(page)
                     page = []
-        finally:  # what was done before an error is told
+        finally:  # what was done before an error is shown
             if page:
                 self._print(page)
         return count

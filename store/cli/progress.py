@@ -1,6 +1,6 @@
 """Progress of a verb on standard error: how far, how fast, and how long it will take still.
 
-On a terminal it is one line, written anew again and again; elsewhere a line every ten seconds. With
+On a terminal it is one line, rewritten in place; elsewhere a line every ten seconds. With
 ``--quiet`` there is none. What takes no second shows nothing.
 """
 
@@ -24,7 +24,7 @@ LINE_AFTER = 10.0
 PHY_OFFSETS = ""
 """The unit of ``Progress``: bytes of the log. Any other is the name of what is counted."""
 PARTS = "parts"
-"""A unit that nobody knows: the percent alone are told."""
+"""An unknown unit: only the percentage is shown."""
 _SCALE = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3), ("bytes", 1))
 _MINUTE = 60
 _MIN_RATED_SECONDS = 0.2
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Tick:
-    """How far one piece of work is. Told by the thread that does it, shown by another."""
+    """How far one piece of work is. Updated by the thread that does it, shown by another."""
 
     def __init__(
         self, label: str, end: int | None = None, unit: str = PHY_OFFSETS,
@@ -123,7 +123,7 @@ _told: list[Tick] = []
 
 @contextmanager
 def progress(label: str, end: int | None = None, unit: str = PHY_OFFSETS) -> Iterator[Tick]:
-    """Show on stderr how far the block is, as it tells what is given.
+    """Show on stderr how far the block is, as it reports to what is yielded.
 
     In another such block it takes that one's place until it ends.
     """

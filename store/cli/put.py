@@ -150,7 +150,7 @@ class _LinesTaken:
 def _put_progress(taken: _LinesTaken) -> Iterator[Progress]:
     """Show how many messages were put, and how much of a file was read for them.
 
-    Nothing is shown of lines that somebody types.
+    Nothing is shown of lines typed at a terminal.
     """
     if sys.stdin is None or sys.stdin.isatty():
         yield noop

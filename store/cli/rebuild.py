@@ -50,7 +50,7 @@ def rebuild(
     backend: Backend = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Build all queues anew from the commit log, in another backend too, or single ones.
+    """Rebuild all queues from the commit log, in another backend too, or single ones.
 
     All queues, or the index: what was there is moved to DIR/cqstore/replaced, and with --backend
     the new queues are in that backend. Single queues are replaced in their place. Next offsets of
@@ -93,7 +93,7 @@ def rebuild(
 def _rebuild_queues(
     store: MessageStore, topic: str, queue_id: int | None, tick: Tick
 ) -> dict[str, object]:
-    """Build single queues anew; return what was done.
+    """Rebuild single queues; return what was done.
 
     Raises:
         NoSuchQueueError: the log has no record of theirs, and nothing was done.

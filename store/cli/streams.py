@@ -1,4 +1,4 @@
-"""Standard streams of a command: what cannot be written is one error, whatever stands around it."""
+"""Standard streams of a command: what cannot be written is one error, in any nested call."""
 
 import errno
 import io
@@ -65,7 +65,7 @@ class _RawNotes(_RawOutput):
 
 
 class StatusLine:
-    """The last line of a terminal, written anew again and again: what is printed stands above it.
+    """The last line of a terminal, rewritten in place: what is printed appears above it.
 
     Any thread.
     """

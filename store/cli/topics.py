@@ -76,7 +76,7 @@ def topics(
     With --idle DAYS a row a topic without a put for so long, or whose messages have all
     expired; the broker's own topics are left out. Nothing is deleted by it.
 
-    With --delete or --delete-from the queues of the topics go for good once --yes is given, with
+    With --delete or --delete-from the queues of the topics are deleted once --yes is given, with
     --delete --prefix TEXT those of all topics that begin so, save the broker's own; without it they
     are listed, and nothing is changed. Their records stay in the log until they expire. Refused
     while another process has the store open. Nothing is deleted if a name is no topic's, nor if one

@@ -1,4 +1,4 @@
-"""Verbs that are imported when they are called: who lists them needs no more than a sentence."""
+"""Verbs that are imported when they are called: a list of them needs no more than a sentence."""
 
 import inspect
 from collections.abc import Callable
@@ -85,32 +85,32 @@ class DefaultGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
     def _is_misspelt(self, word: str) -> bool:
-        """Tell whether a word is near to a verb, and no folder: the error names what is near."""
+        """Check whether a word is similar to a verb, and no folder: the error names the verb."""
         from difflib import get_close_matches  # noqa: PLC0415 - few calls need it
 
         return bool(get_close_matches(word, self.commands)) and not Path(word).exists()
 
 
 class VerbGroup(TyperGroup):
-    """A group without such a verb; a folder in the place of one is told."""
+    """A group without such a verb; a folder in the place of one is reported."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse a folder or file that stands where a verb is expected.
+        """Refuse a folder or file where a verb is expected.
 
         Raises:
             StoreConfigError: so it is.
         """
         if args and args[0] not in self.commands and Path(args[0]).exists():
             verbs = ", ".join(self.commands)
-            raise StoreConfigError(f"{args[0]} is no verb: one of {verbs} stands before it")
+            raise StoreConfigError(f"{args[0]} is no verb: one of {verbs} comes before it")
         return super().parse_args(ctx, args)
 
 
 class RootGroup(TyperGroup):
-    """The verbs; a folder in the place of one is told."""
+    """The verbs; a folder in the place of one is reported."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse a folder or file that stands where a verb is expected.
+        """Refuse a folder or file where a verb is expected.
 
         Raises:
             StoreConfigError: so it is.
@@ -140,4 +140,4 @@ def add_verb(
 
 
 def _not_here() -> None:
-    """Stand for a function that is not imported yet."""
+    """Placeholder for a function that is not imported yet."""

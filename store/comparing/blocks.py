@@ -70,9 +70,9 @@ class Blocks:
         if not self.target.has_timestamps:
             target = _with_times(target, heads)
         self._sum(waiting, starts, lengths, places, source, target)
-        odd = self._different(waiting, starts, places, source, target, heads)
+        different = self._different(waiting, starts, places, source, target, heads)
         if self.agreed:
-            self._check_log(waiting, starts, lengths, places, target, heads, ~odd)
+            self._check_log(waiting, starts, lengths, places, target, heads, ~different)
 
     def _sum(
         self, waiting: list[_Stretch], starts: Longs, lengths: Longs, places: Longs,
@@ -96,7 +96,7 @@ class Blocks:
         source: Columns, target: Columns, heads: Heads,
     ) -> Flags:  # fmt: skip
         """Note units that differ; return which."""
-        odd = np.zeros(len(places), np.bool_)
+        different = np.zeros(len(places), np.bool_)
         moved = (source.phy_offset != target.phy_offset) | (source.size != target.size)
         for number, name in enumerate(FIELDS):
             left, right = source[number], target[number]
@@ -112,12 +112,12 @@ class Blocks:
                 left = np.where(untrue & ~differs, heads.store_timestamp, left)
                 differs |= untrue
             if differs.any():
-                odd |= differs
+                different |= differs
                 self._note_field(waiting, starts, places, name, differs, left, right)
-        if odd.any():
-            for stretch, at in _by_stretch(starts, np.flatnonzero(odd)):
+        if different.any():
+            for stretch, at in _by_stretch(starts, np.flatnonzero(different)):
                 waiting[stretch].queue.count(Kind.DIFFERENT, len(at))
-        return odd
+        return different
 
     def _note_field(
         self, waiting: list[_Stretch], starts: Longs, places: Longs, name: str,

@@ -1,4 +1,4 @@
-"""Compared: two backends of one store that were held against each other."""
+"""Compared: the result of comparing two backends of one store."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class Compared:
     copy: str
     found: ComparisonFindings
     timeless: frozenset[str]
-    """Backends that keep no store timestamps: the log's stand for theirs."""
+    """Backends that keep no store timestamps: those of the log are taken instead."""
     skipped: list[QueueKey] = field(default_factory=list)
     """Queues of kinds that only one backend can hold (BatchCQ); not compared."""
 

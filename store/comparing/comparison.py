@@ -145,7 +145,7 @@ class Comparison:
             end = self.target.next_offset(queue)
             found = end > 0 and self.target.fill(queue, end - 1, last) == 1
         except CorruptionError:
-            return False  # told by the comparison
+            return False  # reported by the comparison
         return found and int(last["phy_offset"][0]) < self.known.complete_to
 
     def _check_beyond_end(self, found: QueueFindings, queue: QueueKey, sides: int) -> None:
@@ -177,7 +177,7 @@ class Comparison:
                 self._blocks.compare()
 
     def _runs(self, side: str, units: UnitSource, queue: QueueKey) -> Iterator[UnitRun]:
-        """Read a queue; small runs let go of the buffer that they were read into."""
+        """Read a queue; small runs release the buffer that they were read into."""
         runs = units.runs(queue, RUN_UNITS)
         while True:
             self._reading = side

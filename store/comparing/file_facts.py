@@ -1,4 +1,4 @@
-"""Names, sizes, inodes and times of files: what tells whether they were touched, without a read."""
+"""Names, sizes, inodes and times of files: they show a modification without a read."""
 
 import os
 import struct
@@ -24,7 +24,7 @@ def file_facts(name: str, now: os.stat_result) -> bytes:
 
 
 def add_facts(digest: blake2b, folder: Path | str, *, below: bool) -> bool:
-    """Add what a folder holds, by name, and ``below`` it; return whether a look tells it all.
+    """Add what a folder holds, by name, and ``below`` it; return whether that covers all of it.
 
     The time of the last change of an inode cannot be set: files that were changed, and given their
     old sizes and times, are noticed.

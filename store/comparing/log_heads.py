@@ -41,7 +41,7 @@ class Heads(NamedTuple):
 
 
 class RecordHeads(Protocol):
-    """Whoever can tell what the log has."""
+    """Reads the heads of records in the log."""
 
     def read_heads(self, phy_offset: Longs, size: Longs) -> Heads:
         """Return what the log has at each of ``phy_offset``, where records of ``size`` should be.

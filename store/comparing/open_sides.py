@@ -31,9 +31,9 @@ def compare_open(
 ) -> Compared:
     """Compare the part that is read with the other one: topics that both get.
 
-    All queues, those of ``topic``, or one of these. Who holds ``locks`` keeps batches, deletions
-    and expiries out. ``progress`` is told phy offsets,
-    the bytes of the records whose units are compared.
+    All queues, those of ``topic``, or one of these. The holder of ``locks`` keeps batches,
+    deletions and expiries out. ``progress`` is called with phy offsets, the bytes of the records
+    whose units are compared.
 
     Raises:
         RefusedStoreError: only one part is in use.
@@ -133,7 +133,7 @@ class _OpenSide:
         return self._span[1]
 
     def fill(self, queue: QueueKey, queue_offset: int, rows: UnitRows) -> int:
-        """Return 0: nobody asks."""
+        """Return 0: no comparison calls it."""
         _ = queue, queue_offset, rows
         return 0
 

@@ -1,4 +1,4 @@
-"""Comparing the queues of two places at rest: ranges of them, each a task of any process."""
+"""Comparing the queues of two quiescent places: in ranges, each a task of any process."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ def range_items(
 
 
 def compare_range(item: str) -> str:
-    """Compare one range of two backends of a store: the task."""
+    """Compare one range of two backends of a store: the task of a process."""
     given = json.loads(item)
     places = QueuePlace.of(given["source"]), QueuePlace.of(given["target"])
     return compare_item(given, *places, agreed=False).text()

@@ -40,7 +40,7 @@ class QueueWalk:
     def __init__(
         self, found: QueueFindings, bounds: Bounds, ends: tuple[int, int], *, once: Kind | None
     ) -> None:
-        """``ends`` are the next offsets of source and target; ``once`` tells the only side."""
+        """``ends``: next offsets of source and target; ``once``: the kind if only one has it."""
         self.found = found
         self.expired = [0, 0]
         self.later = 0

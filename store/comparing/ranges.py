@@ -22,7 +22,7 @@ def cut_ranges(
 ) -> list[Range]:
     """Return ranges that cover every queue there is and may come to be, in key order.
 
-    A topic is never cut in two. Where a side has the ends of its queues at hand, the cuts are made
+    A topic is never cut in two. Where a side knows the ends of its queues, the cuts are made
     by that side's queues and units alone; else by the queues of both.
 
     Raises:

@@ -58,7 +58,7 @@ class Sum:
 
 
 def queue_seed(queue: QueueKey) -> int:
-    """Return 64 bits that stand for a queue."""
+    """Return a 64-bit hash of a queue's name."""
     name = f"{queue.queue_id}/{queue.topic}".encode("utf-8", "surrogateescape")
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big")
 

@@ -1,4 +1,4 @@
-"""VerifiedQueues: queues whose files were compared, by what tells that they were not touched since.
+"""VerifiedQueues: queues whose files were compared, by what shows that they are unmodified since.
 
 A queue takes 16 bytes: a digest of its name and of its files' names, sizes, inodes and times. Who
 finds the same digest again finds the same bytes.
@@ -28,7 +28,7 @@ _HEAD = 2
 
 
 class QueueFacts:
-    """Looks at the files of queues of one place. Nobody may have the store open meanwhile."""
+    """Inspects the files of queues of one place. The store must not be open meanwhile."""
 
     def __init__(self, place: QueuePlace) -> None:
         folders = backend(place.backend).folders_by_queue(StorePaths(place.root))
@@ -39,7 +39,7 @@ class QueueFacts:
         self._sizes = b"%d %d" % sizes
 
     def digest(self, queue: QueueKey) -> bytes | None:
-        """Return what tells these files from any others; ``None`` where they cannot tell.
+        """Return what identifies these files; ``None`` where that is not possible.
 
         So it is with a link among them, and where the backend keeps no files a queue.
 
@@ -63,7 +63,7 @@ class KnownFile(NamedTuple):
 
     path: Path
     complete_to: int
-    """Phy offset: the other side is as it was then but for units of records behind."""
+    """Phy offset: the other side has changed since only by units of records behind."""
 
 
 class VerifiedQueues:
@@ -105,7 +105,7 @@ class VerifiedQueues:
 
     @property
     def digest(self) -> str:
-        """Return what tells them from any others."""
+        """Return what identifies them."""
         return blake2b(self._data, digest_size=FACTS_BYTES).hexdigest()
 
     def __contains__(self, digest: bytes) -> bool:

@@ -1,6 +1,6 @@
 """The compiled core: it does the plain case of a call wholly, or hands it back untouched.
 
-What it hands back is odd, or refused: that is done in Python, which has the sentences.
+Input that it does not take is irregular, or refused: that is done in Python, which has the texts.
 
 A compiled module lies in the room that it belongs to. Here is what all rooms share.
 """
@@ -40,11 +40,11 @@ except ImportError as missing:
 
 
 def handle_bus_errors() -> None:
-    """Have the next map of this process install a handler of ``SIGBUS``, for good.
+    """Have the next map of this process install a handler of ``SIGBUS``, until it ends.
 
     A file that is cut under its map, or a page that the disk cannot give, is an error then, and
-    does not end the process. How a process handles signals is decided by whoever owns it: a
-    program sets ``handle_bus_errors`` in ``StoreConfig``, and ``cqstore`` asks for itself.
+    does not end the process. How a process handles signals is decided by its program: that
+    sets ``handle_bus_errors`` in ``StoreConfig``, and ``cqstore`` asks for itself.
     """
     _faults.allow_bus_handler()
 

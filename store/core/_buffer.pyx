@@ -18,7 +18,7 @@ cdef class BufferRef:
         PyBuffer_Release(&self.buffer)
 
     cdef object slice(self, Py_ssize_t start, Py_ssize_t end):
-        """Return a read-only view of a part, which keeps the object alive by itself."""
+        """Return a read-only view of a part, which itself keeps the object alive."""
         if self.view is None:
             self.view = memoryview(<object> self.buffer.obj).toreadonly()
         return self.view[start:end]

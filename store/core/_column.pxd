@@ -11,7 +11,7 @@ cdef class Block:
 
 
 cdef class Column:
-    cdef Block block  # who has a view of the column holds it, too
+    cdef Block block  # a view of the column holds it, too
     cdef readonly Py_ssize_t item_bytes
     cdef Py_ssize_t used
 

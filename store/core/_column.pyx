@@ -2,7 +2,7 @@
 """Column: rows of bytes that compiled code adds, and that Python looks at.
 
 The batches of units and of keys are made of them. Under the interpreter's lock a row is there whole
-or not at all, whatever interrupts whoever adds it.
+or not at all, whatever interrupts the caller that adds it.
 """
 
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES, PyBUF_WRITABLE
@@ -27,11 +27,11 @@ cdef class Block:
 
 
 cdef class Column:
-    """Rows of so many bytes each, one behind the other; shows its bytes, read-only, to whoever asks.
+    """Rows of so many bytes each, one behind the other; exports them as a read-only buffer.
 
-    It grows also while somebody has a view: that one goes on showing what was there. With ``len``
+    It grows also while a view is exported: that view keeps showing the rows it had. With ``len``
     and by number it has numbers of the machine's own order; bytes where a row is neither. Only
-    compiled code adds: who owns several columns believes their lengths.
+    compiled code adds: an owner of several columns relies on their lengths.
     """
 
     def __cinit__(self, Py_ssize_t item_bytes):

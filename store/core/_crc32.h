@@ -36,7 +36,7 @@ CRC_FOLDING static inline __m128i crc_load(const uint8_t *at) {
     return _mm_loadu_si128((const __m128i *)at);
 }
 
-/* What has the remainder of `folded` with as many zero bits behind it as `by` stands for, and more. */
+/* Return a value with the remainder of `folded` shifted left as `by` encodes, xor `more`. */
 CRC_FOLDING static inline __m128i crc_fold(__m128i folded, __m128i by, __m128i more) {
     __m128i low = _mm_clmulepi64_si128(folded, by, 0x00);
     __m128i high = _mm_clmulepi64_si128(folded, by, 0x11);
@@ -98,7 +98,7 @@ static inline uint32_t crc_on(uint32_t crc, const char *data, size_t size) {
 
 static inline uint32_t crc_of(const char *data, size_t size) { return crc_on(0, data, size); }
 
-/* `crc_of` without folding, for who compares both. */
+/* `crc_of` without folding, for a comparison of both. */
 static inline uint32_t crc_of_by_table(const char *data, size_t size) {
     return ~crc_by_table(0xFFFFFFFFu, (const uint8_t *)data, size);
 }

@@ -2,13 +2,11 @@
 """MapGuard, and the handler of bus errors: what of a map may be believed.
 
 The process has one handler and one table of the log's maps, so they are those of this module, and
-``_faults.h`` is included here alone. It stands below the rooms of records and of the log, which
-both ask it.
+``_faults.h`` is included here alone. The packages of records and of the log, both above, use it.
 """
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.pycapsule cimport PyCapsule_New
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 cdef extern from "_faults.h":
@@ -38,7 +36,7 @@ def bind_faults(read_record):
 
 
 def allow_bus_handler():
-    """Let the first map that comes install the handler of bus errors, for the whole process."""
+    """Have the next map install the handler of bus errors, for the whole process."""
     global _may_handle
     _may_handle = True
 
@@ -142,8 +140,3 @@ cdef bint is_of_whole_map(const void *address) noexcept nogil:
 cdef bint copy_mapped(void *to, const void *start, size_t size) noexcept nogil:
     """Copy from any map; False: a page was not there, or cannot be read."""
     return copy_from_map(to, start, size)
-
-
-def fault_count():
-    """Return where the number of maps with faults is kept, for the writing side of the core."""
-    return PyCapsule_New(<void *> &faulty_maps, "cqstore.faulty_maps", NULL)

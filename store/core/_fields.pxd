@@ -1,5 +1,5 @@
 # What fields of compiled classes take from Python: a number or a flag, and nothing that is only like
-# one. What is refused leaves the field as it was.
+# one. A refused value leaves the field unchanged.
 
 from cpython.number cimport PyIndex_Check, PyNumber_Index
 from libc.stdint cimport int64_t

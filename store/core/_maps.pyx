@@ -37,7 +37,7 @@ cdef extern from *:
 cdef enum:
     PAGE = 4096
     AT_ONCE = 256
-    MAX_MAPS = 8192  # of this process, which the kernel lets have 65,530 by default
+    MAX_MAPS = 8192  # of this process, to which the kernel allows 65,530 by default
 cdef int64_t _maps = 0
 
 
@@ -47,8 +47,8 @@ cdef class FileMap:
 
     A file that is shorter than it was, or a disk that refuses, is met where it is read, and nowhere
     else; but of the page that its end lies in the rest reads as zeros, see ``ends_before``. What others
-    write to the file is seen. Where nobody handles bus errors nothing is mapped: a file with an owner
-    is read by system calls then, and of another one nothing.
+    write to the file is seen. Without a handler of bus errors nothing is mapped: a file with an
+    owner is read by system calls then, and of another one nothing.
     """
 
     def __init__(self, int fd, int64_t size, owner=None):
@@ -76,7 +76,7 @@ cdef class FileMap:
     cdef bint ends_before(self, int64_t position) noexcept nogil:
         """Return whether zeros that end there may be none of the file, since it was cut.
 
-        What follows in the page can tell, as all of it is zero then; else the system is asked.
+        The rest of the page shows it, as all of it is zero then; else the system is asked.
         """
         cdef uint8_t block[AT_ONCE]
         cdef int64_t end = min((position // PAGE + 1) * PAGE, self.size), count, at

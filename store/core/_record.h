@@ -58,5 +58,5 @@ static inline int is_ascii(const char *data, size_t size) {
     return seen < 0x80;
 }
 
-/* What was written before this is there for whoever finds what is written after it. */
+/* A reader that sees a write made after this also sees every write made before it. */
 static inline void in_this_order(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }

@@ -13,7 +13,7 @@ cdef struct KeyRow:
 
 
 cdef struct Topic:
-    # How the names of a topic's keys begin; whoever has this holds the text.
+    # The prefix of a topic's keys; the holder of this struct keeps the text alive.
     const char *text
     Py_ssize_t size
     uint32_t hashed  # with the `#` behind it

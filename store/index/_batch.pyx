@@ -2,7 +2,8 @@
 """KeyColumns: keys on their way into the index, as rows of numbers that compiled code fills.
 
 What Python asks of a batch is in ``store.index.index_batch``. Under the interpreter's lock a key is
-there whole or not at all, whatever interrupts whoever adds it. No row holds an object of Python's.
+there whole or not at all, whatever interrupts the caller that adds it. No row holds an object of
+Python's.
 """
 
 from cpython.unicode cimport PyUnicode_DecodeUTF8
@@ -152,7 +153,7 @@ cdef class KeyColumns:
         cdef const KeyRow *found = self.row(row)
         cdef Py_ssize_t start = self._name_start(row), end = found.name_end
         cdef Py_ssize_t topic_end = start + found.topic_size
-        cdef Block names = self.names.block  # stays: a surrogate may have others run, who add
+        cdef Block names = self.names.block  # stays: a surrogate may run other threads, which add
         topic = PyUnicode_DecodeUTF8(names.data + start, topic_end - start, "surrogatepass")
         start = topic_end + 1
         return topic, PyUnicode_DecodeUTF8(names.data + start, end - start, "surrogatepass")
@@ -171,7 +172,7 @@ cdef class KeyColumns:
         cdef const KeyRow *entries
         topic_held = take_topic(topic, &wanted)
         key_held = take_text(key, &text, &size)
-        entries = <const KeyRow *> self.entries.block.data  # from here on nobody else runs
+        entries = <const KeyRow *> self.entries.block.data  # no other thread runs from here on
         hashed = <int32_t> without_sign(hash_utf8(wanted.hashed, text, size))
         for row in range(self.entries.used - 1, -1, -1):
             if entries[row].key_hash != hashed or entries[row].topic_size != wanted.size:

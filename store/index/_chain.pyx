@@ -202,7 +202,7 @@ cdef int has_key(
     StoredMessage message, const char *topic, Py_ssize_t topic_size, const char *key,
     Py_ssize_t key_size,
 ) noexcept:
-    """Return whether the message is of the topic and has the key; -1: its topic is an odd one."""
+    """Return whether the message is of the topic and has the key; -1: its topic is not plain."""
     cdef const char *data = <const char *> message.data + message.places.topic
     cdef const char *end = <const char *> message.data + message.places.topic_end
     cdef const char *keys = NULL

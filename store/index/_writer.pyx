@@ -67,9 +67,9 @@ cdef struct Write:
 cdef class KeyWriter:
     """Writes keys of one index file: entries, then header, then slots. One thread at a time.
 
-    So a reader finds whole chains meanwhile. A write that was refused may come again with the same
-    keys: what the slots held before it is kept until ``forget_heads``, for some may have been
-    written by then.
+    So a reader finds whole chains meanwhile. A write that was refused may be repeated with the same
+    keys: what the slots held before it is kept until ``forget_heads``, as some may already have
+    been written.
 
     Slots are written here alone. So pages of them are read once and kept as long as the writer is,
     but those of a very large file, whose slots are read and written one by one.
@@ -150,7 +150,7 @@ cdef class KeyWriter:
         return self.heads_first == first
 
     def forget_heads(self):
-        """Let go what slots held before a write."""
+        """Forget what slots held before a write."""
         if self.is_writing:
             raise RuntimeError("another thread writes to the index file")
         free(self.heads)
@@ -195,7 +195,7 @@ cdef class KeyWriter:
         for at in range(write.chain_count):
             if not self._read_slot(write, write.chains[at].slot, &head):
                 return False
-            # of a batch that was cut short: no entry is there
+            # of an interrupted batch: no entry is there
             self.heads[at] = head if 0 < head < write.first else 0
         self.heads_first, self.head_count = write.first, write.chain_count
         return True

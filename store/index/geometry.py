@@ -47,7 +47,7 @@ def find_geometry(
     """Return the one geometry that fits the files, which all have the same size.
 
     A number that is given is taken as it is, and the default geometry where the size allows it.
-    Damaged files do not count as long as others tell. ``None``: no file holds a key.
+    Damaged files do not count as long as there are others. ``None``: no file holds a key.
 
     Raises:
         UnsupportedFormatError: no geometry fits, or several do.
@@ -80,7 +80,7 @@ def find_geometry(
 def _from_size(size: int, slots: int | None, entries: int | None) -> IndexGeometry | None:
     """Return the geometry if at least one number is given: the size then gives the other.
 
-    A size that does not fit is found by whoever compares it with the files.
+    A size that does not fit is found by the caller, which compares it with the files.
     """
     if slots is not None:
         room = size - slot_position(slots)

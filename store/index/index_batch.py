@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from store.index import _batch
 
 TAGS_PREFIX = "T#"
-"""Stands before the whole TAGS text where a record is indexed by it (RocketMQ 5.5).
+"""Prefix of the whole TAGS text where a record is indexed by it (RocketMQ 5.5).
 
 Source: RocketMQ ``MessageConst.INDEX_TAG_TYPE``, ``IndexService.buildKey``.
 """
@@ -22,7 +22,7 @@ KEY_ROW = np.dtype([
 class IndexBatch(_batch.KeyColumns):
     """Keys of records as rows; row *i* is one key of the record at ``phy_offset(i)``.
 
-    Rows stand in log order, those of one record in the order in which they are indexed. One thread
+    Rows are in log order, those of one record in the order in which they are indexed. One thread
     adds; others may ``find`` meanwhile. Each row has the hash of its key, see ``key_hash``.
     """
 

@@ -1,7 +1,7 @@
 """IndexFile: one file of the hash index, header, slots and entries.
 
 New keys are collected in memory and written a batch at a time, always entries, then header, then
-slots: whoever reads the file meanwhile finds whole chains. A batch that a killed process leaves
+slots: a reader of the file meanwhile finds whole chains. A batch that a killed process leaves
 unwritten is put again by the replay, since after a crash no unfinished file is trusted.
 
 Source: RocketMQ ``IndexFile``.
@@ -159,7 +159,7 @@ class IndexFile(_chain.ChainFile):
             self._first_time_diff = time_diff(begin, self.begin_timestamp)
             self.begin_timestamp = begin
             self.begin_phy_offset = batch.phy_offset(start)
-        # The first entry is written at once: slots and entries can only be told from a used file.
+        # The first entry is written at once: only a used file shows its slots and entries.
         pending = self.waiting[0]
         is_due = first or len(pending) + end - start >= BATCH_KEYS
         if is_due and not len(pending) and end - start == len(batch):
@@ -204,7 +204,7 @@ class IndexFile(_chain.ChainFile):
         self.waiting = (IndexBatch(), first + len(pending))
         self._writer.forget_heads()
         if self.is_full:
-            self._writer = _writer.KeyWriter(*self.geometry)  # lets go what the last one kept
+            self._writer = _writer.KeyWriter(*self.geometry)  # drops what the last one kept
 
     def flush(self) -> None:
         """Make every key that was put durable. Releases the GIL while it syncs.
@@ -221,7 +221,7 @@ class IndexFile(_chain.ChainFile):
 
         Raises:
             StoreIOError: the disk refused; the file takes no more keys.
-            StoreFailedError: that happened before; a second sync would not tell what was lost.
+            StoreFailedError: that happened before; a second sync would not report what was lost.
         """
         self._check_sound()
         try:
@@ -237,7 +237,7 @@ class IndexFile(_chain.ChainFile):
             raise StoreFailedError("an index file could not be written: reopen", path=self.path)
 
     def close(self) -> None:
-        """Let the file go; collected keys that were not drained are lost."""
+        """Close the file; collected keys that were not drained are lost."""
         self.opened = self.mapped = None
 
     def destroy(self) -> None:
@@ -306,7 +306,7 @@ class IndexFile(_chain.ChainFile):
     def _walk(
         self, found: list[int], wanted: int, max_num: int, begin: int, end: int, count: int
     ) -> list[int] | None:
-        """Let the core walk the chain; ``None``: it is left to ``select``."""
+        """Walk the chain on the fast path; ``None``: it is left to ``select``."""
         mapped = self.mapped
         if mapped is None:
             return None

@@ -49,7 +49,7 @@ def open_index_file(path: Path, slots: int | None = None, entries: int | None = 
     geometry = find_geometry([path], slots, entries)
     if geometry is None:
         raise UnsupportedFormatError(
-            "the index file holds no key, which could tell its slots and entries: give"
+            "the index file holds no key, so its slots and entries are unknown: give"
             " maxHashSlotNum and maxIndexNum with --config",
             path=path,
         )
@@ -168,7 +168,7 @@ class IndexService(_chain.ChainFiles):
 
         It rises when a full file has been synced, some time after the next one was begun, and never
         else: RocketMQ deletes what ends later after a crash, and replays from there at most
-        (``messageIndexSafe``), so the end of an unfinished file must not be told. It falls when
+        (``messageIndexSafe``), so the end of an unfinished file must not be reported. It falls when
         files were removed: store it before the replay.
         """
         return self._index_timestamp
@@ -244,7 +244,7 @@ class IndexService(_chain.ChainFiles):
     def close(self, *, flush: bool = True) -> None:
         """Make everything durable, if asked to, and release the files.
 
-        Once is enough; cut short, the next call releases the rest, and flushes nothing.
+        Once is enough; if interrupted, the next call releases the rest, and flushes nothing.
 
         Raises:
             StoreIOError: the disk refused; the files are released all the same.
@@ -289,7 +289,7 @@ class IndexService(_chain.ChainFiles):
         return found
 
     def check(self, max_phy_offset: int | None = None) -> Iterator[IndexFinding]:
-        """Yield what is wrong: odd files, headers, chains, slots, entries behind the log's end.
+        """Yield what is wrong: unknown files, headers, chains, slots, entries behind the log's end.
 
         ``max_phy_offset`` is that end. Collected keys must have been flushed.
         """
@@ -345,11 +345,11 @@ class IndexService(_chain.ChainFiles):
         return fitting
 
     def _unknown(self, paths: list[Path]) -> list[Path]:
-        """Only files without a key: nothing to read there, and no telling how to write."""
+        """Only files without a key: nothing to read there, and the geometry is unknown."""
         if self._read_only:
             return []
         raise UnsupportedFormatError(
-            "the index files hold no key, which could tell their slots and entries: give"
+            "the index files hold no key, so their slots and entries are unknown: give"
             " maxHashSlotNum and maxIndexNum with --config",
             path=paths[0],
         )
@@ -429,7 +429,7 @@ class IndexService(_chain.ChainFiles):
         self._current = made
         if full is not None:
             self._behind = _FlushBehind(full)
-            self._behind.start()  # known by then: a close waits for it
+            self._behind.start()  # assigned first: a close waits for it
         return made
 
     def _wait_behind(self) -> None:
@@ -465,7 +465,7 @@ class _FlushBehind:
 
     def wait(self) -> IndexFile:
         self._thread.join()
-        if not self._is_synced:  # also where the start of the thread was cut short
+        if not self._is_synced:  # also where the start of the thread was interrupted
             raise StoreFailedError(
                 f"an index file could not be flushed, reopen: {self._fault!r}",
                 path=self._file.path,

@@ -1,16 +1,15 @@
 """The record of a store's backends: its state, and up to where those that are behind are whole.
 
-One small file of ours, ``cqstore/mode``: one line as in every journal (CRC-32C, JSON), replaced as
-a whole by rename. Without it all backends that lie in the store are kept alike.
+One note of ours, ``cqstore/mode``. Without it all backends that lie in the store are kept alike.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from store.errors import CorruptionError, os_errors
-from store.files import make_folder
-from store.journals.journal import Entry, is_offset, read_lines, rewrite
+from store.errors import CorruptionError
+from store.journals.journal import Entry, is_offset
 from store.journals.kept import register, unregister
+from store.journals.note import read_note, write_note
 from store.journals.store_mode import StoreMode
 from store.paths import StorePaths
 
@@ -27,8 +26,8 @@ class BackendState:
     behind: Mapping[str, int] = field(default_factory=dict)
     """Backend → phy offset up to which it surely has every record; one that is not here is whole.
 
-    What it holds of records behind goes before anything is put into it: it may have holes, or be of
-    a log that was cut there since, or of somebody who did not keep the other backend.
+    What it holds of later records is removed before anything is put into it: it may have holes, or
+    be of a log that was cut there since, or of a broker that did not keep the other backend.
     """
     covers: Mapping[str, str] = field(default_factory=dict)
     """Backend → which topics it was given (``part.selects``); one not here: all of them."""
@@ -46,14 +45,9 @@ def read_standing(paths: StorePaths) -> BackendState:
         CorruptionError: it is damaged.
         StoreIOError: it cannot be read.
     """
-    entries = list(read_lines(paths.mode, _is_entry))
-    if not entries:
-        if paths.mode.exists():
-            raise CorruptionError("the record of the backends is empty", path=paths.mode)
+    entry = read_note(paths.mode, _is_entry, "the record of the backends is damaged")
+    if entry is None:
         return BackendState()
-    if len(entries) > 1 or entries[0] is None:
-        raise CorruptionError("the record of the backends is damaged", path=paths.mode)
-    entry = entries[0]
     try:
         state = None if entry["state"] is None else StoreMode(entry["state"])
     except ValueError as exc:
@@ -65,10 +59,8 @@ def write_standing(paths: StorePaths, standing: BackendState) -> None:
     """Replace the record, durably when it returns.
 
     Raises:
-        StoreIOError: it cannot be written; the old one is as it was.
+        StoreIOError: it cannot be written; the old one is unchanged.
     """
-    with os_errors("make the folder of the record", paths.own):
-        make_folder(paths.own)
     entry = {
         "state": standing.state,
         "behind": dict(standing.behind),
@@ -77,7 +69,7 @@ def write_standing(paths: StorePaths, standing: BackendState) -> None:
     }
     if standing == BackendState():  # says what no record says, too
         unregister(paths.mode)
-    rewrite(paths.mode, [entry])
+    write_note(paths.mode, entry)
     if standing != BackendState():
         register(paths.mode)
 
@@ -89,7 +81,7 @@ def set_mode(paths: StorePaths, state: StoreMode, behind: Mapping[str, int]) -> 
     lock.
 
     Raises:
-        StoreIOError: it cannot be written; the old record is as it was.
+        StoreIOError: it cannot be written; the old record is unchanged.
     """
     write_standing(paths, replace(read_standing(paths), state=state, behind=dict(behind)))
 

@@ -1,13 +1,13 @@
 """``cqstore/cutting``: a cut of the log that was asked for, until an opening has carried it out.
 
-One line as in every journal, replaced as a whole. It is tied to the file ``lock``, which RocketMQ
-writes at each start: it may have cut and rewritten the log since, and then the note is void. So it
-is in a copy of the store.
+A note, tied to the file ``lock``, which RocketMQ writes at each start: it may have cut and
+rewritten the log since, and then the note is void. So it is in a copy of the store.
 """
 
-from store.errors import CorruptionError, RefusedStoreError, os_errors
-from store.files import make_folder, remove_file
-from store.journals.journal import Entry, is_offset, read_lines, rewrite
+from store.errors import RefusedStoreError, os_errors
+from store.files import remove_file
+from store.journals.journal import Entry, is_offset
+from store.journals.note import read_note, write_note
 from store.journals.store_lock import lock_identity
 from store.paths import StorePaths
 
@@ -23,9 +23,7 @@ def begin_cut(paths: StorePaths, phy_offset: int) -> None:
     tie = lock_identity(paths)
     if tie is None:
         raise RefusedStoreError("the file lock is not there", path=paths.lock)
-    with os_errors("make the folder of the note", paths.own):
-        make_folder(paths.own)
-    rewrite(paths.cutting, [{"cut": phy_offset, "lock": list(tie)}])
+    write_note(paths.cutting, {"cut": phy_offset, "lock": list(tie)})
 
 
 def begun_cut(paths: StorePaths) -> int | None:
@@ -35,13 +33,11 @@ def begun_cut(paths: StorePaths) -> int | None:
         CorruptionError: the note is damaged.
         StoreIOError: it cannot be read.
     """
-    if not paths.cutting.exists():
+    entry = read_note(paths.cutting, _is_entry, "the note of a cut of the log is damaged")
+    if entry is None or entry["lock"] != list(lock_identity(paths) or ()):
         return None
-    entries = list(read_lines(paths.cutting, _is_entry))
-    if len(entries) != 1 or entries[0] is None:
-        raise CorruptionError("the note of a cut of the log is damaged", path=paths.cutting)
-    cut: int = entries[0]["cut"]
-    return cut if entries[0]["lock"] == list(lock_identity(paths) or ()) else None
+    cut: int = entry["cut"]
+    return cut
 
 
 def end_cut(paths: StorePaths) -> None:

@@ -15,7 +15,7 @@ from store.journals.journal import Entry, Journal, is_offset
 from store.journals.kept import register
 
 _SPARE_BYTES = 1 << 16
-"""By how much the journal may pass twice what it was when it was last written anew."""
+"""By how much the journal may pass twice what it was when it was last rewritten."""
 
 
 class DeletedTopics:
@@ -87,7 +87,7 @@ class DeletedTopics:
         Lines below the log's minimum are dropped, and none reaches behind its end.
 
         Raises:
-            StoreIOError: it cannot be written; it is as it was.
+            StoreIOError: it cannot be written; it is unchanged.
         """
         fitted = {
             topic: min(below, end_phy_offset)
@@ -98,12 +98,12 @@ class DeletedTopics:
             self._replace(fitted)
 
     def compact(self, min_phy_offset: int) -> None:
-        """Write the journal anew if it has doubled since that was last done.
+        """Rewrite the journal if it has doubled since that was last done.
 
         So it takes little more than twice what counts, however often topics are deleted.
 
         Raises:
-            StoreIOError: it cannot be written; it is as it was.
+            StoreIOError: it cannot be written; it is unchanged.
         """
         if self._journal.size() > self._compact_from:
             counts = {topic: at for topic, at in self._below.items() if at > min_phy_offset}

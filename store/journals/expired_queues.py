@@ -43,7 +43,7 @@ class ExpiredQueues:
             self._journal.append(entries)
 
     def forget(self, topics: Sequence[str]) -> None:
-        """Note durably that ``topics`` were deleted: they begin anew.
+        """Note durably that ``topics`` were deleted: they start over.
 
         Raises:
             StoreIOError: it cannot be written.

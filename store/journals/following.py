@@ -1,14 +1,12 @@
-"""How far a follower is, for those who look from another process: ``cqstore/following``.
+"""How far a follower is, for other processes: ``cqstore/following``.
 
-One line as in every journal (CRC-32C, JSON), replaced as a whole by rename, every few seconds. It
-is a look at one moment: nothing rests on it.
+A note, replaced every few seconds. It says what was so at one moment: nothing rests on it.
 """
 
 from dataclasses import asdict, dataclass, fields
 
-from store.errors import CorruptionError, os_errors
-from store.files import make_folder
-from store.journals.journal import Entry, read_lines, rewrite
+from store.journals.journal import Entry
+from store.journals.note import read_note, write_note
 from store.paths import StorePaths
 
 
@@ -29,7 +27,7 @@ class Following:
     end: int
     """Phy offset behind the last record here."""
     reported: int
-    """What the master was last told, -1: nothing."""
+    """What was last reported to the master, -1: nothing."""
     master_end: int
     """Where the master's log ended when it was last asked, -1: it was not, or did not say."""
     lag_bytes: int | None
@@ -40,7 +38,7 @@ class Following:
     body_bytes: int
     """Of log that came, those among them that were here already."""
     metadata_time: float
-    """When all tables had come last, seconds since the epoch; 0: never, or nobody asks."""
+    """When all tables had come last, seconds since the epoch; 0: never, or not asked for."""
     metadata_fault: str
     """What was wrong with them the last time."""
 
@@ -50,29 +48,23 @@ _KINDS["lag_bytes"] = {int, type(None)}
 
 
 def read_following(paths: StorePaths) -> Following | None:
-    """Return what a follower has noted last; ``None``: nobody has followed into this store.
+    """Return what a follower has noted last; ``None``: this store was never a follower's.
 
     Raises:
         CorruptionError: it is damaged.
         StoreIOError: it cannot be read.
     """
-    if not paths.following.exists():  # asked first: the first note may come meanwhile
-        return None
-    entries = list(read_lines(paths.following, _is_entry))
-    if len(entries) != 1 or entries[0] is None:
-        raise CorruptionError("the note of a follower is damaged", path=paths.following)
-    return Following(**entries[0])
+    entry = read_note(paths.following, _is_entry, "the note of a follower is damaged")
+    return None if entry is None else Following(**entry)
 
 
 def write_following(paths: StorePaths, following: Following) -> None:
     """Replace the note.
 
     Raises:
-        StoreIOError: it cannot be written; it is as it was.
+        StoreIOError: it cannot be written; it is unchanged.
     """
-    with os_errors("note how far a follower is", paths.following):
-        make_folder(paths.own)
-    rewrite(paths.following, [asdict(following)])
+    write_note(paths.following, asdict(following))
 
 
 def _is_entry(entry: Entry) -> bool:

@@ -1,9 +1,9 @@
 """Lines of our own small journals: a CRC-32C, a space, JSON, a newline.
 
 The JSON is an object, one entry, or a list of such. A line that was appended and synced is whole,
-and it is synced before the next one is written. So what a crash leaves of a line that was promised
-to nobody has no valid line behind it, whichever of its pages reached the disk: that alone is a torn
-end. Everything else that is no line is damage.
+and it is synced before the next one is written. So what a crash leaves of an unacknowledged line
+has no valid line after it, whichever of its pages reached the disk: that alone is a torn end.
+Everything else that is no line is damage.
 """
 
 import json
@@ -60,7 +60,7 @@ class Journal:
     ) -> None:
         """Describe the journal at ``path``; touches no file.
 
-        ``keep`` is told ``path`` when the file is durable under its name.
+        ``keep`` is called with ``path`` when the file is durable under its name.
         """
         self.path = path
         self._is_entry = is_entry
@@ -105,7 +105,7 @@ class Journal:
 
         Raises:
             CorruptionError: as for ``read_lines``.
-            StoreIOError: the disk refused; what is there of them is a torn line at most.
+            StoreIOError: the disk refused; at most a torn line is left of them.
         """
         self.cut_torn_end()  # with a line behind it, it would be damage
         with os_errors("write the journal", self.path):
@@ -121,7 +121,7 @@ class Journal:
                     file.write(line)
                     file.flush()
                     os.fsync(fd)
-            if not self._has_name:  # who made the file may have been killed before this
+            if not self._has_name:  # the maker of the file may have been killed before this
                 sync_folder(self.path.parent)
                 self._keep(self.path)
         self._ends_well = self._has_name = self._is_synced = True
@@ -185,7 +185,7 @@ def rewrite(path: Path, entries: Iterable[Entry]) -> None:
     """Replace the whole journal, by rename.
 
     Raises:
-        StoreIOError: the disk refused; the journal is as it was.
+        StoreIOError: the disk refused; the journal is unchanged.
     """
     with os_errors("write the journal", path), replacing(path) as file:
         file.writelines(_lines(entries))

@@ -2,22 +2,23 @@
 
 A journal that is gone looks like one that never was: deleted topics would come back, a half-built
 queue would be served. A name is noted when its file is durable, and taken out before the file goes.
-Whoever removes the whole folder ``cqstore`` has a store as RocketMQ knows it, without a word.
+If the whole folder ``cqstore`` is removed, the store is one as RocketMQ knows it, without an error.
 """
 
 from pathlib import Path
 
 from store.checked_lock import process_lock
-from store.errors import CorruptionError, RefusedStoreError
-from store.journals.journal import Entry, read_lines, rewrite
+from store.errors import RefusedStoreError
+from store.journals.journal import Entry
+from store.journals.note import read_note, write_note
 from store.paths import StorePaths
 
 _CONSEQUENCES = {
     "deleted-topics": "deleted topics come back",
     "expired-queues": "queues whose records have all expired begin at 0 again",
-    "mode": "nobody knows what a backend lacks",
+    "mode": "what a backend lacks is unknown",
     "rebuilding": "queues that are half rebuilt are served",
-    "replacing": "what has been moved away is not built anew",
+    "replacing": "what has been moved away is not rebuilt",
 }
 KEPT_LOCK = process_lock("a note of the store's journals")
 """Guards the file against threads of this process."""
@@ -43,9 +44,9 @@ def unregister(journal: Path) -> None:
 
 
 def register_existing(paths: StorePaths) -> None:
-    """Note durably the journals that are there: who made one may have ended before its note.
+    """Note durably the existing journals: the process that made one may have ended before its note.
 
-    The record of the backends (``mode``) is the affair of who reads what it says.
+    The record of the backends (``mode``) is left to its own reader.
 
     Raises:
         CorruptionError, StoreIOError: as for ``register``.
@@ -88,16 +89,12 @@ def _change(journal: Path, *, there: bool) -> None:
         if (journal.name in names) == there:
             return
         left = [name for name in names if name != journal.name]
-        rewrite(note, [{"kept": sorted([*left, journal.name] if there else left)}])
+        write_note(note, {"kept": sorted([*left, journal.name] if there else left)})
 
 
 def _read(note: Path) -> list[str]:
-    entries = list(read_lines(note, _is_entry))
-    if not entries and not note.exists():
-        return []
-    if len(entries) != 1 or entries[0] is None:
-        raise CorruptionError("the note of our journals is damaged", path=note)
-    names: list[str] = entries[0]["kept"]
+    entry = read_note(note, _is_entry, "the note of our journals is damaged")
+    names: list[str] = [] if entry is None else entry["kept"]
     return names
 
 

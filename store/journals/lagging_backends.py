@@ -10,7 +10,7 @@ from store.paths import StorePaths
 
 
 class LaggingBackends:
-    """What the combined store notes of its backends. The caller sees to it that one writes."""
+    """What the combined store notes of its backends. The caller has one thread write."""
 
     def __init__(self, paths: StorePaths, *, read_only: bool) -> None:
         self._paths = paths
@@ -26,7 +26,7 @@ class LaggingBackends:
         return self.standing.covers.get(name)
 
     def keep(self) -> None:
-        """Note durably that the record is there: who wrote it may have ended before that.
+        """Note durably that the record is there: its writer may have ended before that.
 
         Raises:
             CorruptionError: the note of our journals is damaged.

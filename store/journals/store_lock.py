@@ -2,7 +2,7 @@
 
 The lock is POSIX's on the first byte, as RocketMQ takes it. Such a lock does not keep the same
 process out, and closing *any* descriptor of the file drops it; so a registry guards this process,
-and only the holder ever opens the file for good.
+and only the holder ever keeps the file open.
 
 Source: RocketMQ ``DefaultMessageStore.start``, ``createTempFile``.
 """
@@ -69,7 +69,7 @@ class StoreLock:
             _lock(self._file.fileno(), paths.lock)
 
     def release(self) -> None:
-        """Let the store go. A second call does nothing, but for what the first was kept from."""
+        """Release the lock. A second call does nothing, save what the first could not do."""
         with _held_lock:
             if self._file is not None:
                 self._file.close()
@@ -98,7 +98,7 @@ def _lock(fd: int, path: Path) -> None:
 
 
 def _holder(fd: int) -> int:
-    """Return the pid that holds the lock, 0 if it cannot be told (another machine, say)."""
+    """Return the pid that holds the lock, 0 if it is unknown (another machine, say)."""
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
     try:
         answer = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
@@ -108,7 +108,7 @@ def _holder(fd: int) -> int:
 
 
 def locked_by(paths: StorePaths) -> int:
-    """Return the pid of who has the store open, 0 if nobody has or it cannot be told.
+    """Return the pid of the process that has the store open, 0 if none or it is unknown.
 
     Raises:
         StoreIOError, CorruptionError: the lock file cannot be opened, or is none.
@@ -150,10 +150,10 @@ def lock_identity(paths: StorePaths) -> tuple[int, int] | None:
 
 
 def refuse_if_open(paths: StorePaths) -> None:
-    """Refuse where somebody has the store open. Changes nothing.
+    """Refuse if the store is open. Changes nothing.
 
     Raises:
-        StoreLockedError: somebody has.
+        StoreLockedError: it is.
         StoreIOError: the lock file cannot be opened.
     """
     holder = locked_by(paths)

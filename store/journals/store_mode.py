@@ -15,7 +15,7 @@ class StoreMode(str):
 
     The text is the backend's name, ``file``, or ``double-write-`` with that of the one that is
     read, ``double-write-file``; where the two are not those that RocketMQ writes doubly unless it
-    is told otherwise, ``+`` and the other one follow.
+    is given otherwise, ``+`` and the other one follow.
     """
 
     backends: tuple[str, ...]
@@ -60,9 +60,9 @@ class StoreMode(str):
 
     @property
     def reachable(self) -> list["StoreMode"]:
-        """Return the neighbours, and who lies behind one that keeps the same backends.
+        """Return the neighbours, and the neighbours of those that keep the same backends.
 
-        Whoever goes on from there at once needs no second comparison.
+        A step that continues from there at once needs no second comparison.
         """
         alike = [mode for mode in self.neighbours if set(mode.backends) == set(self.backends)]
         behind = {after for mode in alike for after in mode.neighbours} - {self}

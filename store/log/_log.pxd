@@ -39,7 +39,7 @@ cdef class StoreTimes:
     cdef int64_t of(self, int64_t phy, int32_t size, bint *is_plain) except? -2
 
     cdef inline void ahead(self, int64_t phy) noexcept:
-        """Let memory fetch what ``of`` will read there, if the file is the one of last time."""
+        """Prefetch into cache what ``of`` will read there, if the file is the one of last time."""
         cdef Part *part = &self.parts[self.last]
         if part.start <= phy < part.end:
             fetch_ahead(part.data + (phy - part.start) + AT_SYS_FLAG)

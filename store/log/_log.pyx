@@ -20,7 +20,7 @@ from store.log._tail cimport FilePositions, FilesByStart, LogTail
 
 
 cdef class PlainLog:
-    """Where a log begins and ends, and its files, without a line of Python where nothing is odd.
+    """Where a log begins and ends, and its files, without a line of Python on the fast path.
 
     Of a log that is no ``LogTail``, or whose files are no ``FilesByStart``, the methods are asked. Any
     thread.
@@ -50,7 +50,7 @@ cdef class PlainLog:
     cdef bint open(self, int64_t phy, Part *part, list files) except -1:
         """Hold the file that ``phy`` lies in, in ``files``, and find what of it may be read.
 
-        False: no file holds it; ``part`` is as it was.
+        False: no file holds it; ``part`` is unchanged.
         """
         cdef BufferRef held
         cdef int64_t start = 0, there = 0, end
@@ -104,8 +104,8 @@ cdef class StoreTimes:
     cdef int64_t of(self, int64_t phy, int32_t size, bint *is_plain) except? -2:
         """Return the store time of the record of ``size`` bytes; -1 if it is not in the log.
 
-        ``is_plain`` becomes false where its file does not lie there, or was cut: the twin knows
-        what that is.
+        ``is_plain`` becomes false where its file does not lie there, or was cut: the
+        slow path says what is wrong.
         """
         cdef Part *part = &self.parts[self.last]
         cdef const uint8_t *record

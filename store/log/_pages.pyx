@@ -10,7 +10,7 @@ cdef extern from *:
     #include <sys/mman.h>
     #include <unistd.h>
 
-    enum { PAGES_AT_ONCE = 512 << 10 }; /* who changes a map waits no longer than for these */
+    enum { PAGES_AT_ONCE = 512 << 10 }; /* a change of a map waits no longer than for these */
 
     /* Whether the kernel does it; a signal or a lack of memory is no reason to give it up. */
     static int pages_bring_in(char *start, char *end) {

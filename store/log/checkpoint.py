@@ -84,7 +84,7 @@ class StoreCheckpoint:
         """Write the file and sync it: a new file beside it first, then the name (no torn file).
 
         Raises:
-            StoreIOError: it cannot be written; the old one is as it was.
+            StoreIOError: it cannot be written; the old one is unchanged.
         """
         data = CHECKPOINT.pack(self.fields) + self._padding
         with os_errors("write the checkpoint", self.path):

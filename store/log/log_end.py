@@ -1,4 +1,4 @@
-"""Where a log ends, about: for telling how far a walk over it is, before the log is opened."""
+"""Where a log ends, about: for the progress of a walk over it, before the log is opened."""
 
 import os
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ _PAGE = 4096
 
 
 def about_log_end(folders: Sequence[Path]) -> int | None:
-    """Return a phy offset near the end of the log in ``folders``; ``None`` if nothing tells.
+    """Return a phy offset near the end of the log in ``folders``; ``None`` if unknown.
 
     The last file is reserved whole: its first page of zeros is looked for by halving, which is
-    wrong where a record holds such a page. Nothing is raised: who opens the log does that.
+    wrong where a record holds such a page. Nothing is raised: opening the log does that.
     """
     try:
         files = sorted(

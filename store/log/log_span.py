@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from store.log.log_reads import LogReads
+from store.log.commit_log import CommitLog
 from store.record.scan import Scan, ScannedRecord, ScanRules
 
 
@@ -30,7 +30,7 @@ def _as_they_are(blocks: Iterable[Scan]) -> Iterator[Scan]:
 
 
 def span_at(
-    log: LogReads,
+    log: CommitLog,
     phy_offset: int,
     rules: ScanRules,
     checked: Callable[[Iterable[Scan]], Iterator[Scan]] = _as_they_are,

@@ -1,7 +1,7 @@
-"""LogTail: where a log ends that another process writes, told from its files alone.
+"""LogTail: where a log ends that another process writes, from its files alone.
 
-Files are reserved whole, so their sizes tell nothing: the heads of the records are followed, from
-one to the next, until there is none. A record's head is written last (invariant I1 of
+Files are reserved whole, so their sizes do not show the end: the heads of the records are followed,
+from one to the next, until there is none. A record's head is written last (invariant I1 of
 ``CommitLog``), so what is seen is whole. Files are opened to be read and closed again; nothing is
 locked, mapped or changed.
 """
@@ -12,6 +12,7 @@ from typing import BinaryIO, NamedTuple
 
 from store.errors import CorruptionError, os_errors
 from store.files import is_file_name, reading
+from store.log.tail_topics import Read, TailTopics
 from store.record.decoder import record_span
 from store.record.record_layout import BLANK_SIZE
 
@@ -34,8 +35,9 @@ class LogEnds(NamedTuple):
 class LogTail:
     """Follows the end of the log in ``folders``. One thread."""
 
-    def __init__(self, folders: Sequence[Path]) -> None:
-        self._folders = folders
+    def __init__(self, folders: Sequence[Path], topics: TailTopics | None = None) -> None:
+        """``topics`` is told each record that is passed, those of the first look too."""
+        self._folders, self._topics = folders, topics
         self._last = self._end = -1  # start and end of the last record seen
         self._records = 0
 
@@ -100,7 +102,7 @@ class LogTail:
                 try:
                     with reading(path) as file:
                         passed += self._walk_file(file, start, length)
-                except FileNotFoundError:  # it has just expired; the next look begins anew
+                except FileNotFoundError:  # it has just expired; the next look starts over
                     return passed
             if self._end == before:
                 break
@@ -121,6 +123,8 @@ class LogTail:
                 if not size:
                     self._end = end
                     return passed
+                if self._topics is not None:
+                    self._topics.passed(size, _reader(data, position, size, file, at - start))
                 self._last, self._end = at, at + size
                 passed += 1
             if self._end == base:
@@ -144,6 +148,18 @@ class LogTail:
             return record_span(data, 0, start + length - at, at) if len(data) == BLANK_SIZE else 0
         except CorruptionError:
             return 0
+
+
+def _reader(data: bytes, position: int, size: int, file: BinaryIO, at: int) -> Read:
+    """Return what reads a record at ``position`` of ``data``, and ``at`` of ``file``."""
+
+    def read(begin: int, count: int) -> bytes:
+        if position + size <= len(data):
+            return data[position + begin : position + begin + count]
+        file.seek(at + begin)
+        return file.read(count)
+
+    return read
 
 
 _Files = dict[int, tuple[Path, int]]

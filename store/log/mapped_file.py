@@ -87,12 +87,12 @@ class MappedFile(_tail.FilePositions):
                 os.posix_fallocate(file.number, self.wrote_position, left)
 
     def use_heap(self) -> None:
-        """Let what is written from now on wait in memory until ``commit`` (transient store pool).
+        """Buffer what is written from now on in memory until ``commit`` (transient store pool).
 
         Readers see what was committed; a killed process loses the rest.
         """
         self._committed = self.wrote_position
-        self.heap = bytearray(self.file_size)  # pages that nobody writes take no memory
+        self.heap = bytearray(self.file_size)  # pages that are never written take no memory
 
     def bring_in_singly(self, *, singly: bool) -> None:
         """Have pages of the map brought in one by one while small pieces are synced, or as usual.
@@ -170,7 +170,7 @@ class MappedFile(_tail.FilePositions):
             return self.mapped
 
     def unmap(self) -> None:
-        """Let the map go; views that are held keep it alive."""
+        """Drop the map; views that are held keep it alive."""
         self.mapped = None
 
     @property
@@ -247,7 +247,7 @@ class MappedFile(_tail.FilePositions):
             os.fdatasync(file.number)
 
     def write_again(self, start: int, end: int) -> None:
-        """Write once more what stands from ``start`` to ``end``, durably.
+        """Write the bytes from ``start`` to ``end`` once more, durably.
 
         Raises:
             StoreIOError: it could not be written; the bytes are what they were.
@@ -288,14 +288,14 @@ class MappedFile(_tail.FilePositions):
         return self.flushed_position
 
     def close(self) -> None:
-        """Let everything go. Views that are held stay valid."""
+        """Release everything. Views that are held stay valid."""
         with self._lock:
             self._closed = True
             self.mapped = None
             self._open = None
 
     def hold_open(self) -> None:
-        """Open the file if nobody has yet: readers then need its name no more.
+        """Open the file if it is not open yet: readers then need its name no more.
 
         Raises:
             StoreIOError: it cannot be opened.

@@ -82,7 +82,7 @@ class MappedFileQueue(_tail.FilesByStart):
                 continue
             self._check_place(path, length)
             file = MappedFile(path, self.file_size, read_only=self._read_only)
-            self.by_start[file.file_from_offset] = file  # nobody reads yet
+            self.by_start[file.file_from_offset] = file  # there are no readers yet
 
     def _check_place(self, path: Path, length: int) -> None:
         if length != self.file_size:
@@ -191,7 +191,7 @@ class MappedFileQueue(_tail.FilesByStart):
         Takes the one that was made ahead, if it was.
 
         Raises:
-            DiskFullError: there is no room for it; the queue is as it was.
+            DiskFullError: there is no room for it; the queue is unchanged.
         """
         offset = self.end_offset() if self.by_start else (start or 0)
         file = self._ahead.pop(offset) if self._ahead else None
@@ -245,7 +245,7 @@ class MappedFileQueue(_tail.FilesByStart):
     def delete_before(self, offset: int) -> StoreIOError | None:
         """Delete the leading files that end at or before ``offset``, durably.
 
-        Never the last one. Whoever reads in them meanwhile goes on: they go when nobody has them.
+        Never the last one. Present readers are not disturbed: a file is freed with its last reader.
         Returns what kept a file from being deleted: it stays in the log, those before it are gone.
 
         Raises:

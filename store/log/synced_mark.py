@@ -1,6 +1,6 @@
 """SyncedMark: the file ``cqstore/synced``, which says how far the log was surely on disk.
 
-Nothing in RocketMQ's format tells that. Invariant: the mark is never ahead of the truth. It follows
+Nothing in RocketMQ's format shows that. Invariant: the mark is never ahead of the truth. It follows
 the syncs of the log at some distance, so that no put pays for it, and it is lowered durably before
 the log is cut. RocketMQ does not know it and may cut and rewrite
 the log: the mark is tied to the file ``lock``, which RocketMQ writes at each start, and is not
@@ -95,7 +95,7 @@ class SyncedMark:
                 _LOG.warning("%s is not kept up any more: %s", self._paths.synced, exc)
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         self._file = None
 
     def _next(self) -> bytes:
@@ -128,7 +128,7 @@ def _slots(paths: StorePaths) -> list[MarkSlot]:
 
 
 def _tie(paths: StorePaths) -> tuple[int, int] | None:
-    """Return what changes when somebody else opens the store, ``None`` without a lock file."""
+    """Return what changes when another process opens the store, ``None`` without a lock file."""
     try:
         status = paths.lock.stat()
     except OSError:

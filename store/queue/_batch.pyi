@@ -1,4 +1,4 @@
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from store.core._column import Column
 from store.queue.units import QueueKey
@@ -21,15 +21,6 @@ class UnitColumns:
         size: int,
         tags_code: int,
         store_timestamp: int,
-    ) -> None: ...
-    def add_list(
-        self,
-        keys: Iterable[tuple[str, int]],
-        queue_offsets: Iterable[int],
-        phy_offsets: Iterable[int],
-        sizes: Iterable[int],
-        tags_codes: Iterable[int],
-        store_timestamps: Iterable[int],
     ) -> None: ...
     def take(
         self,

@@ -2,7 +2,7 @@
 """UnitColumns: units on their way into the queues, as columns of numbers that compiled code fills.
 
 What Python asks of a batch is in ``store.queue.units``. Under the interpreter's lock a unit is there
-whole or not at all, whatever interrupts whoever adds it.
+whole or not at all, whatever interrupts the caller that adds it.
 """
 
 from cpython.dict cimport PyDict_GetItemWithError
@@ -81,13 +81,6 @@ cdef class UnitColumns:
         cdef int number = self.index(<tuple> key)
         self.make_room(1)
         self.add_at(number, queue_offset, phy_offset, size, tags_code, store_timestamp)
-
-    def add_list(self, keys, queue_offsets, phy_offsets, sizes, tags_codes, store_timestamps):
-        """Append one unit a row of the columns; as ``add`` each."""
-        for row in zip(
-            keys, queue_offsets, phy_offsets, sizes, tags_codes, store_timestamps, strict=True
-        ):
-            self.add(*row)
 
     def take(
         self, queues, bytes queue_index not None, bytes queue_offset not None, bytes units not None

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """PlainFilter: estimates of a consumer's lag.
 
-What is not plain goes the long way, in Python, see ``store.queue.estimate``.
+What is not plain takes the slow path in Python, see ``store.queue.estimate``.
 """
 
 from libc.stdint cimport INT32_MIN, int32_t, int64_t, uint8_t
@@ -25,7 +25,7 @@ cdef class PlainFilter:
     cdef bint everything
 
     def __init__(self, codes):
-        """``codes``: ``None`` lets everything through.
+        """``codes``: ``None`` matches everything.
 
         Raises:
             ValueError: there are too many of them.
@@ -50,8 +50,8 @@ cdef class PlainFilter:
     def estimate(self, queue, start, end, int64_t per_file, int64_t max_scan, int64_t most_matches):
         """Estimate as ``ConsumeQueue.estimate_message_count``; ``None``: it is not plain.
 
-        Plain are units that are there, whose codes stand in them. ``per_file``: units of a queue
-        file, whose end no read passes.
+        Plain are units that exist, and that contain their tags codes. ``per_file``: units of a
+        queue file, whose end no read passes.
         """
         cdef int64_t at, stop = 0, total = 0, scanned = 0, found = 0, low, high, code
         cdef Py_ssize_t stride, number, count

@@ -79,7 +79,7 @@ class BackendReplica:
         return batch if self.selection is None else batch.of_topics(self.accepts)
 
     def describe(self) -> dict[str, object]:
-        """Return how the part stands, and the facts of its store."""
+        """Return the state of the replica, and the facts of its store."""
         facts: dict[str, object] = {}
         if self.selection not in {None, NO_LIGHT}:
             facts["gets only"] = self.selection

@@ -1,8 +1,8 @@
-"""Units in bulk: what a backend offers to those who move whole queues to another backend.
+"""Units in bulk: what a backend offers for moving whole queues to another backend.
 
-A *source* reads the queues of a store at rest, a *sink* writes queues in key order into a folder of
-its own, and the folders of several sinks are *assembled* into the queues of one store. Units are
-rows of packed ``QueueUnit``: columns for numpy, bytes for files.
+A *source* reads the queues of a quiescent store, a *sink* writes queues in key order into
+a folder of its own, and the folders of several sinks are *assembled* into the queues of one store.
+Units are rows of packed ``QueueUnit``: columns for numpy, bytes for files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ class UnitRun(NamedTuple):
 
 
 class UnitSource(Protocol):
-    """Reads whole queues of a store that nobody changes meanwhile. One thread at a time."""
+    """Reads whole queues of a store that does not change meanwhile. One thread at a time."""
 
     has_timestamps: bool
     """The rows have store timestamps; else they are ``NO_TIMESTAMP``."""
@@ -91,12 +91,12 @@ class UnitSource(Protocol):
         """Return whether the same bytes may hold more units where the log goes on."""
 
     def close(self) -> None:
-        """Let go of everything. A second call does nothing."""
+        """Release everything. A second call does nothing."""
 
 
 @runtime_checkable
 class TellsEnds(Protocol):
-    """A ``UnitSource`` that has the ends of all queues at hand."""
+    """A ``UnitSource`` that knows the ends of all queues."""
 
     def written_ends(self) -> Iterator[tuple[QueueKey, int]]:
         """Yield queues with where they go on, in key order, without a look at their units.
@@ -121,7 +121,7 @@ class UnitSink(Protocol):
         """Make everything durable; return the bytes that were written."""
 
     def abandon(self) -> None:
-        """Let go of everything, what was written is of no use."""
+        """Release everything; what was written is discarded."""
 
 
 class NameFault(NamedTuple):
@@ -133,7 +133,7 @@ class NameFault(NamedTuple):
     """About all topics that have it, for people."""
     by_length: bool = False
     """How long the name is may be the fault."""
-    most: int | None = None
+    limit: int | None = None
     """Bytes of UTF-8 that a name may have."""
 
 
@@ -211,8 +211,8 @@ class BulkBackend(Protocol):
     def publish(self, made: StorePaths, paths: StorePaths, config: StoreConfig) -> None:
         """Put the queues of root ``made`` into root ``paths``, which has none of this backend.
 
-        Durable when it returns; interrupted, nobody takes what is there for queues, or they are
-        whole, and the same call goes on.
+        Durable when it returns. If interrupted, the files are either not taken for queues, or they
+        are whole, and the same call continues.
         """
 
     def withdraw(self, paths: StorePaths, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Changes: whether several parts that are written one after the other stand still, and alike."""
+"""Changes: whether several parts that are written one after the other are unchanged, and alike."""
 
 import threading
 from collections.abc import Callable
@@ -14,8 +14,8 @@ _R = TypeVar("_R")
 class Changes:
     """Counts the writes that have begun and ended. Any thread.
 
-    Who finds ``moment`` the same before and after a look, and not ``None``, has seen all parts as
-    one write left them and before another began. Nobody waits for anybody.
+    A reader that finds ``moment`` the same before and after its read, and not ``None``, has seen
+    all parts as one write left them and before another began. Neither side blocks.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Changes:
             self._ended += 1
 
     def check(self) -> None:
-        """Refuse a write behind one that was cut short.
+        """Refuse a write behind an interrupted one.
 
         Raises:
             StoreFailedError: there was one.
@@ -72,7 +72,7 @@ def changing(
 ) -> Callable[Concatenate[_S, _P], _R]:
     """Count the calls of a method that writes to all parts in ``self.changes``.
 
-    Once one of them was cut short, none is made any more.
+    Once one of them was interrupted, none is made any more.
     """
 
     @wraps(write)

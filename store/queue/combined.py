@@ -10,7 +10,7 @@ two backends disagree: that would hide history.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Self, TypeVar
@@ -27,18 +27,21 @@ from store.journals.lagging_backends import LaggingBackends
 from store.logger import StoreLogger
 from store.paths import StorePaths
 from store.queue.backend_replica import NO_LIGHT, BackendReplica, Roles
-from store.queue.changes import changing, losing
+from store.queue.changes import Changes, changing, losing
 from store.queue.class_of_topic import ClassOfTopic
-from store.queue.combined_reads import CombinedReads
+from store.queue.consume_queue import ConsumeQueue
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
 from store.queue.facts import (
     QueueDamage,
     QueueFinding,
     QueueRestart,
+    QueueSpan,
     QueueStat,
+    QueueType,
 )
 from store.queue.light_home import diverged_replica, is_light, light_home
+from store.queue.read_router import QueueApart, ReadRouter
 from store.queue.reconcile import IsDeleted, backfill, reconcile_unlogged, refuse_lack
 from store.queue.units import QueueKey, UnitBatch
 
@@ -46,7 +49,7 @@ _LOG = StoreLogger(__name__)
 _T = TypeVar("_T")
 
 
-class CombinedConsumeQueueStore(CombinedReads):
+class CombinedConsumeQueueStore(ConsumeQueueStore):
     """All of ``kinds`` as one.
 
     ``flush`` may run beside the one writing thread: what it and the writer change of a part is
@@ -65,13 +68,15 @@ class CombinedConsumeQueueStore(CombinedReads):
     ) -> None:
         """Make the parts, not yet loaded; ``roles`` names some of them."""
         super().__init__(context)
+        self.changes = Changes()
+        """The writes to all parts: between two of them the parts are alike."""
         self.roles = roles
         self._lines = lines
         made = [BackendReplica(kind, context, lines, roles) for kind in kinds]
         self._parts = sorted(made, key=lambda part: (part.name != roles.read, not part.needed))
         by_name = {part.name: part.store for part in made}
         self._read, self._assign = by_name[roles.read], by_name[roles.assign]
-        self._light: ConsumeQueueStore | None = None
+        self._router = ReadRouter(self._read, self._parts)
         self.lmq_needs_multi_dispatch = self._read.lmq_needs_multi_dispatch
         self.hides_unflushed = any(each.store.hides_unflushed for each in made if each.needed)
         self._lock = CheckedLock(
@@ -161,7 +166,7 @@ class CombinedConsumeQueueStore(CombinedReads):
     def _read_light_from(self, home: BackendReplica | None) -> None:
         if home is None:
             return
-        self._light = home.store
+        self._router.light = home.store
         self.lmq_needs_multi_dispatch = home.store.lmq_needs_multi_dispatch
 
     def recover(self) -> None:
@@ -207,7 +212,7 @@ class CombinedConsumeQueueStore(CombinedReads):
         if len(live) == 1:
             return
         whole = [part for part in live if part.behind is None]
-        if self._light is None:
+        if self._router.light is None:
             self._read_light_from(diverged_replica(whole, self.roles, self._is_deleted))
         for ahead in whole:  # what another one has may have been deleted since
             late = live[1 - live.index(ahead)]
@@ -220,9 +225,10 @@ class CombinedConsumeQueueStore(CombinedReads):
 
     def check_topic(self, topic: str) -> None:
         """Refuse what any of them cannot hold, also one that was set aside: it is to catch up."""
-        if self._light is not None and self._light.name in self.set_aside and is_light(topic):
+        light = self._router.light
+        if light is not None and light.name in self.set_aside and is_light(topic):
             raise IllegalMessageError(
-                f"the {self._light.name} queues, which may have light queues, cannot be opened"
+                f"the {light.name} queues, which may have light queues, cannot be opened"
             )
         for part in self._parts:
             if part.accepts(topic):
@@ -294,7 +300,7 @@ class CombinedConsumeQueueStore(CombinedReads):
         """Tell all; those that were behind have been caught up by now, and their lines go."""
         self._replaying = False
         if classes := self.context.config.read_topic_classes:
-            self._apart = ClassOfTopic(classes, "")
+            self._router.apart = ClassOfTopic(classes, "")
         for part in self._live():
             if part.behind is not None:
                 with self._lock.entry():
@@ -360,6 +366,53 @@ class CombinedConsumeQueueStore(CombinedReads):
             if part.accepts(topic)
         )
 
+    # ---- reading: one backend answers, see ``ReadRouter``
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Return that of the backend that answers for ``topic``."""
+        router = self._router
+        if router.apart is not None and router.apart.of(topic):
+            return QueueApart(router, self.context, topic, queue_id)
+        return router.reader(topic).queue(topic, queue_id)
+
+    def queues(
+        self, topic: str | None = None, after: QueueKey | None = None, prefix: str = ""
+    ) -> Iterator[QueueKey]:
+        """Yield the queues of the store that is read; light queues, if they lie apart, last."""
+        return self._router.queues(topic, after, prefix)
+
+    def spans(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueSpan]:
+        """Yield those of the store that is read; light queues may be another one's."""
+        light = self._router.light
+        return super().spans(topic, after) if light else self._read.spans(topic, after)
+
+    def unit_timestamps(self, units: Iterable[tuple[QueueKey, int]]) -> Iterator[int]:
+        """Ask the store that is read for all at once, unless some are another one's."""
+        router = self._router
+        apart = router.light is not None or router.apart is not None
+        return super().unit_timestamps(units) if apart else self._read.unit_timestamps(units)
+
+    def queues_estimate(self) -> int | None:
+        """Ask the store that is read; light queues apart count where those are more."""
+        asked = (each.queues_estimate() for each in (self._read, self._router.light) if each)
+        return max((count for count in asked if count is not None), default=None)
+
+    @property
+    def units_per_file(self) -> int:
+        """Ask the store that is read."""
+        return self._read.units_per_file
+
+    def queue_type(self, topic: str) -> QueueType:
+        """Return ``BATCH`` if any part says so, else ask the store that is read."""
+        kinds = {part.store.queue_type(topic) for part in self._live()}
+        if QueueType.BATCH in kinds:
+            return QueueType.BATCH
+        return self._router.reader(topic).queue_type(topic)
+
+    def alike(self, topic: str) -> tuple[ConsumeQueueStore, ConsumeQueueStore] | None:
+        """Return the backend that answers for ``topic`` and one that must answer alike, if any."""
+        return self._router.alike(topic)
+
     # ---- about itself
 
     @property
@@ -393,9 +446,9 @@ class CombinedConsumeQueueStore(CombinedReads):
         facts: dict[str, object] = {"offsets from": roles.assign}
         if given := self.context.config.read_topics:
             facts["topics read apart"] = given
-        if self._light is not None:
+        if (light := self._router.light) is not None:
             asked = "" if roles.light_alone else ", though the settings do not say so"
-            facts["light queues in"] = f"{self._light.name} alone{asked}"
+            facts["light queues in"] = f"{light.name} alone{asked}"
         for part in self._parts:
             for label, value in part.describe().items():
                 facts[f"{part.name} {label}"] = value

@@ -1,4 +1,4 @@
-"""ConsumeQueue: one queue of a store; whoever reads a queue, by any thread, reads it through this.
+"""ConsumeQueue: one queue of a store; all readers of a queue, on any thread, use this class.
 
 Source: RocketMQ ``ConsumeQueueInterface``.
 """
@@ -35,11 +35,11 @@ class PulledUnits(NamedTuple):
 class ConsumeQueue(ABC):
     """The queue of one topic and queue id, as ``ConsumeQueueStore.queue`` gives it.
 
-    It stands for the name and not for what bears it: each call answers from the queue that has the
-    name then. A queue that nobody has written yet is empty, and has units once they come. Of one
-    whose topic was deleted and written again the new life alone is read, by those that were made
-    before too. So it may be kept, as long as one likes, or made for each call: it holds no file, no
-    lock and nothing that was read.
+    It represents the name, not one incarnation: each call reads the queue that has the name at
+    that time. A queue that was never written is empty, and has units once they are dispatched. Of
+    one whose topic was deleted and written again the new life alone is read, by those that were
+    made before too. So it may be kept, as long as one likes, or made for each call: it holds no
+    file, no lock and nothing that was read.
 
     Any thread may ask, several at once. Asking never writes, save into caches. Once the store is
     closed every method raises ``StoreClosedError``.
@@ -144,7 +144,7 @@ class ConsumeQueue(ABC):
         matches: MessageFilter,
         plain: "_estimate.PlainFilter | None" = None,
     ) -> int:
-        """Estimate how many messages of [from_offset, to_offset) ``matches`` lets through.
+        """Estimate how many messages of [from_offset, to_offset) satisfy ``matches``.
 
         ``plain`` is the same filter in the core, where there is one.
 

@@ -5,8 +5,8 @@ One object holds all queues of a store. The message store is its only writer: ``
 lock). ``delete_topics`` may run beside ``put_batch``, for no unit of those topics is put meanwhile.
 ``flush`` may be called by any thread at any time, also while a batch is being put.
 
-Split by who asks: of folders that are not opened (``QueueBackend``), of queues that are read
-(``QueueReads``), and here who opens, writes and closes.
+Split by caller: of folders that are not opened (``QueueBackend``), of queues that are read
+(``QueueReads``), and here of opening, writing and closing.
 """
 
 from abc import abstractmethod
@@ -60,13 +60,13 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
     def damaged_queues(self) -> Sequence[QueueDamage]:
         """Return the queues that opening, or the replay since, has found damaged or suspect.
 
-        Units for a damaged queue are held back, for it is to be built anew, until
-        ``damage_is_settled``; reading it tells holes. All other queues are as ever.
+        Units for a damaged queue are held back, for it is to be rebuilt, until
+        ``damage_is_settled``; reading it shows holes. All other queues are as ever.
         """
         return ()
 
     def damage_is_settled(self) -> None:
-        """Take units for every queue again; called once no queue is going to be built anew."""
+        """Take units for every queue again; called once no queue is going to be rebuilt."""
 
     def watermarks(self) -> dict[str, int]:
         """Return ``dispatch_from_phy_offset`` of each part that is in use, by its name."""
@@ -108,7 +108,7 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
         """
 
     def catch_up(self) -> bool:
-        """Give queues that were behind what no record of the log tells, durably.
+        """Give queues that were behind what no record of the log contains, durably.
 
         Called once, after the replay and before ``allow_expiry``. Returns whether such queues are
         among them as the checkpoint is for, which is to vouch for them first.
@@ -116,9 +116,9 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
         return False
 
     def allow_expiry(self, min_phy_offset: int) -> None:
-        """Let units of records below ``min_phy_offset`` go at any time from now on.
+        """Allow units of records below ``min_phy_offset`` to be dropped at any time from now on.
 
-        Called once recovery is over; the log files below have gone for good.
+        Called once recovery is over; the log files below are durably deleted.
         """
         _ = min_phy_offset
 
@@ -126,7 +126,7 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
     def clean_expired(
         self, min_phy_offset: int, expired: Mapping[QueueKey, int] | None = None
     ) -> int:
-        """Let go of units whose records lie below ``min_phy_offset``, the log's minimum.
+        """Drop units whose records lie below ``min_phy_offset``, the log's minimum.
 
         ``expired``: every queue that had records in the log files that have just been deleted,
         with the offset behind its last one there; the work is then bounded by those files. Without
@@ -137,7 +137,7 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
 
     @abstractmethod
     def restore_end(self, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Let a queue without units go on at ``queue_offset``: all before it have expired.
+        """Have a queue without units continue at ``queue_offset``: all before it have expired.
 
         Minimum and maximum are that offset then. Durable after ``flush``.
         """
@@ -146,7 +146,7 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
     def delete_topics(self, topics: Sequence[str]) -> None:
         """Remove every queue of exactly these topics; durable when it returns. Unknown: no error.
 
-        May run beside ``put_batch``: the caller sees to it that no unit of ``topics`` is put. Next
+        May run beside ``put_batch``: the caller ensures that no unit of ``topics`` is put. Next
         offsets that were assigned are the caller's to forget.
         """
 

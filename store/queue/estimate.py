@@ -1,4 +1,4 @@
-"""Estimate of how many messages of a range a filter lets through (a consumer's lag).
+"""Estimate of how many messages of a range match a filter (a consumer's lag).
 
 Source: RocketMQ ``ConsumeQueue.estimateMessageCount``, ``BatchConsumeQueue.estimateMessageCount``.
 """
@@ -28,7 +28,7 @@ def estimate(
     max_scan: int,
     max_matches: int,
 ) -> int:
-    """Count the messages of [start, end) in ``units`` that ``matches`` lets through.
+    """Count the messages of [start, end) in ``units`` that satisfy ``matches``.
 
     A unit of a batch queue counts as many messages as it holds of the range. As in RocketMQ the
     bounds count units; once one is met, the share of matches is taken of the whole range.

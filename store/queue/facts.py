@@ -1,4 +1,4 @@
-"""What a backend tells of its queues: kinds, restarts, findings, damage, spans, numbers."""
+"""What a backend reports of its queues: kinds, restarts, findings, damage, spans, numbers."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -15,7 +15,7 @@ class QueueType(Enum):
 
 
 class QueueRestart(NamedTuple):
-    """A queue that began anew: its topic had been deleted and was written again.
+    """A queue that started over: its topic had been deleted and was written again.
 
     ``dropped`` are the queue offsets of the older life that the new one replaced.
     """
@@ -38,7 +38,7 @@ class QueueFinding(NamedTuple):
 
 
 class QueueDamage(NamedTuple):
-    """A queue that lacks units, or may, as far as its backend can tell without the log."""
+    """A queue that lacks units, or may, as far as its backend knows without the log."""
 
     queue: QueueKey
     problem: str
@@ -50,7 +50,7 @@ class QueueDamage(NamedTuple):
 
     @property
     def is_suspect(self) -> bool:
-        """Return whether only the log can tell."""
+        """Return whether only the log shows it."""
         return self.suspect_from is not None
 
 
@@ -67,7 +67,7 @@ WRITTEN_BYTES, HANDED_BYTES = "_written_bytes", "_handed_bytes"
 
 
 class QueueStat(NamedTuple):
-    """One number that a backend tells of itself while it works."""
+    """One number that a backend reports of itself while it works."""
 
     name: str
     """Lower case words with underscores, the unit last: ``rocksdb_memtable_bytes``."""

@@ -1,7 +1,7 @@
 """Where the light queues of a store with several backends lie: in all alike, or in one alone.
 
 RocketMQ with ``combineCQUseRocksdbForLmq`` keeps them in RocksDB alone. What lies on disk decides,
-the setting only where the disk does not tell: with the setting forgotten RocketMQ gives offsets
+the setting only where the disk does not show it: with the setting forgotten RocketMQ gives offsets
 again, and RocksDB drops the units that have them.
 
 Source: RocketMQ ``MultiDispatchUtils.checkMultiDispatchQueue``, ``CombineConsumeQueueStore``.
@@ -28,7 +28,7 @@ def light_home(
 ) -> BackendReplica | None:
     """Return the part that has the light queues alone, of parts that are loaded; ``None``: none.
 
-    The others get none from now on. A part that is behind or empty tells nothing. One that cannot
+    The others get none from now on. A part that is behind or empty is no evidence. One that cannot
     be opened may have them, and is returned where nothing tells that it has not.
 
     Raises:
@@ -86,7 +86,7 @@ def _has_light(part: BackendReplica) -> bool:
 
 
 def _lacks_light(others: Sequence[BackendReplica]) -> bool:
-    """Return whether these have queues, but no light ones: somebody keeps those apart."""
+    """Return whether these have queues, but no light ones: those are kept apart."""
     told = [part for part in others if part.failure is None and part.behind is None]
     return bool(told) and all(
         next(part.store.queues(), None) is not None and not _has_light(part) for part in told

@@ -1,4 +1,4 @@
-"""QueuePlace: queues of a store at rest, named so that any process can open them."""
+"""QueuePlace: queues of a quiescent store, named so that any process can open them."""
 
 from dataclasses import dataclass
 from pathlib import Path

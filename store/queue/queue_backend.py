@@ -1,4 +1,4 @@
-"""QueueBackend: what a kind of queues tells of folders that are not opened."""
+"""QueueBackend: what a kind of queues reports of folders that are not opened."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ class QueueBackend(Backend, ABC):
     counts_in_checkpoint: bool = False
     """The store checkpoint's ``logics`` fields speak of this backend, as of RocketMQ's files."""
     hides_unflushed: bool = False
-    """Who opens the queues beside their writer sees what has been flushed, and no more."""
+    """A reader that opens the queues beside their writer sees what has been flushed, no more."""
     lmq_needs_multi_dispatch: bool = False
     """Light queues need ``enableMultiDispatch`` beside ``enableLmq``, as in RocketMQ."""
     begins_with_blanks: ClassVar[bool] = False
@@ -81,7 +81,7 @@ class QueueBackend(Backend, ABC):
 
     @classmethod
     def watch(cls, paths: StorePaths) -> Sequence[QueueStat]:
-        """Return what files alone tell of queues that another process has open.
+        """Return what files alone show of queues that another process has open.
 
         Opens no database, takes no lock, changes nothing.
         """
@@ -92,7 +92,7 @@ class QueueBackend(Backend, ABC):
     def written_to(cls, context: QueueStoreContext) -> int:
         """Return up to which phy offset records have surely been dispatched to these queues.
 
-        For queues that are not opened; by a glance, changes nothing. 0 if it cannot be told.
+        For queues that are not opened; a cheap check that changes nothing. 0 if it is unknown.
         """
         _ = context
         return 0

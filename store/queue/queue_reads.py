@@ -20,7 +20,7 @@ class QueueReads(ABC):
     ) -> Iterator[QueueKey]:
         """Yield every queue (of ``topic``) that was ever written, in an order of the backend's own.
 
-        Queues of one topic stand together. ``after``: go on behind that queue, so that a caller
+        Queues of one topic are adjacent. ``after``: go on behind that queue, so that a caller
         can page. ``prefix``: of topics that begin so, past all others. Memory does not grow with
         the number of queues.
         """
@@ -52,7 +52,7 @@ class QueueReads(ABC):
             last = topic
 
     def queues_estimate(self) -> int | None:
-        """Return about how many ``queues`` yields, without a pass; ``None``: it cannot be told."""
+        """Return about how many ``queues`` yields, without a pass; ``None``: unknown."""
         return None
 
     @abstractmethod

@@ -1,6 +1,6 @@
 """What makes the parts of the combined store alike where no replay of the log does.
 
-Source: RocketMQ ``CombineConsumeQueueStore.verifyAndInitOffsetForAllStore``, which begins anew what
+Source: RocketMQ ``CombineConsumeQueueStore.verifyAndInitOffsetForAllStore``, which starts over what
 differs; here the log fills what is lacking, and nothing is hidden.
 """
 
@@ -36,7 +36,7 @@ def missing_units(
 ) -> Iterator[MissingUnits]:
     """Yield what ``late`` lacks of ``ahead``'s units though it claims to be whole.
 
-    Told from the ends of each queue: a part that RocketMQ filled late begins later, and one that it
+    Judged by the ends of each queue: a part that RocketMQ filled late begins later, and one that it
     passed over ends earlier. What a replay from ``late.whole`` on brings is no lack.
     """
     keys = (
@@ -58,7 +58,7 @@ def _missing_units(
             for key in keys:
                 yield from _missing_units(late, ahead, [key], is_deleted)
             return
-        ((topic, queue_id),) = keys  # one queue's damage; reading it tells
+        ((topic, queue_id),) = keys  # one queue's damage; reading it shows that
         _LOG.warning("queue %d of %r cannot be compared: %s", queue_id, topic, exc)
         return
     yield from (lack for lack in lacks if lack is not None)
@@ -91,7 +91,7 @@ def backfill(
     is_deleted: IsDeleted,
     note_behind: Callable[[], object],
 ) -> None:
-    """Let the replay of the log fill what ``late`` lacks, if it lacks anything.
+    """Fill what ``late`` lacks by a replay of the log, if it lacks anything.
 
     ``note_behind`` notes durably that it has nothing for sure; called before a queue goes that the
     replay could not fill.
@@ -136,7 +136,7 @@ def refuse_lack(
 
 
 def reconcile_unlogged(late: BackendReplica, ahead: BackendReplica, is_deleted: IsDeleted) -> None:
-    """Take over, after a replay, what the log cannot tell.
+    """Take over, after a replay, what the log does not contain.
 
     That is the next offsets of queues that are wholly expired, and that queues were deleted. Of
     what ``late`` alone has, that goes which came from this replay, and that which a line of ours

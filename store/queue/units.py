@@ -1,7 +1,7 @@
 """Units: what a consume queue holds, alone, in blocks (out) and in batches (in).
 
 The 28 bytes of ``QueueUnit`` are RocksDB's value; a file queue stores their first 20. Blocks and
-batches stay packed: nobody pays for a Python object a unit who did not ask for it.
+batches stay packed: a Python object per unit is made only for a caller that asks for it.
 """
 
 from collections.abc import Callable, Iterator
@@ -119,7 +119,7 @@ class UnitBatch(_batch.UnitColumns):
     """Units on their way into the queues, as columns, in dispatch (log) order.
 
     Unit *i* belongs to ``queues[queue_index[i]]`` at ``queue_offset[i]``; its 28 bytes are row *i*
-    of ``units``. Whoever has a view of a column keeps what it shows while the batch grows.
+    of ``units``. A view of a column keeps what it shows while the batch grows.
     ``end_phy_offset`` is the log position up to which everything has been dispatched once the batch
     is stored, also records that no queue holds. One thread adds.
     """
@@ -174,9 +174,9 @@ class UnitBatch(_batch.UnitColumns):
 
     def _check_offsets(self) -> None:
         offsets = self._offsets()
-        odd = np.flatnonzero((offsets < 0) | (offsets >= MAX_UNITS))
-        if len(odd):
-            row = int(odd[0])
+        outside = np.flatnonzero((offsets < 0) | (offsets >= MAX_UNITS))
+        if len(outside):
+            row = int(outside[0])
             topic, queue_id = self.queues[self.queue_index[row]]
             raise CorruptionError(
                 f"a record of queue {queue_id} of topic {topic!r} has an impossible queue offset",
@@ -226,7 +226,7 @@ class UnitRuns:
     """The units of a batch, grouped: run *r* is rows ``starts[r]:ends[r]`` of ``units``.
 
     A run belongs to ``queues[r]``; its queue offsets count up from ``first_offsets[r]`` without a
-    gap. A queue may have several runs (it began anew within the batch), they follow each other in
+    gap. A queue may have several runs (it started over within the batch), they follow each other in
     dispatch order.
     """
 

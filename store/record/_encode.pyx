@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """PlainEncoder: whether a message is well-formed, and where its parts lie.
 
-What is not plain is handed back: the slow path, in Python, says what is right. Where a scratch says
+What is not plain is declined: the slow path, in Python, says what is right. Where a scratch says
 that it holds (``is_held``), what the pointers lead to is held by it, so other threads may run before
 it is written. Else the caller keeps the interpreter's lock until then, and no garbage is collected:
 no object is made here that the collector knows, but for the exception behind which a message is
-handed back.
+declined.
 """
 
 cimport cython
@@ -166,7 +166,7 @@ cdef class PlainEncoder:
     cdef bint _encode_properties(
         self, Plain *plain, PyObject *properties, Scratch scratch
     ) except -1:
-        """Write the properties where they wait; return whether there is nothing odd among them."""
+        """Write the properties into the scratch; return whether all of them are plain."""
         cdef Py_ssize_t at = 0, name_size = 0, size = 0
         cdef PyObject *name = NULL
         cdef PyObject *value = NULL

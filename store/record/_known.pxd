@@ -1,4 +1,4 @@
-# Queues and tags that were put to of late, for compiled code that looks them up; and the UTF-8 of keys.
+# Recently used queues and tags, for compiled code that looks them up; and the UTF-8 of keys.
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint32_t

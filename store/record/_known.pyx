@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""InternTable: queues and tags that were put to of late, found by the address of their texts.
+"""InternTable: recently used queues and tags, found by the address of their texts.
 
 Each has one place, which the next one that comes there takes over. A place holds its texts, so an
 object at the same address is the same text.

@@ -31,7 +31,7 @@ epoch, ``born_timestamp`` 0 means now, and hosts are 127.0.0.1:0 unless given. T
 like are ``properties``: ``{"TAGS": "A", "KEYS": "k1 k2"}``; no name and no value may be empty.
 What does not fit is refused by the put, before a byte is written.
 
-See ``store.record.message.PyMessage``, its twin: fields and words are the same.
+The reference in Python is ``store.record.message.PyMessage``: fields and texts are the same.
 """
 
     __match_args__ = (

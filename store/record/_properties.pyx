@@ -2,12 +2,12 @@
 """PropertyNames and ``java_hash``: the properties of a record, as far as dispatch needs them.
 
 Nothing here trusts a size that it was given: every read is bounded by the object it reads. What is
-not plain is handed back: the slow path, in Python, says what is right.
+not plain is declined: the slow path, in Python, says what is right.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcmp
 
 from store.core._hashes cimport hash_on
 
@@ -25,7 +25,7 @@ cdef class PropertyNames:
     """The names of the properties that dispatch needs, and the tuple that holds their values.
 
     Of the tuple ``made`` the first field is the hash of the first value, the last one whether there
-    is no value but the first; between them stand the values, ``None`` where there is none.
+    is no value but the first; between them are the values, ``None`` where there is none.
     """
 
     cdef object made
@@ -85,39 +85,3 @@ cdef class PropertyNames:
                     values[at] = decode_text(name_end + 1, value_end)
             segment = value_end + 1
         return self._tuple(values)
-
-    def encode(self, dict properties not None):
-        """Return the stored form of ``properties`` and their values; ``None``: not plain."""
-        cdef Py_ssize_t size = 0, length = 0, at
-        cdef const char *text = NULL
-        cdef list values = [None] * self.count
-        for name, value in properties.items():
-            if not is_plain(name, &text, &length):
-                return None
-            size += length + 1
-            at = self._find(text, length)
-            if not is_plain(value, &text, &length):
-                return None
-            size += length + 1
-            if at >= 0:
-                values[at] = value
-        encoded = PyBytes_FromStringAndSize(NULL, size)
-        cdef char *out = PyBytes_AS_STRING(encoded)
-        cdef Py_ssize_t done = 0
-        for name, value in properties.items():
-            done = _append(out, done, size, name, NAME_END)
-            done = _append(out, done, size, value, VALUE_END)
-        return (encoded, self._tuple(values)) if done == size else None
-
-
-cdef Py_ssize_t _append(
-    char *out, Py_ssize_t done, Py_ssize_t size, object part, char end
-) except -1:
-    """Write ``part`` and ``end`` at ``done``; return where they end, past ``size`` if they would."""
-    cdef Py_ssize_t length = 0
-    cdef const char *text = PyUnicode_AsUTF8AndSize(part, &length)
-    if done > size or length + 1 > size - done:
-        return size + 1
-    memcpy(out + done, text, length)
-    out[done + length] = end
-    return done + length + 1

@@ -6,11 +6,11 @@ from libc.stdint cimport int64_t
 cdef enum:
     AT_END = 0
     PLAIN = 1
-    ODD = 2
+    NOT_PLAIN = 2
 
 
 cdef struct Scanned:
-    # A record, as ``ScannedRecord`` has it; whoever has this holds topic and properties.
+    # A record, as ``ScannedRecord`` has it; its holder keeps topic and properties alive.
     PyObject *topic
     const char *properties
     int64_t phy_offset, size, queue_id, queue_offset, flags, timestamp
@@ -26,7 +26,7 @@ cdef class BlockScan:
 
     cdef object record(self)
     cdef int step(self) except -1
-    cdef object odd(self)
+    cdef object slow_step(self)
     cdef bint _is_plain(self, const char *record, Scanned *found) except -1
     cdef bint _name_topic(self, const char *name, Py_ssize_t size) except -1
     cdef bint _is_sound(self, const char *record, int64_t body_size) except -1

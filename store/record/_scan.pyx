@@ -24,7 +24,7 @@ crc_prepare()
 
 
 cdef class BlockScan:
-    """See ``store.record.scan.scan_block``, the twin, which is asked about whatever is not plain."""
+    """See ``store.record.scan.scan_block``, the slow path, which takes whatever is not plain."""
 
     def __init__(
         self, made, bytes data not None, int64_t phy_offset, int64_t left, rules, topics,
@@ -54,7 +54,7 @@ cdef class BlockScan:
         cdef int stepped = self.step()
         if stepped == AT_END:
             raise StopIteration
-        record = self.record() if stepped == PLAIN else self.odd()
+        record = self.record() if stepped == PLAIN else self.slow_step()
         if record is None:
             raise StopIteration
         return record
@@ -69,25 +69,25 @@ cdef class BlockScan:
         ))
 
     cdef int step(self) except -1:
-        """Go behind the next record if it is plain; ``ODD``: ask ``odd``."""
+        """Go behind the next record if it is plain; ``NOT_PLAIN``: ask ``slow_step``."""
         cdef Scanned found
         cdef bytes data = self._data  # held: others run while a long body is summed
         if self._position + FIXED_BYTES >= len(data):
             return AT_END
         if not self._is_plain(PyBytes_AS_STRING(data) + self._position, &found):
-            return ODD
+            return NOT_PLAIN
         if self._look is not None and (
             memchr(found.properties, 0, found.properties_size) != NULL
             or memchr(PyBytes_AS_STRING(self._name), 0, len(self._name)) != NULL
         ):
-            return ODD
+            return NOT_PLAIN
         self.found, self._found_topic = found, self._topic
         self._position += found.size
         self._behind = self._phy_offset + self._position
         return PLAIN
 
-    cdef object odd(self):
-        """Let the twin look at a record, and go behind it; ``None``: there is none."""
+    cdef object slow_step(self):
+        """Check a record on the slow path, and advance behind it; ``None``: there is none."""
         cdef int64_t position = self._position
         found = self._check_one(
             self._data, position, self._left - position, self._phy_offset + position, self._rules

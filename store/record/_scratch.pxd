@@ -8,7 +8,7 @@ from store.record._known cimport KnownQueue
 
 
 cdef struct Plain:
-    # One message, encoded; it keeps what the pointers lead to, and nobody changes it meanwhile.
+    # One message, encoded; it keeps what the pointers lead to, which must not change meanwhile.
     const char *topic  # its length before it
     const char *body
     const char *born_host

@@ -5,7 +5,7 @@ from libc.stdlib cimport free, realloc
 
 
 cdef class Scratch:
-    """What the messages of one call are encoded in; the next call begins anew."""
+    """What the messages of one call are encoded in; the next call starts over."""
 
     def __cinit__(self, Py_ssize_t most_body, Py_ssize_t most_total, *, bint is_held=False):
         self.keys, self.is_held = [], is_held

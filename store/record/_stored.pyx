@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """StoredMessage: one record of the log, its fields made when asked for.
 
-What is not plain goes the long way, in Python, untouched: that one says what is right, and has the
-words for what is wrong. Nothing here trusts what lies on disk: every read is bounded by the object it
+What is not plain takes the slow path in Python, untouched: that decides what is valid, and has the
+texts of errors. Nothing here trusts what lies on disk: every read is bounded by the object it
 reads, and what the bounds were made of is read once.
 """
 
@@ -40,7 +40,7 @@ _new = tuple.__new__
 
 crc_prepare()
 
-cdef object _interpreted = None  # what is not plain goes to the twin: it has the sentences
+cdef object _interpreted = None  # the slow path: has the texts of errors
 cdef object _again = None
 cdef object _head = None
 cdef object _tail = None
@@ -53,7 +53,7 @@ cdef object _last_host = None
 
 
 def bind_messages(interpreted, again, head, tail, host, decompress, message_id, described):
-    """Take the twin of ``StoredMessage``, and what its fields are made of."""
+    """Set the slow path of ``StoredMessage``, and what its fields are made of."""
     global _interpreted, _again, _head, _tail, _host, _decompress, _message_id, _described
     _interpreted, _again, _head, _tail = interpreted, again, head, tail
     _host, _decompress, _message_id, _described = host, decompress, message_id, described
@@ -88,12 +88,12 @@ cdef inline bint _is_read(StoredMessage message) except -1:
 cdef class StoredMessage:
     """One record of the log. Every field is read when it is asked for; text, body and dict stay.
 
-    Holds on to the buffer that it was made from, in a pull the mapped file; copy with
-    ``bytes(message.record)`` to let that go.
+    Keeps the buffer alive that it was made from, in a pull the mapped file; copy with
+    ``bytes(message.record)`` to release that.
     """
 
     def __init__(self, record, phy_offset=None):
-        """Read the record that fills ``record``, see the twin."""
+        """Read the record that fills ``record``, see ``PyMessageView``."""
         cdef BufferRef held
         if self.held is not None:  # others may be reading what it holds
             raise TypeError("the message was read already")
@@ -103,7 +103,7 @@ cdef class StoredMessage:
             again = again_if_lost(<const uint8_t *> held.buffer.buf, held.buffer.len)
             if again is None or not self._find(BufferRef(again), again):
                 _interpreted(record if again is None else again, phy_offset)
-                raise RuntimeError("the core and its twin disagree about a record")
+                raise RuntimeError("fast path and slow path disagree about a record")
 
     cdef bint _find(self, BufferRef held, record) except -1:
         """Take the record if it is a sound one."""
@@ -128,14 +128,14 @@ cdef class StoredMessage:
         cdef BufferRef held = BufferRef(again)
         if not parse_record(<const uint8_t *> held.buffer.buf, held.buffer.len, &places):
             _interpreted(again)
-            raise RuntimeError("the core and its twin disagree about a record")
+            raise RuntimeError("fast path and slow path disagree about a record")
         self.former = self.held
         self.held, self.data, self._record = held, <const uint8_t *> held.buffer.buf, again
         self.places = places
         self._topic = self._body = self._properties = None
         return True
 
-    def _twin(self):
+    def _slow(self):
         return _interpreted(self.record)
 
     def __repr__(self):
@@ -233,7 +233,7 @@ cdef class StoredMessage:
                     self.places.topic_end - self.places.topic, NULL,
                 )
             except UnicodeDecodeError:
-                return self._twin().topic
+                return self._slow().topic
             if not _is_read(self):
                 return self.topic
             self._topic = topic
@@ -246,7 +246,7 @@ cdef class StoredMessage:
 
     @property
     def body(self):
-        """The body, decompressed; raises as the twin's."""
+        """The body, decompressed; raises as ``PyMessageView``."""
         cdef const uint8_t *data = self._start()
         cdef int32_t flag = load32(data + AT_SYS_FLAG)
         if self._body is None:
@@ -307,18 +307,18 @@ cdef class StoredMessage:
     # ---- checks
 
     def check_body(self):
-        """Check the body's CRC; raises as the twin's."""
+        """Check the body's CRC; raises as ``PyMessageView``."""
         cdef const uint8_t *data = self._start()
         cdef uint32_t crc
         if self.places.body_size:
             with nogil:
                 crc = crc_of(<const char *> data + self.places.body, self.places.body_size)
             if <int32_t> (crc & 0x7FFFFFFF) != load32(data + AT_CRC):
-                self._twin().check_body()
+                self._slow().check_body()
 
     def check_property_crc(self):
-        """Check the CRC over the whole record; raises as the twin's."""
-        self._twin().check_property_crc()
+        """Check the CRC over the whole record; raises as ``PyMessageView``."""
+        self._slow().check_property_crc()
 
 
 cdef list messages_of(list files, const Found *found, Py_ssize_t count):
@@ -367,7 +367,7 @@ cdef object _text(const char *data, Py_ssize_t size, list known):
 
 
 cdef dict read_properties(const char *data, Py_ssize_t size):
-    """Return the properties in ``data``; drops what RocketMQ's parser drops, see the twin."""
+    """Return the properties in ``data``; drops what RocketMQ's parser drops."""
     cdef const char *end = data + size
     cdef const char *value_end
     cdef const char *name_end

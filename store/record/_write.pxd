@@ -21,7 +21,7 @@ cdef inline void write_record(
 ) noexcept nogil:
     """Write a record to ``start``, its size and magic code last: from there on it is one.
 
-    ``is_sealed``: its last property, which stands there already, gets the record's checksum.
+    ``is_sealed``: its last property, which is there already, gets the record's checksum.
     """
     cdef char *out = put32(start + AT_CRC, plain.crc & 0x7FFFFFFF)
     out = put32(put32(out, <uint32_t> plain.queue_id), <uint32_t> plain.flag)
@@ -43,7 +43,7 @@ cdef inline void write_record(
 cdef inline void write_checksum(const Plain *plain, char *start) noexcept nogil:
     """Write the checksum of a whole record but for its last property into that one.
 
-    Its digits stand with the least significant first, as RocketMQ writes them.
+    Its digits are written least significant first, as RocketMQ writes them.
     """
     cdef char first[BLANK_BYTES]
     cdef Py_ssize_t covered = plain.size - CRC_PROPERTY_BYTES, at

@@ -28,7 +28,7 @@ class BoundedCache(dict[K, V], Generic[K, V]):
     def __init__(self, most_bytes: int) -> None:
         """``most_bytes``: what all entries may take; none may take more than a 1024th of it."""
         super().__init__()
-        self._most = most_bytes
+        self._limit = most_bytes
         self._held = 0
         self._sizes: dict[K, int] = {}
         self._newest_gone = 0
@@ -40,12 +40,12 @@ class BoundedCache(dict[K, V], Generic[K, V]):
         up to four bytes where UTF-8 has one.
         """
         size = ENTRY_BYTES + 4 * text_bytes
-        if size > self._most // _SHARE:
+        if size > self._limit // _SHARE:
             return value
         sizes = self._sizes
         while self and (
-            self._held + size - sizes.get(key, 0) > self._most
-            or len(self) >= self._most // ENTRY_BYTES
+            self._held + size - sizes.get(key, 0) > self._limit
+            or len(self) >= self._limit // ENTRY_BYTES
         ):
             self._part_with_some()
             sizes = self._sizes
@@ -68,7 +68,7 @@ class BoundedCache(dict[K, V], Generic[K, V]):
             self.pop(oldest, None)
             self._sizes.pop(oldest, None)
         if len(self._sizes) != len(self):  # a call was cut short, or another thread is at it
-            known, other = self._sizes, self._most // _SHARE
+            known, other = self._sizes, self._limit // _SHARE
             self._sizes = {key: known.get(key, other) for key in [*self]}
         self._held = sum([*self._sizes.values()])
         self._newest_gone = 0

@@ -15,7 +15,7 @@ _MAX_BODY = 256 << 20
 """A body of 4 MiB does not grow past this; a bomb stops here."""
 _PIECE = 1 << 20
 _ZSTD_PIECE = 256
-"""Bytes that make 11 MB at most: a block of 3 bytes stands for up to 128 KiB."""
+"""Bytes that make 11 MB at most: a block of 3 bytes decompresses to up to 128 KiB."""
 
 
 def decompress(body: bytes, sys_flag: int, phy_offset: int | None = None) -> bytes:

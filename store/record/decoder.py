@@ -72,7 +72,7 @@ def record_span(data: Buffer, position: int, left: int, phy_offset: int) -> int:
 
 
 def refuse_filler(message: StoredMessage) -> None:
-    """Refuse a record that stands in for a damaged one.
+    """Refuse a record that replaces a damaged one.
 
     Raises:
         CorruptionError: it does.

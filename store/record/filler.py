@@ -2,7 +2,7 @@
 
 A filler is a sound record of the same size. It keeps the damaged one's place in its queue, so that
 a rebuild finds no gap there; a bit of its ``sys_flag``, ours, tells readers to pass over it. The
-body says what it is to whoever does not know the bit.
+body says what it is to a reader that does not know the bit.
 """
 
 import zlib

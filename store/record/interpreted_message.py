@@ -1,4 +1,4 @@
-"""PyMessageView: one record of the log, read by Python; the twin of the core's message.
+"""PyMessageView: one record of the log, read by Python; the slow path of ``StoredMessage``.
 
 It is the specification: what a record must be, which error says what is wrong, and its words.
 
@@ -35,8 +35,8 @@ MAGICS = {MAGIC_V1, MAGIC_V2}
 class PyMessageView:
     """One record of the log. Numbers are read at once, body and properties when asked for.
 
-    Holds on to the buffer that it was made from; copy with ``bytes(message.record)`` to let a
-    mapped file go.
+    Keeps the buffer alive that it was made from; copy with ``bytes(message.record)`` to release a
+    mapped file.
     """
 
     def __init__(self, record: Buffer, phy_offset: int | None = None) -> None:

@@ -25,7 +25,7 @@ class SysFlag(IntFlag):
     INNER_BATCH = 0x080
     COMPRESSION_TYPE = 0x700
     PASSED_OVER = 0x4000_0000
-    """Ours, RocketMQ has no such bit: the record stands in for a damaged one, see ``filler``."""
+    """Ours, RocketMQ has no such bit: the record replaces a damaged one, see ``filler``."""
 
 
 TRANSACTION_MASK = 0x00C
@@ -60,6 +60,8 @@ class MessageProperty:
     TIMER_OUT_MS = "TIMER_OUT_MS"
     REAL_TOPIC = "REAL_TOPIC"
     REAL_QID = "REAL_QID"
+    RETRY_TOPIC = "RETRY_TOPIC"
+    ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
     UNIQ_KEY = "UNIQ_KEY"
     INNER_NUM = "INNER_NUM"
     INNER_BASE = "INNER_BASE"
@@ -72,11 +74,12 @@ SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
 """No topic: the name of RocksDB's checkpoint entry."""
-RETRY_PREFIX = "%RETRY%"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
 LMQ_PREFIX = "%LMQ%"
 SYSTEM_PREFIX = "rmq_sys_"
 SYSTEM_TOPICS = frozenset({
-    "TBW102", SCHEDULE_TOPIC, "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC",
+    "TBW102", SCHEDULE_TOPIC, "BenchmarkTest", HALF_TOPIC, "RMQ_SYS_TRACE_TOPIC",
     "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC",
     "OFFSET_MOVED_EVENT", "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
     CHECKPOINT_TOPIC,
@@ -91,7 +94,7 @@ class Host(_message.HostWire):
     """An address and port, kept as its 8 (IPv4) or 20 (IPv6) bytes on disk."""
 
     __slots__ = ()
-    wire: bytes = field()  # the core's, where a put finds it; by itself that would be the default
+    wire: bytes = field()  # the core's, where a put finds it; else the class would have a default
 
     def __post_init__(self) -> None:
         """Refuse what no record could hold.

@@ -73,12 +73,12 @@ def fault_of(message: Message) -> str | None:
         value = getattr(message, name)
         if not isinstance(value, kind):
             return f"{name} is {value!r:.60}, not {getattr(kind, '__name__', 'bytes')}"
-    for name, (least, most) in _RANGES.items():
+    for name, (minimum, limit) in _RANGES.items():
         value = getattr(message, name)
         if not isinstance(value, int) or (name == "queue_id" and type(value) is not int):
             return f"{name} is {value!r:.60}, not int"
-        if not least <= value <= most:
-            return f"{name} is {value:.6g}, not between {least} and {most}"
+        if not minimum <= value <= limit:
+            return f"{name} is {value:.6g}, not between {minimum} and {limit}"
     for name, text in message.properties.items():
         if not type(name) is type(text) is str:
             return f"the property {name!r:.60} is {text!r:.60}: both have to be str"

@@ -73,7 +73,7 @@ def tags_code_of(tags: str | None) -> int:
 
 
 def crc_property(crc: int) -> bytes:
-    """Return the CRC property: its ten digits stand with the least significant first (T1)."""
+    """Return the CRC property: its ten digits are written least significant first (T1)."""
     return _CRC_NAME + str(crc)[::-1].ljust(_CRC_DIGITS, "0").encode() + _VALUE_END
 
 

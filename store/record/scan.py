@@ -35,7 +35,7 @@ class ScanRules(NamedTuple):
 
 
 class TopicCache(BoundedCache[bytes, str]):
-    """UTF-8 of topics → their names: the memory of those who scan."""
+    """UTF-8 of topics → their names: the cache of a scan."""
 
     def __init__(self) -> None:
         super().__init__(16 << 20)
@@ -63,7 +63,7 @@ class Scan(Protocol):
         """Yield them."""
 
     def refusing(self, look: "Look") -> "Scan":
-        """Let ``look`` see each record with a zero in topic or properties before it is yielded.
+        """Call ``look`` with each record with a zero in topic or properties before it is yielded.
 
         Returns the block itself.
         """

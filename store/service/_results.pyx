@@ -1,8 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """GetMessageResult: what a pull returned. Views, offsets and messages are made when asked for.
 
-Its twin, and the words for what is damaged, are in ``store.service.results``, which stands below the
-room of pulls.
+Its slow path, and the texts for damage, are in ``store.service.results``, a layer below the pulls.
 """
 
 cimport cython
@@ -19,7 +18,7 @@ cdef object _leave_out = None
 
 
 def bind_results(sound_messages, leave_out):
-    """Take the twin's way with damaged records."""
+    """Set how damaged records are treated, on the slow path."""
     global _sound_messages, _leave_out
     _sound_messages, _leave_out = sound_messages, leave_out
 
@@ -28,10 +27,10 @@ def bind_results(sound_messages, leave_out):
 @cython.no_gc
 @cython.freelist(16)
 cdef class GetMessageResult:
-    """What one pull returned, see the twin: its fields and words are the same.
+    """What one pull returned. As in ``PyGetMessageResult``, the reference, are fields and texts.
 
-    Until somebody asks for ``records`` it holds each file of the log that it found records in once,
-    and where they lie. Each message holds on to its file alone, not to the others nor to this.
+    Until ``records`` is read it holds each file of the log that it found records in once, and their
+    positions. Each message keeps its file alone alive, not the others nor this result.
     """
 
     __match_args__ = (
@@ -75,7 +74,7 @@ cdef class GetMessageResult:
                 held = self.files[self.found[at].file]
                 start = self.found[at].data - <const uint8_t *> held.buffer.buf
                 made.append(held.slice(start, start + self.found[at].size))
-            if self._records is None:  # nobody came in between
+            if self._records is None:  # no other thread has made them meanwhile
                 self._records = made
         return self._records
 
@@ -110,7 +109,7 @@ cdef class GetMessageResult:
         return len(self._records) if self._records is not None else self.count
 
     def messages(self):
-        """Return the records decoded, each field when it is asked for, see the twin."""
+        """Return the records decoded, each field when it is asked for."""
         cdef list made
         if self._records is not None:
             return _sound_messages(self)
@@ -118,7 +117,7 @@ cdef class GetMessageResult:
         return _sound_messages(self) if made is None else made
 
     def leave_out(self, queue_offset, phy_offset, size, fault):
-        """Note a damaged record, see the twin."""
+        """Note a damaged record, see ``PyGetMessageResult``."""
         _leave_out(self, queue_offset, phy_offset, size, fault)
 
     def _fields(self):

@@ -1,47 +1,74 @@
 """MessageStore: the public face of a store.
 
 Opening takes the lock, recovers and reports; putting and pulling may be done by any number of
-threads. Source: RocketMQ ``DefaultMessageStore``, ``RocksDBMessageStore``.
+threads. Each method checks whether the store may do it, then asks one component of the store.
+
+Source: RocketMQ ``DefaultMessageStore``, ``RocksDBMessageStore``.
 """
 
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from store.checked_lock import CheckedLock
 from store.config import StoreConfig
-from store.errors import RetryableDiskFullError, os_errors
+from store.errors import STALLING, RefusedStoreError, os_errors
 from store.future import StoreFuture
-from store.index.index_service import IndexService
-from store.log._log import PlainLog
-from store.log.commit_log import CommitLog
 from store.logger import StoreLogger
 from store.progress import Progress, noop
-from store.record.message import Message
+from store.queue.combined import CombinedConsumeQueueStore
+from store.queue.facts import QueueSpan
+from store.queue.time_search import BoundaryType
+from store.queue.units import QueueKey
+from store.record.decoder import StoredMessage, refuse_filler
+from store.record.message import SCHEDULE_TOPIC, Message
 from store.record.message_check import listed
-from store.service.opening.open_parts import open_parts
+from store.record.message_id import decode_message_id
+from store.service.dispatching.arrivals import ArrivalListener, ArrivalSubscription
+from store.service.dispatching.dispatcher_list import CommitLogDispatcher
+from store.service.maintenance.check import CheckFinding, StoreCheck
+from store.service.maintenance.clean_service import ExpiryReport
+from store.service.maintenance.disk_levels import DiskDemand
+from store.service.maintenance.file_expiry import FileOutlook
+from store.service.opening.components import StoreComponents
+from store.service.opening.open_store import open_store
 from store.service.opening.options import OpenOptions
-from store.service.opening.parts import StoreComponents
-from store.service.reading import _query
+from store.service.opening.shutdown import StoreShutdown
+from store.service.reading.arguments import (
+    check_numbers,
+    check_pull,
+    check_query,
+    check_queue,
+    check_texts,
+)
+from store.service.reading.arrival_waits import ArrivalWaits
+from store.service.reading.key_queries import KeyQueries
+from store.service.reading.puller import MAX_PULL_BYTES, TagFilter
 from store.service.reading.read_guard import read_guard_of
+from store.service.reading.read_interceptor import DirectReads, ReadInterceptor
+from store.service.recovering.queue_rebuild import RebuildReport
 from store.service.recovering.replacement import Rebuild
-from store.service.results import PutMessageResult
+from store.service.results import GetMessageResult, GetMessageStatus, PutMessageResult
 from store.service.runtime.environment import Environment
-from store.service.store_care import StoreCare
-from store.service.writing.putter import put_for_future
+from store.service.tracing.operation_lines import StoreOp
+from store.service.tracing.trace import MAX_TRACE_BYTES, Trace
+from store.service.tracing.trace_control import TraceControl
+from store.service.writing.put_hooks import PutMessageHook
+from store.service.writing.putter import Puts, put_for_future
 from store.service.writing.replicas import Replicas
 
 if TYPE_CHECKING:
+    from store.comparing.compared import Compared
+    from store.service.reading.loop_waits import LoopWait
     from store.service.writing.loop_puts import LoopPuts
 
 _LOG = StoreLogger(__name__)
+_ALL_TIME = (0, (1 << 63) - 1)
 
 
-class MessageStore(StoreCare):
+class MessageStore:
     """One open store. Make it with ``MessageStore.open``, end it with ``close``.
 
     Any thread may call any method. What was put is visible to every later read; it is durable when
@@ -52,39 +79,36 @@ class MessageStore(StoreCare):
 
     def __init__(self, parts: StoreComponents) -> None:
         """Serve ``parts``; callers use ``open``."""
-        loaded, recovered = parts.loaded, parts.recovered
         self._parts = parts
-        self.layout = loaded.layout
-        self.config = loaded.config
-        self.paths = loaded.paths
-        self.read_only = loaded.read_only
-        self.last_exit_ok = loaded.last_exit_ok
-        self.report = loaded.report
-        self.checkpoint = loaded.checkpoint
-        self.commit_log = loaded.log
-        self.queues = loaded.queues
-        self.index, self._others = recovered.index, recovered.others
-        self._plain_queries = _plain_queries(loaded.log, recovered.index, loaded.config)
-        self.deleted_topics = loaded.deleted
+        self.layout, self.config, self.paths = parts.layout, parts.config, parts.paths
+        self.read_only, self.last_exit_ok = parts.read_only, parts.last_exit_ok
+        self.report, self.checkpoint = parts.report, parts.checkpoint
+        self.commit_log, self.queues, self.index = parts.log, parts.queues, parts.index
+        self.deleted_topics = parts.deleted
         self.metrics = parts.metrics
         """Counters and figures of the store, see ``StoreMetrics.snapshot``."""
-        self._state = loaded.state
-        self._pending = recovered.pending
-        self._dispatcher = recovered.dispatcher
-        self._ready = read_guard_of(loaded.state, recovered.dispatcher)
-        self._commit = recovered.commit
-        self._rebuild = recovered.rebuild
-        self._flush, self._flush_all = parts.flush, parts.flush_all
-        self._puller, self._putter = parts.puller, parts.putter
+        self._state, self._dispatcher = parts.state, parts.dispatcher
+        self._commit, self._flush_all = parts.commit, parts.flush_all
+        self._clean, self._expiry, self._schedule = parts.clean, parts.expiry, parts.schedule
+        self._ready = read_guard_of(parts.state, parts.dispatcher)
+        """Refuses after a close, and dispatches what waits, so that a reader sees it."""
+        self._puller = parts.puller
+        self._queries = KeyQueries(
+            parts.config, parts.log, parts.index, parts.others,
+            parts.queues.context.read_fallbacks, read_only=parts.read_only,
+        )  # fmt: skip
+        arrivals = parts.dispatcher.arrivals
+        self._waits = ArrivalWaits(parts.queues, arrivals, parts.state, self._ready)
         self._loop_puts: LoopPuts | None = None  # from the first ``put`` on
-        self._loop_waits = None  # from the first wait of a task on
-        self._clean, self._expiry = parts.clean, parts.expiry
-        self._mirror = self._tap = parts.mirror
-        self._tracing = CheckedLock("the begin of a trace")
-        self._trace = self._last_trace = None
-        self._closing = CheckedLock("a close")  # one thread closes at a time
-        self._state.locks.add_outer(self._tracing, self._closing)
-        self._ended = self._all_flushed = self._released = False
+        self._route(parts.puts, parts.mirror, None)
+        reads = DirectReads(parts.puller, parts.queues)
+        self._traces = TraceControl(parts.puts, reads, parts.mirror)
+        self._shutdown = StoreShutdown(parts, self._traces.stop)
+        parts.state.locks.add_outer(self._traces.lock, self._shutdown.lock)
+
+    def _route(self, putter: Puts, tap: ReadInterceptor | None, trace: Trace | None) -> None:
+        """Put by ``putter``, let ``tap`` intercept reads, let ``trace`` note what else is asked."""
+        self._putter, self._tap, self._trace = putter, tap, trace
 
     @classmethod
     def open(
@@ -97,6 +121,9 @@ class MessageStore(StoreCare):
         rebuild: Rebuild = Rebuild.NOTHING,
         housekeeping: bool = True,
         replicas: Replicas | None = None,
+        put_hooks: Sequence[PutMessageHook] = (),
+        dispatchers: Sequence[CommitLogDispatcher] = (),
+        installed_hooks: bool = True,
         surroundings: Environment | None = None,
         progress: Progress = noop,
     ) -> Self:  # fmt: skip
@@ -109,15 +136,21 @@ class MessageStore(StoreCare):
         damaged records at these alone: their places in the queues stay, and pulls pass over them.
         ``rebuild`` builds all queues, or the index, anew from the log, the queues in ``backend`` if
         it is given; what was there is moved to ``cqstore/replaced``. With ``housekeeping`` old log
-        files go by RocketMQ's rules (``FileExpiry``), from a minute after the opening on, and a
-        disk that is nearly full takes no more puts. ``replicas`` are those who follow (the
+        files go by RocketMQ's rules (``FileExpiry``), from a minute after the opening on, a disk
+        that is nearly full takes no more puts, and delayed messages are delivered where
+        ``enable_schedule_message_service`` says so. ``replicas`` are those who follow (the
         ``Followers`` of ``replication``): with them ``brokerRole=SYNC_MASTER`` is honoured, without
-        it is refused. ``surroundings`` is the machine; the recovery tells ``progress`` phy offsets.
+        it is refused. ``put_hooks`` are asked before a message is put, ``dispatchers`` called with
+        each record before it is in its queue, in their order, and behind those that installed
+        packages bring unless ``installed_hooks`` is off. ``surroundings`` is the machine; the
+        recovery tells ``progress`` phy offsets.
 
         Raises:
             StoreLockedError: somebody has it open.
             RefusedStoreError: it must not be opened this way; the sentence says why.
-            StoreConfigError: the settings promise replicas that nobody feeds, or are wrong.
+            StoreConfigError: the settings promise replicas that nobody feeds, or are wrong; a hook
+                is none, or would not be called.
+            DispatcherError: a dispatcher failed at a record that the recovery dispatches.
             CorruptionError: it cannot be read as a store.
             StoreIOError: the operating system refused something.
         """
@@ -125,11 +158,12 @@ class MessageStore(StoreCare):
         options = OpenOptions(
             read_only=read_only, backend=backend, cut_at=cut_at, pass_over=pass_over,
             rebuild=rebuild, housekeeping=housekeeping, replicas=replicas,
+            put_hooks=put_hooks, dispatchers=dispatchers, installed_hooks=installed_hooks,
             surroundings=surroundings or Environment(), progress=progress,
         )  # fmt: skip
         try:
             with os_errors("open the store", root):  # where nothing nearer names a path
-                store = cls(open_parts(undo, root, config or StoreConfig(), commit_log, options))
+                store = cls(open_store(undo, root, config or StoreConfig(), commit_log, options))
             _LOG.info("opened %s: %s", root, store.report)
         except BaseException:
             undo.__exit__(*sys.exc_info())
@@ -147,6 +181,7 @@ class MessageStore(StoreCare):
         with ``FLUSH_SLAVE_TIMEOUT`` after ``slaveTimeout``.
 
         Raises:
+            PutHookError: a put hook failed; nothing was put.
             StoreFailedError: an earlier write failed.
             StoreIOError: this one did; the store must be opened again.
             ReadOnlyStoreError, StoreClosedError: no puts here.
@@ -239,7 +274,7 @@ class MessageStore(StoreCare):
         """
         self._state.check_writable()
         if self._state.stalled:
-            with suppress(RetryableDiskFullError):
+            with suppress(*STALLING):
                 self._dispatcher.drain()
         if not self._state.unwritable:
             return None
@@ -256,29 +291,39 @@ class MessageStore(StoreCare):
         Puts go on behind. An empty log begins at the start of any file. Any thread; one at a time.
 
         Raises:
-            RefusedStoreError: the records do not continue the log; nothing was appended.
+            RefusedStoreError: the records do not continue the log, or this store delivers delayed
+                messages, as its master does; nothing was appended.
             CorruptionError: no valid record where one should start, or one whose queue would have
                 a gap; nothing was appended.
             DiskFullError: there is no room for a next file, or for units or keys of records that
                 were appended before; nothing was appended.
+            DispatcherError: a dispatcher failed at such a record; likewise.
 
         Source: RocketMQ ``DefaultMessageStore.appendToCommitLog``, which checks nothing.
         """
         self._state.check_writable()
+        if self._schedule is not None:
+            raise RefusedStoreError(
+                "enableScheduleMessageService: a follower leaves it to the"
+                " master to deliver what is delayed", path=self.paths.root,
+            )  # fmt: skip
         return self._parts.putter.append_raw(phy_offset, data)
 
     # ---- flush and close
 
     def flush(self) -> None:
-        """Make everything durable: log, queues, index, checkpoint.
+        """Make everything durable: log, queues, index, checkpoint, offsets of delay levels.
 
         Raises:
             RetryableDiskFullError: there is no room for units or keys of records. The log is
                 durable; the rest is with a later call, once there is room.
+            DispatcherError: a dispatcher failed; likewise, once it takes the record.
             StoreError: the disk refused; the store has failed.
         """
         with self._state.writing():
             self._flush_all()
+        if self._schedule is not None:
+            self._schedule.persist()
 
     def flush_log(self) -> None:
         """Make the log durable, and with it each message that was put before.
@@ -306,56 +351,411 @@ class MessageStore(StoreCare):
             return
         self._state.locks.check()
         self._parts.refuse_own_threads()
-        if self._last_trace is not None:
-            self._last_trace.worker.refuse_itself()
-        with self._closing.entry():
-            if not (self._ended and self._released):
-                self._close()
-
-    def _close(self) -> None:
-        failed_before = self._state.failure is not None
-        try:
-            with self._state.failing():
-                self._stop_trace()
-                self._parts.stop()
-                self._dispatcher.raise_if_interrupted()
-                with self._pending.owner.entry(), self._pending.lock:
-                    self._pending.appending.raise_if_poisoned()
-                    self._state.close()
-                self._ended = True
-        finally:
-            if not self._released:
-                with self._clean.lock.entry():  # what is being deleted comes to its end
-                    self._release()
-        if self._state.failure is not None and not failed_before:
-            raise self._state.failure
-
-    def _release(self) -> None:
-        try:
-            with self._state.failing():
-                if not (self.read_only or self._state.failure or self._all_flushed):
-                    self._flush_all()
-                    self._all_flushed = True
-        finally:
-            self._parts.release(flushed=self._all_flushed)  # an interrupt may have come before
-            self._released = True
+        self._traces.refuse_own_thread()
+        self._shutdown.run()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
+    # ---- reading: each call sees what was put before it
 
-def _plain_queries(
-    log: CommitLog, index: IndexService | None, config: StoreConfig
-) -> _query.FastQuery | None:
-    """Return the fast path of queries by key, ``None`` without an index."""
-    if index is None:
-        return None
-    return _query.FastQuery(PlainLog(log), index, log.files.file_size, config.max_msgs_num_batch)
+    def get_message(
+        self, topic: str, queue_id: int, offset: int, max_msgs: int = 32,
+        tags: TagFilter | None = None, max_total_bytes: int = MAX_PULL_BYTES,
+    ) -> GetMessageResult:  # fmt: skip
+        """Pull at most ``max_msgs`` messages from ``offset`` on.
+
+        The first message is returned whatever its size. No consumer group is asked for: the store
+        does nothing by it.
+
+        Raises:
+            TypeError: an argument is of another type.
+
+        Source: RocketMQ ``DefaultMessageStore.getMessage``.
+        """
+        self._ready()
+        try:
+            if (tap := self._tap) is not None and tap.samples_this():
+                return tap.pull(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
+            found = self._puller.get(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
+        except Exception:
+            check_pull(topic, queue_id, offset, max_msgs, max_total_bytes)
+            raise
+        if found.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE:
+            check_pull(topic, queue_id, offset, max_msgs, max_total_bytes)
+        return found
+
+    def message_by_offset(self, phy_offset: int) -> StoredMessage:
+        """Return the message that starts at ``phy_offset``.
+
+        Raises:
+            CorruptionError: none starts there, or one that was given up.
+        """
+        self._ready()
+        check_numbers(phy_offset=phy_offset)
+        message = self.commit_log.message(phy_offset)
+        refuse_filler(message)
+        return message
+
+    def message_by_id(self, message_id: str) -> StoredMessage:
+        """Return the message with an offset message id.
+
+        Raises:
+            IllegalMessageError: it is no message id.
+            CorruptionError: no message starts where it says.
+        """
+        check_texts(message_id=message_id)
+        return self.message_by_offset(decode_message_id(message_id)[1])
+
+    def query_message(
+        self, topic: str, key: str, max_num: int = 32, begin: int = 0, end: int = _ALL_TIME[1]
+    ) -> list[StoredMessage]:
+        """Return messages of ``topic`` with ``key`` (one of KEYS, or UNIQ_KEY), in log order.
+
+        ``begin`` and ``end`` are store times in ms. The index knows hashes: each record's own keys
+        are compared, so a collision is not returned (RocketMQ returns it). An index that a broker
+        has kept in ``rocksdbstore`` is asked too, as it was when it was asked first.
+
+        Raises:
+            TypeError: an argument is of another type.
+            CorruptionError, StoreIOError: an index in ``rocksdbstore`` cannot be read
+                (``query_index_files`` asks the other one alone).
+        """
+        self._ready()
+        if (trace := self._trace) is not None:
+            trace.note(StoreOp.QUERY, topic, key, max_num, begin, end)
+        queries = self._queries
+        try:
+            found = queries.in_files(topic, key, max_num, begin, end)
+            if not queries.others.are_none:
+                check_query(topic, key, max_num, begin, end)
+                found = queries.with_others(found, topic, key, max_num, begin, end)
+            if found:
+                return found
+        except TypeError:
+            check_query(topic, key, max_num, begin, end)
+            raise
+        check_texts(topic=topic, key=key)
+        return []
+
+    def query_index_files(
+        self, topic: str, key: str, max_num: int = 32, begin: int = 0, end: int = _ALL_TIME[1]
+    ) -> list[StoredMessage]:
+        """Return what ``query_message`` does, of the index in files alone; nothing without one."""
+        self._ready()
+        check_query(topic, key, max_num, begin, end)
+        if (trace := self._trace) is not None:
+            trace.note(StoreOp.QUERY, topic, key, max_num, begin, end)
+        return self._queries.in_files(topic, key, max_num, begin, end)
+
+    def messages_with_key(
+        self, topic: str, key: str, phy_offsets: list[int]
+    ) -> list[StoredMessage]:
+        """Return those of the records at ``phy_offsets`` that are of ``topic`` and have ``key``.
+
+        For a caller that has them from another index. What has left the log is left out.
+
+        Raises:
+            CorruptionError: no record starts at one of them, though the log holds the place.
+        """
+        self._ready()
+        return self._queries.messages_with_key(topic, key, phy_offsets)
+
+    def offset_by_time(
+        self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType = BoundaryType.LOWER
+    ) -> int:
+        """Return the queue offset that ``timestamp`` (ms) leads to, within [min, max]."""
+        self._ready()
+        if (tap := self._tap) is not None and tap.samples_this():
+            return tap.offset_by_time(topic, queue_id, timestamp, boundary)
+        try:
+            found = self.queues.queue(topic, queue_id).offset_by_time(timestamp, boundary)
+        except Exception:
+            check_queue(topic, queue_id, timestamp=timestamp)
+            raise
+        if not found:
+            check_queue(topic, queue_id, timestamp=timestamp)
+        return found
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Return the first offset of the queue whose record is in the log."""
+        self._ready()
+        if (tap := self._tap) is not None and tap.samples_this():
+            return tap.min_offset(topic, queue_id)
+        try:
+            found = self.queues.queue(topic, queue_id).min_offset()
+        except Exception:
+            check_queue(topic, queue_id)
+            raise
+        if not found:
+            check_queue(topic, queue_id)
+        return found
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Return the next offset of the queue; 0 if there is no such queue."""
+        self._ready()
+        if (tap := self._tap) is not None and tap.samples_this():
+            return tap.max_offset(topic, queue_id)
+        try:
+            found = self.queues.queue(topic, queue_id).max_offset()
+        except Exception:
+            check_queue(topic, queue_id)
+            raise
+        if not found:
+            check_queue(topic, queue_id)
+        return found
+
+    def confirm_phy_offset(self) -> int:
+        """Return up to where the log is confirmed: on disk under ``SYNC_FLUSH``, else its end.
+
+        Source: RocketMQ ``DefaultMessageStore.getConfirmOffset``.
+        """
+        if self.config.syncs_each_put:
+            return self.commit_log.flushed_phy_offset()
+        return self.commit_log.max_phy_offset()
+
+    def estimate_message_count(
+        self, topic: str, queue_id: int, from_offset: int, to_offset: int, tags: TagFilter
+    ) -> int:
+        """Estimate how many messages of the range a filter lets through, by their tag hashes."""
+        self._ready()
+        if (tap := self._tap) is not None and tap.samples_this():
+            return tap.estimate(topic, queue_id, from_offset, to_offset, tags)
+        queue = self.queues.queue(topic, queue_id)
+        return queue.estimate_message_count(from_offset, to_offset, tags.may_match, tags.plain)
+
+    def queue_keys(
+        self, topic: str | None = None, after: QueueKey | None = None
+    ) -> Iterator[QueueKey]:
+        """Yield the queues (of ``topic``), in no promised order."""
+        self._ready()
+        return self.queues.queues(topic, after)
+
+    def queue_spans(
+        self, topic: str | None = None, after: QueueKey | None = None
+    ) -> Iterator[QueueSpan]:
+        """Yield what ``queue_keys`` does with minimum and maximum; far cheaper than asking each."""
+        self._ready()
+        return self.queues.spans(topic, after)
+
+    def topics(self, prefix: str = "") -> Iterator[str]:
+        """Yield each topic that has a queue and begins with ``prefix``, in no promised order."""
+        self._ready()
+        if (trace := self._trace) is not None:
+            trace.note(StoreOp.LIST_TOPICS, prefix)
+        return self.queues.topics(prefix)
+
+    # ---- waiting for messages that are still to come
+
+    def wait_for(
+        self, topic: str, queue_id: int, offset: int, timeout: float | None = None
+    ) -> bool:
+        """Wait until the queue has a unit at ``offset`` or behind; return whether it has.
+
+        At most ``timeout`` seconds, without one for ever. A queue that is not there yet is waited
+        for. An offset whose unit has expired is not. In the main thread an exception of a signal's
+        handler ends the wait.
+
+        Raises:
+            ReadOnlyStoreError: nothing arrives in a store that was opened to read.
+            StoreClosedError, StoreFailedError: it was closed, or a write failed, by now too.
+            NestedCallError: the thread is inside another call of the store.
+        """
+        return self._waits.wait_for_any({QueueKey(topic, queue_id): offset}, timeout)
+
+    def wait_for_any(self, offsets: Mapping[QueueKey, int], timeout: float | None = None) -> bool:
+        """Wait until one of several queues has its offset, see ``wait_for``."""
+        return self._waits.wait_for_any(offsets, timeout)
+
+    async def wait_for_async(
+        self, topic: str, queue_id: int, offset: int, timeout: float | None = None
+    ) -> bool:
+        """Wait as ``wait_for`` does, in a task of asyncio. Cancelled it leaves nothing."""
+        offsets = {QueueKey(topic, queue_id): offset}
+        return await self._waits.wait_for_any_async(offsets, timeout)
+
+    async def wait_for_any_async(
+        self, offsets: Mapping[QueueKey, int], timeout: float | None = None
+    ) -> bool:
+        """Wait until one of several queues has its offset, see ``wait_for_async``."""
+        return await self._waits.wait_for_any_async(offsets, timeout)
+
+    def loop_wait(self, offsets: Mapping[QueueKey, int]) -> "AbstractContextManager[LoopWait]":
+        """Give a wait of the running loop: a task may await its ``future``, then see ``error``.
+
+        What is there already does not complete it: look behind the begin of the block. Its ``wake``
+        completes it too.
+
+        Raises:
+            StoreError: as for ``wait_for``.
+        """
+        return self._waits.loop_wait(offsets)
+
+    def add_arrival_listener(self, listener: ArrivalListener) -> ArrivalSubscription:
+        """Call ``listener`` with the units that become visible from now on, light queues' too.
+
+        In a thread of its own and in log order, batch by batch: each of its units is visible, and
+        no lock of the store is held. What the listener raises is logged and counted, and it goes
+        on. Where it is too slow units are dropped, and the next call says how many. It may read
+        from the store; it must not close it.
+
+        Raises:
+            StoreError: as for ``wait_for``.
+        """
+        self._state.check_open()
+        return self._dispatcher.arrivals.add_listener(listener)
+
+    # ---- deletion, expiry and rebuilds
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete one topic, see ``delete_topics``."""
+        self.delete_topics([topic])
+
+    def delete_topics(self, topics: Iterable[str]) -> None:
+        """Delete the queues of ``topics``, durably, for good: no crash, no replay brings them back.
+
+        Their records stay in the log until they expire. What is put afterwards begins a new life. A
+        put into one of them waits until its thousand of topics is deleted; other puts go on. A
+        crash leaves whole thousands deleted, those after untouched.
+
+        Raises:
+            IllegalMessageError: no queue could have one of the names; nothing was deleted.
+            TypeError: one name instead of several, whose letters would be taken for topics.
+            RefusedStoreError: delayed messages are delivered from one of them.
+            StoreError: as for ``put_message``.
+        """
+        self._clean.delete_topics(topics)
+
+    def clean_unused_topics(self, retain: Collection[str], *, dry_run: bool = True) -> list[str]:
+        """Delete the topics with queues that are not in ``retain``, the broker's table of topics.
+
+        Never a light queue or a system topic. Returns them; with ``dry_run`` nothing is deleted.
+
+        Raises:
+            TypeError: one name instead of several: all other topics would be deleted.
+        """
+        self._ready()
+        return self._clean.clean_unused_topics(retain, dry_run=dry_run)
+
+    def delete_expired_files(self, phy_offset: int) -> ExpiryReport:
+        """Delete the log files that end at or before ``phy_offset``, never the last one.
+
+        Units and index entries of their records go with them, in part in the background.
+
+        Raises:
+            StoreError: as for ``put_message``.
+        """
+        return self._clean.delete_expired_files(phy_offset)
+
+    def rebuild_queues(
+        self,
+        topic: str,
+        queue_id: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> RebuildReport:
+        """Build one queue, or all of ``topic``, anew from the log.
+
+        Twice reads the whole log; the second time nobody can put, and who reads these queues sees
+        them grow. An offset that has no record keeps being the next one. ``progress`` is told phy
+        offsets of the first time.
+
+        Raises:
+            CorruptionError: the log is damaged; nothing was changed.
+            RefusedStoreError: the queue has units that the log would not bring back.
+            StoreError: as for ``put_message``.
+        """
+        self._state.locks.check()
+        with self._clean.lock.entry():
+            self._state.check_writable()
+            report = self._parts.rebuild.run(topic, queue_id, progress)
+        if self._schedule is not None and topic == SCHEDULE_TOPIC:
+            self._schedule.notify_all()
+        return report
+
+    def delete_files_manually(self) -> None:
+        """Let expired log files go now and in the next looks at them, whatever the hour.
+
+        Source: RocketMQ ``DefaultMessageStore.executeDeleteFilesManually``.
+        """
+        self._state.check_writable()
+        self._expiry.delete_manually()
+        self._expiry.run()
+
+    # ---- checks and traces
+
+    def checker(self, progress: Callable[[int], None] | None = None) -> StoreCheck:
+        """Return a check of everything, to be run; ``progress`` is told phy offsets.
+
+        Raises:
+            RetryableDiskFullError: there is no room for units, which would be reported as missing.
+        """
+        end = self.commit_log.max_phy_offset()  # before the hand-on: all below is in its queue
+        self._ready_for_all()
+        return StoreCheck(
+            self.config, self.commit_log, end, self.queues, self.index, self.deleted_topics,
+            progress, self.report.index_left_out,
+        )  # fmt: skip
+
+    def _ready_for_all(self) -> None:
+        """As ``_ready``, and refuse where queues or index still lack what was put before."""
+        self._ready()
+        if self._dispatcher.is_stalled:
+            self._dispatcher.drain()
+
+    def check(self) -> Iterator[CheckFinding]:
+        """Check every record, unit and file, and yield what is found."""
+        return self.checker().run()
+
+    def expiring_files(self) -> tuple[DiskDemand, list[FileOutlook]]:
+        """Return what the disks ask for, and which log files a deletion by hand would take now.
+
+        Raises:
+            StoreIOError: a file cannot be looked at.
+        """
+        self._ready()
+        return self._expiry.outlook()
+
+    def verify(
+        self,
+        topic: str | None = None,
+        queue_id: int | None = None,
+        *,
+        progress: Progress = noop,
+    ) -> "Compared":
+        """Compare the backends of a store with double write, both ways and over the whole range.
+
+        All queues, those of ``topic``, or one. The reference is the one that is read.
+
+        Raises:
+            RefusedStoreError: only one backend is kept: there is nothing to compare.
+            RetryableDiskFullError: one may have a batch that there was no room for in the other.
+            StoreIOError: the disk refused.
+        """
+        from store.comparing.open_sides import compare_open  # noqa: PLC0415 - seldom needed
+
+        self._ready_for_all()
+        self._state.locks.check()
+        locks = (self._clean.lock, self._dispatcher.owner, self._dispatcher.drain_lock)
+        return compare_open(self.queues, topic, queue_id, locks=locks, progress=progress)
+
+    def record_trace(self, path: Path | str, most_bytes: int = MAX_TRACE_BYTES) -> Trace:
+        """Write down what is asked of the store from now on, see ``operation_lines``.
+
+        Until the trace that is returned is stopped, or left as a context, or the store is closed;
+        at most ``most_bytes``, then it ends by itself. It holds names of topics and keys, and no
+        body. The file must not be there yet.
+
+        Raises:
+            StoreConfigError: there is such a file, or another trace is being recorded.
+            StoreIOError: it cannot be made.
+        """
+        self._ready()
+        return self._traces.record(Path(path), most_bytes, self._route)
+
+    def backends_set_aside(self) -> dict[str, Exception]:
+        """Return the backends that failed and are not kept until the next open, and why."""
+        queues = self.queues
+        return queues.set_aside if isinstance(queues, CombinedConsumeQueueStore) else {}

@@ -39,11 +39,21 @@ def workload(found: Result, name: str) -> WorkloadFigures:
 
 def command(root: Path, *words: str, code: int = 0) -> CompletedProcess[str]:
     """Run ``cqstore ab run``, which must end with ``code``; it finds what is installed by now."""
-    result = root.with_name("result.json")
-    started = [*COMMAND, str(root), "--result", str(result), *words]
+    started = [*COMMAND, *_asked(root, words)]
     done = subprocess.run(started, capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stderr
     return done
+
+
+def forked(root: Path, *words: str, code: int = 0) -> CompletedProcess[str]:
+    """Run the same in a fork (``tests/kit/commands.py``)."""
+    done = commands.run(["ab", "run", *_asked(root, words)])
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def _asked(root: Path, words: tuple[str, ...]) -> list[str]:
+    return [str(root), "--result", str(root.with_name("result.json")), *words]
 
 
 def result_of(root: Path) -> Result:

@@ -114,7 +114,7 @@ def test_lines_without_a_word_are_passed_over_and_counted(tmp_path: Path) -> Non
 def test_no_more_lines_are_read_than_asked_for(tmp_path: Path) -> None:
     line = operation_line(StoreOp.MAX_OFFSET, ("t", 0), 0)
     (tmp_path / "trace").write_bytes(line * 9)
-    assert len(read_trace(tmp_path / "trace", most=4)[0]) == 4
+    assert len(read_trace(tmp_path / "trace", limit=4)[0]) == 4
 
 
 def test_what_a_line_leaves_out_is_the_first_queue_and_a_batch_of_consumers(tmp_path: Path) -> None:

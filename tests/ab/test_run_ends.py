@@ -15,7 +15,7 @@ from store.errors import StoreError
 from store.service.message_store import MessageStore
 from tests.ab import wrong_backends
 from tests.ab.made_store import CONFIG, make_varied_store
-from tests.ab.running import COMMAND, command, compare
+from tests.ab.running import COMMAND, command, compare, forked
 from tests.kit.running import descendants, gone, until
 from tests.kit.tree import tree_digest
 
@@ -130,7 +130,7 @@ def _timeless(root: Path) -> list[str]:
 def test_what_makes_no_sense_is_one_sentence_and_nothing_is_made(root: Path, sentence: str) -> None:
     words = BAD[sentence](root)
     before = sorted(path.name for path in root.parent.iterdir())
-    done = command(root, *words, code=2)
+    done = forked(root, *words, code=2)
     told = [line for line in done.stderr.splitlines() if line.startswith("cqstore:")]
     assert len(told) == 1
     assert sentence in told[0]
@@ -140,7 +140,7 @@ def test_what_makes_no_sense_is_one_sentence_and_nothing_is_made(root: Path, sen
 @pytest.mark.slow
 def test_a_store_that_is_open_or_not_there_is_not_compared(root: Path) -> None:
     def told(place: Path) -> Any:
-        return command(place, code=2).stderr
+        return forked(place, code=2).stderr
 
     with MessageStore.open(root, CONFIG):
         assert f"process {os.getpid()} has the store open" in told(root)

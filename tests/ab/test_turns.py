@@ -148,7 +148,7 @@ def test_a_log_of_one_file_has_none_to_let_go(side: SideStore) -> None:
     found = survey(side.root, CONFIG, 1)
     expiry = workloads()["expiry"]
     found.max_phy_offset = found.min_phy_offset + FILE
-    assert "the newest is never let go" in expiry.unsupported_reason(found)
+    assert "the newest is never deleted" in expiry.unsupported_reason(found)
     found.max_phy_offset += 1
     assert expiry.unsupported_reason(found) == ""
 

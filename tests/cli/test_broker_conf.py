@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from migration.preflight.broker_keys import broker_keys
-from store.config import StoreConfig, odd_keys
+from store.config import StoreConfig, unused_keys
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.commands import run
@@ -61,7 +61,7 @@ def test_a_misspelt_key_is_said_to_readers_and_keeps_out_puts(
 def test_no_key_of_rocketmq_s_is_taken_for_another(root: Path, tmp_path: Path) -> None:
     others = broker_keys().keys() - StoreConfig.known_keys().keys()
     assert len(others) > 400
-    assert odd_keys(others).keys() == {"readOnlyCommitLogStorePaths"}
+    assert unused_keys(others).keys() == {"readOnlyCommitLogStorePaths"}
 
 
 LINES = [
@@ -78,21 +78,32 @@ SILENT = [
 ]  # fmt: skip
 
 
+def says(words: list[object], conf: Path, sentence: str) -> None:
+    done = run([*words, "--config", conf])
+    assert done.stderr.startswith(f"cqstore: {conf}: "), (words, done.stderr)
+    assert sentence in done.stderr, words
+    assert "another store" not in done.stdout
+
+
 @pytest.mark.parametrize(("text", "sentence"), LINES)
 def test_lines_that_say_nothing_and_other_stores_are_said(
     root: Path, tmp_path: Path, text: str, sentence: str
 ) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text(SIZE + text)
+    says(["info", root], conf, sentence)
+    says(["put", root, "--topic", "t"], conf, sentence)
+
+
+@pytest.mark.parametrize(("text", "sentence"), [LINES[0], LINES[-1]])
+def test_every_verb_says_it(root: Path, tmp_path: Path, text: str, sentence: str) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(SIZE + text)
     for words in (
-        ["info", root], ["get", root, "--topic", "t"], ["check", root], ["mode", root],
-        ["topics", root], ["clean", root], ["top", root, "--once"], ["recover", root],
-        ["put", root, "--topic", "t"],
+        ["get", root, "--topic", "t"], ["check", root], ["mode", root], ["topics", root],
+        ["clean", root], ["top", root, "--once"], ["recover", root],
     ):  # fmt: skip
-        done = run([*words, "--config", conf])
-        assert done.stderr.startswith(f"cqstore: {conf}: "), (words, done.stderr)
-        assert sentence in done.stderr, words
-        assert "another store" not in done.stdout
+        says(words, conf, sentence)
 
 
 @pytest.mark.parametrize("text", SILENT)

@@ -49,16 +49,22 @@ def run(folder: Path, *words: object) -> str:
     return done.stdout
 
 
+VERBS = [
+    ["info"], ["get", "--topic", "orders"], ["migrate", "preflight"], ["follow", "--help"],
+    ["sql", "--help"], ["ab", "run", "--help"],
+]  # fmt: skip
+"""A verb of ours, one that prints rows, and one of each package that is imported beside it."""
+OTHERS = [
+    ["check"], ["dump", "--queues"], ["topics"], ["query", "--help"], ["top", "--once"], ["mode"],
+    ["ha", "check", "--help"], ["feed", "--help"], ["rocksdb", "stats", "--help"],
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "words",
-    [
-        ["info"], ["check"], ["dump", "--queues"], ["get", "--topic", "orders"], ["topics"],
-        ["query", "--help"], ["top", "--once"], ["mode"], ["migrate", "preflight"],
-        ["ha", "check", "--help"], ["follow", "--help"], ["feed", "--help"], ["sql", "--help"],
-        ["rocksdb", "stats", "--help"], ["ab", "run", "--help"],
-    ],
+    [*VERBS, *(pytest.param(words, marks=pytest.mark.long) for words in OTHERS)],
     ids=" ".join,
-)  # fmt: skip
+)
 @pytest.mark.slow
 def test_a_verb_imports_nothing_from_the_current_folder(folder: Path, words: list[str]) -> None:
     rest = [] if "--help" in words else [folder.parent / "s"]

@@ -92,7 +92,7 @@ def test_a_checkpoint_without_its_fields_is_one_finding_and_mended(root: Path, l
         assert (done.returncode, str(path) in done.stderr) == (1, True), words
         assert "cqstore check lists all of it, and --repair mends a copy" in done.stderr
     code, _, notes = checked(root, "--repair")
-    assert (code, f"{path}: begin the checkpoint anew" in notes) == (0, True)
+    assert (code, f"{path}: reset the checkpoint" in notes) == (0, True)
     assert tree_digest(root) == before
     assert bodies(root.with_name("store.repaired")) == ALL
     assert checked(root, "--repair", "--in-place")[0] == 0
@@ -183,7 +183,7 @@ def test_a_database_that_is_cut_is_one_finding_and_built_anew(
     assert "cqstore-read-only-" not in said
     code, _, notes = checked(root, "--repair")
     assert code == 0, notes
-    assert "build all queues anew from the log" in notes
+    assert "rebuild all queues from the log" in notes
     assert tree_digest(root) == before
     assert bodies(root.with_name("store.repaired")) == ALL
 

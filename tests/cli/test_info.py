@@ -63,7 +63,7 @@ def test_the_table_fits_a_hundred_columns(root: Path) -> None:
     told = {line[:32].strip(): line for line in lines}
     assert "not clean: recovery is needed" in told["last exit"]
     assert "16,384 bytes" in told["commit log file size"]
-    assert "behind the end of the log" in told["odd"]
+    assert "behind the end of the log" in told["warnings"]
     assert "72" in told["file reserved hours"]
     assert "timestamp" not in "".join(lines)
 

@@ -201,7 +201,7 @@ def made_store(root: Path, backend: str = "file") -> None:
 
 
 def test_of_a_store_that_cannot_be_looked_at_no_end_is_known(tmp_path: Path) -> None:
-    """Whoever opens it says why, with more than this look has."""
+    """Opening it says why, in more detail than this look has."""
     root = tmp_path / "s"
     made_store(root)
     end = about_end(root, StoreConfig())

@@ -70,7 +70,7 @@ def test_a_queue_is_mended_in_a_copy_and_the_store_stays_as_it_was(root: Path) -
     spoil_queue(root)
     before = tree_digest(root)
     done = run("check", root, "--repair")
-    assert "build queue 1 of 't' anew" in done.stderr
+    assert "rebuild queue 1 of 't'" in done.stderr
     assert tree_digest(root) == before
     copy = root.with_name("s.repaired")
     assert ends(copy) == [100] * 3
@@ -93,13 +93,13 @@ def test_a_broken_index_is_built_anew(root: Path, tmp_path: Path) -> None:
     data[40:240] = b"\x7f" * 200  # slots that lead nowhere
     index.write_bytes(data)
     done = run("check", root, "--repair", "--copy-to", tmp_path / "copy")
-    assert "build the index anew" in done.stderr
+    assert "rebuild the index" in done.stderr
     with MessageStore.open(tmp_path / "copy", read_only=True) as store:
         assert len(store.query_message("t", "k", 64)) == 64
 
 
 def test_an_index_that_cannot_be_opened_is_told(root: Path) -> None:
-    """It may be whole, but for numbers that nobody has given."""
+    """It may be whole, but for numbers that were never assigned."""
     files = sorted((root / "index").iterdir())
     for file in files:
         os.truncate(file, 555)
@@ -135,7 +135,7 @@ def test_many_queues_are_built_in_one_pass(tmp_path: Path) -> None:
     for path in (root / "consumequeue" / "t").glob("*/*"):
         path.write_bytes(b"\x11" * 400)
     done = run("check", root, "--repair")
-    assert "build all queues anew (20 are damaged)" in done.stderr
+    assert "rebuild all queues (20 are damaged)" in done.stderr
 
 
 @pytest.mark.parametrize(

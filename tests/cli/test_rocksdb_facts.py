@@ -180,7 +180,7 @@ def test_the_largest_of_many_topics_are_found(tell: Callable[..., Told], tmp_pat
     with using(ENGINES[0]):
         assert engine_in_use().value == "rocksdict"
         rows, notes = tell(verbs.stats, root, 2)
-    assert notes.count("cannot tell the size of a topic") == 1
+    assert notes.count("does not report the size of a topic") == 1
     assert not [row for row in rows if "topic" in str(row["part"])]
 
 

@@ -163,6 +163,11 @@ def test_a_verb_is_listed_with_the_first_words_of_its_own_help() -> None:
             "from store.cli.message_arrow import require_arrow; require_arrow()",
             "StoreConfigError: Parquet and Arrow need pyarrow: pip install 'cqstore[arrow]'",
         ),
+        (
+            "pyarrow",
+            "import cqstore; cqstore.scan('.')",
+            "StoreConfigError: Parquet and Arrow need pyarrow: pip install 'cqstore[arrow]'",
+        ),
     ],
 )
 def test_a_missing_extra_is_named_in_a_sentence(module: str, code: str, sentence: str) -> None:

@@ -325,7 +325,7 @@ def test_what_a_store_holds_is_told(made: Made) -> None:
         "file_reserved_hours": 72,
         "delete_when": "04",
         "disk_max_used_percent": 75,
-        "odd": [],
+        "warnings": [],
     }
     assert expected.items() <= told.items()
     assert done.stderr == ""
@@ -392,7 +392,7 @@ def test_a_store_that_needs_recovery_says_so_and_is_shown_as_it_lies(
     assert "this store needs recovery and is shown as it lies (cqstore recover)" in done.stderr
     told = json.loads(done.stdout)
     assert told["last_exit"] == "not clean"
-    count, why = told["odd"]
+    count, why = told["warnings"]
     assert count == "4 bytes lie behind the end of the log"
     assert f"phy_offset {end}" in why
     assert tree_digest(tmp_path) == before
@@ -470,7 +470,7 @@ def test_backends_are_compared_and_steps_are_told(tmp_path: Path) -> None:
         "behind": {}, "step to file": "possible",
     }  # fmt: skip
     (facts,) = rows("info", root)
-    assert facts["odd"] == ["two backends hold queues (double write)"]
+    assert facts["warnings"] == ["two backends hold queues (double write)"]
     (done_so,) = rows("mode", root, "--to", "file")
     assert done_so == {
         "before": "double-write-file", "state": "file", "behind": {"rocksdb": end},
@@ -481,7 +481,7 @@ def test_backends_are_compared_and_steps_are_told(tmp_path: Path) -> None:
     assert (now["set"], now["behind"]) == ("by cqstore mode", {"rocksdb": end})
     (facts,) = rows("info", root)
     assert facts["state"] == "file"
-    assert facts["odd"] == [
+    assert facts["warnings"] == [
         "two backends hold queues (only the file queues are kept)",
         f"the rocksdb queues are left behind, whole up to phy offset {end}",
     ]

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from migration.preflight.broker_keys import broker_keys
-from store.config import StoreConfig, odd_keys, read_broker_conf
+from store.config import StoreConfig, read_broker_conf, unused_keys
 from store.errors import StoreConfigError, StoreIOError
 
 ROCKETMQS_KEYS = [
@@ -219,10 +219,10 @@ def test_what_promises_replicas_is_named(given: dict[str, object], promises: lis
 
 
 def test_keys_that_are_nearly_ours_are_told_from_rocketmqs_own() -> None:
-    assert odd_keys(["haListenPort", "enableScheduleMessage"]) == {}
-    assert odd_keys(["flushDisktype", "maxMesageSize"]) == {
+    assert unused_keys(["haListenPort", "enableScheduleMessage"]) == {}
+    assert unused_keys(["flushDisktype", "maxMesageSize"]) == {
         "flushDisktype": "is flushDiskType meant?", "maxMesageSize": "is maxMessageSize meant?",
     }  # fmt: skip
-    assert "read" in odd_keys(["readOnlyCommitLogStorePaths"])["readOnlyCommitLogStorePaths"]
+    assert "read" in unused_keys(["readOnlyCommitLogStorePaths"])["readOnlyCommitLogStorePaths"]
     others = broker_keys().keys() - StoreConfig.known_keys().keys()
-    assert odd_keys(others).keys() == {"readOnlyCommitLogStorePaths"}
+    assert unused_keys(others).keys() == {"readOnlyCommitLogStorePaths"}

@@ -192,7 +192,7 @@ def test_a_file_that_went_or_was_cut_since_the_opening_is_found_and_the_other_qu
         store._cache.forget(str(disk.file(400, queue_id=queue_id)))
     disk.file(400, queue_id=0).unlink()
     os.truncate(disk.file(400, queue_id=1), 120)
-    disk.write(600, rows(1, 1), queue_id=2)  # nobody knows of it
+    disk.write(600, rows(1, 1), queue_id=2)  # unknown to the queue
     store._table.simple["T"][2].max_offset = 29
     found = [(each.problem, each.path, each.queue, each.position) for each in store.check_files()]
     assert found == [

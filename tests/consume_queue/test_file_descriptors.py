@@ -146,7 +146,7 @@ def faults_of_a_look(store: FileConsumeQueueStore, queue_id: int) -> list[str]:
 
 
 def churn(store: FileConsumeQueueStore) -> None:
-    """Write, let begin anew, cut, expire and delete twelve queues."""
+    """Write, let start over, cut, expire and delete twelve queues."""
     record = 0
     for step in range(12):
         for queue_id in range(12):

@@ -118,7 +118,7 @@ def test_a_unit_that_leads_to_the_logs_end_is_damaged_and_costs_no_other(
         table[damaged] = (limit := SIZE * 20, SIZE, 7)
         for files in lay(tmp_path / str(damaged), table):
             found = find_end(files, trusted=trusted, safe_phy_offset=limit, max_phy_offset=limit)
-            seen = damaged < 15 and (damaged >= PER_FILE or not trusted)  # else nobody looked there
+            seen = damaged < 15 and (damaged >= PER_FILE or not trusted)  # else not looked at
             assert found == walk(table, limit, limit)._replace(has_hole=seen), damaged
 
 

@@ -160,7 +160,7 @@ def test_a_reader_of_a_batch_queue_is_told_before_a_byte_changes(tmp_path: Path,
     store.close()
 
 
-@pytest.mark.parametrize("how", ["deleted", "begun anew"])
+@pytest.mark.parametrize("how", ["deleted", "started over"])
 def test_a_pull_that_a_new_life_overtakes_tells_nothing_of_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:

@@ -41,7 +41,7 @@ def test_a_queue_that_begins_or_ends_where_a_file_does_may_lack_one(
     for number, start in enumerate(starts):
         disk.write(start * 20, table[number * 10 :][:10])
     reading = disk.open(crashed=crashed, read_only=True)
-    assert reading.damaged_queues() == [], "nobody builds it anew"
+    assert reading.damaged_queues() == [], "it is not rebuilt"
     reading.close()
     store = disk.open(crashed=crashed)
     expected = (("T", 0), problem, str(disk.folder()), 0, int(begin * SIZE))

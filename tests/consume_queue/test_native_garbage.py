@@ -1,4 +1,4 @@
-"""Snapshots that nobody released, and those that somebody has."""
+"""Snapshots that were not released, and those that are in use."""
 
 import gc
 from collections.abc import Iterator

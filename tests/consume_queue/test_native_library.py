@@ -205,7 +205,7 @@ def test_our_own_comes_first_then_pyspark_and_of_each_the_newest(tmp_path: Path)
 def test_without_a_setting_the_first_usable_place_is_taken(tmp_path: Path) -> None:
     good, library = jar(tmp_path / "good.jar", Platform().member), tmp_path / "librocksdb.so"
     library.write_bytes(CONTENT)
-    bad = jar(tmp_path / "bad.jar", "librocksdbjni-for-nobody.so")
+    bad = jar(tmp_path / "bad.jar", "librocksdbjni-for-none.so")
     cache = tmp_path / "cache"
     assert find_library(None, cache, [good, library]).source.startswith(str(good))
     assert find_library(None, cache, [bad, library, good]).path == library
@@ -287,7 +287,7 @@ def test_a_cache_that_cannot_be_made_leaves_the_libraries_that_need_none(tmp_pat
 
 
 def test_when_nothing_does_each_place_and_its_fault_are_named(tmp_path: Path) -> None:
-    bad = jar(tmp_path / "bad.jar", "librocksdbjni-for-nobody.so")
+    bad = jar(tmp_path / "bad.jar", "librocksdbjni-for-none.so")
     text = tmp_path / "librocksdb.so"
     text.write_bytes(b"not a library")
     with pytest.raises(LibraryNotFoundError) as caught:
@@ -314,7 +314,7 @@ def test_a_configured_place_without_a_library_is_an_error_that_names_it(tmp_path
     cache, empty = tmp_path / "cache", tmp_path / "empty"
     empty.mkdir()
     missing = tmp_path / "rocksdbjni-1.jar"
-    other = jar(tmp_path / "rocksdbjni-2.jar", "librocksdbjni-for-nobody.so")
+    other = jar(tmp_path / "rocksdbjni-2.jar", "librocksdbjni-for-none.so")
     for place, problem in ((missing, "no such file"), (other, "jar has no"), (empty, "holds no")):
         with pytest.raises(LibraryNotFoundError, match=problem) as caught:
             find_library(place, cache)

@@ -103,7 +103,7 @@ class Both:
         """Put ``batch`` into both, which answer alike; return what they did."""
         job = append_job(batch)
         if job.is_fast and self.fast._offsets.knows_ends(job):
-            odd = job.odd_queues()
+            odd = job.irregular_queues()
             self.mixed += odd is not None
             rest = batch if odd is None else batch.of_queues(np.frombuffer(odd, np.int8) == 0)
             self.jobs += 1

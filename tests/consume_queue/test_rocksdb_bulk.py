@@ -141,7 +141,7 @@ def test_a_part_that_is_no_table_is_refused_and_nothing_is_held_open(
 
 @pytest.mark.parametrize("name", ["units.sst", "offset.sst"])
 def test_a_disk_that_is_full_is_told_as_one(tmp_path: Path, name: str) -> None:
-    """Else a task ends with an error that nobody knows, and is tried again and again."""
+    """Else a task ends with an unknown error, and is retried again and again."""
     made = sink(tmp_path / "part")
     (tmp_path / "part" / name).symlink_to("/dev/full")
     with pytest.raises(RocksDBFullError) as found:
@@ -274,7 +274,7 @@ def test_what_was_made_is_published_with_current_last_and_durably(
     again = CallOrder(paths.root)
     with again.watching():
         BULK.publish(made, paths, settings)
-    assert again.places("remove", "") == [], "what is there already stays"
+    assert again.places("remove", "") == [], "existing files stay"
     serve(paths.root, separate=separate)
 
 

@@ -82,20 +82,20 @@ def found_in(store: RocksDBConsumeQueueStore) -> list[Found]:
         (
             max_key(PREFIX),
             entry(700, 7),
-            [("units lie behind the max entry 7; nobody sees them", OF_QUEUE, 8)],
+            [("units lie behind the max entry 7; no reader sees them", OF_QUEUE, 8)],
         ),
         (
             max_key(PREFIX),
             entry(950, 0),
             [
                 ("the max entry says phy_offset 950, its unit 0", OF_QUEUE, 0),
-                ("units lie behind the max entry 0; nobody sees them", OF_QUEUE, 1),
+                ("units lie behind the max entry 0; no reader sees them", OF_QUEUE, 1),
             ],
         ),
         (
             max_key(PREFIX),
             entry(950, -1),  # RocketMQ's for a queue without units
-            [("units lie behind the max entry -1; nobody sees them", OF_QUEUE, 0)],
+            [("units lie behind the max entry -1; no reader sees them", OF_QUEUE, 0)],
         ),
         (
             min_key(PREFIX),
@@ -229,8 +229,8 @@ def test_units_that_no_entry_covers_are_told_once_a_queue(tmp_path: Path) -> Non
             tmp_path / f"{offset}.sst",
         )  # fmt: skip
     assert found_in(store) == [
-        ("units lie behind the max entry 5; nobody sees them", OF_QUEUE, 6),
-        ("units lie behind the max entry 7; nobody sees them", QueueKey("U", 0), 8),
+        ("units lie behind the max entry 5; no reader sees them", OF_QUEUE, 6),
+        ("units lie behind the max entry 7; no reader sees them", QueueKey("U", 0), 8),
         ("the queue has units and no max entry", QueueKey("Other", 1), None),
     ]
     store.close()

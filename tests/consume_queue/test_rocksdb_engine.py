@@ -373,7 +373,7 @@ def test_a_flipped_bit_in_a_table_is_rocksdbs_corruption_with_its_status(tmp_pat
     assert [error.status for error in kept] == [RocksDBStatus.CORRUPTION] * len(calls)
     assert [error.path for error in kept] == [store.folder] * len(calls)
     store.close()
-    queues.open().close()  # an error that somebody keeps does not keep the database open
+    queues.open().close()  # a kept error does not keep the database open
 
 
 @pytest.mark.parametrize(

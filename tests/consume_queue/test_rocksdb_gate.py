@@ -56,7 +56,7 @@ class Engine:
 
     @gated
     def stay(self) -> None:
-        """Stay inside until somebody lets it go on."""
+        """Stay inside until released."""
         self.inside.set()
         assert self.go_on.wait(30)
         self.seen.append("left")

@@ -112,7 +112,7 @@ def test_what_may_not_be_written_is_refused_and_may_be_read(
 def test_after_a_write_that_failed_there_is_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    """Whether it reached the disk nobody knows; the next open finds out."""
+    """Whether it reached the disk is unknown; the next open finds out."""
     store = RocksDBQueues(tmp_path).open()
     put(store, "T", 0, range(1), 0)
 
@@ -210,7 +210,7 @@ def test_who_meets_a_damaged_database_is_told_what_to_do(
     for path in store.folder.glob(lost):
         path.unlink()
     paths = StorePaths(tmp_path)
-    if not advised:  # a table file without CURRENT: RocksDB would begin anew
+    if not advised:  # a table file without CURRENT: RocksDB would start over
         with pytest.raises(RefusedStoreError, match="move the folder away") as refused:
             RocksDBConsumeQueueStore.present(paths)
         assert refused.value.path == store.folder

@@ -172,7 +172,7 @@ def test_there_is_room_for_as_many_as_was_said_however_they_come() -> None:
     cache.put(held, rows)
     assert [cache.last_offset(prefix) for prefix in held] == list(range(capacity))
     cache.set_first(held[7], 70, 71)
-    cache.set_first(queue_prefix("nobody", 0), 1, 1)
+    cache.set_first(queue_prefix("unused", 0), 1, 1)
     assert cache.get(held[7]) == [7, 7, 70, 71]
 
 

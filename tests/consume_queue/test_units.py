@@ -33,14 +33,10 @@ def drawn(seed: int, count: int) -> list[Row]:
     return rows
 
 
-def batch_of(rows: list[Row], *, at_once: bool) -> UnitBatch:
+def batch_of(rows: list[Row]) -> UnitBatch:
     batch = UnitBatch()
-    if at_once and rows:
-        keys, offsets, units = zip(*rows, strict=True)
-        batch.add_list(keys, offsets, *zip(*units, strict=True))
-    else:
-        for key, queue_offset, unit in rows:
-            batch.add(key, queue_offset, *unit)
+    for key, queue_offset, unit in rows:
+        batch.add(key, queue_offset, *unit)
     batch.end_phy_offset = 100 * len(rows)
     return batch
 
@@ -51,11 +47,10 @@ def rows_of(batch: UnitBatch) -> list[Row]:
     return [*zip(keys, batch.queue_offset, units, strict=True)]
 
 
-@pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize(("seed", "count"), [(1, 0), (2, 1), (3, 2), (4, 40), (5, 200)])
-def test_a_batch_holds_what_was_added_in_order(seed: int, count: int, *, at_once: bool) -> None:
+def test_a_batch_holds_what_was_added_in_order(seed: int, count: int) -> None:
     rows = drawn(seed, count)
-    batch = batch_of(rows, at_once=at_once)
+    batch = batch_of(rows)
     assert (len(batch), rows_of(batch)) == (count, rows)
     wanted: list[Choice] = [
         (lambda batch: batch.of_topics("a".__eq__), lambda row: row[0].topic == "a"),
@@ -71,9 +66,9 @@ def test_a_batch_holds_what_was_added_in_order(seed: int, count: int, *, at_once
         assert rows_of(chosen) == left
         assert chosen.end_phy_offset == 100 * count
         assert set(chosen.queues) == {row[0] for row in left}
-        chosen = choose(batch_of(rows, at_once=at_once))
+        chosen = choose(batch_of(rows))
         chosen.add(KEYS[0], 7, 1, 2, 3, 4)
-        chosen.add_list([KEYS[2]], [8], [5], [6], [7], [8])
+        chosen.add(KEYS[2], 8, 5, 6, 7, 8)
         assert rows_of(chosen)[-2:] == [(KEYS[0], 7, (1, 2, 3, 4)), (KEYS[2], 8, (5, 6, 7, 8))]
         assert len(chosen.queues) == len(set(chosen.queues))
     assert batch.of_topics(lambda _: True) is batch
@@ -92,7 +87,7 @@ def test_runs_are_units_of_one_queue_without_a_gap(seed: int, count: int) -> Non
                 expected.append([])
             expected[-1].append(row)
             before = row[1]
-    runs = batch_of(rows, at_once=True).runs()
+    runs = batch_of(rows).runs()
     assert len(runs) == len(expected)
     assert runs.queues == [run[0][0] for run in expected]
     assert runs.first_offsets == [run[0][1] for run in expected]
@@ -140,10 +135,8 @@ def test_a_put_that_fails_behind_the_room_for_its_units_leaves_no_row(tmp_path: 
 @pytest.mark.parametrize("odd", [-1, MOST])
 def test_an_offset_that_no_queue_has_is_named(odd: int) -> None:
     rows = [(KEYS[0], 0, (0, 9, 0, 0)), (KEYS[2], MOST - 1, (5, 9, 0, 0))]
-    assert len(batch_of(rows, at_once=False).runs()) == 2
-    bad = batch_of(
-        [*rows, (KEYS[1], odd, (77, 9, 0, 0)), (KEYS[0], -5, (88, 9, 0, 0))], at_once=True
-    )
+    assert len(batch_of(rows).runs()) == 2
+    bad = batch_of([*rows, (KEYS[1], odd, (77, 9, 0, 0)), (KEYS[0], -5, (88, 9, 0, 0))])
     with pytest.raises(CorruptionError, match="queue 1 of topic 'a' has an impossible") as raised:
         bad.runs()
     assert raised.value.phy_offset == 77

@@ -1,4 +1,4 @@
-"""Units at the ends of queues in files: the core leaves what its twin leaves, also in a fault."""
+"""Units at the ends of queues in files: the core leaves what Python leaves, also in a fault."""
 
 import os
 import resource
@@ -47,24 +47,24 @@ class Both:
     """The same batches for a store with the core, and for one without."""
 
     def __init__(self, root: Path, log: NoLog) -> None:
-        self.disks = [Disk(root / name, log) for name in ("core", "twin")]
-        self.core, self.twin = (disk.open() for disk in self.disks)
-        self.twin._appends = DeclinesAppends()  # type: ignore[assignment]
+        self.disks = [Disk(root / name, log) for name in ("core", "slow")]
+        self.core, self.slow = (disk.open() for disk in self.disks)
+        self.slow._appends = DeclinesAppends()  # type: ignore[assignment]
 
     def put(self, batch: UnitBatch) -> object:
         """Put ``batch`` into both, which answer alike; return what they did."""
-        found = [outcome(store, batch) for store in (self.core, self.twin)]
+        found = [outcome(store, batch) for store in (self.core, self.slow)]
         assert found[0] == found[1]
         return found[0]
 
     def check_alike(self) -> None:
         """Compare what both know, and their files."""
-        assert state(self.core) == state(self.twin)
+        assert state(self.core) == state(self.slow)
         assert content(self.disks[0].root) == content(self.disks[1].root)
 
     def close(self) -> None:
         self.core.close()
-        self.twin.close()
+        self.slow.close()
 
 
 def content(root: Path) -> dict[Path, bytes]:
@@ -76,7 +76,7 @@ def outcome(store: FileConsumeQueueStore, batch: UnitBatch) -> object:
     try:
         return store.put_batch(batch)
     except Exception as exc:  # noqa: BLE001 - of the other one the same is asked
-        return type(exc), str(exc).replace("/core/", "/twin/")
+        return type(exc), str(exc).replace("/core/", "/slow/")
 
 
 def state(store: FileConsumeQueueStore) -> object:
@@ -251,7 +251,7 @@ def refusing(store: FileConsumeQueueStore, queue_id: int) -> Iterator[None]:
         entries[path] = writable
 
 
-def test_a_refused_write_leaves_its_queue_and_those_behind_to_the_twin(
+def test_a_refused_write_leaves_its_queue_and_those_behind_to_the_slow_path(
     store: FileConsumeQueueStore,
 ) -> None:
     with refusing(store, 1):
@@ -359,7 +359,7 @@ def test_an_interrupt_between_the_writes_and_the_ends_leaves_the_ends(
     again.close()
 
 
-def test_files_that_were_let_go_are_opened_by_the_twin(tmp_path: Path) -> None:
+def test_files_that_were_let_go_are_opened_by_the_slow_path(tmp_path: Path) -> None:
     disk = Disk(tmp_path).limited_to(16)
     store = disk.open()
     for turn in range(3):

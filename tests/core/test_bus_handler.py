@@ -61,7 +61,7 @@ def test_the_command_asks_for_itself_and_what_it_starts() -> None:
 
 
 def asked_of_child(root: Path, ask: str, cut: str) -> Any:
-    """Return what is answered where nobody handles the signal; ``None``: the process died of it."""
+    """Return what is answered without a handler of the signal; ``None``: the process died of it."""
     done = run("-m", "tests.kit.cut_log_child", str(root), "file", ask, cut)
     if done.returncode == -signal.SIGBUS:
         return None

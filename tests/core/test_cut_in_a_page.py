@@ -39,7 +39,7 @@ def keyed(store: MessageStore, number: int) -> list[int]:
 def by_slow_path(store: MessageStore, ask: Callable[[], object]) -> object:
     assert isinstance(store.queues, FileConsumeQueueStore)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "_plain_queries", Declines())
+        patch.setattr(store._queries, "_fast", Declines())
         decline_walks(patch)
         patch.setattr(store.queues._table, "plain", Declines())
         return outcome(ask)

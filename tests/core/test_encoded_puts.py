@@ -126,7 +126,7 @@ def test_an_odd_checksum_of_the_caller_gives_way_to_the_records_own(
     properties: dict[Any, Any] = {"a": "1", "__CRC32#": odd, "b": "2"}
     config = CONFIG.model_copy(update={"enabled_append_prop_crc": True})
     with core_and_oracle(tmp_path, config) as (core, oracle):
-        for _ in range(2):  # the second one finds its place at hand
+        for _ in range(2):  # the second one finds its slot cached
             message = Message("t", b"x", 0, properties, born_timestamp=1)
             place = core.put_message(message).appended
             assert place is not None

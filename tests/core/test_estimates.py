@@ -1,4 +1,4 @@
-"""Estimates by the core and by its twin give one answer, whatever lies in the queue."""
+"""Estimates by fast path and slow path give one answer, whatever the queue holds."""
 
 import os
 import random

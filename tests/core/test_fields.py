@@ -187,7 +187,7 @@ def test_a_put_that_finds_nothing_there_does_nothing(tmp_path: Path, field: str)
         message = Message("t", b"x")
         store.put_message(message)
         puts = store._parts.putter._plain
-        owner: Any = store._pending if field == "units" else store.commit_log
+        owner: Any = store._parts.pending if field == "units" else store.commit_log
         held, end = getattr(owner, field), store.commit_log.end
         delattr(owner, field)  # as the collector of garbage leaves it
         assert getattr(owner, field) is None

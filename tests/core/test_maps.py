@@ -61,7 +61,7 @@ def test_an_index_file_that_is_cut_is_told_as_the_twin_tells_it(tmp_path: Path) 
         found = outcome(lambda: keyed(store, 7))
         assert found != [7]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(store, "_plain_queries", Declines())
+            patch.setattr(store._queries, "_fast", Declines())
             decline_walks(patch)
             assert outcome(lambda: keyed(store, 7)) == found
         os.truncate(path, size)  # with zeros behind

@@ -1,4 +1,4 @@
-"""A message that the core reads, and its twin, say the same of whatever bytes they are given."""
+"""A message read by the core, and by Python, say the same of whatever bytes they are given."""
 
 import pickle
 import random
@@ -59,7 +59,7 @@ def test_damaged_records_are_read_alike(*, long: bool) -> None:
         assert told(StoredMessage, data) == told(PyMessageView, data)
 
     seeds = [*records(), *records(crc=True)]
-    fuzz("twins", seeds, run, 1500, long=long, fields=record_fields(), mutate=resized)
+    fuzz("both readers", seeds, run, 1500, long=long, fields=record_fields(), mutate=resized)
 
 
 @pytest.mark.parametrize("topic_size", [0, 1, 127, 128, 255, 0x7FFF, 0x8000, 0xFFFF])

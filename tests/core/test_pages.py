@@ -1,4 +1,4 @@
-"""``bring_in``: pages of a map are there before somebody writes to them, and no byte changes."""
+"""``bring_in``: pages of a map are present before they are written to, and no byte changes."""
 
 import mmap
 import os
@@ -17,7 +17,7 @@ SIZE = PAGES * PAGE
 
 @pytest.fixture
 def mapped(tmp_path: Path) -> Iterator[mmap.mmap]:
-    """A map of reserved blocks that nobody has touched, one page of memory at a time."""
+    """A map of reserved blocks that is untouched, one page of memory at a time."""
     fd = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
     os.posix_fallocate(fd, 0, SIZE)
     made = mmap.mmap(fd, SIZE)

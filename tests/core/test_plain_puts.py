@@ -146,7 +146,7 @@ def test_plain_messages_take_the_short_way(store: MessageStore, count: int) -> N
     counted = store._parts.putter._plain = Counted(store._parts.putter._plain)
     given_messages = [Message("t", b"x", 0, {"TAGS": "a", "KEYS": "k  l", "UNIQ_KEY": "u"})]
     store.put_messages(given_messages * count)
-    assert counted.taken == 0  # nobody knows the topic yet, nor the queue's next offset
+    assert counted.taken == 0  # the topic is unknown yet, and the queue's next offset
     store.put_messages(given_messages * count)
     store.put_message(given_messages[0])
     assert counted.taken == count + 1
@@ -161,11 +161,11 @@ def test_a_put_with_which_something_is_due_is_not_quick(tmp_path: Path) -> None:
         quick = [puts.quick(Message("t", b"")) for _ in range(SAMPLED_PUTS)]
         assert [at for at, found in enumerate(quick) if found is None] == [SAMPLED_PUTS - 1]
         assert [found.queue_offset for found in quick if found] == list(range(1, SAMPLED_PUTS))
-        for _ in range(99 - len(store._pending.units)):
+        for _ in range(99 - len(store._parts.pending.units)):
             assert puts.quick(Message("t", b""))
         assert puts.quick(Message("t", b"")) is None  # the batch is full with it
         store.put_message(Message("t", b""))
-        assert len(store._pending.units) == 0
+        assert len(store._parts.pending.units) == 0
         assert puts.quick(Message("t", b""))
     syncing = config.model_copy(update={"flush_disk_type": FlushDiskType.SYNC_FLUSH})
     with MessageStore.open(tmp_path / "b", syncing, housekeeping=False) as store:
@@ -286,7 +286,7 @@ def test_the_names_of_light_queues_are_plain_text(tmp_path: Path) -> None:
             Message("t", b"x", 0, {"INNER_MULTI_DISPATCH": Splits("%LMQ%a")})
         )
         assert not refused.ok
-        assert {type(topic) for topic, _ in store._pending.offsets.next} <= {str}
+        assert {type(topic) for topic, _ in store._parts.pending.offsets.next} <= {str}
 
 
 V6 = Host.of("::1", 1)
@@ -367,13 +367,13 @@ def test_what_is_well_formed_is_taken_and_put_alike(tmp_path: Path, *, is_sealed
 
 
 def _hold_lock(store: MessageStore) -> None:
-    store._pending.lock.acquire()
+    store._parts.pending.lock.acquire()
 
 
 def _let_lock_go(store: MessageStore) -> None:
-    if store._pending.lock.locked():
-        store._pending.lock.release()
-    store._pending.appending.begun = False
+    if store._parts.pending.lock.locked():
+        store._parts.pending.lock.release()
+    store._parts.pending.appending.begun = False
 
 
 def _fill_disk(store: MessageStore) -> None:
@@ -381,7 +381,7 @@ def _fill_disk(store: MessageStore) -> None:
 
 
 def _begin(store: MessageStore) -> None:
-    store._pending.appending.begun = True
+    store._parts.pending.appending.begun = True
 
 
 def _unmap(store: MessageStore) -> None:
@@ -394,7 +394,7 @@ def _unprepare(store: MessageStore) -> None:
 
 
 def _forget(store: MessageStore) -> None:
-    store._pending.offsets.forget_all()
+    store._parts.pending.offsets.forget_all()
 
 
 @pytest.mark.parametrize(
@@ -480,7 +480,7 @@ def test_a_plain_client_batch_takes_the_short_way(store: MessageStore, count: in
 
 @pytest.mark.parametrize("over", [0, 1])
 def test_what_is_put_while_nobody_else_runs_is_bounded(tmp_path: Path, over: int) -> None:
-    """A longer list or batch goes the long way, where checksums let others run."""
+    """A longer list or batch takes the slow path, where checksums let other threads run."""
     most = 1 << 20
     config = CONFIG.model_copy(
         update={"mapped_file_size_commit_log": 1 << 22, "max_message_size": 1 << 21}
@@ -543,7 +543,7 @@ def test_who_looks_at_the_columns_stops_no_put_and_keeps_what_there_was(
     store: MessageStore, column: str
 ) -> None:
     store.put_message(Message("t", b"0"))
-    with memoryview(getattr(store._pending.units, column)) as held:
+    with memoryview(getattr(store._parts.pending.units, column)) as held:
         shown = bytes(held)
         for number in range(1, 200):  # the columns move meanwhile
             store.put_message(Message("t", b"%d" % number))
@@ -559,7 +559,7 @@ def test_what_stops_behind_its_record_has_failed_the_store(
     keyed = Message("t", b"kept", 0, {"KEYS": "k"})
     store.put_message(keyed)
     assert store.max_offset("t", 0) == 1  # what waits is handed on: the next batch knows no queue
-    store._pending.units.index_of[QueueKey("t", 0)] = None  # type: ignore[assignment]
+    store._parts.pending.units.index_of[QueueKey("t", 0)] = None  # type: ignore[assignment]
     with pytest.raises(TypeError):
         store.put_message(keyed)
     with pytest.raises(StoreFailedError):
@@ -576,9 +576,9 @@ def test_what_stops_behind_its_record_has_failed_the_store(
 def test_a_close_tells_that_a_put_stopped_in_the_middle(
     store: MessageStore, tmp_path: Path
 ) -> None:
-    """Nobody came by between the two: the store has failed only now."""
+    """No caller came between the two: the store has failed only now."""
     store.put_message(Message("t", b"kept", 0, {"KEYS": "k"}))
-    store._pending.offsets.next[QueueKey("t", 0)] = 1 << 70  # no queue is so long
+    store._parts.pending.offsets.next[QueueKey("t", 0)] = 1 << 70  # no queue is so long
     with pytest.raises(OverflowError):
         store.put_message(Message("t", b"lost", 0, {"KEYS": "k"}))
     with pytest.raises(StoreFailedError, match="an append was cut short"):
@@ -591,7 +591,7 @@ def test_a_close_tells_that_a_put_stopped_in_the_middle(
 def test_columns_are_what_numpy_reads(store: MessageStore) -> None:
     for _ in range(300):
         store.put_message(Message("t", b"x"))
-    units = store._pending.units
+    units = store._parts.pending.units
     assert np.frombuffer(memoryview(units.queue_offset), np.int64).tolist() == [*range(300)]
     assert np.frombuffer(memoryview(units.queue_index), np.int32).tolist() == [0] * 300
 

@@ -1,4 +1,4 @@
-"""Pulls through the core and through its twin answer alike, also where the log is damaged."""
+"""Pulls on the fast and on the slow path answer alike, also where the log is damaged."""
 
 import os
 import pickle
@@ -41,7 +41,7 @@ def store(
         yield opened
 
 
-def twin_of(store: MessageStore) -> Puller:
+def slow_puller(store: MessageStore) -> Puller:
     """Return a puller that asks the core nothing."""
     puller = Puller(store.config, store.commit_log, store.queues)
     puller._plain = None
@@ -59,12 +59,12 @@ def told(result: GetMessageResult) -> object:
 
 
 def compare(store: MessageStore, draw: random.Random, count: int) -> list[GetMessageResult]:
-    core, twin, results = store._puller, twin_of(store), []
+    core, slow, results = store._puller, slow_puller(store), []
     for _ in range(count):
         asked = ("t", draw.randrange(QUEUES + 1), draw.randrange(-2, PUTS // QUEUES + 4),
                  draw.choice((0, 1, 5, 12, 32, 1 << 70)), None,
                  draw.choice((0, 500, 2000, 1 << 27, 1 << 70)))  # fmt: skip
-        found, expected = core.get(*asked), twin.get(*asked)
+        found, expected = core.get(*asked), slow.get(*asked)
         assert found.record_count() == len(expected.records)
         assert told(found) == told(expected), asked
         results.append(found)
@@ -105,11 +105,11 @@ def test_damaged_pulls_are_alike(store: MessageStore) -> None:
 
 
 def test_a_record_damaged_after_the_pull_is_left_out_of_the_messages(store: MessageStore) -> None:
-    for puller in (store._puller, twin_of(store)):
+    for puller in (store._puller, slow_puller(store)):
         result = puller.get("t", 1, 0, 3, None)
         phy = int.from_bytes(result.records[1][28:36], "big") if puller is not store._puller else 0
         if not phy:
-            phy = next(iter(twin_of(store).get("t", 1, 1, 1, None).messages())).phy_offset
+            phy = next(iter(slow_puller(store).get("t", 1, 1, 1, None).messages())).phy_offset
         file = store.paths.commit_log / f"{phy // LOG_FILE * LOG_FILE:020d}"
         with file.open("r+b") as opened:
             os.pwrite(opened.fileno(), b"\x7f", phy % LOG_FILE + 84)
@@ -149,12 +149,12 @@ FIELDS: tuple[Any, ...] = (
 
 
 def test_results_are_values() -> None:
-    result, twin = GetMessageResult(*FIELDS), PyGetMessageResult(*FIELDS)
+    result, reference = GetMessageResult(*FIELDS), PyGetMessageResult(*FIELDS)
     assert result == GetMessageResult(*FIELDS)
     assert result != GetMessageResult(*FIELDS[:7])
     assert result.__eq__(FIELDS) is NotImplemented
     assert [getattr(result, name) for name in PyGetMessageResult.__match_args__] == [*FIELDS]
-    assert repr(twin).replace("PyGetMessageResult", "GetMessageResult") in {
+    assert repr(reference).replace("PyGetMessageResult", "GetMessageResult") in {
         repr(result), repr(result).replace("PyGetMessageResult", "GetMessageResult"),
     }  # fmt: skip
     with pytest.raises(TypeError, match="unhashable"):

@@ -24,7 +24,7 @@ from tests.kit.compared_puts import CONFIG
 ROOMY = CONFIG.model_copy(update={"mapped_file_size_commit_log": 1 << 20})
 THRESHOLDS = range(1, 13)
 FAR = 1 << 15
-"""Queues with ids so far apart have one place at hand: each takes the other's, with a new key."""
+"""Queues with ids so far apart share one cached slot: each takes the other's, with a new key."""
 Put = Callable[[MessageStore, Message], Sequence[PutMessageResult | None] | None]
 
 
@@ -172,6 +172,6 @@ def test_results_and_keys_are_as_python_makes_them(store: MessageStore) -> None:
         assert hash(result) == hash(tuple(result))
         assert hash(result.appended) == hash(tuple(result.appended or ()))
         assert gc.is_tracked(result)
-    queues = store._pending.units.queues
+    queues = store._parts.pending.units.queues
     assert [hash(key) for key in queues] == [hash(("t", queue)) for queue in range(3)]
     assert {type(key) for key in queues} == {QueueKey}

@@ -1,4 +1,4 @@
-"""``Message``, compiled, beside its twin: what is made of it, compared, shown and copied."""
+"""``Message``, compiled, beside its reference: what is made of it, compared, shown and copied."""
 
 import copy
 import dataclasses
@@ -27,10 +27,10 @@ def fields(message: Any) -> list[object]:
 
 
 @given(by_place)
-def test_it_has_the_fields_of_its_twin(given_values: list[Any]) -> None:
-    made, twin = Message(*given_values), PyMessage(*given_values)
-    assert fields(made) == fields(twin)
-    assert repr(made).replace("Message(", "PyMessage(", 1) == repr(twin)
+def test_it_has_the_fields_of_its_reference(given_values: list[Any]) -> None:
+    made, reference = Message(*given_values), PyMessage(*given_values)
+    assert fields(made) == fields(reference)
+    assert repr(made).replace("Message(", "PyMessage(", 1) == repr(reference)
 
 
 @given(st.dictionaries(st.sampled_from(NAMES), values))

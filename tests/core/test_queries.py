@@ -77,7 +77,7 @@ def compare(store: MessageStore, asked: tuple[str, str, int, int, int]) -> objec
     topic, key, most, begin, end = asked
     messages = outcome(lambda: store.query_message(topic, key, most, begin, end))
     places = sorted(index.query(topic, key, min(most, 64), begin, end))
-    assert messages == outcome(lambda: store._messages_with_key(topic, key, places)), asked
+    assert messages == outcome(lambda: store._queries.messages_with_key(topic, key, places)), asked
     return messages
 
 
@@ -211,9 +211,9 @@ def test_a_reader_finds_what_its_log_has_though_the_index_goes_on(tmp_path: Path
 
         def found(*times: int) -> list[bytes]:
             answers = []
-            for plain in (reader._plain_queries, Declines()):
+            for plain in (reader._queries._fast, Declines()):
                 with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr(reader, "_plain_queries", plain)
+                    patch.setattr(reader._queries, "_fast", plain)
                     messages = reader.query_message("t", "a", 32, *times)
                 answers.append([message.body for message in messages])
             assert answers[0] == answers[1]
@@ -246,8 +246,8 @@ def test_a_closed_index_without_files_answers_nothing(tmp_path: Path) -> None:
 
 def places(store: MessageStore, key: str, most: int) -> list[int] | None:
     """Return where the core finds a key by itself."""
-    assert store._plain_queries is not None
-    found = store._plain_queries.ask("t", key, most, *ALWAYS)
+    assert store._queries._fast is not None
+    found = store._queries._fast.ask("t", key, most, *ALWAYS)
     return None if found is None else [message.phy_offset for message in found]
 
 
@@ -334,7 +334,7 @@ def test_a_log_that_keeps_its_fields_elsewhere_is_asked(store: MessageStore) -> 
     assert len(other.asked) == len({place // LOG_FILE for place in places})
 
 
-def test_places_outside_the_log_are_left_to_the_twin(store: MessageStore) -> None:
+def test_places_outside_the_log_take_the_slow_path(store: MessageStore) -> None:
     """An index that is ahead of its log: that has no answer to give."""
     assert store.index is not None
     own = store.commit_log

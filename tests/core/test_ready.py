@@ -1,4 +1,4 @@
-"""What each read asks first: the core sees that all is well, and leaves all else to its twin."""
+"""The check before each read: the core sees that all is well; all else takes the slow path."""
 
 from itertools import product
 from typing import Any

@@ -180,7 +180,7 @@ def test_a_file_is_replaced_when_its_bytes_are_on_disk(tmp_path: Path) -> None:
 
 
 def test_what_is_removed_is_gone_on_disk_and_stays_so(tmp_path: Path) -> None:
-    """Also where it was gone already: nobody knows whether durably."""
+    """Also where it was gone already: perhaps not durably."""
     (tmp_path / "a").touch()
     calls = CallOrder(tmp_path)
     with calls.watching():

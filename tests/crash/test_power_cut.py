@@ -76,7 +76,7 @@ class Run:
     def live(self, operations: list[tuple[str, Any]]) -> None:
         """Open, do, and let the power fail."""
         self.disk = Disk(
-            self.root, self.draw, self.promised, most=3,
+            self.root, self.draw, self.promised, limit=3,
             database="consumequeue" if self.backend == "rocksdb" else None,
         )  # fmt: skip
         self.disk.at_each = self.at_each
@@ -195,7 +195,7 @@ class Run:
         if isinstance(store.queues, RocksDBConsumeQueueStore):
             with self.disk.database_as_it_is():
                 store.queues._open_engine().close(flush=False)
-        lock = store._parts.loaded.lock
+        lock = store._parts.lock
         assert lock is not None
         lock.release()
         self.open()

@@ -58,7 +58,7 @@ def change(path: Path, at: int, data: bytes) -> None:
 def kill(store: MessageStore) -> None:
     """Let go of a file store as the end of its process would: nothing is flushed."""
     store._parts.stop()
-    lock = store._parts.loaded.lock
+    lock = store._parts.lock
     assert lock is not None
     lock.release()
 
@@ -200,7 +200,7 @@ def test_a_queue_goes_on_where_it_ended_though_older_units_are_left(root: Path) 
 
 
 def test_every_name_that_leads_to_a_message_is_durable(tmp_path: Path) -> None:
-    disk = Disk(tmp_path, random.Random(0), dict, most=1)
+    disk = Disk(tmp_path, random.Random(0), dict, limit=1)
     with (
         disk.watching(),
         MessageStore.open(tmp_path / "a" / "b", CONFIG, backend="file") as store,
@@ -225,7 +225,7 @@ def test_what_a_killed_process_wrote_is_on_disk_after_a_flush(
     )
     root = tmp_path / "store"
     root.mkdir()
-    disk = Disk(root, random.Random(0), dict, most=1)
+    disk = Disk(root, random.Random(0), dict, limit=1)
     with disk.watching():
         killed = MessageStore.open(root, config, backend="file")
         for number in range(60):
@@ -244,7 +244,7 @@ def test_what_a_killed_process_wrote_is_on_disk_after_a_flush(
 
 
 def test_without_syncfs_what_was_found_is_synced_file_by_file(root: Path) -> None:
-    disk = Disk(root, random.Random(0), dict, most=1)
+    disk = Disk(root, random.Random(0), dict, limit=1)
     with disk.watching(), mock.patch("store.files.find_syncfs", return_value=None):
         change(root / "consumequeue" / "t" / "0" / ("0" * 20), 100, b"\0")
         (root / "consumequeue" / "new").mkdir()
@@ -276,7 +276,7 @@ def test_log_files_go_one_by_one_and_never_before_the_rest_is_durable(tmp_path: 
     config = CONFIG.model_copy(
         update={"flush_disk_type": FlushDiskType.ASYNC_FLUSH, "flush_interval_commit_log": 1 << 30}
     )
-    disk = Disk(tmp_path, random.Random(0), dict, most=1)
+    disk = Disk(tmp_path, random.Random(0), dict, limit=1)
     with disk.watching(), MessageStore.open(tmp_path, config, backend="file") as store:
         while store.commit_log.max_phy_offset() < 5 * 16384:
             store.put_message(Message("t", b"x" * 1000))

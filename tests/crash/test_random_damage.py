@@ -68,7 +68,7 @@ def check_one(golden: Golden, seed: int) -> None:
 
 
 def look(store: MessageStore, dump: dict[str, object], sound_until: int) -> None:
-    """Compare what is there with what RocketMQ had read before the damage."""
+    """Compare the present units with what RocketMQ had read before the damage."""
     messages = dump["messages"]
     assert isinstance(messages, list)
     log = store.commit_log

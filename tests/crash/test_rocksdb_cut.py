@@ -1,6 +1,6 @@
 """RocksDB's own files are cut or gone: RocksDB notices, or the log makes up for it; it never lies.
 
-Whoever follows the sentence of the error, and moves the folder away, has every queue again.
+An operator who follows the error's text, and moves the folder away, has every queue again.
 """
 
 import random

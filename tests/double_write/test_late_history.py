@@ -84,7 +84,7 @@ def test_it_is_looked_for_once_and_again_after_somebody_else(root: Path, told: T
     assert alike == (root / "lock").stat().st_mtime_ns
     lose_history(root, "rocksdb")
     with open_store(root) as store:
-        assert store.report.dispatched_units == 0, "nobody else has had it: not looked for"
+        assert store.report.dispatched_units == 0, "no other program has opened it: not looked for"
     os.utime(root / "lock", ns=(alike + 1_000_000,) * 2)
     with open_store(root) as store:
         assert store.report.dispatched_units == 5 * EACH

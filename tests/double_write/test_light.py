@@ -166,9 +166,9 @@ def test_no_offset_is_given_that_any_part_has_given(tmp_path: Path) -> None:
         last = store.commit_log.max_phy_offset() - 1
         assert store.max_offset("t", 0) == 5
         store.queues.parts()[0].truncate_dirty(last - 100)
-        store._pending.offsets.forget_all()
+        store._parts.pending.offsets.forget_all()
         assert store.max_offset("t", 0) < 5
-        assert store._pending.offsets.assign(("t", 0)) == 5
+        assert store._parts.pending.offsets.assign(("t", 0)) == 5
 
 
 def test_nothing_is_put_to_light_queues_that_nobody_can_look_at(

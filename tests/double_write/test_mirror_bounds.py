@@ -202,7 +202,7 @@ def test_classes_of_topics_have_shares_of_their_own() -> None:
     shares = Shares(config.ab_share, config.ab_share_classes)
     topics = {"%RETRY%g": 0, "%DLQ%g": 1, "orders": 0.25, "orders2": 0.5, "a=b": 0.1, "x": 0.5}
     assert {topic: shares.of(topic) for topic in [*topics] * 2} == topics
-    assert shares.most == 1
+    assert shares.max_share == 1
     drawn = sum(shares.samples("orders") for _ in range(20_000))
     assert drawn == pytest.approx(5_000, rel=0.2)
     assert not any(shares.samples("%RETRY%g") for _ in range(100))

@@ -1,4 +1,4 @@
-"""A mirror beside threads that do everything at once: nobody is accused, and nothing is held up."""
+"""A mirror beside threads that do everything at once: no false difference, nothing held up."""
 
 from pathlib import Path
 

@@ -19,6 +19,7 @@ from cqstore import (
     TailMessage,
 )
 from store.errors import StoreFailedError, StoreIOError
+from store.queue.units import QueueKey
 from store.record.message import Message
 from tests.kit.logs import BACKENDS, opened
 from tests.kit.waiting import becomes, run
@@ -355,9 +356,9 @@ def test_thousands_that_a_filter_holds_back_do_not_hold_up_the_loop(
         tail, at_reads = log.tail("t", group="g", tags="rare"), list[int]()
         read = tail._read
 
-        def noted(queue_id: int, cursor: Any) -> None:
+        def noted(key: QueueKey, cursor: Any) -> None:
             at_reads.append(turns)
-            read(queue_id, cursor)
+            read(key, cursor)
 
         monkeypatch.setattr(tail, "_read", noted)
         await nothing_comes(tail)

@@ -268,7 +268,7 @@ def test_a_refusal_that_nothing_else_names_is_the_openings(
     def refuse(*_: object) -> None:
         raise OSError(EIO, os.strerror(EIO))
 
-    monkeypatch.setattr(message_store, "open_parts", refuse)
+    monkeypatch.setattr(message_store, "open_store", refuse)
     with pytest.raises(StoreIOError, match="cannot open the store: Input/output error") as caught:
         MessageStore.open(tmp_path)
     assert caught.value.path == tmp_path

@@ -132,7 +132,7 @@ class Refusal(NamedTuple):
     act: Callable[[Path], object]
     named: str
     after: int = 0
-    """Calls that are let through: what is written anew is first made under another name."""
+    """Calls that are let through: what is rewritten is first made under another name."""
 
 
 REFUSALS = [

@@ -34,7 +34,7 @@ UNTOLD = {
     "fsync": re.compile(r"commitlog(/\d{20})?|cqstore(/file-queue-ends\.npz\.new)?"),
     "fdatasync": re.compile("cqstore/synced"),
 }
-"""Syncs that may fail without a word: a file made ahead is made anew, and two hints are let go.
+"""Syncs that may fail without a word: a file made ahead is made again, and two hints are let go.
 
 A compaction of RocksDB's, too, of which the close makes an end: its tables stay.
 """
@@ -95,7 +95,7 @@ def try_case(calls: NthCall, root: Path, backend: str, engine: RocksDBEngine, ca
 
 
 def check_harmless(case: Case, struck: str, root: Path) -> None:
-    """What nobody was told of promised nothing: no sync of what was acknowledged is among it."""
+    """What was not acknowledged promised nothing: no sync of what was acknowledged is among it."""
     path, kept = struck.partition("/")[2], UNTOLD.get(case.call)
     if kept is None or case.code == EINTR or kept.fullmatch(path):
         return

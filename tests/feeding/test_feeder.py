@@ -123,13 +123,13 @@ def test_what_waits_in_memory_is_served_when_the_file_has_it(tmp_path: Path) -> 
         assert [slave.frame() for _ in range(3)] == [(0, b"")] * 3
         master.store.commit_log.commit()
         assert joined(slave.take(master.end)) == master.log
-    settings = FeedSettings(ha_send_heartbeat_interval=3_600_000)
+    settings = FeedSettings(ha_send_heartbeat_interval=(1 << 31) - 1)
     with leading(tmp_path / "master", config, settings) as master, WireSlave(master.port) as slave:
         there = master.end
         slave.report(there)
         slave.frame()
         master.put(1)
-        with WireSlave(master.port) as another:  # nobody is kept from his turn meanwhile
+        with WireSlave(master.port) as another:  # no other waits meanwhile
             another.report(1)
             another.take(there)
 

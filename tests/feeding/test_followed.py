@@ -52,7 +52,7 @@ def test_a_log_is_followed_while_it_grows_through_cuts_at_any_byte(
     config = CONFIG.model_copy(update={"flush_disk_type": flush})
 
     async def story(master: Master) -> FollowerProgress:
-        proxy = CuttingProxy(master.port, cuts=40, most=30_000)
+        proxy = CuttingProxy(master.port, cuts=40, limit=30_000)
         with MessageStore.open(tmp_path / "own", CONFIG, backend=backend) as store:
             async with proxy.running():
                 follower = Follower(store, "127.0.0.1", proxy.port, timing=FAST)

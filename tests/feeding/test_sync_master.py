@@ -137,7 +137,7 @@ def test_connections_of_one_follower_count_once() -> None:
 
 
 def test_where_a_follower_wants_to_begin_is_no_acknowledgement(tmp_path: Path) -> None:
-    """Else whoever asks for the log's end would be a replica of all before it."""
+    """Else a client that asks for the log's end would be a replica of all before it."""
     with leading(tmp_path / "master", sync()) as master:
         first = master.store.put_message(message())
         assert first.status is LATE
@@ -377,7 +377,7 @@ def test_heartbeats_answer_nothing(tmp_path: Path) -> None:
 
 
 def test_a_put_that_is_interrupted_while_it_waits_leaves_nothing(tmp_path: Path) -> None:
-    """The message is stored; nobody waits for it any more."""
+    """The message is stored; no caller waits for it any more."""
 
     class OutOfTimeError(Exception):
         pass

@@ -92,7 +92,7 @@ def test_both_ends_know_each_other(keys: Keys, tmp_path: Path) -> None:
 
 
 def test_a_put_waits_for_a_follower_over_tls(keys: Keys, tmp_path: Path) -> None:
-    """Nobody but the loop sends and hears there."""
+    """Only the loop sends and receives there."""
     tls = master_context(keys.master, None, None)
     with leading(tmp_path / "m", sync(**PATIENT), tls=tls) as master:
         answers = [master.store.put_message_async(Message("t", b"x", 0)) for _ in range(20)]

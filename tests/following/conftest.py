@@ -24,7 +24,7 @@ SIZES = (
 
 @dataclass(frozen=True)
 class Led:
-    """A store that was closed; nobody writes to it."""
+    """A store that was closed and is not written."""
 
     root: Path
     log: bytes

@@ -72,7 +72,7 @@ def test_a_file_that_was_not_full_when_it_was_copied_is_no_gap(led: Led, tmp_pat
     """As a copy has it that took the last file before the master was through with it."""
     own = tmp_path / "own"
     start = take_torn_base(led, own, 8192)
-    for _ in range(2):  # whoever opens it again loses no more
+    for _ in range(2):  # a second open loses no more
         with pytest.raises(RefusedStoreError, match=f"cut at {start}") as caught:
             MessageStore.open(own, CONFIG)
         assert caught.value.phy_offset == start

@@ -67,7 +67,7 @@ def test_a_master_without_a_file_sends_heartbeats_from_nowhere() -> None:
         (ANSWER.pack(1, -12, 0, -1), "found -12 bytes"),
         (ANSWER.pack(1, 12012, 0, -1), "0 to 1000 epochs of 12 bytes, found 12012"),
         (ANSWER.pack(1, 0, -1, -1), "impossible end of its log"),
-        (answer([(3, 0), (3, 100)], 200), "3 from 100 on stands behind 3 from 0 on"),
+        (answer([(3, 0), (3, 100)], 200), "3 from 100 on follows 3 from 0 on"),
         (answer([(3, 50), (4, 50)], 200), "epochs do not grow"),
         (answer([(-3, 50)], 200), "epochs do not grow"),
         (answer([(-1, 50)], 200), "epochs do not grow: -1 from 50 on"),

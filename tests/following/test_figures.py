@@ -131,7 +131,7 @@ def test_rates_are_between_two_looks(tmp_path: Path) -> None:
         second = dataclasses.replace(watch.sample(), time=1004.0, seconds=3.0)
     rows = {row["fact"]: row for row in facts(second, first) if row["part"] == "follower"}
     assert {fact: row["value"] for fact, row in rows.items()} == {
-        "master": "a:1", "state": "verified", "told, s ago": 4.0, "phy offset": 800,
+        "master": "a:1", "state": "verified", "noted, s ago": 4.0, "phy offset": 800,
         "reported to the master": 400, "master's max phy offset": 900,
         "behind the master, bytes": 400, "behind the master, s": 14.0, "connections": 2,
         "received, bytes": 1100, "metadata whole, s ago": 9.0, "metadata": "no right",

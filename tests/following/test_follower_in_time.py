@@ -90,7 +90,7 @@ def test_a_slow_master_whose_frames_end_in_time_is_kept(led: Led, tmp_path: Path
 
 
 class Mute(WireMaster):
-    """Sends nobody a byte for a while, then drops all and is itself again: RocketMQ when stopped.
+    """Sends no bytes for a while, then drops all and is itself again: RocketMQ when stopped.
 
     It reads nothing from the log from then on, and its connections last for three to nine seconds.
     """

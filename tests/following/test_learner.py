@@ -232,11 +232,11 @@ def test_a_longer_log_is_refused_with_both_ends(led: Led, tmp_path: Path) -> Non
     put_back(own, led, end, of(led)[:2])
     at = led.starts[40]
     why = refused(own, EpochMaster(led.log[:at], of(led)[:2]), BeyondEpochError)
-    assert f"this log ends at {end}, the master's at {at}, and they are one up to {at}" in why
+    assert f"this log ends at {end}, the master's at {at}, and they are equal up to {at}" in why
     assert "in epoch 2; nothing is removed here. With --truncate" in why
     longer = EpochMaster(led.log, [*of(led)[:2], (3, at)])  # as long, but in another epoch
     why = refused(own, longer, BeyondEpochError)
-    assert f"the master's at {len(led.log)}, and they are one up to {at} alone, in epoch 2" in why
+    assert f"the master's at {len(led.log)}, and they are equal up to {at} alone, in epoch 2" in why
     assert epochs_in(own) == ["1-0", f"2-{led.starts[30]}"]
     assert longer.reports == []  # a master takes the number for an acknowledgement
 

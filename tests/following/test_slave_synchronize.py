@@ -515,7 +515,7 @@ def test_a_damaged_file_here_is_told_and_left(tmp_path: Path, log: bytes, text: 
     run(story())
 
 
-@pytest.mark.parametrize("how", ["nobody", "silent", "cut", "odd", "refuses"])
+@pytest.mark.parametrize("how", ["absent", "silent", "cut", "wrong", "refuses"])
 def test_a_broken_broker_does_not_stop_the_log(tmp_path: Path, log: bytes, how: str) -> None:
     async def story() -> None:
         async with scene(tmp_path, half(log)) as now:
@@ -525,11 +525,11 @@ def test_a_broken_broker_does_not_stop_the_log(tmp_path: Path, log: bytes, how: 
                     broker.instead[code] = lambda number, _fields: command(b"{}")[:6]
                 elif how == "cut":
                     broker.instead[code] = lambda number, _fields: b""
-                elif how == "odd":
+                elif how == "wrong":
                     broker.instead[code] = lambda number, _fields: os.urandom(50)
                 elif how == "refuses":
                     broker.instead[code] = lambda number, _fields: WireBroker.say(number, code=16)
-            if how == "nobody":
+            if how == "absent":
                 await broker.__aexit__()
             task = asyncio.create_task(now.beside.run())
             await becomes(lambda: len(now.told) >= 2)  # of the tables, and of the log's end

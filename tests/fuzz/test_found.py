@@ -72,7 +72,7 @@ def test_a_bomb_stops(kind: CompressionType, monkeypatch: pytest.MonkeyPatch) ->
     "offset", [str(MAX_UNITS), str(LONG_MAX), str(1 << 63), "9" * 5000, "-1", "1_0", "\u0661"]
 )
 def test_a_light_queue_offset_that_no_queue_has_is_passed_over(offset: str) -> None:
-    """The queues refuse one beyond their last: the store could be opened by nobody."""
+    """The queues refuse one beyond their last: the store could not be opened."""
     properties = dispatch_properties_of({
         MessageProperty.INNER_MULTI_DISPATCH: "%LMQ%a,%LMQ%b",
         MessageProperty.INNER_MULTI_QUEUE_OFFSET: f"{offset},{MAX_UNITS - 1}",
@@ -87,7 +87,7 @@ def test_a_deliver_time_behind_all_time_wraps_as_javas_does() -> None:
 @pytest.mark.parametrize("name", backend_names())
 @pytest.mark.parametrize("offset", [-1, -(1 << 63), MAX_UNITS, LONG_MAX])
 def test_an_impossible_queue_offset_is_refused(tmp_path: Path, name: str, offset: int) -> None:
-    """Queue files with names that nobody reads, or numbers too large for the next put."""
+    """Queue files with names that are not read, or numbers too large for the next put."""
     drive = QueueDrive(name, tmp_path, PlainLog([1] * 9))
     batch = UnitBatch()
     batch.add(("T", 0), offset, 100, 100, 7, 5)
@@ -106,7 +106,7 @@ def test_an_impossible_queue_offset_is_refused(tmp_path: Path, name: str, offset
 def test_a_record_with_an_impossible_queue_offset_is_damage_that_can_be_cut(
     tmp_path: Path, name: str, offset: int
 ) -> None:
-    """No checksum covers it: such a store could be opened by nobody, and cut by nobody."""
+    """No checksum covers it: such a store could be neither opened nor cut."""
     small = StoreConfig(mapped_file_size_commit_log=65536)
     with MessageStore.open(tmp_path, small, backend=name) as store:
         phys = [store.put_message(Message("T", b"x")).phy_offset for _ in range(5)]

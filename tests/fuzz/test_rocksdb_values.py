@@ -1,7 +1,7 @@
 """Damaged keys and values of RocksDB, and units that a damaged record leads to.
 
 RocksDB's own checksums keep random damage of its files out; what is meant here is a database that
-somebody else wrote to. An input is a key and a value: it goes into an open database, which is then
+another process wrote. An input is a key and a value: it goes into an open database, which is then
 read, checked, written to and cut, and taken out again.
 """
 

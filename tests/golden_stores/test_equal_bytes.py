@@ -86,7 +86,7 @@ def test_a_rebuilt_index_has_rocketmqs_bytes(golden: Golden, name: str) -> None:
     before = {path.name: path.read_bytes() for path in files_of(root / "index")}
     rebuild(root, "file", index_tags="533" not in name)
     after = {path.name: path.read_bytes() for path in files_of(root / "index")}
-    assert not set(after) & set(before), "made anew, under names of their own"
+    assert not set(after) & set(before), "made again, under names of their own"
     assert [after[key] for key in sorted(after)] == [before[key] for key in sorted(before)]
 
 

@@ -130,7 +130,7 @@ def test_logs_in_files_of_other_sizes_part_at_the_first_end_of_a_file(
 def test_a_blank_record_that_differs_behind_its_head_is_told_as_a_difference(
     written: tuple[bytes, list[int]], tmp_path: Path
 ) -> None:
-    """Nobody reads those bytes, but a follower compares them."""
+    """No reader reads those bytes, but a follower compares them."""
     log, starts = written
     other = bytearray(log)
     blank = max(start for start in starts if start < 4096)
@@ -321,7 +321,7 @@ def test_what_is_no_pair_of_stores_is_refused(tmp_path: Path) -> None:
     grow(tmp_path / "a", 3)
     (tmp_path / "link").symlink_to(tmp_path / "a")
     with (
-        pytest.raises(RefusedStoreError, match="both sides are one"),
+        pytest.raises(RefusedStoreError, match="both sides are the same"),
         checked(tmp_path / "a", tmp_path / "link"),
     ):
         pass

@@ -169,11 +169,11 @@ def test_what_was_cut_back_may_become_a_master_again(tmp_path: Path, backend: st
     """Its next offsets are those behind the cut."""
     one, other, end = parted(tmp_path, 30, 50, 0, backend)
     rejoin(one, other, CONFIG)
-    with MessageStore.open(one, CONFIG) as store, MessageStore.open(other, CONFIG) as twin:
+    with MessageStore.open(one, CONFIG) as store, MessageStore.open(other, CONFIG) as second:
         assert store.commit_log.max_phy_offset() == end
         for number in range(20):
             message = Message("both", b"again", number % 3)
-            mine, others = store.put_message(message), twin.put_message(message)
+            mine, others = store.put_message(message), second.put_message(message)
             assert mine.ok
             assert (mine.phy_offset, mine.queue_offset) == (others.phy_offset, others.queue_offset)
     assert served(one) == served(other)

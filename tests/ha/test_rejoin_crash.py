@@ -1,4 +1,4 @@
-"""A cut that is cut short anywhere: nothing of it is lost, nobody goes on with half of it."""
+"""A cut that is interrupted anywhere: nothing of it is lost, and no half of it is used."""
 
 import contextlib
 import errno

@@ -170,7 +170,7 @@ def test_one_number_and_the_size_give_the_other(tmp_path: Path) -> None:
     path = Made(SLOTS, ENTRIES, 0).write(tmp_path / "i")
     assert find_geometry([path], SLOTS, None) == (SLOTS, ENTRIES)
     assert find_geometry([path], None, ENTRIES) == (SLOTS, ENTRIES)
-    assert find_geometry([path], 3, 4) == (3, 4), "whoever uses it compares the sizes"
+    assert find_geometry([path], 3, 4) == (3, 4), "the caller compares the sizes"
 
 
 def test_the_default_is_asked_first_where_the_size_allows_it(

@@ -94,10 +94,10 @@ def test_queries_answer_as_a_dict_would(
         expected = model.get(key, [])
         assert sorted(index.query("topic", key, 1000, *ALL)) == expected
         assert sorted(index.query("topic", key, 2, *ALL)) == expected[-2:]
-    for key, twin in (("Aa", "BB"), ("BB", "Aa")):  # of one hash: the twin's may come too
+    for key, other in (("Aa", "BB"), ("BB", "Aa")):  # of one hash: the other's may come too
         found = set(index.query("topic", key, 1000, *ALL))
         assert set(model.get(key, [])) <= found
-        assert found <= {*model.get(key, []), *model.get(twin, [])}
+        assert found <= {*model.get(key, []), *model.get(other, [])}
     assert list(index.check()) == []
     index.close()
 

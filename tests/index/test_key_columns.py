@@ -78,7 +78,7 @@ class Keys(RuleBasedStateMachine):
 
     @rule(at=st.integers(0, 1))
     def look(self, at: int) -> None:
-        """Whoever has a view of a column keeps what it shows."""
+        """A view of a column keeps what it shows."""
         for column in (self.batches[at].entries, self.batches[at].names):
             view = memoryview(column)
             self.seen.append((view, bytes(view)))
@@ -129,7 +129,7 @@ def test_a_hash_is_that_of_a_query(topic: str, key: str) -> None:
 
 @pytest.mark.parametrize(("topic", "key"), [("t", "BEHMU\\^"), ("a", "x"), ("", "b")])
 def test_a_hash_without_its_sign_is_as_java_has_it(topic: str, key: str) -> None:
-    """The first one's is the number that has no positive twin: it counts as 0."""
+    """The first one's is the number that has no positive counterpart: it counts as 0."""
     batch = IndexBatch()
     batch.add(topic, key, 0, 0)
     assert batch.columns()["key_hash"].tolist() == [key_hash(topic, key)]

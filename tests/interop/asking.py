@@ -10,7 +10,7 @@ _QUERY_NOT_FOUND = 22
 
 
 def consumer_offset(broker: Broker, group: str, topic: str, queue_id: int = 0) -> int | None:
-    """Return where a consumer of ``group`` goes on; ``None``: it would begin anew."""
+    """Return where a consumer of ``group`` goes on; ``None``: it would start over."""
     fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id)}
     return _ask(broker, _QUERY_CONSUMER_OFFSET, fields | {"setZeroIfNotFound": "false"})
 

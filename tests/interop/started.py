@@ -11,7 +11,7 @@ from typing import Any
 from bench.peer.maven import JavaProgram
 
 JVM = ["-Xmx1g", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dtls.server.mode=disabled"]
-"""A program is over before the better compiler and collector, and a certificate that nobody asks
+"""A program is over before the better compiler and collector, and a certificate that is not asked
 for, would have paid for themselves."""
 Row = dict[str, Any]
 """A line that a program has said."""

@@ -29,7 +29,7 @@ def follow(
 
     async def story() -> FollowerProgress:
         with MessageStore.open(root, config) as store:
-            proxy = CuttingProxy(port, cuts=cuts, most=40_000)
+            proxy = CuttingProxy(port, cuts=cuts, limit=40_000)
             async with proxy.running(), asyncio.timeout(LIMIT_SECONDS):
                 follower = Follower(
                     store, "127.0.0.1", proxy.port, timing=FAST, learner=Learner(99)
@@ -118,6 +118,7 @@ def test_a_former_master_is_told_where_a_real_one_parted_from_it(
         with pytest.raises(BeyondEpochError) as caught:
             follow(own, master.port, end)
         assert caught.value.phy_offset == common
-        assert f"ends at {end}, the master's at {there}, and they are one up to {common} alone" in (
-            str(caught.value)
+        assert (
+            f"ends at {end}, the master's at {there}, and they are equal up to {common} alone"
+            in (str(caught.value))
         )

@@ -56,7 +56,7 @@ def test_a_running_rocketmq_is_followed_while_connections_are_cut(
     root, own = tmp_path / "theirs", tmp_path / "own"
 
     async def story(master: Master) -> FollowerProgress:
-        proxy = CuttingProxy(master.port, cuts=60, most=40_000)
+        proxy = CuttingProxy(master.port, cuts=60, limit=40_000)
         with MessageStore.open(own, CONFIG, backend=backend) as store:
             async with proxy.running():
                 empty = asyncio.get_running_loop().create_future()
@@ -148,7 +148,7 @@ def test_an_older_rocketmq_is_followed_too(tmp_path: Path, rocketmq_533: RocketM
     root, own = tmp_path / "theirs", tmp_path / "own"
 
     async def story(master: Master) -> FollowerProgress:
-        proxy = CuttingProxy(master.port, cuts=10, most=20_000)
+        proxy = CuttingProxy(master.port, cuts=10, limit=20_000)
         with MessageStore.open(own, CONFIG) as store:
             async with proxy.running():
                 puts = asyncio.ensure_future(asyncio.to_thread(master.put, 60))

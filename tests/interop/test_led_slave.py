@@ -107,7 +107,7 @@ def test_a_slave_is_led_to_a_feed_and_no_name_server_leads_it_away(
                 assert registered(slave) == led
             role["haMasterAddress"] = feed
             with brokers.running(tmp_path / "first", **role) as slave:
-                # With it, it follows nobody: neither that address nor the name server's.
+                # With it, it follows no master: neither that address nor the name server's.
                 assert registered(slave) == theirs
                 with fed(own, feed_port, slave_port) as process:
                     whole(slave, end)

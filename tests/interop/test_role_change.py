@@ -55,7 +55,7 @@ def test_a_follower_becomes_the_master_and_the_former_one_comes_back(
         with checked(own, place, CONFIG, CheckScope(1 << 40)) as found:
             assert list(found.differences()) == []
             assert (found.common.compared, found.common.end) == (range(end), end)
-        last = master.put(40)["end"]  # that nobody follows
+        last = master.put(40)["end"]  # without a follower
         with checked(own, place, CONFIG) as found:
             assert (list(found.differences()), found.common.end) == ([], end)
             assert found.tails[1].end == last

@@ -66,7 +66,7 @@ def test_a_flush_thread_that_ends_fails_the_store_and_those_who_wait(
             with pytest.raises(StoreFailedError, match="not foreseen"):
                 future.result(SECONDS)
     late: Future[bool] = Future()  # of a put that came to the log before the thread had ended
-    store._flush.when_durable(store.commit_log.max_phy_offset(), late)
+    store._parts.flush.when_durable(store.commit_log.max_phy_offset(), late)
     with pytest.raises(StoreFailedError, match="not foreseen"):
         late.result(SECONDS)
     with pytest.raises(StoreFailedError, match="not foreseen"):

@@ -144,7 +144,7 @@ NOTES: dict[str, Note] = {
 
 
 def names_below(paths: StorePaths) -> set[str]:
-    """Return what is there, but for backups of broker's files: the second call makes one."""
+    """Return the files, but for backups of broker's files: the second call makes one."""
     found = {str(path.relative_to(paths.root)) for path in paths.root.rglob("*")}
     return {name for name in found if not name.endswith(".bak")}
 

@@ -173,7 +173,7 @@ class Case:
         self.again = lambda: self.drive.store.flush()  # noqa: PLW0108 - of the store open then
         self.again()
 
-    # ---- what is there
+    # ---- the files
 
     def look(self) -> dict[tuple[str, int], Queue]:
         """Return what a reader finds."""
@@ -274,7 +274,7 @@ def variant(
     if request.param == "rocksdb-long":
         monkeypatch.setattr(NativeEngine, "append_job", lambda *_: None)
     if request.param == "file-long":
-        # Between two lines of the twin; the core has none.
+        # Between two lines of the slow path; the core has none.
         monkeypatch.setattr(FileConsumeQueueStore, "_append_plain", lambda _, batch: batch)
     return VARIANTS[request.param]
 

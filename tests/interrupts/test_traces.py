@@ -66,7 +66,7 @@ def test_a_trace_that_was_interrupted_ends_and_another_is_recorded(
             with suppress(Interrupted):
                 places = run_interrupted(lambda: step(store, traces, root / "second"), number)
             if number == 0 and step is begin:
-                store._stop_trace()
+                store._traces.stop()
             for trace in traces:  # what was interrupted is done again
                 trace.stop()
             ask(store, 2)

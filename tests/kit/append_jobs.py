@@ -66,7 +66,7 @@ def known(store: RocksDBConsumeQueueStore) -> object:
 
 
 def mixed() -> UnitBatch:
-    """Units of the three queues, of which one begins anew."""
+    """Units of the three queues, of which one starts over."""
     return batch_of(("T", 1, 2, 20, 1), ("T", 0, 0, 21, 2), ("U", 2, 2, 23, 1))
 
 
@@ -75,5 +75,5 @@ def left(store: RocksDBConsumeQueueStore, batch: UnitBatch) -> list[QueueKey]:
     job = append_job(batch)
     if not (job.is_fast and store._offsets.knows_ends(job)):
         return [*batch.queues]
-    odd = job.odd_queues()
+    odd = job.irregular_queues()
     return [] if odd is None else [*compress(batch.queues, odd)]

@@ -21,7 +21,7 @@ _OF_ALL = {"help", "quiet"}
 
 
 def rendered(text: str) -> str:
-    """Return ``text`` with all below the mark made anew."""
+    """Return ``text`` with all below the mark made again."""
     head, _, _ = text.partition(MARK)
     return head + MARK + "".join(_sections())
 

@@ -23,6 +23,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from cq_rocksdb.engines import engine_works
+from store.config import RocksDBEngine
+from store.entries import entries
 from tests.kit.quick_end import end_behind
 from tests.kit.verbs import told_never
 
@@ -115,6 +118,8 @@ def _serve() -> None:
         if name != "jinja2" or find_spec(name):  # an extra, which tests of packaging do without
             import_module(name)
     told_never()
+    entries("")  # this and the next each child would do for itself: read what is installed,
+    engine_works(RocksDBEngine.AUTO)  # make sense of the settings, and load RocksDB
     gc.collect()
     gc.freeze()  # a child looks at what is here when it ends, and copies each page that it looks at
     for line in sys.stdin:

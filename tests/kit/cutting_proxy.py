@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 @dataclass
 class CuttingProxy:
-    """Passes bytes on; each of the first ``cuts`` connections is dropped after at most ``most``."""
+    """Passes bytes on; the first ``cuts`` connections are dropped after at most ``limit``."""
 
     target_port: int
     cuts: int
-    most: int
+    limit: int
     seed: int = 1
     address: str = "127.0.0.1"
     """From where it connects to the target."""
@@ -42,7 +42,7 @@ class CuttingProxy:
         self._tasks.add(task)
         self.connections += 1
         is_cut = self.connections <= self.cuts
-        left = self._draw.randint(1, self.most) if is_cut else None
+        left = self._draw.randint(1, self.limit) if is_cut else None
         theirs: asyncio.StreamWriter | None = None
         with suppress(OSError, asyncio.CancelledError):
             back, theirs = await asyncio.open_connection(

@@ -22,7 +22,7 @@ def descriptors() -> Iterator[tuple[int, Path]]:
 
 
 def open_descriptors() -> int:
-    """Return how many, when all has been let go that nobody holds: of earlier tests too."""
+    """Return how many, once all without a reference has been released: of earlier tests too."""
     gc.collect()
     return len([*descriptors()])
 

@@ -1,4 +1,4 @@
-"""Refusals of the operating system where a path holds a given text, whoever calls.
+"""Refusals of the operating system where a path holds a given text, in any caller.
 
 Python, the compiled core or RocksDB: ``tests/kit/shim`` stands before all of them. What only looks
 (``stat``, ``list``) is refused at the functions of ``os``, so where Python looks.

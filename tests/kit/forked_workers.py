@@ -27,6 +27,9 @@ from typing import Any
 import pytest
 
 import store.processes
+from cq_rocksdb.engines import engine_works
+from store.config import RocksDBEngine
+from store.entries import entries
 from tests.kit.quick_end import end_behind
 
 _ROOT = Path(__file__).parents[2]
@@ -118,6 +121,8 @@ def forked_workers() -> Iterator[None]:
 def _serve(ours: socket.socket) -> None:
     for name in _TASKS:
         importlib.import_module(name)
+    entries("")  # this and the next each child would do for itself: read what is installed,
+    engine_works(RocksDBEngine.AUTO)  # make sense of the settings, and load RocksDB
     gc.collect()
     gc.freeze()
     while True:

@@ -69,7 +69,7 @@ _BLOCK = re.compile(r"(<!-- layout: (\w+) -->\n)(?:\|[^\n]*\n)*(<!-- end -->)")
 
 
 def rendered(text: str) -> str:
-    """Return ``text`` with every table made anew."""
+    """Return ``text`` with every table made again."""
     return _BLOCK.sub(lambda m: m[1] + LAYOUTS[m[2]].table() + "\n" + m[3], text)
 
 

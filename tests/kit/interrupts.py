@@ -56,7 +56,7 @@ def _watching(code: CodeType, pass_place: Callable[[FrameType], object]) -> _Tra
     name = code.co_filename
     if not (name.startswith(_OURS) or name.endswith(_CONTEXTS)):
         return None
-    if code.co_name == "__del__":  # what it raises, nobody sees
+    if code.co_name == "__del__":  # what it raises is not seen
         return None
     places = _places(code)
 

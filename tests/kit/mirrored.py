@@ -33,8 +33,8 @@ def by_hand(patched: pytest.MonkeyPatch) -> None:
 
 
 def mirror_of(store: MessageStore) -> Mirror:
-    assert store._mirror is not None
-    return store._mirror
+    assert store._parts.mirror is not None
+    return store._parts.mirror
 
 
 def drive(store: MessageStore) -> int:

@@ -47,7 +47,7 @@ def resident(most_bytes: int) -> Iterator[None]:
 
     Cheaper than ``bounded`` where much is allocated, and blind where freed memory is used again.
     """
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts over
     before = _status("VmRSS")
     yield
     grown = _status("VmHWM") - before

@@ -1,4 +1,4 @@
-"""A fault in the n-th system call of one kind that is made below a folder, whoever makes it.
+"""A fault in the n-th system call of one kind that is made below a folder, by any caller.
 
 Python, the compiled core or RocksDB: ``tests/kit/shim`` stands before all of them.
 """
@@ -62,12 +62,12 @@ class NthCall:
         self._shim.off()
 
     def count(self) -> None:
-        """Let everything work; counting begins anew."""
+        """Let everything work; counting starts over."""
         self._shim.off()
         self._shim.watch(self._root)
 
     def arm(self, case: Case) -> None:
-        """Let ``case`` happen; counting begins anew."""
+        """Let ``case`` happen; counting starts over."""
         times = EVER if case.lasts else 1
         self._shim.arm(self._root, [case.call], case.code, first=case.number, times=times)
 

@@ -41,13 +41,13 @@ def parted(
     with MessageStore.open(one, CONFIG) as store:
         end = store.commit_log.max_phy_offset()
     shutil.copytree(one, other)
-    (other / "lock").unlink()  # a copy is nobody's
+    (other / "lock").unlink()  # a copy is not locked
     grow(one, former, "former", backend)
     grow(other, new, "new", backend)
     return one, other, end
 
 
 def log_in(root: Path) -> bytes:
-    """Return the bytes of the log in ``root``, which nobody has open."""
+    """Return the bytes of the log in ``root``, which is not open."""
     with MessageStore.open(root, CONFIG, read_only=True) as store:
         return log_of(store) if store.commit_log.max_phy_offset() else b""

@@ -81,7 +81,7 @@ class Image:
 class Disk:
     """Follows one folder, of which everything there is durable at the start.
 
-    ``promise`` is asked at each instant that is kept. ``most`` instants are kept of all that were,
+    ``promise`` is asked at each instant that is kept. ``limit`` instants are kept of all that were,
     each with the same chance.
     """
 
@@ -91,7 +91,7 @@ class Disk:
         draw: random.Random,
         promise: Callable[[], Any],
         *,
-        most: int,
+        limit: int,
         database: str | None = None,
     ) -> None:
         self.root = root
@@ -102,7 +102,7 @@ class Disk:
         self._nodes: dict[int, Node] = {self.top.inode: self.top}
         self._draw = draw
         self._promise = promise
-        self._most = most
+        self._limit = limit
         self._instants = 0
         self._database = database
         self._database_flushed: Files = {}
@@ -145,7 +145,7 @@ class Disk:
         with self._lock:
             self._instants += 1
             place = self._draw.randrange(self._instants)
-            keep = place < self._most
+            keep = place < self._limit
             if not keep and self.at_each is None:
                 return
             self.look()
@@ -159,7 +159,7 @@ class Disk:
             image = Image(
                 _frozen(self.top, {}), where, self._promise(), databases, self._database or ""
             )
-            if len(self.images) < self._most:
+            if len(self.images) < self._limit:
                 self.images.append(image)
             else:
                 self.images[place] = image

@@ -117,7 +117,7 @@ def kill_a_worker(process: "subprocess.Popen[Any]", space: Workspace, draw: rand
 
 
 def gone(pids: set[int]) -> None:
-    """Wait until none of these processes runs: a zombie that nobody has waited for does not."""
+    """Wait until none of these processes runs: a zombie that is not reaped does not."""
     deadline = time.monotonic() + LIMIT_SECONDS
     for pid in pids:
         while _runs(pid):

@@ -1,7 +1,7 @@
 """A story of one follower and its master on one seed, and what has to hold at each moment of it.
 
 The master grows, is cut off, goes away, comes back with less and other records; packets are lost,
-the network parts; the follower is killed and begins anew from what its files have. What holds:
+the network parts; the follower is killed and starts over from what its files have. What holds:
 
 * nothing is acknowledged that is not in the follower's log, and the same in the master's;
 * its log is always the begin of a log that the master has had;
@@ -133,7 +133,7 @@ class Story:
             await self._story()
 
     def _note_fault(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Keep what a task has raised for which nobody waits: a report that does not hold."""
+        """Keep what a task has raised that is not awaited: a report that does not hold."""
         self._faults.append(context.get("exception") or AssertionError(context["message"]))
 
     # ---- what is to hold

@@ -45,7 +45,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def select(self, timeout: float | None) -> list[object]:
         """Let time go on to where something is to happen."""
         if timeout is None:
-            raise RuntimeError("nobody waits for anything that could still come")
+            raise RuntimeError("no task waits for anything that could still come")
         self._now += timeout
         return []
 
@@ -67,7 +67,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, _: object, step: Callable[..., Any], *given: Any
     ) -> "asyncio.Future[Any]":
-        """Run ``step`` after a while, whole; whoever no longer waits for it does not stop it."""
+        """Run ``step`` after a while, whole; the end of the wait for it does not stop it."""
         future, done = self.create_future(), asyncio.Event()
 
         def run() -> None:
@@ -94,7 +94,7 @@ class SimLoop(asyncio.BaseEventLoop):
     async def create_server(  # type: ignore[override]
         self, factory: Callable[[], asyncio.Protocol], *_: object, **__: object
     ) -> "Server":
-        """Listen at a port that nobody had before."""
+        """Listen at a port that was never used."""
         return self.net.listen(factory)
 
 
@@ -142,11 +142,11 @@ class Network:
     async def connect(
         self, factory: Callable[[], asyncio.Protocol], host: str, port: int
     ) -> tuple["Line", asyncio.Protocol]:
-        """Connect; raises as a system does where nobody listens, waits where nothing comes."""
+        """Connect; raises as a system does without a listener, waits where nothing comes."""
         await asyncio.sleep(self.delay())
         if port not in self.servers:
             self.refused += 1
-            raise ConnectionRefusedError(f"nobody listens at {host}:{port}")
+            raise ConnectionRefusedError(f"nothing listens at {host}:{port}")
         here, there = factory(), self.servers[port].factory()
         one, other = Line(self._loop, self, here), Line(self._loop, self, there)
         one.other, other.other = other, one
@@ -187,7 +187,7 @@ class Line(asyncio.Transport):
         super().__init__()
         self._loop, self._net, self._protocol = loop, net, protocol
         self._closing = self.is_over = self._paused = self._full = False
-        self._waiting: deque[bytes] = deque()  # came, and nobody takes it yet
+        self._waiting: deque[bytes] = deque()  # came, and is not taken yet
         self._packets: deque[Callable[[], None]] = deque()
         self._on_its_way, self._high = 0, _MAX_WAITING
         self._last = 0.0  # when the last packet that was sent arrives

@@ -69,7 +69,7 @@ class ModelMaster(WireMaster):
     def come_back_with(self, log: bytes) -> None:
         """Be restarted with that log; the connections are for the network to cut."""
         self.log = log
-        self._life += 1  # what old ones still have to say nobody hears
+        self._life += 1  # what old ones still send is dropped
 
 
 class _ToldFollowers(Followers):
@@ -79,7 +79,7 @@ class _ToldFollowers(Followers):
         super().__init__()
         self._heard = heard
         self.is_over = False
-        """Its master was stopped: what was on its way nobody hears."""
+        """Its master was stopped: what was on its way is dropped."""
 
     def acknowledge(self, link: Link, phy_offset: int) -> None:
         if not self.is_over:

@@ -1,6 +1,6 @@
 """A store under threads that do everything at once, and a model of what it has acknowledged.
 
-Every message says in its body where it belongs, so that whoever reads one can tell whether it is
+Every message says in its body where it belongs, so that a reader of one can check whether it is
 the right one; the model knows the place of each that was acknowledged.
 """
 
@@ -24,7 +24,7 @@ Queue = tuple[str, int]
 STEADY = [("steady", 0), ("steady", 1), ("other", 0)]
 """Queues that only grow, and lose what expires."""
 REBUILT = [("rebuilt", 0), ("rebuilt", 1)]
-"""Queues that are built anew now and then: readers see them grow."""
+"""Queues that are rebuilt now and then: readers see them grow."""
 DELETED = [("deleted", 0), ("deleted", 1)]
 """Queues of a topic that is deleted now and then."""
 QUEUES = [*STEADY, *REBUILT, *DELETED]

@@ -31,7 +31,7 @@ class WireMaster(LogServer):
         self.requests: list[int] = []
         """The first report of each connection."""
         self.changed = asyncio.Event()
-        """Set when a report came; whoever waits clears it."""
+        """Set when a report came; the waiting caller clears it."""
 
     async def reported(self, phy_offset: int) -> None:
         """Wait until a slave has reported that."""

@@ -104,7 +104,7 @@ class Cut:
             await self._writer.drain()
             await asyncio.sleep(seconds)
         if self._left == 0:
-            # Closed at once, it would be reset by a report that nobody has read, and what was
+            # Closed at once, it would be reset by a report that is not read, and what was
             # written might not arrive.
             with suppress(OSError):  # the slave may have gone before
                 self._writer.write_eof()
@@ -117,7 +117,7 @@ class Cut:
 
 @dataclass(eq=False)
 class LogServer(WireServer):
-    """Sends ``log`` to whoever reports; a connection lasts until the slave goes away."""
+    """Sends ``log`` to each client that reports; a connection lasts until the slave goes away."""
 
     log: bytes
     _: KW_ONLY

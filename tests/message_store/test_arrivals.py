@@ -249,7 +249,7 @@ def test_a_store_that_fails_wakes_all_with_the_error(tmp_path: Path, when: str) 
     if when == "before":
         assert store.max_offset("t", 0) == 2
         store._state.fail(cause)
-        assert store.wait_for("t", 0, 1)  # what is there can be read
+        assert store.wait_for("t", 0, 1)  # the present units can be read
         with pytest.raises(StoreFailedError, match="the disk refused"):
             store.wait_for("t", 0, 2)
     else:
@@ -381,7 +381,7 @@ def test_an_interrupted_put_is_found_by_the_next(plain: MessageStore) -> None:
             until(lambda: is_waited_for(plain) or bool(found))
             with suppress(Interrupted):
                 places = run_interrupted(lambda: put(plain), number)
-            plain._flush._flush_much()  # as it does twice a second
+            plain._parts.flush._flush_much()  # as it does twice a second
             put(plain)
             until(lambda: bool(found))
         assert found == [True]

@@ -1,4 +1,4 @@
-"""Topics are deleted many at once while others put: nobody waits who puts elsewhere.
+"""Topics are deleted many at once beside puts: those to other topics do not wait.
 
 The backend's deletion, the slow step, stands still at a gate of the test's.
 """
@@ -164,7 +164,7 @@ def test_a_put_into_a_topic_that_is_being_deleted_begins_its_new_life(
 
 
 def test_what_waits_for_its_queue_goes_too(store: MessageStore) -> None:
-    put(store, "gone", 5)  # nobody has asked yet: the units wait in memory
+    put(store, "gone", 5)  # no read yet: the units wait in memory
     put(store, "stays", 5)
     store.delete_topics(["gone"])
     assert (store.max_offset("gone", 0), store.max_offset("stays", 0)) == (0, 5)

@@ -96,7 +96,7 @@ def test_those_of_a_sync_are_waited_for_by_the_next_one(story: Story) -> None:
     early = [story.comes() for _ in range(3)]
     assert (disk.syncs, disk.waits.waiting) == (0, 3)
     last = story.comes()
-    assert (disk.syncs, disk.waits.waiting) == (1, 3), "the last one leads, and wakes nobody for it"
+    assert (disk.syncs, disk.waits.waiting) == (1, 3), "the last one leads, and wakes none for it"
     disk.may_end.release()
     assert all(each.result(SECONDS) for each in (*early, last))
     assert disk.syncs == 1

@@ -25,7 +25,7 @@ FILE = 65536
 
 
 class Machine(Environment):
-    """Says what it is told to; nobody waits."""
+    """Says what it is given; without a wait."""
 
     def __init__(self) -> None:
         self.hour = 12

@@ -15,6 +15,7 @@ from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import CorruptionError, IllegalMessageError, StoreIOError
 from store.journals import journal as journals
+from store.journals import note
 from store.journals.backend_state import BackendState, read_standing
 from store.journals.deleted_topics import DeletedTopics
 from store.journals.expired_queues import ExpiredQueues
@@ -100,7 +101,7 @@ def test_a_damaged_journal_keeps_the_store_closed(tmp_path: Path, name: str) -> 
     (tmp_path / "abort").touch()
     before = tree_digest(tmp_path)
     for read_only in (True, False):
-        if read_only and name not in {"deleted-topics", "mode"}:  # nobody asks
+        if read_only and name not in {"deleted-topics", "mode"}:  # not read
             continue
         with pytest.raises(CorruptionError, match=name):
             MessageStore.open(tmp_path, CONFIG, read_only=read_only)
@@ -116,7 +117,7 @@ ODD: dict[str, list[dict[str, object]]] = {
     "replacing": [],
     "mode": [],
 }
-"""Changes of the first of ``LINES`` that make it one that nobody has written."""
+"""Changes of the first of ``LINES`` that make it one that was never written."""
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -399,11 +400,37 @@ def test_a_journal_whose_size_cannot_be_asked_is_named(
     assert caught.value.path == journal.path
 
 
+def test_a_note_has_one_entry_or_none_and_may_come_and_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "folder" / "note"
+
+    def read() -> dict[str, object] | None:
+        return note.read_note(path, lambda entry: "a" in entry, "the note is damaged")
+
+    assert read() is None
+    for number in (1, 2):
+        note.write_note(path, {"a": number})
+        assert read() == {"a": number}
+    line = path.read_bytes()
+    for damaged in (b"", line[:-2], line + line, line.replace(b"2", b"3")):
+        path.write_bytes(damaged)
+        with pytest.raises(CorruptionError, match=r"note is damaged|line of the journal"):
+            read()
+
+    def removed(path: Path, _: object) -> list[object]:
+        path.unlink()
+        return []
+
+    monkeypatch.setattr(note, "read_lines", removed)
+    assert read() is None
+
+
 def test_lines_say_how_far_each_backend_is_whole(tmp_path: Path) -> None:
     paths = StorePaths(tmp_path)
     paths.own.mkdir()
     paths.mode.touch()
-    with pytest.raises(CorruptionError, match="record of the backends is empty"):
+    with pytest.raises(CorruptionError, match="record of the backends is damaged"):
         read_standing(paths)
     paths.mode.unlink()
     lines = LaggingBackends(paths, read_only=False)
@@ -412,7 +439,7 @@ def test_lines_say_how_far_each_backend_is_whole(tmp_path: Path) -> None:
     lines.note_covers("rocksdb", "a;b*")
     written = paths.mode.stat().st_ino
     lines.log_was_cut(70, [])
-    assert paths.mode.stat().st_ino == written, "nothing was cut off: it is not written anew"
+    assert paths.mode.stat().st_ino == written, "nothing was cut off: it is not rewritten"
     lines.log_was_cut(60, ["rocksdb"])
     assert read_standing(paths).behind == {"file": 60, "rocksdb": 50}
     lines.log_was_cut(40, ["file"])

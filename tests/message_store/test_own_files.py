@@ -34,7 +34,7 @@ MUST_BE_THERE = {"deleted-topics", "expired-queues", "mode", "rebuilding", "repl
 
 
 def open_store(root: Path, **options: object) -> MessageStore:
-    """Open with what is there: sizes are those of the files, double write is a setting."""
+    """Open by the files: sizes are theirs, double write is a setting."""
     config = DOUBLE if root.name.startswith("double") else SIZED
     return MessageStore.open(root, config, housekeeping=False, **options)  # type: ignore[arg-type]
 
@@ -127,7 +127,7 @@ LONG_STATES: list[tuple[Make, str]] = [
 
 
 def use(root: Path, told: Told) -> None:
-    """Open, compare, go on; build all queues anew, compare, go on."""
+    """Open, compare, go on; rebuild all queues, compare, go on."""
     with open_store(root) as store:
         told.check(store)
         told.work(store)

@@ -83,7 +83,7 @@ def test_a_log_that_grows_is_kept_ahead_of(drive: Drive) -> None:
     assert drive.grow(MIB, 0.1) == [(MIB, 2 * MIB)]
     assert drive.grow(MIB // 2, 0.05) == [(2 * MIB, 2 * MIB + MIB // 2)]
     assert drive.ahead.brought == 2 * MIB + MIB // 2
-    assert drive.grow(MIB // 4, 0.05) == []  # slower: what is there reaches
+    assert drive.grow(MIB // 4, 0.05) == []  # slower: the present pages suffice
 
 
 def test_a_slow_log_is_left_alone(drive: Drive) -> None:

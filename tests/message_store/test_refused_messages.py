@@ -1,4 +1,4 @@
-"""Messages that no record can hold, or that somebody could not read back: refused by every put."""
+"""Messages that no record can hold, or that could not be read back: refused by every put."""
 
 import re
 import shutil
@@ -161,7 +161,7 @@ def test_a_body_that_may_change_is_copied(store: MessageStore) -> None:
 def test_a_light_queue_that_the_backend_cannot_hold_is_passed_over_in_the_log(
     tmp_path: Path, name: str
 ) -> None:
-    """As RocketMQ does with files; such a store could be opened by nobody."""
+    """As RocketMQ does with files; such a store could not be opened."""
     config = CONFIG.model_copy(update={"enable_lmq": True, "enable_multi_dispatch": True})
     with MessageStore.open(tmp_path, config, backend=name) as store:
         properties = {"INNER_MULTI_DISPATCH": "%LMQ%aXb,%LMQ%c"}

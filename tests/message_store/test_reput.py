@@ -202,7 +202,7 @@ def test_a_close_waits_for_the_batch_that_is_under_way(
     put(store, 3)
     with running(store.close):
         until(lambda: reput._stopped)
-        assert not store._ended
+        assert not store._shutdown.ended
         held.open.set()
     assert THREAD not in own_threads()
     with open_store(tmp_path) as again:
@@ -358,7 +358,7 @@ def test_writers_go_on_where_no_thread_can_be_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("store.service.dispatching.reput.MODE", "never")
-    monkeypatch.setattr("store.service.opening.open_parts.MODE", "never")
+    monkeypatch.setattr("store.service.opening.open_store.MODE", "never")
     with open_store(tmp_path) as store:
         reput = store._dispatcher.reput
         reput._mode = "always"

@@ -17,7 +17,7 @@ from tests.kit.threads import Threads, compare_all
 
 STORES = [("file", RocksDBEngine.AUTO), *[("rocksdb", engine) for engine in ENGINES]]
 
-LENGTHS = [4, pytest.param(20, marks=pytest.mark.long)]
+LENGTHS = [2, pytest.param(20, marks=pytest.mark.long)]
 """Seconds that threads work."""
 
 
@@ -54,7 +54,7 @@ def work(
 def test_some_seconds_over_both_backends(
     tmp_path: Path, backend: str, engine: RocksDBEngine, flush: FlushDiskType
 ) -> None:
-    work(tmp_path, backend, engine, flush, 4, seed=1)
+    work(tmp_path, backend, engine, flush, 2, seed=1)
 
 
 @pytest.mark.long

@@ -12,7 +12,7 @@ from store.service.message_store import MessageStore
 
 
 class Unflushable(log_map.LogMap):
-    """A map that nobody may flush."""
+    """A map that must not be flushed."""
 
     def flush(self, *_: object) -> None:
         raise AssertionError("a map was flushed")

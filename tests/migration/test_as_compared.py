@@ -186,7 +186,7 @@ def test_new_queues_that_cannot_be_opened_leave_the_old_ones_served(
     record = read_standing(StorePaths(root))
     assert (record.state, list(record.behind)) == ("file", ["rocksdb"])
     assert served(root) == before
-    assert steps(root)[0] == "going to double-write-file"  # the same call goes on, by the long way
+    assert steps(root)[0] == "going to double-write-file"  # the same call takes all steps
     assert served(root) == before
 
 

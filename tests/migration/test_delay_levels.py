@@ -73,7 +73,7 @@ def test_queues_do_not_catch_up_by_other_levels_at_a_switch(root: Path) -> None:
 
 
 def test_levels_that_a_broker_has_changed_since_are_none(root: Path) -> None:
-    """What lies below the line is not built anew."""
+    """What lies below the line is not rebuilt."""
     switch(root, CONFIG)
     report = rollback(root, CONFIG)
     assert report is not None

@@ -118,7 +118,7 @@ VARIABLES = [
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Nobody has set anything."""
+    """Nothing is set."""
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     return monkeypatch

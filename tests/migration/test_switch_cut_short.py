@@ -69,7 +69,7 @@ class Move:
             STEPS[self.step](self.root)
 
     def finish(self, where: object) -> None:
-        """Check what is there after the cut; do the step again, and check that."""
+        """Check the files after the cut; do the step again, and check that."""
         assert served(self.root) == self.whole, where
         for name, data in self.tables().items():
             assert data in (self.before.get(name), self.after.get(name)), (where, name)

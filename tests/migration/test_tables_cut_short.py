@@ -135,7 +135,7 @@ def with_databases(root: Path) -> None:
 
 @dataclass
 class Step:
-    """One step: makes what is there before in ``root``, does it, says what holds at any time."""
+    """One step: makes the files before it in ``root``, does it, says what holds at any time."""
 
     name: str
     root: Path
@@ -167,7 +167,7 @@ class Step:
             prepare(broker, NextBroker([self.name.removeprefix("to ").partition(" ")[0]], LMQ))
 
     def check(self) -> None:
-        """Check what is there after a cut: all that was, and nothing in part."""
+        """Check the files after a cut: all that was, and nothing in part."""
         found = tree(self.root)
         for name, data in found.items():
             if name.endswith((".json", ".bak")) and "/beside/" not in name:

@@ -96,7 +96,7 @@ def fills(path: str) -> str:
 
 
 def test_a_full_disk_ends_a_task_at_the_first_try(tmp_path: Path) -> None:
-    """Whoever meets it: what cannot pass is not tried again, and is no traceback."""
+    """In any task: what cannot pass is not tried again, and is no traceback."""
     for path, place in ((str(tmp_path / "x"), tmp_path / "x"), ("", Path(tempfile.gettempdir()))):
         kind, text = guarded(fills, path)
         with pytest.raises(DiskFullError, match="cannot go on with a task") as found:

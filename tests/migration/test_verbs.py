@@ -68,7 +68,7 @@ def test_every_verb_works_in_the_workspace_it_is_given(
     if source == "file":
         back = record("rollback", root, "--dry-run")
         assert (back["before"], back["state"]) == ("rocksdb", "rocksdb"), "it is only said"
-        assert back["caughtUpUnits"] is None, "nobody knows before it is done"
+        assert back["caughtUpUnits"] is None, "unknown before it is done"
     gone = record("finish", root)
     assert list(gone["movedAway"]) == ["file"]
     assert gone["to"] == str(StorePaths(root).replaced)

@@ -542,7 +542,7 @@ def test_a_queue_without_an_end_says_nothing_of_its_topic(log: LogHeads) -> None
 
 
 class _Told(ModelSource):
-    """A side that has the ends of its queues at hand."""
+    """A side that knows the ends of its queues."""
 
     def written_ends(self) -> Iterator[tuple[QueueKey, int]]:
         return ((queue, self.next_offset(queue)) for queue in self.queues(None, None))

@@ -144,7 +144,7 @@ def test_what_was_there_is_kept(root: Path) -> None:
     form = read(root).form
     other = root.parent / "other"
     shutil.copytree(root / "config", other / "config")
-    for path in kept.iterdir():  # over what is there now: one table, or all
+    for path in kept.iterdir():  # over the present files: one table, or all
         target = other / "config" / path.name
         if path.is_dir():
             shutil.rmtree(target)
@@ -215,7 +215,7 @@ REFUSALS: dict[str, tuple[list[object], type[BaseException], str]] = {
         "either --to or --time",
     ),
     "unknown": (["copy", "biling", "g"], RefusedStoreError, "biling"),
-    "nothing": (["forget", "nobody"], RefusedStoreError, "nobody"),
+    "nothing": (["forget", "unknown"], RefusedStoreError, "unknown"),
     "a topic beside settings": (
         ["forget", "audit", "--settings", "--topic", "orders"], SystemExit, "says nothing beside"
     ),

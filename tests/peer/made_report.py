@@ -22,11 +22,16 @@ def put_row() -> Measured:
 
 
 def report() -> Report:
+    """Return what was measured as a run."""
+    return Report(machine={"processor": "P, 2 cores"}, settings="Three rounds.", rows=[*measured()])
+
+
+def measured() -> list[Measured]:
     """Return four rows: ahead, behind, without processor time, and one that a side cannot do."""
     opened: Window = {"count": 1, "seconds": 0.25, "cpu_seconds": 0.1, "resident_bytes": 64 << 20}
     slower: Window = opened | {"seconds": 0.125, "cpu_seconds": 0.05, "resident_bytes": 320 << 20}
     opening = {OURS: [opened], THEIRS: [slower]}
-    rows = [
+    return [
         put_row(),
         Measured(name="open", backend="rocksdb", kind="each", windows=opening, others=[0.2]),
         Measured(name="memory", backend="rocksdb", kind="memory", windows=opening, others=[0.2]),
@@ -35,7 +40,6 @@ def report() -> Report:
             failed={THEIRS: "has too few descriptors"}, note="one message is lost",
         ),
     ]  # fmt: skip
-    return Report(machine={"processor": "P, 2 cores"}, settings="Three rounds.", rows=rows)
 
 
 def openings() -> Report:

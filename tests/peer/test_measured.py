@@ -8,7 +8,7 @@ from bench.peer.measured import Measured, Report, Spread
 from bench.peer.queues import Queues
 from bench.peer.rows import all_sessions, in_order
 from bench.peer.sides import OURS, THEIRS
-from tests.peer.made_report import put_row, report
+from tests.peer.made_report import measured, put_row, report
 
 
 def test_a_spread_is_the_median_between_the_ends() -> None:
@@ -30,17 +30,17 @@ def test_ratios_are_those_of_each_round() -> None:
 
 @pytest.mark.parametrize(("kind", "ahead"), [("each", 0.5), ("memory", 5)])
 def test_where_less_is_better_a_ratio_above_one_still_is_ahead(kind: str, ahead: float) -> None:
-    (row,) = [row for row in report().rows if row.kind == kind]
+    (row,) = [row for row in measured() if row.kind == kind]
     assert row.ratio() == (ahead, ahead, ahead)
 
 
 def test_a_size_has_no_processor_time() -> None:
-    (row,) = [row for row in report().rows if row.kind == "memory"]
+    (row,) = [row for row in measured() if row.kind == "memory"]
     assert (row.cpu(OURS), row.cpu_ratio()) == ([], None)
 
 
 def test_a_side_that_has_no_window_has_no_ratio() -> None:
-    row = report().rows[-1]
+    row = measured()[-1]
     assert (row.values(THEIRS), row.ratio(), row.cpu_ratio()) == ([], None, None)
 
 

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from bench.peer.pages import BEGIN, END, median, publish, repeated, with_section
-from bench.peer.table import section
+from bench.peer.plot import shown
+from bench.peer.rows import in_order
+from bench.peer.table import HEAD, published, section, table, words
 from tests.kit.pages import ROOT, tables
 from tests.peer.made_report import report
 
@@ -102,6 +104,45 @@ def test_a_row_of_the_readme_that_was_not_measured_leaves_both_pages_alone(
     with pytest.raises(ValueError, match="the run has no row “open” with queues in RocksDB"):
         publish(page, readme, part, "peer.svg")
     assert (page.read_bytes(), readme.read_bytes()) == known
+
+
+def test_rows_of_an_earlier_run_stay_with_their_figures_and_a_mark() -> None:
+    whole = report()
+    page = f"| work | queues in | cqstore |\n| put | files | 1/s |\n\n{table(whole)}\nafter\n"
+    kept = published(page)
+    part = whole.model_copy(update={"rows": whole.rows[:1]}).with_published(kept)
+    assert [(row.name, row.backend) for row in part.rows] == [
+        (row.name, row.backend) for row in whole.rows
+    ]
+    lines = table(whole).splitlines()
+    again = table(part).splitlines()
+    assert again[:3] == lines[:3]
+    assert again[3:] == [
+        line.replace(cell, f"{cell} ‡", 1)
+        for line, cell in zip(lines[3:], ("250 ms (250 to 250)", "64 MiB (64 to 64)",
+                                          "2,000/s (2,000 to 2,000)"), strict=True)
+    ]  # fmt: skip
+    assert "‡: of an earlier run" in words(part)
+    assert "‡" not in words(whole)
+    assert table(part.with_published(published(table(part)))) == table(part)  # once, not twice
+    assert repeated(REPEATED, part, all_measured=True) == FILLED
+    for row, was in zip(part.rows, whole.rows, strict=True):
+        assert (shown(row) is None) == (shown(was) is None)
+    assert part.rows[1].ratio() == whole.rows[1].ratio()
+
+
+def test_a_published_row_whose_name_is_gone_goes() -> None:
+    name = "put lists of 32"
+    rows = published(
+        f"| {' | '.join(HEAD)} |\n| --- | --- |\n"
+        f"| {name} | RocksDB | 1,250/s (1,000 to 2,000) † | 2/s (2 to 2) | 625 (1 to 1.5) | | | |\n"
+        "| an old name | RocksDB | 1/s (1 to 1) | 2/s (2 to 2) | 1 (1 to 1) | | | |\n"
+    )
+    (row,) = in_order(rows, quick=False)
+    assert (row.name, row.values("cqstore"), row.ratio()) == (name, [1250], (625, 1, 1.5))
+    assert row.note == "RocketMQ is given client batches: it has no list of messages"
+    told = words(report().model_copy(update={"rows": [row]}))
+    assert "†: the side was not steady at the end of its warming." in told
 
 
 def test_the_page_of_performance_has_the_marks() -> None:

@@ -9,7 +9,7 @@ from bench.peer.sessions import Rounds
 from bench.peer.sides import OURS, THEIRS
 from bench.peer.table import table, words, wrapped
 from bench.peer.warming import Warming
-from tests.peer.made_report import openings, put, report
+from tests.peer.made_report import measured, openings, put, report
 
 TABLE = """\
 | work | queues in | cqstore | RocketMQ | ahead, wall | CPU µs | RocketMQ's | ahead, CPU |
@@ -37,9 +37,8 @@ def test_the_words_say_on_what_how_beside_whom_and_what_is_to_be_noted() -> None
 
 @pytest.mark.parametrize(("seconds", "marks"), [(0.0025, 0), (0.0026, 2)])
 def test_what_is_shown_as_one_is_not_shown_as_behind(seconds: float, marks: int) -> None:
-    made = report()
-    del made.rows[1:]
-    (row,) = made.rows
+    row = measured()[0]
+    made = report().model_copy(update={"rows": [row]})
     row.windows = {
         "cqstore": [{"count": 1000, "seconds": seconds, "cpu_seconds": 0.1}],
         "RocketMQ": [{"count": 1000, "seconds": 0.00249, "cpu_seconds": 0.1}],
@@ -85,7 +84,7 @@ def test_words_are_wrapped_to_the_width_of_a_page() -> None:
 
 
 def test_numbers_have_three_digits() -> None:
-    row = report().rows[0]
+    row = measured()[0]
     row.windows = {"cqstore": [{"count": 123_456, "seconds": 1.0, "cpu_seconds": 0.123_456_78}]}
     row.windows["RocketMQ"] = [{"count": 1, "seconds": 1.0, "cpu_seconds": 0.1}]
     shown = table(report().model_copy(update={"rows": [row]}))

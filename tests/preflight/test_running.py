@@ -1,6 +1,5 @@
 """A store that another process has open and writes to is examined with ``running``."""
 
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +12,8 @@ from typer.testing import CliRunner
 from migration.commands import app
 from migration.preflight import PreflightReport, Severity, examine, metadata, preflight
 from store.queue.backends import backend_names
-from store.service.opening import open_parts
+from store.service.opening import open_store
+from tests.kit.stopped import stopped
 from tests.kit.tree import tree_digest
 from tests.preflight.kit import FakeMachine, codes, first_file, overwrite, rows_of, the
 
@@ -81,23 +81,20 @@ def examined(root: Path, backend: str) -> PreflightReport:
 def test_a_running_store_is_examined_and_keeps_every_byte(tmp_path: Path, backend: str) -> None:
     root = tmp_path / "store"
     with writing(root, backend) as writer:
-        writer.process.send_signal(signal.SIGSTOP)  # its threads flush at times of their own
-        try:
+        with stopped(writer.process.pid):  # its threads flush at times of their own
             before = tree_digest(root)
             report = examined(root, backend)
             assert tree_digest(root) == before
-        finally:
-            writer.process.send_signal(signal.SIGCONT)
         assert the(report, "in-use").figures == {"pid": writer.process.pid}
         assert the(report, "in-use").severity is Severity.WARN
         assert "once more when the process has ended" in the(report, "in-use").sentence
         assert report.find("needs-recovery") is None  # abort is there as long as it runs
         assert (report.surveyed, report.units, report.queues) == (backend, 600, 6)
         assert report.may_go_on
-    stopped = examined(root, backend)
+    ended = examined(root, backend)
     found = codes(report.findings)
     found.remove("in-use")
-    assert codes(stopped.findings) == found
+    assert codes(ended.findings) == found
 
 
 @pytest.mark.parametrize("backend", backend_names())
@@ -152,7 +149,7 @@ def test_units_newer_than_the_opened_log_are_not_outside_it(
     """The log's files are listed before the queues are opened: the writer fills the next ones."""
     root = tmp_path / "store"
     with writing(root, backend) as writer:
-        make = open_parts._queues
+        make = open_store._queues
         made = []
 
         def behind_more_log(*given):  # type: ignore[no-untyped-def]
@@ -160,7 +157,7 @@ def test_units_newer_than_the_opened_log_are_not_outside_it(
             made.append(make(*given))
             return made[-1]
 
-        monkeypatch.setattr(open_parts, "_queues", behind_more_log)
+        monkeypatch.setattr(open_store, "_queues", behind_more_log)
         report = examined(root, backend)
         assert (codes(report.refusals), len(made)) == ([], 1)
         assert 600 < report.units <= 900

@@ -64,7 +64,7 @@ def _cases(rows: list[Row]) -> list[tuple[str, Predicate]]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("every_nth", [3, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every_nth", [5, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", ["commitlog", "cq"])
 def test_rows_are_the_same_pushed_down_or_not(
     sources: SparkSession, golden_folder: Path, kind: str, every_nth: int

@@ -9,7 +9,7 @@ from store.record._known cimport KnownKey, Value
 
 
 cdef class BatchColumns:
-    """The batches that rows were added to last; whoever has the batches may add others between."""
+    """The batches that rows were added to last; their owner may add other rows in between."""
 
     cdef BatchColumns of(self, UnitColumns units, KeyColumns keys):
         if self.units is not units or self.keys is not keys:
@@ -23,7 +23,7 @@ cdef class BatchColumns:
     ) except -1:
         """Add a record's keys, see ``IndexBatch.add_record``.
 
-        ``tags`` with what stands before, NULL: there are none.
+        ``tags`` with their prefix, NULL: there are none.
         """
         cdef KeyColumns keys = self.keys
         if uniq_key.text == NULL and words.text == NULL and tags == NULL:

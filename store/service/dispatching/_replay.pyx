@@ -12,7 +12,7 @@ from store.core._layout cimport PREPARED, ROLLBACK, TRANSACTION
 from store.core._record cimport is_ascii
 from store.record._known cimport KnownKey, PyUnicode_AsUTF8AndSize, Value, take_key
 from store.record._properties cimport NAME_END, VALUE_END, decode_text
-from store.record._scan cimport AT_END, ODD, PLAIN, BlockScan, Scanned
+from store.record._scan cimport AT_END, NOT_PLAIN, PLAIN, BlockScan, Scanned
 from store.service.dispatching._columns cimport BatchColumns
 
 cdef enum:
@@ -29,7 +29,7 @@ cdef struct QueueSlot:
 
 
 cdef class ReplayBatcher:
-    """Notes scanned records in batches, see ``store.service.dispatching.replay``, the twin."""
+    """Adds scanned records to batches; the slow path is ``store.service.dispatching.replay``."""
 
     cdef BatchColumns _columns
     cdef object _note, _deleted, _scheduled, _tags_prefix, _units, _blocks
@@ -62,7 +62,7 @@ cdef class ReplayBatcher:
         """
         cdef int64_t count = 0, index_start = -1 if index_from is None else index_from
         cdef bint has_index = index_from is not None and self._keys_wanted, is_full = False
-        cdef bint none_deleted = not len(self._deleted)  # nobody deletes meanwhile
+        cdef bint none_deleted = not len(self._deleted)  # no topic is deleted meanwhile
         cdef BatchColumns columns = self._begin(blocks, units, keys)
         cdef BlockScan scan = self._scan, last_scan = None
         cdef Scanned record
@@ -77,11 +77,11 @@ cdef class ReplayBatcher:
                     if type(item) is BlockScan:
                         scan = item
                         continue
-                    stepped = ODD
+                    stepped = NOT_PLAIN
                 else:
                     stepped = scan.step()
-                    item = scan.odd() if stepped == ODD else None
-                    if stepped == AT_END or (stepped == ODD and item is None):
+                    item = scan.slow_step() if stepped == NOT_PLAIN else None
+                    if stepped == AT_END or (stepped == NOT_PLAIN and item is None):
                         scan = None
                         continue
                 count += 1
@@ -176,7 +176,7 @@ cdef class ReplayBatcher:
         if place.topic == record.topic and place.queue_id == record.queue_id:
             return place.index
         cdef int index = columns.units.index((<object> record.topic, record.queue_id))
-        if (<tuple> columns.units.queues[index])[0] is <object> record.topic:  # else nobody holds it
+        if (<tuple> columns.units.queues[index])[0] is <object> record.topic:  # else it is not held
             place.topic, place.queue_id, place.index = record.topic, record.queue_id, index
         return index
 

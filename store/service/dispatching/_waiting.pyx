@@ -17,7 +17,7 @@ cdef class InFlight:
 
     @property
     def full_at(self):
-        """Waiting units at which a batch is handed on."""
+        """Waiting units at which a batch is dispatched."""
         return self.full
 
     @full_at.setter

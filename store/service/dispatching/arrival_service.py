@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from store.checked_lock import CheckedLock
-from store.errors import RetryableDiskFullError, StoreError, StoreIOError
+from store.errors import STALLING, StoreError, StoreIOError
 from store.logger import StoreLogger
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.units import QueueKey, UnitBatch
@@ -39,14 +39,14 @@ _EVERY_OFFSET = 1 << 63
 
 
 class ArrivalWait(Protocol):
-    """One who waits until a queue of ``offsets`` has its offset there."""
+    """A wait until a queue of ``offsets`` has its offset there."""
 
     offsets: Offsets
     error: StoreError | None
     """Why nothing will come, set before ``wake``."""
 
     def wake(self) -> object:
-        """Let it go on; by any thread, and never waits. It is called once."""
+        """Wake it; by any thread, and never waits. It is called once."""
 
 
 class ArrivalService:
@@ -70,7 +70,8 @@ class ArrivalService:
         self._listeners: tuple[ListenerThread, ...] = ()
         self._past = [0, 0]  # failures and dropped units of listeners that are closed
         self.is_active = False
-        """Whether anything waits or listens."""
+        """Whether anything waits or listens, or there are dispatchers."""
+        self._is_kept_active = False
         self._arrived: deque[Mapping[tuple[str, int], int]] = deque()
         self._is_late = False
         self._wake = Wakeup()
@@ -100,7 +101,7 @@ class ArrivalService:
         """Have the thread dispatch what waits. Any thread; never waits."""
         self._wake.set()
 
-    # ---- those who wait and listen
+    # ---- waits and listeners
 
     def add_wait(self, wait: ArrivalWait) -> None:
         """Wake ``wait`` once a queue has its offset; from now on, see ``remove_wait``.
@@ -116,8 +117,19 @@ class ArrivalService:
                 self._waits.setdefault(queue, {}).setdefault(offset, {})[wait] = None
             self._refresh()
 
+    def keep_active(self) -> None:
+        """Dispatch soon from now on, also while nothing waits or listens: for dispatchers.
+
+        Raises:
+            StoreError: as for ``add_wait``.
+        """
+        with self._lock.entry():
+            self._begin()
+            self._is_kept_active = True
+            self._refresh()
+
     def remove_wait(self, wait: ArrivalWait) -> None:
-        """Let ``wait`` be woken no more; of one that is not there nothing is done."""
+        """Remove ``wait``, which is not woken any more; one that is not registered is ignored."""
         if self._pid != os.getpid():  # in a child that was forked the lock may be held for ever
             return
         with self._lock.entry():
@@ -132,7 +144,7 @@ class ArrivalService:
         thread = ListenerThread(listener)
         with self._lock.entry():
             self._begin()
-            self._listeners += (thread,)  # first: of a start that is cut short it may run
+            self._listeners += (thread,)  # first: an interrupted start may leave it running
             try:
                 thread.start()
             except BaseException:
@@ -174,7 +186,7 @@ class ArrivalService:
         self._past = [self._past[0] + thread.failures, self._past[1] + thread.dropped]
 
     def _begin(self) -> None:
-        """See that there is a thread to wake those who come; under the lock."""
+        """Start a thread that wakes later waits, if there is none; under the lock."""
         self._state.check_writable()
         if self._stopped:
             raise self._state.end_error()
@@ -190,7 +202,8 @@ class ArrivalService:
 
     def _refresh(self) -> None:
         """Set ``is_active``, and have the thread arm the puts; under the lock."""
-        was_active, self.is_active = self.is_active, bool(self._waits or self._listeners)
+        was_active = self.is_active
+        self.is_active = bool(self._waits or self._listeners or self._is_kept_active)
         if (self.is_active and not was_active) or self._state.failure is not None:
             self._wake.set()  # what has failed since it was looked at has woken it too early
 
@@ -202,7 +215,7 @@ class ArrivalService:
             waits = by_offset.get(offset, {})
             waits.pop(wait, None)
             if not waits:
-                by_offset.pop(offset, None)  # not there: an ``add_wait`` was cut short
+                by_offset.pop(offset, None)  # not there: an ``add_wait`` was interrupted
             if not by_offset:
                 del self._waits[queue]
         self._refresh()
@@ -210,7 +223,7 @@ class ArrivalService:
     # ---- the thread
 
     def stop(self) -> None:
-        """Give listeners what was put before, wake all who wait with an error, end the threads."""
+        """Give listeners what was put before, wake all waits with an error, end the threads."""
         self._stopped = True
         self._wake.set()
         if self.worker is not None:
@@ -245,7 +258,7 @@ class ArrivalService:
         """Dispatch what waits; return whether that was possible."""
         try:
             self._drain()
-        except RetryableDiskFullError:  # stalled: the dispatch that finds room wakes this thread
+        except STALLING:  # the dispatch that goes on wakes this thread
             return False
         except StoreError as exc:
             _LOG.warning("arrivals cannot be dispatched: %s", exc)
@@ -291,13 +304,13 @@ class ArrivalService:
                 for wait in each
             }
             self._waits.clear()
-            self.is_active = bool(self._listeners)
+            self.is_active = bool(self._listeners or self._is_kept_active)
         for wait in waits:
             wait.error = self._state.end_error()
             wait.wake()
 
     def _give_up(self, exc: BaseException) -> None:
-        """Wake all who wait; the store itself goes on."""
+        """Wake all waits; the store itself continues."""
         self._stopped = True
-        _LOG.error("nothing wakes those who wait for arrivals any more: %s", exc)
+        _LOG.error("waits for arrivals are not woken any more: %s", exc)
         self._end_waits()

@@ -1,4 +1,4 @@
-"""Arrivals: units that have become visible, for those who listen, each in a thread of its own.
+"""Arrivals: units that have become visible, for listeners, each in a thread of its own.
 
 Source: RocketMQ ``MessageArrivingListener``, ``NotifyMessageArrivingListener``.
 """

@@ -1,4 +1,4 @@
-"""Delay levels: what stands in the queue of ``SCHEDULE_TOPIC_XXXX`` in place of a tag's hash.
+"""Delay levels: what units of ``SCHEDULE_TOPIC_XXXX`` contain in place of a tag's hash.
 
 Source: RocketMQ ``CommitLog.checkMessageAndReturnSize``,
 ``DefaultMessageStore.computeDeliverTimestamp``.
@@ -27,6 +27,11 @@ class DelayLevels:
             if unit is None or not number.isdecimal() or len(number) > _MAX_DIGITS:
                 raise StoreConfigError(f"messageDelayLevel: {level!r} is no time such as 30m")
             self._delays_ms.append(int(number) * unit)
+
+    @property
+    def delays_ms(self) -> tuple[int, ...]:
+        """Return the delay of each level, ms, the first one's first."""
+        return tuple(self._delays_ms)
 
     @property
     def max_level(self) -> int:

@@ -40,7 +40,7 @@ NOTHING = Appends(UnitBatch(), IndexBatch(), None)
 
 
 class Pending(_waiting.Waiting):
-    """What waits. Everything under ``lock``, unless told otherwise."""
+    """What waits. Everything under ``lock``, unless noted otherwise."""
 
     def __init__(
         self, queues: ConsumeQueueStore, units: RecordUnits, keys: RecordKeys, state: RunningState
@@ -48,10 +48,10 @@ class Pending(_waiting.Waiting):
         self.owner = CheckedLock("an append")
         """One append at a time: taken first, with ``owner.entry(), lock``."""
         self.lock = threading.Lock()
-        """Under ``owner``, for who asks whether anybody appends (``FastPut``)."""
+        """Under ``owner``, for ``FastPut``, which asks whether a thread appends."""
         state.locks.add(self.owner)
         self.appending = CriticalSection(state, "an append")
-        """Guards the steps of an append; who takes what waits finds them done, or none."""
+        """Guards the steps of an append; a taker of what waits finds all of them done, or none."""
         self.offsets = QueueOffsets(queues)
         self.units = UnitBatch()
         """Any thread may ask for its length, and for ``end_phy_offset``: 0 if nothing waits."""
@@ -94,13 +94,13 @@ class Pending(_waiting.Waiting):
         """Return what waits, as it goes on growing. It is forgotten with ``reset``.
 
         Raises:
-            StoreFailedError: an append was cut short.
+            StoreFailedError: an append was interrupted.
         """
         self.appending.check()
         return Appends(self.units, self.keys, self.last)
 
     def reset(self) -> None:
-        """Let nothing wait any more: somebody else has it."""
+        """Start with empty batches: the caller has taken the present ones."""
         self.units, self.keys = UnitBatch(), IndexBatch()
 
 

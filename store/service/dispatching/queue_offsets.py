@@ -22,7 +22,7 @@ _OLD_SHARE = 5
 
 
 class QueueOffsets:
-    """Next offsets of the queues that are put to. Under the append lock, unless told otherwise."""
+    """Next offsets of the queues that are put to. Under the append lock, unless noted otherwise."""
 
     def __init__(self, queues: ConsumeQueueStore) -> None:
         self._queues = queues
@@ -36,7 +36,7 @@ class QueueOffsets:
         """Return the offset that the next message of ``queue`` gets.
 
         Raises:
-            TopicHeldError: nobody may put to the topic for now, see ``hold``.
+            TopicHeldError: puts to the topic are refused for now, see ``hold``.
         """
         offset = self.next.get(queue)
         if offset is None:
@@ -54,7 +54,7 @@ class QueueOffsets:
         A queue without a unit may begin anywhere; an offset that was there begins a new life.
 
         Raises:
-            TopicHeldError: nobody may put to the topic for now, see ``hold``.
+            TopicHeldError: puts to the topic are refused for now, see ``hold``.
             QueueGapError: units are missing before one of them.
             CorruptionError: no queue could have the name of one.
         """
@@ -99,25 +99,25 @@ class QueueOffsets:
         return [queue for queue in [*self.next] if queue[0] in topics]
 
     def forget(self, queues: Iterable[Queue]) -> None:
-        """Let the offsets of ``queues`` be read from the queues again."""
+        """Forget the offsets of ``queues``: they are read from the queues again."""
         for queue in queues:
             self.next.pop(queue, None)
 
     def forget_all(self) -> None:
-        """Let all be read from the queues again, which must have every unit."""
+        """Forget all: they are read from the queues again, which must have every unit."""
         self.next.clear()
 
-    def forget_beyond(self, most: int) -> None:
-        """Let those beyond ``most``, and a few, be read from the queues again.
+    def forget_beyond(self, limit: int) -> None:
+        """Forget those beyond ``limit``, and a few: they are read from the queues again.
 
         These must have every unit. The newest go, so queues that are put to in turn, more than
-        ``most``, find most of these here. One in five that go is of the oldest, else queues that
+        ``limit``, find most of these here. One in five that go is of the oldest, else queues that
         live no more would stay.
         """
-        excess = len(self.next) - most + most // _ROOM_SHARE
+        excess = len(self.next) - limit + limit // _ROOM_SHARE
         for queue in [*islice(self.next, max(excess, 0) // _OLD_SHARE)]:
             del self.next[queue]
-        while len(self.next) > most - most // _ROOM_SHARE:
+        while len(self.next) > limit - limit // _ROOM_SHARE:
             self.next.popitem()
 
     def _refuse_unfit(self, unit: Unit) -> None:

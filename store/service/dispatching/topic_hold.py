@@ -1,14 +1,14 @@
-"""TopicHold: topics whose queues give no offsets for a while, and a gate for who wants one.
+"""TopicHold: topics whose queues give no offsets for a while, and a gate for puts that need one.
 
-While topics are deleted nobody may put to them: the offsets of their new life begin when their old
-queues are gone for good. Puts to all other topics go on.
+While topics are deleted puts to them are refused: the offsets of a new incarnation begin once its
+old queues are deleted durably. Puts to all other topics continue.
 """
 
 import threading
 
 
 class TopicHold:
-    """A gate before some topics. Any thread may wait; who holds them ends it, once."""
+    """A gate before some topics. Any thread may wait; the holder ends it, once."""
 
     def __init__(self, topics: frozenset[str]) -> None:
         self.topics = topics
@@ -16,7 +16,7 @@ class TopicHold:
         self._over.acquire()
 
     def end(self) -> None:
-        """Let go on all who wait."""
+        """Release all waiting callers."""
         if self._over.locked():
             self._over.release()
 
@@ -33,7 +33,7 @@ class TopicHold:
 class TopicHeldError(Exception):
     """An offset was asked for whose topic is held: wait for ``hold``, then ask again.
 
-    Raised before anything has happened, for the one who appends; no error of the store.
+    Raised before anything has happened, for the appender; no error of the store.
     """
 
     def __init__(self, hold: TopicHold) -> None:

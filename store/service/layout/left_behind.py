@@ -1,4 +1,4 @@
-"""What somebody has written to backends that a state of the store leaves behind.
+"""What another program has written to backends that a state of the store leaves behind.
 
 RocketMQ does not know ``cqstore/mode``: a broker that is started with the ``storeType`` of before
 goes on with the queues that were left, at their old end.
@@ -18,7 +18,7 @@ _LOG = StoreLogger(__name__)
 def written_since(
     context: QueueStoreContext, standing: BackendState, kept: Collection[str]
 ) -> Mapping[str, int]:
-    """Return backend → phy offset up to which somebody wrote to it behind its line; by a glance.
+    """Return backend → phy offset up to which another program wrote to it behind its line.
 
     Asked before the store is recovered, which takes over what was written.
     """

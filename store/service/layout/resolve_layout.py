@@ -15,14 +15,14 @@ def resolve_layout(
     read_only: bool,
     fed: bool = False,
 ) -> tuple[StoreLayout, StoreConfig]:
-    """Look at what is there; return it, and the settings with the sizes that the files show.
+    """Inspect the files; return the layout, and the settings with the sizes that the files show.
 
-    ``fed``: somebody feeds followers.
+    ``fed``: followers are fed from this store.
 
     Raises:
         RefusedStoreError: it must not be opened this way.
-        StoreConfigError: to write, under settings that promise replicas that nobody feeds, or
-            promise what is not kept here.
+        StoreConfigError: to write, under settings that promise replicas that no process feeds,
+            or promise what is not kept here.
     """
     layout = detect(root, config, commit_log)
     if read_only and not (layout.has_log or layout.backends):
@@ -42,8 +42,8 @@ def _refuse_promises(root: Path, config: StoreConfig, *, fed: bool) -> None:
         raise StoreConfigError("; ".join(config.unkept_promises), path=root)
     if not fed and config.replica_promises:
         raise StoreConfigError(
-            f"{', '.join(config.replica_promises)} promises replicas of each message, and nobody"
-            " feeds followers here: nothing may be put under it (open the store read-only, or"
-            " without, or with replicas)",
+            f"{', '.join(config.replica_promises)} promises replicas of each message, and no"
+            " process feeds followers here: nothing may be put under it (open the store read-only,"
+            " or without, or with replicas)",
             path=root,
         )

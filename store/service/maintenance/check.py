@@ -64,14 +64,14 @@ class StoreCheck:
         progress: Callable[[int], None] | None = None,
         index_left_out: StoreError | None = None,
     ) -> None:
-        """Take the parts of an open store; ``progress`` is told phy offsets now and then.
+        """Take the parts of an open store; ``progress`` is called with phy offsets now and then.
 
         The log is passed over for its records, then for the units that lead to them, by their
         bytes.
 
         ``index_left_out``: why ``index`` is ``None``, if there is one that cannot be read.
 
-        Records below ``end_phy_offset`` have been handed on to queues and index.
+        Records below ``end_phy_offset`` have been dispatched to queues and index.
         """
         self._log = log
         self._end = end_phy_offset
@@ -121,8 +121,8 @@ class StoreCheck:
 
     def _check_index(self) -> Iterator[CheckFinding]:
         if self._index is not None:
-            for odd in self._index.check(self._log.max_phy_offset()):
-                yield CheckFinding(odd.problem, path=odd.path, position=odd.position)
+            for finding in self._index.check(self._log.max_phy_offset()):
+                yield CheckFinding(finding.problem, path=finding.path, position=finding.position)
         if (fault := self._index_left_out) is not None:
             yield CheckFinding(
                 f"the index cannot be read, and nothing can be found by key: {fault}",
@@ -152,7 +152,7 @@ class StoreCheck:
         yield from self._check_beyond_end()
 
     def _check_beyond_end(self) -> Iterator[CheckFinding]:
-        """Tell what lies behind the end of the log, unless it is being written just now."""
+        """Yield what lies behind the end of the log, unless it is being written just now."""
         log = self._log
         end = log.max_phy_offset()
         spans = data_behind(log, end)

@@ -1,18 +1,18 @@
-"""CleanService: what takes things away for good, topics and expired log files.
+"""CleanService: deletes topics and expired log files.
 
 *Topics*: the journal first, then the queues, see ``DeletedTopics``. *Log files*: what the queues
-hold of a file is read before it goes, the file is gone for good before a unit of it may be dropped,
-and queues keep their next offset.
+hold of a file is read before it is deleted, the file is durably deleted before a unit of it may be
+dropped, and queues keep their next offset.
 
 Source: RocketMQ ``CleanCommitLogService.deleteExpiredFiles``, ``CleanConsumeQueueService``,
 ``DefaultMessageStore.cleanUnusedTopic``.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from store.checked_lock import CheckedLock
-from store.errors import CorruptionError, StoreIOError
+from store.errors import CorruptionError, RefusedStoreError, StoreIOError
 from store.index.index_service import IndexService
 from store.journals.deleted_topics import DeletedTopics
 from store.journals.expired_queues import ExpiredQueues
@@ -79,14 +79,31 @@ class CleanService:
         self.lock = CheckedLock("a deletion, expiry or rebuild")
         """One of them at a time; taken before the locks of the dispatcher."""
         state.locks.add_outer(self.lock)
+        self.in_use: frozenset[str] = frozenset()
+        """Topics that are not to be deleted: a service of the store reads them."""
 
-    def delete_topics(self, topics: Sequence[str]) -> None:
-        """Delete a slice of topics, see ``MessageStore.delete_topics``.
+    def delete_topics(self, topics: Iterable[str]) -> None:
+        """Delete topics, a slice at a time, see ``MessageStore.delete_topics``."""
+        _require_several(topics)
+        names = list(dict.fromkeys(topics))
+        for name in names:
+            self._queues.check_topic(name)
+            if name in self.in_use:
+                raise RefusedStoreError(
+                    f"{name} is being delivered from: close the store, and open it without"
+                    " enableScheduleMessageService"
+                )
+        self._state.check_writable()
+        for first in range(0, len(names), TOPICS_AT_ONCE):
+            self._delete_slice(names[first : first + TOPICS_AT_ONCE])
+
+    def _delete_slice(self, topics: Sequence[str]) -> None:
+        """Delete a slice of topics.
 
         Puts to other topics go on: none of their locks is held while anything is read or written.
-        Puts to these wait until they are deleted; all that is in their queues by then goes. An
-        exception must fail the store: next offsets are forgotten then that waiting units may need,
-        and of what was begun in the journal only the next open makes an end.
+        Puts to these wait until they are deleted; all that is in their queues at that time goes. An
+        exception must fail the store: it forgets next offsets that waiting units may need, and
+        only the next open completes what was begun in the journal.
         """
         hold = TopicHold(frozenset(topics))
         with self._state.writing(), self.lock.entry():
@@ -114,7 +131,7 @@ class CleanService:
             self._pending.offsets.hold(None)
 
     def _hold(self, hold: TopicHold) -> int:
-        """Let nobody put to the topics of ``hold``; return where the log ends before."""
+        """Refuse puts to the topics of ``hold``; return where the log ended before that."""
         pending = self._pending
         with pending.owner.entry(), pending.lock:
             pending.offsets.hold(hold)
@@ -124,7 +141,15 @@ class CleanService:
             pending.offsets.forget(assigned)
             return self._log.max_phy_offset()
 
-    def unused_topics(self, retain: Collection[str]) -> Iterator[str]:
+    def clean_unused_topics(self, retain: Collection[str], *, dry_run: bool) -> list[str]:
+        """Delete unused topics, see ``MessageStore.clean_unused_topics``."""
+        _require_several(retain)
+        unused = list(self._unused_topics(frozenset(retain)))
+        if not dry_run:
+            self.delete_topics(unused)
+        return unused
+
+    def _unused_topics(self, retain: Collection[str]) -> Iterator[str]:
         """Yield the topics with queues that are not in ``retain``.
 
         Never a light queue's name or a topic of the broker's own, which no topic table lists.
@@ -142,7 +167,6 @@ class CleanService:
 
     def _delete_files(self, phy_offset: int) -> ExpiryReport:
         log, files = self._log, self._log.files
-        dispatcher, pending = self._dispatcher, self._pending
         log.commit()
         before = max(log.min_phy_offset(), 0)
         last = files.files()[-1].file_from_offset if files.files() else 0
@@ -150,24 +174,34 @@ class CleanService:
         if end <= before:
             return ExpiryReport(0, 0, 0, 0, before)
         expired = expired_offsets(log, end)
-        with dispatcher.owner.entry(), dispatcher.drain_lock, pending.owner.entry(), pending.lock:
-            dispatcher.catch_up()
-            ends = [(key, at) for key, at in (expired or {}).items() if self._ends_at(key, at)]
-            self._commit.flush()  # for the log, not a line here, names the queues that live on
-        self._expired.add(ends)  # before the records go
-        with dispatcher.owner.entry(), dispatcher.drain_lock, pending.owner.entry(), pending.lock:
-            dispatcher.catch_up()
-            fault = files.delete_before(end)
-            minimum = log.min_phy_offset()
-            if minimum == before:
-                return ExpiryReport(0, 0, 0, 0, before, fault)
-            queues = self._queues.clean_expired(minimum, expired)
-            index = self._index.delete_expired(minimum) if self._index is not None else 0
+        caught_up = self._dispatcher.when_caught_up
+        self._expired.add(caught_up(lambda: self._finished(expired)))  # before the records go
+        return caught_up(lambda: self._delete_before(end, before, expired))
+
+    def _finished(self, expired: ExpiredOffsets | None) -> list[tuple[QueueKey, int]]:
+        """Return the queues of ``expired`` that end there; no other record of theirs is left."""
+        ends = [(key, at) for key, at in (expired or {}).items() if self._ends_at(key, at)]
+        self._commit.flush()  # for the log, not a line of ours, names the queues that live on
+        return ends
+
+    def _delete_before(self, end: int, before: int, expired: ExpiredOffsets | None) -> ExpiryReport:
+        log, files = self._log, self._log.files
+        fault = files.delete_before(end)
+        minimum = log.min_phy_offset()
+        if minimum == before:
+            return ExpiryReport(0, 0, 0, 0, before, fault)
+        queues = self._queues.clean_expired(minimum, expired)
+        index = self._index.delete_expired(minimum) if self._index is not None else 0
         count = (minimum - before) // files.file_size
         return ExpiryReport(count, minimum - before, queues, index, minimum, fault)
 
     def _ends_at(self, key: QueueKey, queue_offset: int) -> bool:
         return self._queues.queue(*key).max_offset() == queue_offset
+
+
+def _require_several(topics: Iterable[str]) -> None:
+    if isinstance(topics, str | bytes | bytearray):
+        raise TypeError(f"{topics!r:.60} is one name, not an iterable of topics")
 
 
 def expired_offsets(log: CommitLog, end: int) -> ExpiredOffsets | None:

@@ -1,8 +1,8 @@
 """FileExpiry: log files go when they are old, or when the disk asks for it.
 
 Old ones at the hours of ``deleteWhen``, at any hour where the disk is fuller than
-``diskMaxUsedSpaceRatio``, and those that are not old where it is fuller still. The last file never
-goes, and a file whose records are being read stays with its readers until they let go.
+``diskMaxUsedSpaceRatio``, and those that are not old where it is fuller still. The last file is
+never deleted, and a file whose records are being read stays with its readers until they release it.
 
 Source: RocketMQ ``DefaultMessageStore.CleanCommitLogService``, ``MappedFileQueue.
 deleteExpiredFileByTime``.
@@ -87,7 +87,7 @@ class FileExpiry:
         self.worker.end()
 
     def delete_manually(self) -> None:
-        """Let the next 20 runs delete what is old, whatever the hour."""
+        """Have the next 20 runs delete what is old, whatever the hour."""
         self._manual_runs = MANUAL_RUNS
 
     def run(self) -> int:

@@ -72,7 +72,7 @@ class QueueIncarnations:
         ]
 
     def not_asked(self) -> Iterator[tuple[int, int]]:
-        """Yield hash and first record's phy offset of each queue nobody asked for, in log order."""
+        """Yield hash and first record's phy offset of each queue not asked for, in log order."""
         self._merge()
         rest = np.flatnonzero(~self._asked)
         rest = rest[np.argsort(self._rows.phy_offset[rest], kind="stable")]
@@ -104,7 +104,7 @@ class QueueIncarnations:
 
 
 def hash_of(key: tuple[str, int]) -> int:
-    """Return what stands for a queue, the same within this process."""
+    """Return a hash of a queue, the same within this process."""
     return hash((key[0], key[1]))
 
 
@@ -113,8 +113,8 @@ def _last_lives(
 ) -> tuple[_Columns, NDArray[np.int64], NDArray[np.bool_]]:
     """Return each queue's last life among records in log order, by rising hash.
 
-    And the offset of its first record among them, and whether it began anew behind that one. A
-    queue begins anew where its offset does not rise.
+    And the offset of its first record among them, and whether it started over behind that one. A
+    queue starts over where its offset does not rise.
     """
     order = np.argsort(hashes, kind="stable")
     hashes, offsets, phys = hashes[order], offsets[order], phys[order]

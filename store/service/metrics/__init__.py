@@ -1,1 +1,1 @@
-"""What a store tells of itself."""
+"""What a store reports of itself."""

@@ -1,4 +1,4 @@
-"""StoreWatch: what the files of a store tell while another process has it open.
+"""StoreWatch: what the files of a store show while another process has it open.
 
 It reads names, sizes, the checkpoint, ``abort``, a follower's note and the heads of log records. It
 takes no lock and never opens the file ``lock``: closing that would drop the lock of a store that
@@ -7,7 +7,7 @@ this very process has open. Nothing is written.
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from store.files import reading
 from store.journals.following import Following, read_following
 from store.log.checkpoint import CheckpointFields, StoreCheckpoint
 from store.log.log_tail import LogEnds, LogTail
+from store.log.tail_topics import Came, TailTopics
 from store.queue.backends import backends, queue_folders
 from store.queue.facts import QueueStat
 from store.service.layout.store_layout import StoreLayout
@@ -57,20 +58,28 @@ class WatchSample:
     log_disk_used_ratio: float
     queue_disk_used_ratio: float
     queue_stats: tuple[QueueStat, ...]
-    """What the backends' own files tell, see ``ConsumeQueueStore.watch``."""
+    """What the backends' own files show, see ``ConsumeQueueStore.watch``."""
     following: Following | None
-    """What a follower has noted last; ``None``: nobody has followed into this store."""
+    """What a follower has noted last; ``None``: this store was never a follower's."""
+    topics: Mapping[str, Came] | None = None
+    """What came since the look before, by topic; ``None`` unless that was asked for.
+
+    The first look has none of it: where the log ended before is not known.
+    """
 
 
 class StoreWatch:
     """Looks at one store again and again. One thread."""
 
-    def __init__(self, layout: StoreLayout) -> None:
+    def __init__(self, layout: StoreLayout, *, by_topic: bool = False) -> None:
+        """``by_topic``: count records by topic, which reads more than their heads."""
         self._layout = layout
-        self._tail = LogTail(layout.log_folders)
+        self._topics = TailTopics() if by_topic else None
+        self._tail = LogTail(layout.log_folders, self._topics)
+        self._has_looked = False
 
     def sample(self) -> WatchSample:
-        """Return what the files tell now.
+        """Return what the files show now.
 
         Raises:
             StoreIOError: something cannot be read.
@@ -79,21 +88,25 @@ class StoreWatch:
         layout, paths = self._layout, self._layout.paths
         checkpoint = StoreCheckpoint(paths.checkpoint).fields
         folders = (*queue_folders(paths), paths.index)
+        log = self._tail.refresh(checkpoint.confirm_phy_offset)
+        came = None if self._topics is None else self._topics.take()
+        is_first, self._has_looked = not self._has_looked, True
         return WatchSample(
             time=time.time(),
             seconds=time.monotonic(),
             opener=_opener(paths.abort),
-            log=self._tail.refresh(checkpoint.confirm_phy_offset),
+            log=log,
             checkpoint=checkpoint,
             folders={folder.name: measure(folder) for folder in folders if folder.is_dir()},
             log_disk_used_ratio=disk_used_ratio(layout.log_folders[0]),
             queue_disk_used_ratio=disk_used_ratio(paths.consume_queue),
             queue_stats=tuple(stat for kind in backends() for stat in kind.watch(paths)),
             following=read_following(paths),
+            topics=None if is_first else came,
         )
 
 
-def measure(folder: Path, most: int = MAX_FILES) -> FolderSize:
+def measure(folder: Path, limit: int = MAX_FILES) -> FolderSize:
     """Return what ``folder`` holds; what vanishes meanwhile does not count.
 
     Raises:
@@ -102,7 +115,7 @@ def measure(folder: Path, most: int = MAX_FILES) -> FolderSize:
     files = disk_bytes = 0
     with os_errors("measure", folder):
         for path in _files(folder):
-            if files == most:
+            if files == limit:
                 return FolderSize(files, disk_bytes, whole=False)
             try:
                 status = path.lstat()

@@ -40,7 +40,7 @@ class Mismatch(NamedTuple):
     answers: Mapping[str, str]
     """Backend → its answer, as far as it is another one."""
     wrong: str
-    """The backend that the log contradicts; empty where the log cannot tell."""
+    """The backend that the log contradicts; empty where the log does not decide."""
 
 
 class Differences:
@@ -54,7 +54,7 @@ class Differences:
         """How many the journal has."""
 
     def load(self) -> None:
-        """Read what is there.
+        """Read the file.
 
         Raises:
             CorruptionError: it is damaged before its end.
@@ -102,7 +102,7 @@ def difference(
     offset, phy_offset, wrong = _NONE, _NONE, ""
     texts = [_text(reference), _text(other)]
     if isinstance(reference, QueueEnds) and isinstance(other, QueueEnds):
-        at = _first_odd(reference, other)
+        at = _first_different(reference, other)
         if at is not None:
             offset = at
             rows = reference.at(at), other.at(at)
@@ -115,7 +115,7 @@ def difference(
     )  # fmt: skip
 
 
-def _first_odd(mine: QueueEnds, other: QueueEnds) -> int | None:
+def _first_different(mine: QueueEnds, other: QueueEnds) -> int | None:
     """Return the first offset at which the units are not the same, of those that were read."""
     start = min(mine.first, other.first)
     end = max(mine.first + len(mine.rows), other.first + len(other.rows))
@@ -137,7 +137,7 @@ def _unit_text(at: int, row: Row | None) -> str:
 
 
 def _blame(log: CommitLog, key: QueueKey, at: int, rows: Mapping[str, Row | None]) -> str:
-    """Return which backend is wrong, by the record itself; empty if that does not tell."""
+    """Return which backend is wrong, by the record itself; empty if that does not decide."""
     if key.topic.startswith(LMQ_PREFIX):  # a record bears the place in its own queue alone
         return ""
     right = [name for name, row in rows.items() if row is not None and _is_there(log, key, at, row)]

@@ -14,9 +14,8 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, ValidationError
 
 from store.checked_lock import CheckedLock
-from store.errors import CorruptionError, os_errors
-from store.files import make_folder
-from store.journals.journal import Entry, read_lines, rewrite
+from store.journals.journal import Entry
+from store.journals.note import read_note, write_note
 from store.service.mirroring.verdict import ReadOutcome
 from store.service.runtime.meters import BOUNDS, Histogram, HistogramSnapshot
 
@@ -32,7 +31,7 @@ class ReadOrigin(StrEnum):
     """How a side came to be asked."""
 
     SERVED = "served"
-    """By who wanted to know, in his thread."""
+    """By the reader, in its thread."""
     MIRRORED = "mirrored"
     """Afterwards, by the mirror, which asks all sides alike: only these compare like with like."""
 
@@ -125,7 +124,7 @@ class _Sums:
         self.histogram = Histogram(FINE_BOUNDS)
 
     def hour(self, began: int, op: str, side: str) -> Hour:
-        """Return it as it stands."""
+        """Return its present state."""
         held = self.histogram.snapshot()
         return Hour(
             began=began, op=op, side=side, reads=held.count, items=self.items,
@@ -244,11 +243,9 @@ class Figures:
         """Write them, whole.
 
         Raises:
-            StoreIOError: the disk refused; the file is as it was.
+            StoreIOError: the disk refused; the file is unchanged.
         """
-        with os_errors("make the folder of the figures", self._path):
-            make_folder(self._path.parent)
-        rewrite(self._path, [self.snapshot(dropped).model_dump(mode="json")])
+        write_note(self._path, self.snapshot(dropped).model_dump(mode="json"))
 
 
 def read_figures(path: Path) -> FiguresSnapshot | None:
@@ -258,12 +255,8 @@ def read_figures(path: Path) -> FiguresSnapshot | None:
         CorruptionError: the file is damaged.
         StoreIOError: it cannot be read.
     """
-    entries = list(read_lines(path, _is_entry))
-    if not entries and not path.exists():
-        return None
-    if len(entries) != 1 or entries[0] is None:
-        raise CorruptionError("the figures of the mirror are damaged", path=path)
-    return FiguresSnapshot.model_validate(entries[0])
+    entry = read_note(path, _is_entry, "the figures of the mirror are damaged")
+    return None if entry is None else FiguresSnapshot.model_validate(entry)
 
 
 def _is_entry(entry: Entry) -> bool:

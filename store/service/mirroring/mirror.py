@@ -1,6 +1,6 @@
 """Mirror: asks the other backend of double write again what a share of reads has asked.
 
-Who reads pays for the drawing of lots, and one in so many for writing down what was answered; what
+A reader pays for the random draw, and one in so many for noting what was answered; what
 follows is one thread's work, behind a bounded queue. No read ever waits for it, nor fails by it: a
 mirror that fails ends, and says so in the metrics. The other backend alone is read; nothing is
 written but the mirror's own two files.
@@ -16,7 +16,7 @@ from store.errors import StoreError
 from store.log.commit_log import CommitLog
 from store.logger import StoreLogger
 from store.paths import StorePaths
-from store.queue.combined_reads import CombinedReads
+from store.queue.combined import CombinedConsumeQueueStore
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.time_search import BoundaryType
 from store.queue.units import QueueKey
@@ -44,7 +44,7 @@ _LOG = StoreLogger(__name__)
 MAX_WAITING = 1024
 """Reads; each holds the units that it read."""
 LOOK_SECONDS = 0.2
-"""Between two looks at what waits: nobody is woken, for that would cost the reader."""
+"""Between two polls of what waits: the reader wakes no thread, for that would cost it."""
 SAVE_SECONDS = 60.0
 ALIKE = 8
 """One in so many reads is asked of all sides alike: of the other backend, and of the reference
@@ -70,7 +70,7 @@ class Mirror:
         config: StoreConfig,
         paths: StorePaths,
         log: CommitLog,
-        queues: CombinedReads,
+        queues: CombinedConsumeQueueStore,
         puller: Puller,
     ) -> None:
         self._queues = queues
@@ -95,12 +95,12 @@ class Mirror:
         config: StoreConfig,
         paths: StorePaths,
         log: CommitLog,
-        queues: CombinedReads,
+        queues: CombinedConsumeQueueStore,
         puller: Puller,
     ) -> "Mirror | None":
         """Return the mirror of two backends, ``None`` where no read is to be mirrored."""
         mirror = cls(config, paths, log, queues, puller)
-        return mirror if mirror._shares.most > 0 else None
+        return mirror if mirror._shares.max_share > 0 else None
 
     # ---- the tap
 
@@ -189,7 +189,7 @@ class Mirror:
         return number
 
     def _draw(self, topic: str) -> Sides | None:
-        """Return who is to answer a candidate, ``None`` if it is not mirrored."""
+        """Return the two backends for a candidate, ``None`` if it is not mirrored."""
         self._left = self._shares.gap()
         try:
             if self._failure or not self._shares.samples(topic):
@@ -202,7 +202,7 @@ class Mirror:
     # ---- about itself
 
     def snapshot(self) -> MirrorSnapshot:
-        """Return what it has come to."""
+        """Return its present figures."""
         figures = self._figures.snapshot(self._waiting.dropped)
         return MirrorSnapshot(figures, len(self._waiting), self._failure)
 
@@ -232,7 +232,7 @@ class Mirror:
 
     def _give_up(self, exc: BaseException) -> None:
         self._failure = str(exc) or repr(exc)
-        while self._waiting.poll() is not None:  # nobody will: let go of what they hold
+        while self._waiting.poll() is not None:  # they will not be compared: release what they hold
             pass
 
     def _mirror(self, read: MirroredRead) -> None:

@@ -23,7 +23,7 @@ class Moment(NamedTuple):
 
 
 class Moments:
-    """Tells the moment. Any thread; nobody waits for it."""
+    """Returns the moment. Any thread; no thread waits for it."""
 
     def __init__(self, changes: Changes, log: CommitLog) -> None:
         self._changes = changes

@@ -18,7 +18,7 @@ from store.service.mirroring.moments import Moment
 from store.service.tracing.operation_lines import StoreOp
 
 Sides = tuple[ConsumeQueueStore, ConsumeQueueStore]
-"""Who answers, the *reference*, and who ought to answer alike, the *other*."""
+"""The backend that answers, the *reference*, and the one that should answer alike, the *other*."""
 Row = tuple[int, int, int | None]
 """Phy offset, size and tags code of one unit."""
 
@@ -34,7 +34,7 @@ class Failed(NamedTuple):
 
 
 class QueueEnds(NamedTuple):
-    """What a pull was told of its queue."""
+    """What a pull returned of its queue."""
 
     low: int
     high: int
@@ -59,7 +59,7 @@ class MirroredRead(ABC):
         """``moment`` is of before the answer."""
         self.op, self.key, self.sides, self.moment = op, key, sides, moment
         self.nanoseconds = 0
-        """How long the reference took, in the thread of who asked."""
+        """How long the reference took, in the reader's thread."""
 
     @property
     @abstractmethod
@@ -110,7 +110,7 @@ class NumberRead(MirroredRead):
         self._answer: int | Failed = 0
 
     def first(self) -> int:
-        """Ask the reference, for who wants to know."""
+        """Ask the reference, for the reader."""
         began = perf_counter_ns()
         try:
             self._answer = answer = self._question(self.sides[0].queue(*self.key))
@@ -203,24 +203,24 @@ class PullRead(MirroredRead):
         """Return from where on, and how many units."""
         if not self._blocks:
             return {}
-        return {"offset": self._blocks[0][0], "count": sum(most for _, most, _ in self._blocks)}
+        return {"offset": self._blocks[0][0], "count": sum(limit for _, limit, _ in self._blocks)}
 
     def _read(self, queues: ConsumeQueueStore) -> Callable[[], Answer]:
         queue = queues.queue(*self.key)
         low, high = queue.ends()
         blocks: list[_Asked] = []
-        for first, most, _ in self._blocks:
-            at, end = max(first, low), first + most  # what has expired may be there or not
+        for first, limit, _ in self._blocks:
+            at, end = max(first, low), first + limit  # what has expired may be there or not
             if at < end:
                 blocks.append((at, end - at, queue.read_units(at, end - at)))
         return lambda: self._plain(queue, low, high, blocks)
 
     def _plain(self, queue: ConsumeQueue, low: int, high: int, blocks: list[_Asked]) -> QueueEnds:
         rows: list[Row] = []
-        for _, most, block in blocks:
+        for _, limit, block in blocks:
             rows += block.rows()
-            if block.count < most:
-                break  # what follows would not stand at its offset
+            if block.count < limit:
+                break  # what follows would not have its own offset
         if self._resolves:
             rows = [(at, size, queue.resolve_tags_code(code or 0)) for at, size, code in rows]
         return QueueEnds(low, high, blocks[0][0] if blocks else 0, tuple(rows))

@@ -12,7 +12,7 @@ class Shares:
     def __init__(self, share: float, classes: list[tuple[str, float]]) -> None:
         """``classes``: topics as ``selects`` takes them, and their share; the first counts."""
         self._classes = ClassOfTopic(classes, share)
-        self.most = max(share, *(each for _, each in classes), 0.0)
+        self.max_share = max(share, *(each for _, each in classes), 0.0)
         """The largest of them, 0 to 1; 0: nothing is ever drawn."""
         self._random = random.Random()
 
@@ -21,14 +21,14 @@ class Shares:
         return self._classes.of(topic)
 
     def gap(self) -> int:
-        """Return how many reads further the next candidate is, 1 or more: drawn by ``most``."""
-        if self.most >= 1:
+        """Return how many reads further the next candidate is, 1 or more: drawn by ``limit``."""
+        if self.max_share >= 1:
             return 1
-        if self.most <= 0:
+        if self.max_share <= 0:
             return 1 << 62
-        return 1 + int(math.log(1 - self._random.random()) / math.log1p(-self.most))
+        return 1 + int(math.log(1 - self._random.random()) / math.log1p(-self.max_share))
 
     def samples(self, topic: str) -> bool:
         """Return whether a candidate is mirrored: those of smaller shares are thinned out."""
         share = self.of(topic)
-        return share >= self.most or self._random.random() * self.most < share
+        return share >= self.max_share or self._random.random() * self.max_share < share

@@ -1,7 +1,7 @@
 """Verdict: are two answers the same, and if not, does time explain it?
 
 The other backend is asked later than the reference was, and gets its units a moment later too. So
-what differs is asked again of both, in a moment in which nobody writes. That forgives what time
+what differs is read again from both, at a moment without writes. That forgives what time
 explains and nothing else: neither an answer that differs though nothing has changed in between, nor
 a value that the other one never had.
 """
@@ -80,7 +80,7 @@ def _never_was(op: StoreOp, said: Answer, first: Answer, now: Answer) -> bool:
     """Return whether ``said`` was right at no time between two answers of the reference.
 
     Units come and go, but the one at an offset stays what it is, and no end of a queue is ever
-    further than it is going to be. What is lacking is not held against anybody: it may have come
+    further than it is going to be. What is lacking is no difference: it may have come
     since.
     """
     if isinstance(said, Failed):

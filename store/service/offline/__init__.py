@@ -1,1 +1,1 @@
-"""What is done to a store that nobody has open."""
+"""Tools for a store that is not open."""

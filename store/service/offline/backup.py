@@ -51,8 +51,8 @@ def back_up(
 
     ``target`` appears when it is whole, its commit log in ``target/commitlog`` wherever that of the
     store lies. ``link``: files of the log that are never written again are hard links to the
-    store's where the file system can; a cut of the store's log reaches them. ``progress`` is told
-    the phy offset that the copying of the log has come to. Changes no byte of the store.
+    store's where the file system can; a cut of the store's log reaches them. ``progress`` is
+    called with the phy offset up to which the log is copied. Changes no byte of the store.
 
     Raises:
         RefusedStoreError: ``target`` is there or lies in the store, or ``root`` is no store.
@@ -80,10 +80,10 @@ def back_up(
         damaged_at = log.cut_to_proven_end() if was_open else None
         if was_open:
             StorePaths(partial).abort.touch()
-        least, end = log.bounds()
+        minimum, end = log.bounds()
         manifest = BackupManifest(
             source=str(root.absolute()), made=datetime.now(UTC).isoformat(timespec="seconds"),
-            was_open=was_open, min_phy_offset=least, max_phy_offset=end, damaged_at=damaged_at,
+            was_open=was_open, min_phy_offset=minimum, max_phy_offset=end, damaged_at=damaged_at,
             files=digest_files(partial, progress),
         )  # fmt: skip
         sync_below([partial])
@@ -92,7 +92,7 @@ def back_up(
 
 
 class _Moment(NamedTuple):
-    """What tells whether a process had the store open, or changed what it is."""
+    """What shows whether a process had the store open, or changed it."""
 
     pid: int
     starts: tuple[int, int]

@@ -88,9 +88,9 @@ class LogBackup:
                     with suppress(FileNotFoundError):
                         copy_file(str(path), str(self._target / path.name))
             there = self._files()
-            least = min((int(path.name) for path in there), default=0)
+            minimum = min((int(path.name) for path in there), default=0)
             for path in self._copied():
-                if int(path.name) < least:
+                if int(path.name) < minimum:
                     path.unlink()
             if not there or self._copied():
                 return

@@ -76,7 +76,7 @@ def find_manifest(root: Path, given: Path) -> Path:
     """Return the file that ``given`` names: a manifest, or a backup or another folder with one.
 
     A bare name is looked for in the backup ``root`` first, a path from the current folder on. What
-    is nowhere is returned as it is given: whoever reads it says so.
+    is in neither is returned as given: reading it raises the error.
     """
     own = [StorePaths(root).own / given, root / given]
     for path in [*own, given] if len(given.parts) == 1 else [given, *own]:

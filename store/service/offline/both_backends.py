@@ -1,4 +1,4 @@
-"""Holding the two backends of a store against each other: by processes, if nobody has it open."""
+"""Comparing the two backends of a store: in several processes, if the store is not open."""
 
 from store.comparing.compared import Compared
 from store.comparing.comparison_findings import ComparisonFindings
@@ -30,8 +30,8 @@ def compare_backends(
     """Compare the whole range of all queues of a store that was opened read-only.
 
     Ranges of queues are tasks of processes, a process a core. With one range alone, and where
-    somebody writes the store or a backend cannot be read at rest, this process does it. With
-    ``locked`` the caller has the store's lock. ``known`` names queues that are passed over.
+    the store is being written or a backend cannot be read while not open, this process does it.
+    With ``locked`` the caller has the store's lock. ``known`` names queues that are passed over.
     ``progress`` is told phy offsets if this process does it.
 
     Raises:

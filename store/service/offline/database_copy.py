@@ -19,7 +19,7 @@ from store.service.offline.store_copy import copy_file
 CURRENT = "CURRENT"
 _FILE = re.compile(r"CURRENT|IDENTITY|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log|blob)")
 _LEFT_OUT = re.compile(r"LOCK|LOG(\.old\..*)?|\d+\.dbtmp")
-"""What an opening makes anew: its lock, its own log, files that it had not finished."""
+"""What an opening makes again: its lock, its own log, files that it had not finished."""
 _TABLE = re.compile(r"\d+\.(sst|blob)")
 _MANIFEST = re.compile(rb"MANIFEST-\d{1,20}\n")
 _CURRENT_BYTES = 64

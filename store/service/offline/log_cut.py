@@ -1,4 +1,4 @@
-"""Cutting the log of a store that nobody has open, see ``cut_off``."""
+"""Cutting the log of a store that is not open, see ``cut_off``."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +38,7 @@ def cut_log(
 
     ``end_phy_offset`` is where its last record ends, as far as is known; what lies behind that and
     is not zero is kept, too. The caller has the store's ``lock``; it is released once the cut is
-    noted: whoever opens the store first carries it out.
+    noted: the next open of the store carries it out.
 
     Raises:
         RefusedStoreError: the store can only be read, or no sound records end there; nothing was

@@ -2,7 +2,7 @@
 
 From one backend alone over both, the one read or the other, to the other one alone: steps lead to
 a neighbour only, in both directions; ``passing`` takes two with one comparison. Before a step
-everything that speaks against it is looked for; nothing is changed if there is anything. A backend
+all obstacles are looked for; nothing is changed if there is one. A backend
 that is no longer kept stays where it lies, with a line that says up to where it is whole: it is not
 opened, and catches up from there when it is kept again.
 """
@@ -45,11 +45,11 @@ class Step:
 
     to: StoreMode
     reasons: list[str]
-    """What speaks against it, a sentence each; empty: it can be done."""
+    """The obstacles, a sentence each; empty: it can be done."""
 
     @property
     def possible(self) -> bool:
-        """Return whether nothing speaks against it."""
+        """Return whether there is no obstacle."""
         return not self.reasons
 
 
@@ -91,7 +91,7 @@ def current_mode(layout: StoreLayout, config: StoreConfig) -> StoreMode:
 def possible_steps(
     root: Path, config: StoreConfig | None = None, *, progress: Progress = noop
 ) -> list[Step]:
-    """Return the steps to the neighbours, each with what speaks against it. Changes nothing.
+    """Return the steps to the neighbours, each with its obstacles. Changes nothing.
 
     A step that another backend must be whole for compares both, the whole range.
 
@@ -115,19 +115,19 @@ def change_mode(
     ready: Callable[[StorePaths], object] = noop,
     progress: Progress = noop,
 ) -> ModeChange:
-    """Take one step, under the store's lock; nothing is changed if anything speaks against it.
+    """Take one step, under the store's lock; nothing is changed if there is an obstacle.
 
     With ``passing`` a state that keeps two backends may be left for the one behind the neighbour
     that keeps them too: both steps need the same comparison. A backend that is kept from now on is
     caught up before this returns: from its line, or, if there is none of it yet, from all that the
-    log has; ``settled`` is told the store then, open to write. ``ready`` is called under the lock
-    where nothing speaks against the step; if it raises, the step is not taken. ``known`` names
+    log has; ``settled`` is called with the store then, open to write. ``ready`` is called under the
+    lock if there is no obstacle; if it raises, the step is not taken. ``known`` names
     queues that need no comparison: the caller answers for that.
 
     Raises:
-        RefusedStoreError: it is not one step away, or something speaks against it: all of that is
+        RefusedStoreError: it is not one step away, or there are obstacles: all of them are
             named.
-        StoreLockedError: somebody has the store open.
+        StoreLockedError: the store is open.
         StoreError: as for opening the store.
     """
     layout, config = resolve_layout(root, config or StoreConfig(), None, read_only=True)
@@ -186,7 +186,7 @@ def _finish(
 
 
 class _StepObstacles:
-    """What speaks against steps of one store that nobody changes meanwhile."""
+    """The obstacles to steps of one store, which must not change meanwhile."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class _StepObstacles:
         """Queues that were known."""
 
     def reasons(self, now: StoreMode, to: StoreMode, *, locked: bool = False) -> list[str]:
-        """Return all that speaks against the step; ``locked``: the caller has the store's lock."""
+        """Return all obstacles to the step; ``locked``: the caller has the store's lock."""
         found = [f"the store can only be read: {reason}" for reason in self._layout.refusals]
         holder = 0 if locked else locked_by(self._paths)
         if holder:

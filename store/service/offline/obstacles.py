@@ -38,9 +38,9 @@ class ObstacleKind(Enum):
     """What keeps the store from being opened; the value is what a repair does about it."""
 
     LOG_FILE = "fill it up with zeros: the bytes that were cut off are lost"
-    CHECKPOINT = "begin the checkpoint anew"
+    CHECKPOINT = "reset the checkpoint"
     QUEUES = (
-        "build all queues anew from the log; a queue without a record in the log begins at 0 again"
+        "rebuild all queues from the log; a queue without a record in the log begins at 0 again"
     )
 
 
@@ -160,7 +160,7 @@ def clear(root: Path, file_size: int, obstacles: Sequence[Obstacle]) -> None:
     try:
         with os_errors("mend the store", root):
             if obstacles and not paths.abort.exists():
-                mark_open(paths)  # what was told of a clean stop no longer holds
+                mark_open(paths)  # what was noted of a clean stop no longer holds
             for obstacle in obstacles:
                 if obstacle.kind is ObstacleKind.LOG_FILE:
                     _fill_up(obstacle.path, file_size)

@@ -1,6 +1,6 @@
 """Repair: what can be done about what a check has found, planned first and then done.
 
-The log is the truth: queues and index are built anew from it, a torn tail is recovered from. A log
+The log is the truth: queues and index are rebuilt from it, a torn tail is recovered from. A log
 that is damaged with valid records behind is cut only where the operator says so.
 """
 
@@ -70,12 +70,12 @@ class RepairPlan:
         if self.recover:
             yield "recover, as the next opening would"
         if self.index:
-            yield "build the index anew"
+            yield "rebuild the index"
         if len(self.queues) > MAX_SINGLE:
-            yield f"build all queues anew ({len(self.queues)} are damaged)"
+            yield f"rebuild all queues ({len(self.queues)} are damaged)"
         else:
             for key in self.queues:
-                yield f"build queue {key.queue_id} of {key.topic!r} anew"
+                yield f"rebuild queue {key.queue_id} of {key.topic!r}"
         for problem in self.beyond:
             yield f"nothing can be done here about: {problem}"
 

@@ -1,4 +1,4 @@
-"""A copy of a store that nobody has open: sparse files stay sparse, times are kept."""
+"""A copy of a store that is not open: sparse files stay sparse, times are kept."""
 
 import errno
 import fcntl
@@ -29,7 +29,7 @@ def copy_store(root: Path, target: Path, progress: Progress = noop) -> None:
 
     Raises:
         RefusedStoreError: ``target`` exists.
-        StoreLockedError: somebody has the store open: a copy would not be of one moment.
+        StoreLockedError: the store is open: a copy would not be of one moment.
         DiskFullError: there is no room for it; nothing was copied.
         StoreIOError: something cannot be read or written; nothing is left of the copy.
     """

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """FastPull: pulls without a filter.
 
-What is not plain goes the long way, in Python, untouched: that one says what is right, and has the
-words for what is wrong. Nothing here trusts what lies on disk: every read is bounded by the object it
+What is not plain takes the slow path in Python, untouched: that decides what is valid, and has the
+texts of errors. Nothing here trusts what lies on disk: every read is bounded by the object it
 reads, and what the bounds were made of is read once.
 """
 
@@ -53,7 +53,7 @@ def bind_statuses(found, too_small, overflow_one, overflow_badly, no_message):
 
 
 cdef class FastPull:
-    """Pulls of one store that find nothing odd, each wholly; what is not plain is the twin's.
+    """Whole pulls of one store on the fast path; what is not plain takes the slow path.
 
     Plain is: no filter, no CRC to check, units that are there, whose records lie in memory and in
     the log and are where they should be. Any thread.
@@ -154,7 +154,7 @@ cdef class FastPull:
             return False
         if not self.log.open(phy, &part, files):
             return False
-        for number in range(count):  # records lie far apart: let memory fetch them side by side
+        for number in range(count):  # records lie far apart: prefetch them side by side
             phy = load64(unit + number * stride)
             if part.start <= phy < part.end:
                 fetch_ahead(part.data + (phy - part.start))

@@ -23,7 +23,7 @@ cdef class FastQuery:
     """Queries by key of one store, each answered wholly or left to the slow path.
 
     Answered is a query for a key that does not wait in memory, where chains can be walked and records
-    are whole, and no text has an odd letter. Any thread.
+    are whole, and all text is plain. Any thread.
     """
 
     cdef PlainLog log
@@ -37,7 +37,7 @@ cdef class FastQuery:
         self.log, self.index, self.file_size, self.most = log, index, file_size, most
 
     def ask(self, topic, key, max_num, begin, end):
-        """Return what ``StoreReads.query_message`` does; ``None``: it is for the slow path."""
+        """Return what ``KeyQueries.in_files`` does; ``None``: it is for the slow path."""
         cdef Chain chain
         cdef int64_t most, wanted, began
         cdef Py_ssize_t number

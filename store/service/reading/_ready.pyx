@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Ready: what each read asks first."""
+"""Ready: the check before each read."""
 
 from store.queue._batch cimport UnitColumns
 from store.service.dispatching._waiting cimport InFlight, Waiting
@@ -7,7 +7,7 @@ from store.service.runtime._flags cimport StateFlags
 
 
 cdef class Ready:
-    """Sees that a store is open and nothing waits; all else is its twin's. Any thread."""
+    """Checks that a store is open and nothing waits; all else takes the slow path. Any thread."""
 
     cdef StateFlags state
     cdef InFlight dispatcher
@@ -15,9 +15,9 @@ cdef class Ready:
     cdef object nothing, batch_class, otherwise
 
     def __init__(self, StateFlags state not None, InFlight dispatcher not None, nothing, otherwise):
-        """Take who may read, and what hands units on: ``nothing`` is what it has where none are.
+        """Take the store's state and its dispatcher; ``nothing`` is its ``handed`` if idle.
 
-        ``otherwise`` is the twin.
+        ``otherwise`` is the slow path.
         """
         self.state, self.dispatcher, self.pending = state, dispatcher, <Waiting?> dispatcher.pending
         self.nothing, self.batch_class = nothing, type(self.pending.units)
@@ -26,7 +26,7 @@ cdef class Ready:
             raise TypeError("there is no batch of units")
 
     def __call__(self):
-        """Refuse after close; hand on what waits, so that the reader sees it."""
+        """Refuse after close; dispatch what waits, so that the reader sees it."""
         cdef UnitColumns units = self.pending.units
         if (
             self.state.is_closed or self.state.is_forked

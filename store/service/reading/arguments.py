@@ -35,3 +35,9 @@ def check_pull(
 ) -> None:
     """Raise for an argument of a pull, see ``check_queue``."""
     check_queue(topic, queue_id, offset=offset, max_msgs=max_msgs, max_total_bytes=max_total_bytes)
+
+
+def check_query(topic: object, key: object, max_num: object, begin: object, end: object) -> None:
+    """Raise for an argument of a query by key, see ``check_queue``."""
+    check_texts(topic=topic, key=key)
+    check_numbers(max_num=max_num, begin=begin, end=end)

@@ -1,13 +1,109 @@
-"""Waits for arrivals: of a thread, which sleeps in one call of the system."""
+"""ArrivalWaits: threads and tasks that wait until a queue has an offset.
+
+Source: RocketMQ ``PullRequestHoldService``.
+"""
 
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.service.reading.arguments import check_queue
+from store.service.runtime.running_state import RunningState
 from store.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from store.errors import StoreError
-    from store.service.dispatching.arrival_service import Offsets
+    from store.service.dispatching.arrival_service import ArrivalService, Offsets
+    from store.service.reading.loop_waits import LoopWait, LoopWaits
+
+
+class ArrivalWaits:
+    """The waits of one store; any thread, and any task of asyncio.
+
+    While nothing arrives a wait costs memory alone: it starts no thread and does not poll. It ends
+    within a thread switch of the moment in which the units are visible.
+    """
+
+    def __init__(
+        self,
+        queues: ConsumeQueueStore,
+        arrivals: "ArrivalService",
+        state: RunningState,
+        ready: Callable[[], object],
+    ) -> None:
+        """Wait for ``arrivals`` in ``queues``; ``ready`` dispatches what waits."""
+        self._queues = queues
+        self._arrivals = arrivals
+        self._state = state
+        self._ready = ready
+        self._loop_waits: LoopWaits | None = None  # from the first wait of a task on
+
+    def wait_for_any(self, offsets: "Offsets", timeout: float | None) -> bool:
+        """Wait in this thread, see ``MessageStore.wait_for_any``."""
+        self._check(offsets)
+        if self._has_any(offsets):
+            return True
+        wait = ThreadWait(offsets)
+        arrivals = self._arrivals
+        try:
+            try:
+                arrivals.add_wait(wait)
+                return self._has_any(offsets) or wait.wait(timeout) or self._has_any(offsets)
+            finally:
+                arrivals.remove_wait(wait)
+        finally:  # a signal's handler may have raised in the middle of that
+            arrivals.remove_wait(wait)
+
+    async def wait_for_any_async(self, offsets: "Offsets", timeout: float | None) -> bool:
+        """Wait in this task, see ``MessageStore.wait_for_any_async``."""
+        from asyncio import timeout as at_most  # noqa: PLC0415 - asyncio is large
+
+        self._check(offsets)
+        if self._has_any(offsets):
+            return True
+        with self.loop_wait(offsets) as wait:
+            if self._has_any(offsets):
+                return True
+            try:
+                async with at_most(timeout):
+                    await wait.future
+            except TimeoutError:
+                return self._has_any(offsets)
+            if wait.error is not None:
+                raise wait.error
+            return True
+
+    @contextmanager
+    def loop_wait(self, offsets: "Offsets") -> "Iterator[LoopWait]":
+        """Give a wait of the running loop, see ``MessageStore.loop_wait``."""
+        self._check(offsets)
+        if self._loop_waits is None:
+            from store.service.reading.loop_waits import LoopWaits  # noqa: PLC0415 - see above
+
+            self._loop_waits = LoopWaits()
+        wait = self._loop_waits.new(offsets)
+        arrivals = self._arrivals
+        try:
+            try:
+                arrivals.add_wait(wait)
+                yield wait
+            finally:
+                arrivals.remove_wait(wait)
+        finally:  # as in ``wait_for_any``
+            arrivals.remove_wait(wait)
+
+    def _check(self, offsets: "Offsets") -> None:
+        for (topic, queue_id), offset in offsets.items():
+            check_queue(topic, queue_id, offset=offset)
+        self._state.check_open()
+        self._state.locks.check()
+
+    def _has_any(self, offsets: "Offsets") -> bool:
+        self._ready()
+        queues = self._queues
+        return any(queues.queue(*key).max_offset() > offset for key, offset in offsets.items())
 
 
 class ThreadWait:
@@ -21,7 +117,7 @@ class ThreadWait:
         self._woken = Wakeup()
 
     def wake(self) -> None:
-        """Let the thread go on."""
+        """Wake the thread."""
         self._woken.set()
 
     def wait(self, timeout: float | None) -> bool:

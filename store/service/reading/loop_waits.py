@@ -26,7 +26,7 @@ class LoopWait:
         self._turn = turn
 
     def wake(self) -> None:
-        """Let the task go on. Any thread; never waits."""
+        """Wake the task. Any thread; never waits."""
         self._turn.complete_soon(self)
 
 
@@ -49,6 +49,6 @@ class _LoopTurn(LoopTurn[LoopWait]):
     """The waits of one loop that are over."""
 
     def complete(self, item: LoopWait) -> None:
-        """Let the task go on."""
+        """Wake the task."""
         if not item.future.done():
             item.future.set_result(None)

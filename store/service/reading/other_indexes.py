@@ -13,7 +13,7 @@ from store.record.decoder import StoredMessage
 _LOG = StoreLogger(__name__)
 
 MessagesWithKey = Callable[[str, str, list[int]], list[StoredMessage]]
-"""As ``StoreReads.messages_with_key``."""
+"""As ``KeyQueries.messages_with_key``."""
 
 
 @dataclass(slots=True)
@@ -28,22 +28,22 @@ class AskedIndex:
     """Not all of it could be read."""
 
     def newest(
-        self, found: list[StoredMessage], topic: str, key: str, most: int, begin: int, end: int
+        self, found: list[StoredMessage], topic: str, key: str, limit: int, begin: int, end: int
     ) -> list[StoredMessage]:
-        """Return the newest ``most`` messages of ``found`` and of what it knows, in log order."""
-        if most <= 0:
+        """Return the newest ``limit`` messages of ``found`` and of what it knows, in log order."""
+        if limit <= 0:
             return []
         both, more = {message.phy_offset: message for message in found}, 0
         try:
             for phy_offset in self.index.phy_offsets(topic, key, begin, end):
-                if more >= most:
+                if more >= limit:
                     break
                 for message in self._messages(topic, key, phy_offset):
                     both[phy_offset] = message
                     more += 1
         except CorruptionError as exc:
             self.fault = exc
-        return [both[phy_offset] for phy_offset in sorted(both)][-most:]
+        return [both[phy_offset] for phy_offset in sorted(both)][-limit:]
 
     def _messages(self, topic: str, key: str, phy_offset: int) -> list[StoredMessage]:
         try:
@@ -72,9 +72,9 @@ class OtherIndexes:
 
     def newest(
         self, records: MessagesWithKey, found: list[StoredMessage], topic: str, key: str,
-        most: int, begin: int, end: int,
+        limit: int, begin: int, end: int,
     ) -> list[StoredMessage]:  # fmt: skip
-        """Return the newest ``most`` messages of ``found`` and of what they know, in log order.
+        """Return the newest ``limit`` messages of ``found`` and of what they know, in log order.
 
         Raises:
             CorruptionError, StoreIOError: one cannot be read.
@@ -83,13 +83,13 @@ class OtherIndexes:
         with self.lock.entry():
             for index in self._opened():
                 asked = AskedIndex(index, records)
-                found = asked.newest(found, topic, key, most, begin, end)
+                found = asked.newest(found, topic, key, limit, begin, end)
                 if asked.fault is not None:
                     raise asked.fault
         return found
 
     def close(self) -> None:
-        """Let them go; may be called again."""
+        """Close them; may be called again."""
         with self.lock.entry():
             self._closed = True
             while self._indexes:

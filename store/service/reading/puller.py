@@ -50,7 +50,7 @@ class TagFilter:
     """
 
     def __init__(self, expression: str = _ALL) -> None:
-        """``expression``: an empty one lets everything through, as in RocketMQ.
+        """``expression``: an empty one matches everything, as in RocketMQ.
 
         Raises:
             TypeError: it is no text.
@@ -63,7 +63,7 @@ class TagFilter:
         self.plain = plain_filter(None if self._everything else self._codes)
 
     def may_match(self, tags_code: int | None) -> bool:
-        """Return whether a unit's tags code lets it through; unknown codes do."""
+        """Return whether a unit's tags code matches; an unknown code does."""
         if self._everything or tags_code is None:
             return True
         return (tags_code + _INT31) % _INT32 - _INT31 in self._codes  # Java's cast to int
@@ -96,7 +96,7 @@ class PulledQueue(Protocol):
         """Yield units of batch queues."""
 
     def resolve_tags_code(self, tags_code: int) -> int | None:
-        """Return the code that an address stands for."""
+        """Return the tags code that an address refers to."""
 
 
 class Puller:
@@ -178,8 +178,8 @@ class Puller:
             status = GetMessageStatus.OFFSET_OVERFLOW_BADLY
             return _empty(status, max_offset, min_offset, max_offset)
         scan = min(scan, max_offset - offset)
-        most = max(_MIN_PULL_BYTES, min(max_total_bytes, MAX_PULL_BYTES))
-        pull = _Pull(self, offset, max_msgs, most, tags)
+        limit = max(_MIN_PULL_BYTES, min(max_total_bytes, MAX_PULL_BYTES))
+        pull = _Pull(self, offset, max_msgs, limit, tags)
         pull.result.min_offset, pull.result.max_offset = min_offset, max_offset
         if block is not None:
             return self._walk_blocks(pull, queue, block, offset + scan)
@@ -217,9 +217,9 @@ class Puller:
         """End a pull before units that are missing, or that have expired since it began."""
         if result.records:
             return result
-        least, high = queue.ends()
-        if offset < least:
-            return _empty(GetMessageStatus.OFFSET_TOO_SMALL, least, least, high)
+        minimum, high = queue.ends()
+        if offset < minimum:
+            return _empty(GetMessageStatus.OFFSET_TOO_SMALL, minimum, minimum, high)
         result.status = GetMessageStatus.OFFSET_FOUND_NULL
         result.hole = hole
         result.next_begin_offset = hole.stop if hole else offset
@@ -235,7 +235,7 @@ class Puller:
         result, total = pull.result, 0
         if self.checks_crc or not rows or self._log.max_phy_offset() - rows[0][0] > self._in_memory:
             return False
-        most = min(pull.max_bytes, self._config.max_transfer_bytes_on_message_in_memory)
+        limit = min(pull.max_bytes, self._config.max_transfer_bytes_on_message_in_memory)
         count = max(self._config.max_transfer_count_on_message_in_memory, 1)
         records: list[memoryview] = []
         rows = rows[: min(count, max(pull.max_msgs, 1))]
@@ -244,7 +244,7 @@ class Puller:
             if size < MIN_RECORD_SIZE:
                 return False
             total += size
-            if total > most and records:
+            if total > limit and records:
                 total -= size
                 break
             at = phy_offset - low
@@ -268,7 +268,7 @@ class Puller:
     def _run_of(self, rows: Sequence[tuple[int, int, int]]) -> tuple[int, memoryview]:
         """Return where the records of ``rows`` begin, and their bytes if they lie near each other.
 
-        Where maps are not believed any more a record by itself is a system call.
+        Where maps are no longer trusted each record takes a system call.
         """
         (low, _, _), (last, size, _) = rows[0], rows[-1]
         if 0 < last + size - low <= _MAX_RUN:

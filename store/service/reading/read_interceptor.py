@@ -1,4 +1,4 @@
-"""ReadInterceptor: who looks over the shoulder of those that read from an open store.
+"""ReadInterceptor: sees each read of an open store.
 
 A store has none, and then a read costs one look at an attribute more; or a mirror, a recorder, or
 a recorder in front of a mirror.
@@ -43,7 +43,7 @@ class ReadInterceptor(Protocol):
     def estimate(
         self, topic: str, queue_id: int, from_offset: int, to_offset: int, tags: TagFilter
     ) -> int:
-        """Estimate how many messages of a range a filter lets through."""
+        """Estimate how many messages of a range match a filter."""
 
 
 class DirectReads:

@@ -175,7 +175,7 @@ class _Queue:
         self._begin, self._end, self._tags = begin, end, tags
         self._batch, self._batch_bytes, self._on_damage = batch, batch_bytes, on_damage
 
-    def span(self, least: int) -> tuple[int, int]:
+    def span(self, minimum: int) -> tuple[int, int]:
         """Return the queue offsets to read from and to end before."""
         store, where = self._store, (self._topic, self.queue_id)
         first, last = store.min_offset(*where), store.max_offset(*where)
@@ -183,7 +183,7 @@ class _Queue:
             first = store.offset_by_time(*where, self._begin)
         if self._end < LATEST:
             last = min(last, store.offset_by_time(*where, self._end, BoundaryType.UPPER) + 1)
-        return max(first, least), last
+        return max(first, minimum), last
 
     def messages(self, at: int, last: int) -> Iterator[TopicMessage]:
         """Yield the messages of [at, last) that were stored between the two times."""

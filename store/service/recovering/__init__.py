@@ -1,1 +1,1 @@
-"""Making a store whole: recovery at every open, queues and index built anew, repair."""
+"""Making a store whole: recovery at every open, queues and index rebuilt, repair."""

@@ -9,9 +9,9 @@ from store.service.recovering.log_end import last_before
 
 
 def withdraw(checkpoint: StoreCheckpoint, index: IndexService | None, queues_from: int) -> None:
-    """Let the checkpoint vouch for nothing where queues or index know less than it says.
+    """Withdraw the checkpoint's claims where queues or index have less than it says.
 
-    They are being rebuilt then: cut short, the rebuild would pass for what was vouched for.
+    They are being rebuilt then: an interrupted rebuild would pass for what the checkpoint claims.
     ``queues_from``: how far the queues know that the checkpoint is for.
     """
     fields = checkpoint.fields
@@ -48,10 +48,10 @@ def vouch_no_further(checkpoint: StoreCheckpoint, mark: SyncedMark, end: int) ->
 def vouch_for_queues(
     checkpoint: StoreCheckpoint, log: CommitLog, end: int, rules: ScanRules
 ) -> None:
-    """Let the checkpoint vouch for queues that have all records before ``end``, on disk.
+    """Advance the checkpoint: the queues have all records before ``end``, on disk.
 
-    It is what a crash is recovered from. Without it the log would be replayed from its beginning,
-    and give queues back that somebody had deleted who keeps no journal of that.
+    A crash is recovered from it. Without it the log would be replayed from its beginning, and
+    restore queues that were deleted by a program that keeps no journal of that.
     """
     last = last_before(log, end, rules)
     if last is not None:

@@ -1,6 +1,6 @@
 """Cutting a sound log where one of its records begins, because another log goes on from there.
 
-What is cut is kept first, then the cut is noted durably, and whoever opens the store next carries
+What is cut is kept first, then the cut is noted durably, and the next open of the store carries
 it out: it cannot be opened with a half of it. Files go last one first, so that what is left is the
 begin of the log at every instant, for RocketMQ too.
 """

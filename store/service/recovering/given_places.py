@@ -38,7 +38,7 @@ def refuse_sound_places(
     log = CommitLog(layout.log_folders, config, read_only=True)
     try:
         log.load()
-    except StoreError:  # the opening tells it
+    except StoreError:  # the open reports it
         return
     try:
         crashed = paths.abort.exists() and not paths.unopened.exists()

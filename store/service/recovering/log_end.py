@@ -196,17 +196,17 @@ def lacks_a_sector(log: CommitLog, phy_offset: int) -> bool:
     """Return whether the bytes of a record that should start there were lost by a power cut.
 
     Of what was written since the last flush any page may be missing, also before others that are
-    there. It is as it was then: zeros from the end of the log, or its own start, to its end. Pages
-    are made of sectors, and a disk may tear them there.
+    there. Such a page has its former bytes: zeros from the end of the log, or its own start, to its
+    end. Pages are made of sectors, and a disk may tear them there.
     """
     file = log.files.find(phy_offset)
     if file is None:
         return False
-    start, most = phy_offset - file.file_from_offset, file.file_size
-    size = int.from_bytes(file.read_raw(start, min(4, most - start)), "big")
-    end = start + (size if 0 < size <= most - start else 1)
+    start, limit = phy_offset - file.file_from_offset, file.file_size
+    size = int.from_bytes(file.read_raw(start, min(4, limit - start)), "big")
+    end = start + (size if 0 < size <= limit - start else 1)
     bounds = [start, *range(start - start % _SECTOR + _SECTOR, end, _SECTOR)]
-    return not all(any(file.read_raw(at, min(_SECTOR - at % _SECTOR, most - at))) for at in bounds)
+    return not all(any(file.read_raw(at, min(_SECTOR - at % _SECTOR, limit - at))) for at in bounds)
 
 
 def whole_records(log: CommitLog, blocks: Iterable[Scan]) -> Iterator[Scan]:

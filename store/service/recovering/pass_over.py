@@ -57,7 +57,7 @@ class PassOver:
         rules: ScanRules,
         is_deleted: Callable[[str, int], bool],
     ) -> None:
-        """``is_deleted`` tells whether a record (topic, phy offset) reaches no queue any more."""
+        """``is_deleted`` says whether a record (topic, phy offset) reaches no queue any more."""
         self._paths = paths
         self._log = log
         self._queues = queues
@@ -90,7 +90,7 @@ class PassOver:
         )  # fmt: skip
 
     def forget_unfinished(self) -> None:
-        """Let go of an interrupted pass of which the log has no need any more."""
+        """Forget an interrupted pass that the log needs no more."""
         path = self._paths.passing_over
         if path.exists():
             with os_errors("end a pass over a damaged record", path):
@@ -102,7 +102,7 @@ class PassOver:
         ``store_timestamp`` is that of the record before, taken if its own cannot be read.
 
         Raises:
-            RefusedStoreError: it cannot be told where the record ends, or none fits there.
+            RefusedStoreError: it is unknown where the record ends, or none fits there.
             StoreIOError: the disk refused; the next opening can go on.
         """
         file = self._log.files.find(phy_offset)
@@ -135,7 +135,7 @@ class PassOver:
             like = readable(file.read_raw(position, size), phy_offset)
         if not MIN_RECORD_SIZE <= size <= left:
             raise RefusedStoreError(
-                f"it cannot be told how long the record at {phy_offset} is: it cannot be passed"
+                f"the length of the record at {phy_offset} is unknown: it cannot be passed"
                 " over alone",
                 path=file.path, phy_offset=phy_offset,
             )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Mending single queues while a store is opened: what they have lost is built anew from the log.
+"""Mending single queues while a store is opened: what they have lost is rebuilt from the log.
 
 The backend tells which queues are damaged and which are suspect, the log whether a suspect one
 lacks anything. The log is read once to see that it is whole and what it has of them, and once more
@@ -27,7 +27,7 @@ class MendReport:
 
     mended: Sequence[QueueKey]
     left: Sequence[QueueDamage]
-    """Those that could not be built anew: what they lack shows as a hole."""
+    """Those that could not be rebuilt: what they lack shows as a hole."""
 
 
 @dataclass(slots=True)
@@ -56,10 +56,10 @@ class QueueMend:
         self._rules = rules
 
     def run(self, expired_ends: Callable[[], Mapping[tuple[str, int], int]]) -> MendReport:
-        """Mend what the backend says; ``expired_ends`` tells where expired queues go on.
+        """Mend what the backend says; ``expired_ends`` returns where expired queues continue.
 
         Raises:
-            RefusedStoreError: the log is damaged and does not tell where a damaged queue goes on.
+            RefusedStoreError: the log is damaged and does not show where a damaged queue continues.
             StoreError: a queue could not be written.
         """
         found = {damage.queue: damage for damage in self._queues.damaged_queues()}
@@ -86,7 +86,7 @@ class QueueMend:
             for key in damaged
         }
         if damaged:
-            _LOG.warning("%d damaged queues are built anew from the log", len(damaged))
+            _LOG.warning("%d damaged queues are rebuilt from the log", len(damaged))
             self._rebuild.build(
                 [
                     {"topic": key.topic, "queue": key.queue_id, "ends": [[key.queue_id, ends[key]]]}
@@ -120,12 +120,12 @@ class QueueMend:
         return lives
 
     def _is_damaged(self, damage: QueueDamage, lives: dict[tuple[str, int], _Incarnation]) -> bool:
-        """Return whether to build a queue anew: it lacks records, and the log has some."""
+        """Return whether to rebuild a queue: it lacks records, and the log has some."""
         life = lives.get(damage.queue)
         low, high = self._queues.queue(*damage.queue).ends()
         if damage.is_suspect:
             return life is not None and (life.last >= high or life.first < low)
-        # By these settings maybe no record leads to it any more: what is there must not go then.
+        # By these settings maybe no record leads to it any more: its units must be kept then.
         return life is not None or low == high
 
     def _refuse_unknown_ends(self, damages: Iterable[QueueDamage], fault: CorruptionError) -> None:
@@ -135,5 +135,5 @@ class QueueMend:
                 topic, queue_id = damage.queue
                 raise RefusedStoreError(
                     f"queue {queue_id} of {topic!r} is damaged ({damage.problem}) and so is the"
-                    f" log, from which it would be built anew: {fault}"
+                    f" log, from which it would be rebuilt: {fault}"
                 ) from fault

@@ -1,4 +1,4 @@
-"""QueueRebuild: the queues of one topic built anew from the log, in a store that is open.
+"""QueueRebuild: the queues of one topic rebuilt from the log, in a store that is open.
 
 A small journal of ours is written before a queue goes and removed when it is whole again: a rebuild
 that a crash interrupts is done again by the next open.
@@ -8,8 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from store.errors import RefusedStoreError, StoreIOError, os_errors
 from store.files import remove_file
+from store.index.index_batch import IndexBatch
 from store.journals.journal import Entry, Journal, read_lines
 from store.journals.kept import register, unregister
 from store.log.commit_log import CommitLog
@@ -17,16 +20,18 @@ from store.logger import StoreLogger
 from store.paths import StorePaths
 from store.progress import Progress, noop
 from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.facts import QueueType
+from store.queue.facts import QueueRestart, QueueType
 from store.queue.units import UnitBatch
 from store.record.scan import ScannedRecord, ScanRules
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.dispatching.pending import Pending
+from store.service.dispatching.record_keys import RecordKeys
 from store.service.dispatching.record_units import RecordUnits
-from store.service.dispatching.replay import REPLAY_UNITS
+from store.service.dispatching.replay import Replay
 
 _LOG = StoreLogger(__name__)
 _TICK = 65_536
+_NONE: set[int | None] = set()
 
 
 class RebuildReport(NamedTuple):
@@ -38,7 +43,7 @@ class RebuildReport(NamedTuple):
 
 
 class QueueRebuild:
-    """Rebuilds queues of one open store. The caller sees to it that only one runs at a time."""
+    """Rebuilds queues of one open store. The caller ensures that only one runs at a time."""
 
     def __init__(
         self,
@@ -51,7 +56,7 @@ class QueueRebuild:
         rules: ScanRules,
         failed: Callable[[BaseException], object],
     ) -> None:
-        """``failed`` is told when queues were left half built: nothing may be put then."""
+        """``failed`` is called when queues were left half built: nothing may be put then."""
         self._path = paths.rebuilding
         self._log = log
         self._queues = queues
@@ -72,26 +77,35 @@ class QueueRebuild:
         counted = self._log.max_phy_offset()
         told = progress or noop
         counts = self._count(topic, 0, counted, told)
-        dispatcher, pending = self._dispatcher, self._pending
-        with dispatcher.owner.entry(), dispatcher.drain_lock, pending.owner.entry(), pending.lock:
-            dispatcher.catch_up()
-            counts += self._count(topic, counted, self._log.max_phy_offset(), lambda _: None)
-            keys = [key for key in queues.queues(topic) if queue_id in {None, key.queue_id}]
-            for key in keys:
-                low, high = queues.queue(*key).ends()
-                if not counts[key.queue_id] and low < high:
-                    raise RefusedStoreError(
-                        f"queue {key.queue_id} of {topic!r} has units, but by these settings no"
-                        " record of the log leads to it: a rebuild would lose them"
-                    )
-            ends = [[key.queue_id, queues.queue(*key).max_offset()] for key in keys]
-            units = self.build([{"topic": topic, "queue": queue_id, "ends": ends}], told)
+
+        def rebuild() -> RebuildReport:
+            end = self._log.max_phy_offset()
+            behind = self._count(topic, counted, end, lambda _: None)
+            return self._rebuild(topic, queue_id, counts + behind, told)
+
+        return self._dispatcher.when_caught_up(rebuild)
+
+    def _rebuild(
+        self, topic: str, queue_id: int | None, counts: Counter[int], progress: Progress
+    ) -> RebuildReport:
+        """Rebuild queues for which the log has ``counts`` units; nobody puts meanwhile."""
+        queues = self._queues
+        keys = [key for key in queues.queues(topic) if queue_id in {None, key.queue_id}]
+        for key in keys:
+            low, high = queues.queue(*key).ends()
+            if not counts[key.queue_id] and low < high:
+                raise RefusedStoreError(
+                    f"queue {key.queue_id} of {topic!r} has units, but by these settings no"
+                    " record of the log leads to it: a rebuild would lose them"
+                )
+        ends = [[key.queue_id, queues.queue(*key).max_offset()] for key in keys]
+        units = self.build([{"topic": topic, "queue": queue_id, "ends": ends}], progress)
         return RebuildReport(len(keys), units)
 
     def build(self, entries: Sequence[Entry], progress: Progress = noop) -> int:
-        """Note durably which queues go, remove them and build them anew; return their units.
+        """Note durably which queues go, remove them and rebuild them; return their units.
 
-        Nobody puts meanwhile. Each entry names a topic, one queue or ``None`` for all of them, and
+        No puts meanwhile. Each entry names a topic, one queue or ``None`` for all of them, and
         ``ends``: the queues that go, each with the offset where it goes on at least.
         """
         noted = False
@@ -133,28 +147,39 @@ class QueueRebuild:
         return Counter(unit.key[1] for unit in units)
 
     def _build(self, entries: Sequence[Entry], progress: Progress = noop) -> int:
-        queues, count, batch = self._queues, 0, UnitBatch()
+        queues = self._queues
         ends = [(entry["topic"], *pair) for entry in entries for pair in entry["ends"]]
         wanted = _wanted(entries)
         self._remove(wanted)
-        records = ticking(self._log.scan_kept(self._rules), progress)
-        for unit in self._units.of(records, wanted):
-            if wanted[unit.key[0]].isdisjoint({None, unit.key[1]}):
-                continue
-            batch.add(*unit)
-            batch.end_phy_offset = unit.phy_offset + unit.size
-            count += 1
-            if len(batch) >= REPLAY_UNITS:
-                queues.put_batch(batch)
-                batch = UnitBatch()
-        if len(batch):
-            queues.put_batch(batch)
+        count = self._replay(wanted, progress)
         for topic, number, end in ends:
             if end and not queues.queue(topic, number).max_offset():  # all its records have expired
                 queues.restore_end(topic, number, end)
         offsets = self._pending.offsets
         offsets.forget(offsets.queues_of(wanted))
         queues.flush()
+        return count
+
+    def _replay(self, wanted: Mapping[str, set[int | None]], progress: Progress) -> int:
+        """Put the units that the log has for the queues; return how many.
+
+        Raises:
+            CorruptionError: the log is damaged.
+        """
+        count = 0
+
+        def put(batch: UnitBatch, _: IndexBatch) -> list[QueueRestart]:
+            nonlocal count
+            keep = [not wanted.get(topic, _NONE).isdisjoint({None, n}) for topic, n in batch.queues]
+            chosen = batch.of_queues(np.array(keep, bool))
+            count += len(chosen)
+            return self._queues.put_batch(chosen) if len(chosen) else []
+
+        log, keys = self._log, RecordKeys(wanted=False, tags=False)
+        blocks = log.scan_blocks(max(log.min_phy_offset(), 0), rules=self._rules)
+        result = Replay(put, self._units, keys).run(blocks, 0, None, progress)
+        if result.fault is not None:
+            raise result.fault
         return count
 
     def _interrupted(self) -> list[Entry]:
@@ -174,7 +199,7 @@ class QueueRebuild:
 
 
 def ticking(records: Iterable[ScannedRecord], progress: Progress) -> Iterator[ScannedRecord]:
-    """Yield ``records``, and tell ``progress`` of every 65,536th."""
+    """Yield ``records``, and call ``progress`` with every 65,536th."""
     for number, record in enumerate(records):
         if number % _TICK == 0:
             progress(record.phy_offset)

@@ -85,15 +85,15 @@ class RecoveryReport:
     queues_cut: int = 0
     index_files_cut: int = 0
     index_dropped: str = ""
-    """Why the index was moved away and built anew."""
+    """Why the index was moved away and rebuilt."""
     index_left_out: StoreError | None = None
-    """Read-only: why the index cannot be read; an opening to write would build it anew."""
+    """Read-only: why the index cannot be read; an opening to write would rebuild it."""
     written_since: Mapping[str, int] = field(default_factory=dict)
-    """Backend that was left behind → phy offset up to which somebody else has written to it."""
+    """Backend that was left behind → phy offset up to which another program has written to it."""
     unfinished_rebuild: bool = False
     """Read-only: single queues were being rebuilt and are not whole."""
     queues_mended: Sequence[QueueKey] = ()
-    """Damaged queues that were built anew from the log."""
+    """Damaged queues that were rebuilt from the log."""
     queues_damaged: Sequence[QueueDamage] = ()
     """Damaged queues that were not; what they lack shows as a hole."""
     cut_at: int | None = None
@@ -192,7 +192,7 @@ class Recovery:
         pass_over: Collection[int] = (),
         progress: Progress = noop,
     ) -> RecoveryReport:
-        """Recover on disk; ``progress`` is told phy offsets now and then.
+        """Recover on disk; ``progress`` is called with phy offsets now and then.
 
         Raises:
             RefusedStoreError: the log is damaged, and neither ``cut_at`` nor one of ``pass_over``
@@ -202,39 +202,21 @@ class Recovery:
             QueueGapError: the log and a queue contradict each other.
         """
         report, log = self._report, self._log
-        expired = ExpiredQueues(self._paths.expired_queues)
-        if not report.last_exit_ok:
-            self._sync_found()
-            self._deleted.cut_torn_end()
-            expired.cut_torn_end()
-        self._finish_cut()
+        expired = self._finish_interrupted()
         cut_at = report.cut_at if cut_at is None else cut_at
-        self._finish_deletions(expired)
-        queues_from = self._queues.dispatch_from_phy_offset()
-        marks = report.watermarks = self._queues.watermarks()
-        counting = [part.name for part in self._queues.parts() if part.counts_in_checkpoint]
-        known = min([marks[name] for name in counting], default=queues_from)
-        claims.withdraw(self._checkpoint, self._index, known)
-        index_from = self._index.resume_phy_offset() if self._index else None
-        if index_from is None and self._index is not None:
-            index_from = queues_from  # a writer that stops dispatches to both, or to none
+        queues_from, index_from = self._dispatch_from()
 
         def from_there(start: int) -> ReplayResult:
             progress(start)
+            replay.begin(start, queues_from)
             return replay.run(self._scan(start), queues_from, index_from, progress)
 
         wanted = min(at for at in (queues_from, index_from, cut_at, *pass_over) if at is not None)
-        fault = self._dispatch(from_there, wanted, max(marks.values()), cut_at, {*pass_over})
+        newest = max(report.watermarks.values())
+        fault = self._dispatch(from_there, wanted, newest, cut_at, {*pass_over})
         end = report.end_phy_offset
-        was_more = self._save_tail(end, fault)
-        if not report.last_exit_ok and self._mark.is_known:
-            log.write_again(self._mark.phy_offset, end)  # its last sync may have failed
-        anew = claims.vouch_no_further(self._checkpoint, self._mark, end)
-        log.mark = self._mark
-        report.queues_cut = self._queues.truncate_dirty(end)
-        log.truncate(end, is_blank=report.last_exit_ok and not was_more)
-        self._deleted.fit(log.min_phy_offset(), end)
-        # Behind a rebuild, and where one may have been cut short when its queues were on disk.
+        anew = self._truncate(end, fault)
+        # Behind a rebuild, and where one may have been interrupted when its queues were on disk.
         if not report.last_exit_ok or queues_from <= max(log.min_phy_offset(), 0):
             self._restore(expired)
         self._mend_index(replay, end)
@@ -246,6 +228,45 @@ class Recovery:
         self._queues.allow_expiry(log.min_phy_offset())
         end_cut(self._paths)
         return report
+
+    def _finish_interrupted(self) -> ExpiredQueues:
+        """Finish what a crash interrupted before; return the journal of expired queues."""
+        expired = ExpiredQueues(self._paths.expired_queues)
+        if not self._report.last_exit_ok:
+            self._sync_found()
+            self._deleted.cut_torn_end()
+            expired.cut_torn_end()
+        self._finish_cut()
+        self._finish_deletions(expired)
+        return expired
+
+    def _dispatch_from(self) -> tuple[int, int | None]:
+        """Return from where queues and index lack records; ``None``: there is no index.
+
+        The checkpoint claims no more than they have from then on.
+        """
+        queues_from = self._queues.dispatch_from_phy_offset()
+        marks = self._report.watermarks = self._queues.watermarks()
+        counting = [part.name for part in self._queues.parts() if part.counts_in_checkpoint]
+        known = min([marks[name] for name in counting], default=queues_from)
+        claims.withdraw(self._checkpoint, self._index, known)
+        index_from = self._index.resume_phy_offset() if self._index else None
+        if index_from is None and self._index is not None:
+            index_from = queues_from  # a writer that stops dispatches to both, or to none
+        return queues_from, index_from
+
+    def _truncate(self, end: int, fault: CorruptionError | None) -> bool:
+        """End the log, its mark and the queues at ``end``; return whether claims went with it."""
+        report, log = self._report, self._log
+        was_more = self._save_tail(end, fault)
+        if not report.last_exit_ok and self._mark.is_known:
+            log.write_again(self._mark.phy_offset, end)  # its last sync may have failed
+        anew = claims.vouch_no_further(self._checkpoint, self._mark, end)
+        log.mark = self._mark
+        report.queues_cut = self._queues.truncate_dirty(end)
+        log.truncate(end, is_blank=report.last_exit_ok and not was_more)
+        self._deleted.fit(log.min_phy_offset(), end)
+        return anew
 
     def _finish_cut(self) -> None:
         self._report.cut_at = begun_cut(self._paths)
@@ -351,14 +372,14 @@ class Recovery:
     def _refuse_damage(
         self, end: int, newest: int, fault: CorruptionError | None, cut_at: int | None
     ) -> None:
-        """Refuse to cut what was there for good, or valid records behind, unless told to."""
+        """Refuse to cut what was on disk, or valid records behind, unless ``cut_at`` says so."""
         damage = self._damage(end, newest)
         if not damage and cut_at is not None and cut_at != end:
             raise StoreConfigError(
                 f"the log is not damaged at {cut_at}: it ends at {end}", path=self._paths.commit_log
             )
         if damage and cut_at != end:
-            if self._report.last_exit_ok:  # nothing else tells the next opening
+            if self._report.last_exit_ok:  # nothing else shows it to the next open
                 self._remember(end)
             raise RefusedStoreError(
                 f"the log is damaged ({fault.reason if fault else 'no record'}) and {damage}: "
@@ -378,7 +399,7 @@ class Recovery:
         self._mark.close()
 
     def _unfinished(self) -> set[int]:
-        """Return where an opening that was cut short was about to pass over a record.
+        """Return where an interrupted open was about to pass over a record.
 
         Nowhere if RocketMQ may have had the store since: then the operator is asked again.
         """

@@ -1,4 +1,4 @@
-"""Replacement: all queues, or the index, moved away so that opening the store builds them anew.
+"""Replacement: all queues, or the index, moved away so that opening the store rebuilds them.
 
 Nothing is deleted: what was there lies below ``cqstore/replaced`` afterwards. A small journal says
 what is to be moved until the store has been opened without it, so that an interrupted replacement
@@ -62,13 +62,13 @@ def prepare(
     cut_at: int | None,
     ends: Callable[[], Iterable[tuple[QueueKey, int]]],
 ) -> list[str]:
-    """Move away what is to be built anew, now or as begun before; return the backends to open.
+    """Move away what is to be rebuilt, now or as begun before; return the backends to open.
 
     ``ends`` reads where the queues that have no unit left go on; it is noted before they are moved.
     The caller has the store's lock and calls ``finish`` when the store has been opened.
 
     Raises:
-        RefusedStoreError: the log is damaged: nothing is moved, for it could not be built anew.
+        RefusedStoreError: the log is damaged: nothing is moved, for it could not be rebuilt.
         StoreConfigError: there is no backend ``asked``; nothing is moved either.
         StoreIOError: something cannot be moved; the next open goes on with it.
     """
@@ -85,7 +85,7 @@ def prepare(
         if Rebuild.QUEUES not in rebuild:
             opened, moved = choose_backends(layout, config, asked), []
         elif (batches := unlike_others(paths)) is not None:
-            raise RefusedStoreError("BatchCQ queues cannot be built anew", path=batches)
+            raise RefusedStoreError("BatchCQ queues cannot be rebuilt", path=batches)
         else:
             ExpiredQueues(paths.expired_queues).add(ends())
         if not paths.abort.exists():
@@ -121,7 +121,7 @@ def _check_log(layout: StoreLayout, config: StoreConfig, cut_at: int | None) -> 
         if survivor is not None:
             lies = f"a valid record lies behind, at {survivor}"
         raise RefusedStoreError(
-            f"the log is damaged and {lies}: to build anew from what lies before and lose the rest,"
+            f"the log is damaged and {lies}: to rebuild from what lies before and lose the rest,"
             f" cut at {end}; to lose that record alone, pass over {end} first",
             path=layout.paths.commit_log,
             phy_offset=end,
@@ -160,7 +160,7 @@ def move(paths: StorePaths) -> None:
     """
     all_begun = begun(paths)
     for at, each in enumerate(all_begun):
-        if each.moved:  # what is there now has been built since
+        if each.moved:  # the present files have been built since
             continue
         found = [path for name in each.backends for path in backend(name).own_files(paths)]
         if each.index and paths.index.is_dir():

@@ -23,14 +23,14 @@ class LoopTurn(Generic[T]):
         self._called: list[None] = []  # not empty: the loop will come to ``_complete_all``
 
     def complete(self, item: T) -> None:
-        """Complete ``item`` in the loop; a second time, if the first one was cut short."""
+        """Complete ``item`` in the loop; a second time, if the first one was interrupted."""
         raise NotImplementedError
 
     def complete_soon(self, item: T) -> None:
         """Have the loop complete ``item``; one call for all that come soon. Never waits.
 
         A handler of a signal may raise in ``_complete_all`` at any instruction: so that is called
-        once more, and what lets the next one call is no code of ours.
+        once more, and what admits the next caller is not Python code of this project.
         """
         self._done.append(item)
         if self._called:

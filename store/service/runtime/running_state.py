@@ -12,8 +12,8 @@ from pathlib import Path
 
 from store.checked_lock import LockOrder
 from store.errors import (
+    STALLING,
     ReadOnlyStoreError,
-    RetryableDiskFullError,
     StoreClosedError,
     StoreError,
     StoreFailedError,
@@ -28,11 +28,11 @@ _LOG = StoreLogger(__name__)
 
 
 class RunningState(_flags.StateFlags):
-    """The state of one store. Any thread may ask and tell.
+    """The state of one store. Any thread may read and set it.
 
-    Failed, closed and forked are for good; only a full disk may have room again. One that is
+    Failed, closed and forked are final; only a full disk may have room again. One that is
     nearly full forbids puts alone. One that has no room for units or keys of records has stalled
-    the dispatch, too: batches would pile up in memory.
+    the dispatch, too, as a dispatcher that fails has: batches would pile up in memory.
     """
 
     def __init__(self, root: Path, *, read_only: bool) -> None:
@@ -51,12 +51,12 @@ class RunningState(_flags.StateFlags):
         self.locks = LockOrder()
         """Those that a call from inside another one of its thread must not wait for."""
         self.stalled = ""
-        """Why the dispatch of a batch waits for room on a disk; empty if it does not."""
+        """Why the dispatch of a batch waits, for room or a dispatcher; empty if it does not."""
         self.unwritable = read_only
         """Whether anything forbids a put: all that a put looks at."""
         _states.add(self)
 
-    # ---- telling
+    # ---- setting
 
     def close(self) -> None:
         """Take nothing any more."""
@@ -66,8 +66,8 @@ class RunningState(_flags.StateFlags):
     def fail(self, exc: BaseException) -> StoreError:
         """Take no writes any more; keep and return the first cause, as an error of the store's.
 
-        Whoever waited for the same flush may tell of its failure first. What is no error of the
-        store's (an interrupt, a fault of our own) has cut short what must be whole.
+        Another waiter for the same flush may report its failure first. An exception that is no
+        error of the store's (an interrupt, a bug) has cut short what must be whole.
         """
         cause = exc.__cause__ if isinstance(exc, StoreFailedError) else exc
         if not isinstance(cause, StoreError):
@@ -96,12 +96,12 @@ class RunningState(_flags.StateFlags):
         if changed and reason:
             _LOG.error("the dispatch is stalled, puts are refused: %s", reason)
         elif changed:
-            _LOG.warning("there is room again: the dispatch goes on")
+            _LOG.warning("the dispatch goes on, puts are taken")
 
     def _update(self) -> None:
         """Set ``unwritable``; the caller holds the lock."""
         self.unwritable = bool(self._disk_full or self.stalled) or self._ended
-        if self._ended:  # meanwhile, by a signal's handler or in a child: that is for good
+        if self._ended:  # meanwhile, by a signal's handler or in a child: that is final
             self.unwritable = True
 
     def leave_to_parent(self) -> None:
@@ -133,7 +133,7 @@ class RunningState(_flags.StateFlags):
         """
         if self.forked:
             raise StoreStateError(
-                f"the store was opened by process {self._pid}, before the fork: open it anew",
+                f"the store was opened by process {self._pid}, before the fork: open it again",
                 path=self._root,
             )
         if self.closed:
@@ -162,19 +162,19 @@ class RunningState(_flags.StateFlags):
     def writing(self) -> Iterator[None]:
         """Refuse where nothing may be written; a failure of the block ends all writing.
 
-        But for a full disk that was met where the block can be repeated.
+        But for what stalls a dispatch: the block can be repeated.
 
         Raises:
             NestedCallError: the thread holds a lock of the store; nothing was done.
         """
         self.check_writable()
         self.locks.check()
-        with self.failing(RetryableDiskFullError):
+        with self.failing(*STALLING):
             yield
 
     @contextmanager
     def failing(self, *harmless: type[StoreError]) -> Iterator[None]:
-        """Let whatever the block raises end all writing, an interrupt too.
+        """Have whatever the block raises end all writing, an interrupt too.
 
         But for ``harmless`` errors, and for one thing: that a close came before it.
         """
@@ -192,8 +192,8 @@ class CriticalSection(_flags.EnteredFlag):
     """Steps of which all are done, or the store fails and its next open recovers.
 
     Begun and ended under one lock. An exception may come between any two lines (a signal's handler
-    raises it), also in those that would tell of the first one: so whoever finds the section begun
-    when he comes knows that another was thrown out of it.
+    raises it), also between those that would record the first one. So if ``begun`` is already
+    set on entry, an earlier caller was interrupted inside the section.
     """
 
     __slots__ = ("_state", "_what")
@@ -205,7 +205,7 @@ class CriticalSection(_flags.EnteredFlag):
         self.begun = False
 
     def check(self) -> None:
-        """Refuse if somebody left in the middle.
+        """Refuse if an earlier caller was interrupted inside the section.
 
         Raises:
             StoreFailedError: the store has failed by that.
@@ -215,7 +215,7 @@ class CriticalSection(_flags.EnteredFlag):
             self._state.check_writable()
 
     def raise_if_poisoned(self) -> None:
-        """Let the store fail if somebody left in the middle."""
+        """Fail the store if an earlier caller was interrupted inside the section."""
         if self.begun:
             self._state.fail(StoreFailedError(f"{self._what} was cut short"))
 

@@ -11,8 +11,8 @@ T = TypeVar("T")
 class Waiting(Generic[T]):
     """Items on their way. ``put`` never waits, not even for a lock; one thread takes."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._items: deque[T] = deque()
         self._drops = count()  # taking a number is one step, and needs no lock
         self._looks = 0
@@ -23,7 +23,7 @@ class Waiting(Generic[T]):
 
     def is_full(self) -> bool:
         """Return whether there is no room; then one more is counted as dropped."""
-        if len(self._items) < self._most:
+        if len(self._items) < self._limit:
             return False
         next(self._drops)
         return True

@@ -1,4 +1,4 @@
-"""Worker: a thread of the store's own whose unexpected end nobody overlooks."""
+"""Worker: a thread of the store whose unexpected end is logged and reported to its owner."""
 
 from collections.abc import Callable
 
@@ -9,9 +9,9 @@ _LOG = StoreLogger(__name__)
 
 
 class Worker:
-    """Runs ``work`` in a thread; ``gave_up`` is told of whatever it raises, in that thread.
+    """Runs ``work`` in a thread; ``gave_up`` is called with whatever it raises, in that thread.
 
-    ``means`` is what that means, for the log.
+    ``means`` says in the log what follows from that.
     """
 
     def __init__(
@@ -30,11 +30,11 @@ class Worker:
 
     def start(self) -> None:
         """Start the thread."""
-        self._begun = True  # first: of a start that is cut short it may run
+        self._begun = True  # first: an interrupted start may leave it running
         self._thread.start()
 
     def end(self, seconds: float | None = None) -> None:
-        """Wait until the thread is over, if it was ever started; ``work`` has been told to end.
+        """Wait until the thread is over, if it was ever started; the caller has stopped ``work``.
 
         At most so many ``seconds``, if they are given.
         """
@@ -52,6 +52,6 @@ class Worker:
     def _run(self) -> None:
         try:
             self._work()
-        except BaseException as exc:  # noqa: BLE001 - whatever it is, who started it must know
+        except BaseException as exc:  # noqa: BLE001 - whatever it is, the owner must know
             _LOG.exception("the thread %s ended: %s", self._name, self._means)
             self._gave_up(exc)

@@ -5,7 +5,7 @@ the fields of ``FIELDS`` for it, and ``at``, seconds since the trace began. A fi
 is left out. Times are ms since the epoch; a range ends before its ``to``.
 
 What a store has recorded begins with a line of its own, ``{"trace":"recorded","time":…}``, ``time``
-being that of ``at`` 0. A file without it was made by somebody else.
+being that of ``at`` 0. A file without it was made by another program.
 """
 
 import json

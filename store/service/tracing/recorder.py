@@ -1,4 +1,4 @@
-"""Recorder: notes every operation of a store in a trace, then lets it go on."""
+"""Recorder: notes every operation of a store in a trace, then calls it."""
 
 from collections.abc import Sequence
 from time import perf_counter
@@ -15,7 +15,7 @@ from store.service.writing.putter import Puts
 
 
 class Recorder:
-    """Stands in front of ``behind``, the mirror if there is one, and of ``plain``."""
+    """Intercepts the calls of ``behind``, the mirror if there is one, and of ``plain``."""
 
     def __init__(self, trace: Trace, plain: DirectReads, behind: ReadInterceptor | None) -> None:
         self.trace = trace
@@ -76,7 +76,7 @@ class RecordedPutter:
     def __init__(self, trace: Trace, putter: Puts) -> None:
         self._trace = trace
         self.putter = putter
-        """Who puts."""
+        """The putter behind."""
 
     def put(self, message: Message, *, wait: bool = True) -> PutMessageResult:
         """Put and note."""
@@ -117,7 +117,7 @@ class RecordedPutter:
 
 
 class _NotRefused:
-    """Remembers whether a put was refused, which it is told at once."""
+    """Remembers whether a put was refused, which is reported at once."""
 
     def __init__(self, promised: Promised[PutMessageResult]) -> None:
         self._promised = promised

@@ -1,6 +1,6 @@
 """Trace: the operations of an open store, written down as they come; no bodies.
 
-Who asks leaves a tuple, about a microsecond; a thread makes lines of them, some two more. No call
+A caller leaves a tuple, about a microsecond; a thread makes lines of them, some two more. No call
 ever waits for the disk: what comes faster than it can be written is dropped and counted. Nothing
 that goes wrong here reaches the store: it ends the trace, which says so.
 """
@@ -33,7 +33,7 @@ class Trace:
     """One recording, from its making to ``stop``. Any thread may call any method."""
 
     def __init__(self, path: Path, most_bytes: int, stopped: Callable[["Trace"], object]) -> None:
-        """Make the file ``path``; ``stopped`` is told when nothing is to be noted any more.
+        """Make the file ``path``; ``stopped`` is called when nothing is to be noted any more.
 
         Raises:
             StoreConfigError: the file is there already, or ``most_bytes`` makes no sense.
@@ -54,7 +54,7 @@ class Trace:
         """That were written, a line each behind the first."""
         self.total_bytes = 0
         self.full = False
-        """It has come to its most bytes, and ended by itself."""
+        """It has reached its limit of bytes, and ended itself."""
         self.failure: BaseException | None = None
         """What ended it before it was stopped."""
         self._most_bytes = most_bytes
@@ -76,7 +76,7 @@ class Trace:
     def stop(self) -> None:
         """Write what waits and close the file, durably. A second call does nothing.
 
-        But where the first one was cut short: it goes on.
+        But where the first one was interrupted: it continues.
         """
         self._stop.set()
         self._stopped(self)
@@ -96,7 +96,7 @@ class Trace:
 
     @property
     def is_ending(self) -> bool:
-        """Return whether it was told to end."""
+        """Return whether it was asked to end."""
         return self._stop.is_set()
 
     @property

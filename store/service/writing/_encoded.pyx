@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""EncodedMessages: messages of a put whose places are not at hand, or that take long.
+"""EncodedMessages: messages of a put whose queue slots are not cached, or that take long.
 
 They are encoded by one call, summed up without the interpreter's lock, and appended by calls that
 hold the append lock.
@@ -11,9 +11,9 @@ from cpython.object cimport PyObject
 from libc.stdint cimport INT64_MAX, int32_t, int64_t
 
 from store.core._crc32 cimport crc_of, crc_prepare
+from store.core._faults cimport log_faults_seen
 from store.core._layout cimport BLANK_BYTES
 from store.log._tail cimport FilePositions
-from store.log._written cimport any_faults
 from store.queue._batch cimport UnitColumns
 from store.record._message cimport HostWire, Message
 from store.record._scratch cimport Plain, Scratch, is_queued
@@ -30,8 +30,8 @@ crc_prepare()
 cdef class EncodedMessages:
     """Messages of one put in order, with all but their places. One thread.
 
-    ``add`` them, ``sum`` up, then under the append lock, inside its section and with the places of
-    all ``unassigned`` queues at hand, ``append`` into file after file, each with room for the next.
+    ``add`` them, ``sum`` up, then under the append lock, inside its section and with the slots of
+    all ``unassigned`` queues filled, ``append`` into file after file, each with room for the next.
     The interpreter's lock is given up while long bodies are summed and while much is written. What
     is written is no record of the log before its end is moved, behind all that the call writes, and
     at a kill a record or none, as its size comes last.
@@ -111,7 +111,7 @@ cdef class EncodedMessages:
         self._summed = self._scratch.count
 
     def unassigned(self):
-        """Return the queues, topic and queue id, whose next offsets are not at hand."""
+        """Return the queues, topic and queue id, whose next offsets are not cached."""
         cdef Py_ssize_t at
         cdef PyObject *key
         cdef list found = []
@@ -152,7 +152,7 @@ cdef class EncodedMessages:
             self._write(first, last, <char *> buffer.buf + file.wrote, now, size)
         finally:
             PyBuffer_Release(&buffer)
-        if any_faults(puts._faults):
+        if log_faults_seen():
             file.check_written(target)
         self._note(first, last, now, results)
         file.wrote += size
@@ -218,7 +218,7 @@ cdef class EncodedMessages:
         place = None
         for at in range(first, last):
             if at % NOTED_AT_ONCE == NOTED_AT_ONCE - 1:
-                with nogil:  # who waits for the interpreter's lock has it now
+                with nogil:  # a thread that waits for the interpreter's lock has it now
                     pass
             plain = &self._scratch.plain[at]
             if is_queued(plain):

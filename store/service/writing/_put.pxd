@@ -27,8 +27,6 @@ cdef class FastPut(PlainEncoder):
     cdef int64_t _stamp, _due
     cdef Py_ssize_t _max_body, _file_size, _every
     cdef bint _alone, _keys_wanted, _tags_wanted
-    cdef const void *_faults
-    cdef object _fault_count  # what the pointer leads into
 
     cpdef one(self, message)
     cdef int64_t _now(self) except? -1

@@ -34,7 +34,6 @@ class FastPut(PlainEncoder):
         tags_wanted: bool,
         alone: bool,
         every: int,
-        fault_count: object,
         seal: bytes | None,
         refuses_delay: bool,
         has_light: bool,

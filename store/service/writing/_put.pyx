@@ -3,9 +3,9 @@
 
 The call holds the interpreter's lock from its first look at the message to the last field that it
 sets, and runs no line of Python and no collection of garbage meanwhile. So no other thread, no
-signal's handler and no fork comes in between, and the append lock needs no taking: where nobody
-has it as the call begins, nobody can until it ends. Where anything is not plain, or not at hand,
-it returns ``None`` and has changed nothing.
+signal's handler and no fork comes in between, and the append lock needs no taking: if it
+is free as the call begins, it stays free until the call ends. Where anything is not plain, or not
+cached, the call returns ``None`` and has changed nothing.
 
 A collection may begin where an object is made that the collector knows (Python 3.11; later ones
 begin it between two lines of Python). So all such objects, results and keys of queues, are made
@@ -18,18 +18,17 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SI
 from cpython.dict cimport PyDict_GetItemWithError, PyDict_SetItem
 from cpython.list cimport PyList_GET_ITEM
 from cpython.object cimport PyObject
-from cpython.pycapsule cimport PyCapsule_GetPointer
 from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.stdint cimport int32_t, int64_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from store.core._crc32 cimport crc_prepare
+from store.core._faults cimport log_faults_seen
 from store.core._layout cimport (
     BATCHED_BYTES, BLANK_BYTES, CRC_PROPERTY_BYTES, FIXED_BYTES, ROLLBACK, TRANSACTION,
 )
 from store.core._record cimport blank_tuple, fill, get32
 from store.log._tail cimport FilePositions, LogTail
-from store.log._written cimport any_faults
 from store.queue._batch cimport UnitColumns
 from store.record._known cimport InternTable, KnownKey, KnownQueue, Value, take_value
 from store.record._message cimport HostWire, Message
@@ -54,16 +53,14 @@ crc_prepare()
 
 
 cdef class FastPut(PlainEncoder):
-    """Puts plain messages into one store. Any thread; whoever appends otherwise has the lock."""
+    """Puts plain messages into one store. Any thread; all other appends take the lock."""
 
     def __init__(
         self, *, LogTail log not None, Waiting pending not None, StateFlags state not None,
         InFlight dispatcher not None, clock, topics, scheduled, timer, classes, encoded, ok,
-        tags_prefix, max_body, file_size, keys_wanted, tags_wanted, alone, every, fault_count, seal,
+        tags_prefix, max_body, file_size, keys_wanted, tags_wanted, alone, every, seal,
         refuses_delay, has_light, delays,
     ):
-        self._faults = PyCapsule_GetPointer(fault_count, "cqstore.faulty_maps")
-        self._fault_count = fault_count
         self._host, self._appended, self._result, queue_key = classes
         if not issubclass(self._host, HostWire):
             raise TypeError(f"{self._host.__name__} is no HostWire")
@@ -96,7 +93,7 @@ cdef class FastPut(PlainEncoder):
         return False if result is None else result
 
     cpdef one(self, message):
-        """Put a message; return its result, ``None`` if it has to go the long way."""
+        """Put a message; return its result, ``None`` if it has to take the slow path."""
         cdef Scratch scratch = self._scratch
         cdef int64_t now
         result = self._blank_result()
@@ -110,7 +107,7 @@ cdef class FastPut(PlainEncoder):
         return result if self._append_all(scratch, now, result, None) else None
 
     def several(self, messages):
-        """Put all ``messages``, in order; return their results, ``None``: the long way for all."""
+        """Put all ``messages``, in order; return their results, ``None``: the slow path for all."""
         cdef tuple held = tuple(messages)
         cdef Py_ssize_t at, count = len(held)
         cdef Scratch scratch = self._scratch
@@ -150,7 +147,7 @@ cdef class FastPut(PlainEncoder):
         return self._encoded(self)
 
     cdef int64_t _now(self) except? -1:
-        """Return the store time, ms. No line of Python: nobody appends behind it with an earlier one."""
+        """Return the store time, ms. No line of Python: no later append gets an earlier time."""
         cdef timespec now
         asked = self._clock_names["time_ns"]
         if asked is time_ns and clock_gettime(CLOCK_REALTIME, &now) == 0:
@@ -271,7 +268,7 @@ cdef class FastPut(PlainEncoder):
                 place = self._fill_result(result, plain, phy_offset, self._time, queue_offset)
                 position += plain.size
                 phy_offset += plain.size
-            if any_faults(self._faults):
+            if log_faults_seen():
                 _check_written(file, target, self._state)
             file.wrote = position
             self._log.at = phy_offset

@@ -1,10 +1,10 @@
 # cython: language_level=3
-"""DiskWaits: the threads that wait for one log's next sync, and who of them makes it.
+"""DiskWaits: the threads that wait for one log's next sync, and which of them makes it.
 
-And what stands for a put that no thread waits for. All of it runs under the interpreter's lock, and
+And the object of a put for which no thread waits. All of it runs under the interpreter's lock, and
 without a line of Python: so no signal's handler, no collection of garbage and no other thread comes
 between two lines here. But for ``sync``, which may raise whatever it likes, and where a handler
-raises while its thread sleeps: who leaves sees to it that the others go on.
+raises while its thread sleeps: as it leaves it has the others continue.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
@@ -44,9 +44,9 @@ cdef struct Waiter:
     # A thread that sleeps. Never on its stack: a daemon's thread may end in its sleep.
     Waiter *before
     Waiter *behind
-    Line *line  # which it stands in, NULL: in none
+    Line *line  # which it is in, NULL: in none
     PyThread_type_lock gate  # taken, but from a call until it is heard
-    bint called  # nobody calls again until it is awake
+    bint called  # not called again until it is awake
     bint served
     int64_t phy_offset
 
@@ -74,7 +74,7 @@ cdef void _append(Line *line, Waiter *waiter) noexcept:
 
 
 cdef void _remove(Waiter *waiter) noexcept:
-    """Take one out of its line, if it stands in one."""
+    """Take one out of its line, if it is in one."""
     cdef Line *line = waiter.line
     if line == NULL:
         return
@@ -97,23 +97,23 @@ cdef void _call(Waiter *waiter) noexcept:
 
 
 cdef class DiskWaits:
-    """Those who wait for the syncs of one log. Any thread.
+    """The waiters for the syncs of one log. Any thread.
 
     ``log._flushed`` tells up to where it is durable; ``sync`` makes it so up to its present end. It
-    returns for how many seconds the next sync waits for those who were served, counted from when
-    the last of them was called. Who leads has the lock ``leading``, and must not call meanwhile.
+    returns for how many seconds the next sync waits for those that were served, counted from when
+    the last of them was called. The leader has the lock ``leading``, and must not call meanwhile.
     Every ``look_again`` seconds a thread that sleeps looks whether a signal's handler is to run.
     """
 
     cdef object _log, _sync, _take, _let_go
     cdef Line _waiting  # for the next sync
     cdef Line _served  # not called yet
-    cdef Line _free  # nobody's
-    cdef bint _led  # somebody syncs
-    cdef Py_ssize_t _wanted  # so many are expected, who were there the last time
+    cdef Line _free  # waiters not in use
+    cdef bint _led  # a leader syncs
+    cdef Py_ssize_t _wanted  # so many are expected, as were there the last time
     cdef double _patience, _until  # and waited for until then
     cdef double _look_again
-    cdef int _skipped, _to_skip  # how often nobody is waited for, for they did not come
+    cdef int _skipped, _to_skip  # syncs without a wait for others, which did not come
 
     def __init__(self, log, sync, leading, *, look_again=0.1):
         self._log, self._sync, self._look_again = log, sync, look_again
@@ -134,13 +134,13 @@ cdef class DiskWaits:
 
     @property
     def expected(self):
-        """Return how many the next sync waits for; 0 or 1: for nobody."""
+        """Return how many the next sync waits for; 0 or 1: for no other."""
         return self._wanted
 
     def wait(self, int64_t phy_offset, double seconds):
         """Return once the log is durable up to ``phy_offset``, or False after so many seconds.
 
-        Who finds nobody syncing does so for all, however long that takes.
+        A caller that finds no leader syncs for all, however long that takes.
 
         Raises:
             BaseException: what ``sync`` raises; what a signal's handler raises in a sleep.
@@ -167,7 +167,7 @@ cdef class DiskWaits:
         return <int64_t> self._log._flushed >= phy_offset
 
     cdef bint _is_to_lead(self, int more, double deadline) except -1:
-        """Return whether it is time for a sync that nobody makes."""
+        """Return whether a sync is due and there is no leader."""
         if self._led:
             return False
         if self._wanted <= 1 or deadline == INFINITY:
@@ -177,7 +177,7 @@ cdef class DiskWaits:
             return True
         if _now() < self._until <= deadline:
             return False
-        if self._waiting.count:  # somebody waited in vain
+        if self._waiting.count:  # the last leader waited in vain
             self._to_skip = min(2 * self._to_skip + 1, <int> MAX_SKIPPED)
         return True
 
@@ -211,7 +211,7 @@ cdef class DiskWaits:
         cdef double patience = -1  # of a sync that failed
         self._led = True
         try:
-            self._take()  # as nobody else leads it is free, and no handler runs
+            self._take()  # without another leader it is free, and no handler runs
             try:
                 patience = self._sync()
             finally:
@@ -221,7 +221,7 @@ cdef class DiskWaits:
         return 0
 
     cdef int _hand_over(self, double patience) except -1:
-        """Tell those who are served, and have the others go on."""
+        """Complete those that are served, and have the others continue."""
         cdef Waiter *waiter = self._waiting.first
         cdef Waiter *behind
         cdef Py_ssize_t there = self._waiting.count + 1
@@ -245,9 +245,9 @@ cdef class DiskWaits:
         return 0
 
     cdef void _call_next(self) noexcept:
-        """Call one who is served; it calls the next one: no crowd for the interpreter's lock."""
+        """Call a served waiter; it calls the next one: no contention for the interpreter's lock."""
         cdef Waiter *waiter = self._served.first
-        self._until = _now() + self._patience  # nobody puts before he is called
+        self._until = _now() + self._patience  # no put comes before the call
         if waiter != NULL:
             _remove(waiter)
             _call(waiter)
@@ -271,7 +271,7 @@ cdef class DiskWaits:
         return waiter
 
     cdef void _leave(self, Waiter *mine) noexcept:
-        """Be in nobody's way: also where a handler raised in the sleep."""
+        """Unlink the waiter: also where a handler raised in the sleep."""
         _remove(mine)
         if mine.called:  # and has not heard it
             PyThread_acquire_lock(mine.gate, NOWAIT_LOCK)
@@ -282,10 +282,10 @@ cdef class DiskWaits:
 
 
 cdef class LaterAnswer:
-    """A put that waits for the disk, and then for followers: told of each by the thread there.
+    """A put that waits for the disk, and then for followers: notified of each by the thread there.
 
-    Who tells it has others to tell: nothing is raised there. ``not_ok`` is told a status of another
-    kind than ``ok``.
+    The notifying thread has others to notify: nothing is raised there. ``not_ok`` is called with a
+    status of another kind than ``ok``.
     """
 
     cdef readonly object phy_offset
@@ -295,14 +295,14 @@ cdef class LaterAnswer:
     def __cinit__(self, result, promised, replicas, not_ok):
         self._result, self._promised = result, promised
         self._replicas, self._not_ok = replicas, not_ok
-        appended = result.appended  # who was refused waits for nothing
+        appended = result.appended  # a refused put waits for nothing
         self.phy_offset = appended.phy_offset + appended.size
 
     def set_result(self, there, /):
         """Take what the disk did in time, and the second time what the followers did."""
         try:
             self.goes_on(there)
-        except BaseException as exc:  # nobody else would tell who waits
+        except BaseException as exc:  # else the waiter would never return
             self.set_exception(exc)
 
     cpdef goes_on(self, there=True):
@@ -321,7 +321,7 @@ cdef class LaterAnswer:
         """Take what kept the log from the disk."""
         try:
             self._promised.set_exception(exc)
-        except InvalidStateError:  # it is the caller's, who may have completed it
+        except InvalidStateError:  # it is the caller's, which may have completed it
             _LOG.warning("a put had been answered before: %s", exc)
 
     cdef int _complete(self, status) except -1:
@@ -338,7 +338,7 @@ cdef class LaterAnswer:
 
 
 cdef class AwaitedPut:
-    """One put of a loop's task, which is told its answer by the loop's thread at once or by another.
+    """One put of a loop's task, completed by the loop's thread at once, or by another.
 
     ``tell`` has the loop complete it.
     """

@@ -45,7 +45,7 @@ class AckWaiter:
     def wait(self, phy_offset: int) -> PutMessageStatus:
         """Wait for what the settings promise of the log up to ``phy_offset``.
 
-        What the disk does not have in time is not waited for any further: it is served to nobody.
+        What the disk does not have in time is not waited for any further: no reader is served it.
 
         Raises:
             StoreError: the disk refused; the store has failed.
@@ -65,14 +65,14 @@ class AckWaiter:
     ) -> None:
         """Complete ``promised`` with ``result`` and the status that ``wait`` would return.
 
-        Some other thread does it, or this one where it is known already. ``not_ok`` is told a
-        status of another kind; ``soon`` has the disk asked.
+        Some other thread does it, or this one where it is known already. ``not_ok`` is called with
+        a status of another kind; ``soon`` has the disk asked.
         """
         waiting = _waits.LaterAnswer(result, promised, self.replicas, not_ok)
         if self.sync:
             self._flush.when_durable(waiting.phy_offset, waiting, soon)
         else:
-            waiting.goes_on()  # nobody waits for the disk
+            waiting.goes_on()  # no wait for the disk
 
     def is_durable(self, phy_offset: int) -> bool:
         """Wait for the disk; return whether it was in time.

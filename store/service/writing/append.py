@@ -185,7 +185,7 @@ class Appender:
         return end
 
     def _refuse(self) -> None:
-        """Say why nothing may be appended; a disk that filled meanwhile lets this one in."""
+        """Raise why nothing may be appended; if the disk filled meanwhile, this put is admitted."""
         self._section.check()
         self._state.check_writable()
 

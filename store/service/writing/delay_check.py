@@ -1,4 +1,4 @@
-"""What of a message asks for a later delivery, which a store alone does not give.
+"""What of a message asks for a later delivery, and what of that nothing here gives.
 
 Source: RocketMQ ``HookUtils.handleScheduleMessage``, ``checkIfTimerMessage``.
 """
@@ -18,13 +18,15 @@ from store.record.message import (
 
 _NO_LEVEL = re.compile(r"\+?0{1,9}|-[0-9]{1,9}")
 """What Java reads as a level of 0 or less."""
-_TIMER = (
+TIMER = (
     MessageProperty.TIMER_DELIVER_MS,
     MessageProperty.TIMER_DELAY_MS,
     MessageProperty.TIMER_DELAY_SEC,
 )
+"""Properties that ask for a time of its own, which RocketMQ's timer wheel gives."""
 _DELAY = MessageProperty.DELAY
-_NOT_QUEUED = (int(SysFlag.TRANSACTION_PREPARED), int(SysFlag.TRANSACTION_ROLLBACK))
+NOT_QUEUED = (int(SysFlag.TRANSACTION_PREPARED), int(SysFlag.TRANSACTION_ROLLBACK))
+"""Of ``TRANSACTION_MASK``: messages that no queue of their topic gets."""
 
 
 def refuse_delay(message: Message) -> None:
@@ -39,18 +41,37 @@ def refuse_delay(message: Message) -> None:
     name = _asks_for_delay(message.properties)
     if name is None or message.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
         return
-    if message.sys_flag & TRANSACTION_MASK in _NOT_QUEUED:
+    if message.sys_flag & TRANSACTION_MASK in NOT_QUEUED:
         return
     raise IllegalMessageError(
         f"{name} is {message.properties[name]!r:.60}, and nothing here delivers a message later:"
-        " readers would see it at once (allowDelayWithoutService stores it all the same)"
+        " readers would see it at once (enableScheduleMessageService delivers by DELAY,"
+        " allowDelayWithoutService stores it all the same)"
     )
+
+
+def refuse_timer(message: Message) -> None:
+    """Refuse a message that has no level, and a time that a timer wheel would keep.
+
+    Raises:
+        IllegalMessageError: it has; the sentence names the property.
+    """
+    name = _asks_for_time(message.properties)
+    if name is not None and message.topic != TIMER_TOPIC:
+        raise IllegalMessageError(
+            f"{name} is {message.properties[name]!r:.60}, and there is no timer wheel here: delays"
+            " are given by level (DELAY)"
+        )
 
 
 def _asks_for_delay(properties: Mapping[str, str]) -> str | None:
     level = properties.get(_DELAY)
     if level is not None and not (type(level) is str and _NO_LEVEL.fullmatch(level)):
         return _DELAY
+    return _asks_for_time(properties)
+
+
+def _asks_for_time(properties: Mapping[str, str]) -> str | None:
     if MessageProperty.TIMER_OUT_MS in properties:  # a timer has delivered it
         return None
-    return next((name for name in _TIMER if name in properties), None)
+    return next((name for name in TIMER if name in properties), None)

@@ -37,7 +37,7 @@ class Encoded(Protocol):
         """Find the checksums of the bodies that were added since."""
 
     def unassigned(self) -> list[tuple[str, int]]:
-        """Return the queues whose next offsets are not at hand."""
+        """Return the queues whose next offsets are not cached."""
 
     def append(self, target: LogMap | bytearray, results: list[PutMessageResult], /) -> None:
         """Append as many as the log's file has room for; ``results`` get theirs."""

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import Literal, Protocol
 
 from store.config import StoreConfig
-from store.core import _faults
 from store.index.index_batch import TAGS_PREFIX
 from store.log.commit_log import Appended, CommitLog
 from store.queue.units import QueueKey
@@ -32,8 +31,8 @@ class FastPut(Protocol):
     """Puts plain messages of one store. Any thread.
 
     Not plain are light queues, delays, long bodies and lists, whatever is refused, a queue or topic
-    that was not put to of late, and any message where the log's file is full, or somebody else
-    appends, or nothing may be written.
+    not recently put to, and any message where the log's file is full, or another thread appends,
+    or nothing may be written.
     """
 
     def quick(self, message: Message) -> PutMessageResult | Literal[False] | None:
@@ -45,7 +44,7 @@ class FastPut(Protocol):
         """
 
     def one(self, message: Message) -> PutMessageResult | None:
-        """Put a message; ``None``: nothing was done, it has to go the long way."""
+        """Put a message; ``None``: nothing was done, it has to take the slow path."""
 
     def several(self, messages: Iterable[Message]) -> list[PutMessageResult] | None:
         """Put all, in order, with one store time, into one file; ``None``: nothing was done."""
@@ -92,7 +91,6 @@ def fast_put(
         tags_wanted=pending.record_keys.tags,
         alone=alone,
         every=SAMPLED_PUTS,
-        fault_count=_faults.fault_count(),
         seal=crc_property(0) if config.enabled_append_prop_crc else None,
         refuses_delay=not config.allow_delay_without_service,
         has_light=has_light,

@@ -1,6 +1,6 @@
 """FlushService: when the log, the queues and the checkpoint reach the disk.
 
-``SYNC_FLUSH``: ``GroupCommit`` serves the writers that wait, the thread here those who took a
+``SYNC_FLUSH``: ``GroupCommit`` serves the writers that wait, the thread here those that took a
 future instead.
 ``ASYNC_FLUSH``: the thread syncs the log every ``flush_interval_commit_log``. In both modes it
 hands waiting units to the queues, writes file queues ahead, and every
@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from store.checked_lock import CheckedLock
 from store.config import StoreConfig
-from store.errors import RetryableDiskFullError, StoreClosedError, StoreError
+from store.errors import STALLING, StoreClosedError, StoreError
 from store.future import Promised, Soon, at_once
 from store.index.index_service import IndexService
 from store.log.checkpoint import StoreCheckpoint
@@ -30,7 +30,7 @@ from store.wakeup import Wakeup
 
 
 class FlushService:
-    """Flushes one store; ``failed`` is told what ended the thread: no more writes then."""
+    """Flushes one store; ``failed`` is called with what ended the thread: no more writes then."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class FlushService:
         self._whole = whole
         self._failed = failed
         self._waiting: list[tuple[int, Promised[bool], float]] = []
-        """Up to where who wants the log to be durable, by when."""
+        """Up to where each wants the log to be durable, by when."""
         self._waiting_lock = CheckedLock("what puts ask of the flush")  # guards _waiting
         dispatcher.locks.add(self._waiting_lock)
         self._wake = Wakeup()
@@ -78,7 +78,7 @@ class FlushService:
     # ---- the thread
 
     def stop(self) -> None:
-        """End the thread once nobody waits any more; the caller flushes what is left."""
+        """End the thread once no caller waits any more; the caller flushes what is left."""
         with self._waiting_lock.entry():
             self._stopped = True
             self._wake.set()
@@ -104,7 +104,7 @@ class FlushService:
                 rounds.run(time.monotonic())
 
     def _give_up(self, exc: BaseException) -> None:
-        """Fail the store, and all who wait for this thread."""
+        """Fail the store, and all that wait for this thread."""
         failure = self._failed(exc)
         with self._waiting_lock.entry():
             self._stopped, self._failure = True, failure
@@ -113,7 +113,7 @@ class FlushService:
             future.set_exception(failure)
 
     def _serve(self) -> None:
-        """Sync once, for all who took a future until now."""
+        """Sync once, for all that took a future until now."""
         durable = self._commit.flush()
         now = time.monotonic()
         with self._waiting_lock.entry():
@@ -123,7 +123,7 @@ class FlushService:
             future.set_result(now <= deadline)
 
     def _flush_much(self) -> None:
-        with suppress(RetryableDiskFullError):  # tried again in the next round
+        with suppress(*STALLING):  # tried again in the next round
             self._dispatcher.drain()
         waiting = self._log.max_phy_offset() - self._log.flushed_phy_offset()
         if waiting >= self._config.flush_commit_log_least_pages * PAGE_BYTES:
@@ -133,7 +133,7 @@ class FlushService:
         self._log.commit(self._config.commit_commit_log_least_pages)
 
     def _flush_queues(self) -> None:
-        with suppress(RetryableDiskFullError):
+        with suppress(*STALLING):
             self._whole.without_index()
 
     def _write_ahead(self) -> None:
@@ -183,7 +183,7 @@ class FullFlush:
     def _flush(self) -> None:
         try:
             self._dispatcher.drain()
-        except RetryableDiskFullError:  # the checkpoint stays where it is; the log has its room
+        except STALLING:  # the checkpoint stays where it is; the log has its room
             self._commit.flush()
             self._commit.log.note_synced()
             raise

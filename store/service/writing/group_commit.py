@@ -1,14 +1,14 @@
-"""GroupCommit: one sync of the log serves all who wait for it.
+"""GroupCommit: one sync of the log serves all that wait for it.
 
-Who finds nobody syncing becomes the leader and syncs for all who came until then; the others sleep,
-each at a gate of its own, until they are served or one of them is made the next leader. There is no
-hand-over to a thread: a lone writer pays for nothing but its sync.
+A caller that finds no leader becomes the leader and syncs for all that came until then; the others
+sleep, each at a gate of its own, until they are served or one of them is made the next leader. No
+other thread is involved: a lone writer pays for nothing but its sync.
 
-Those whom the last sync served are likely to put again at once: the next one waits for them as long
+Those that the last sync served are likely to put again at once: the next one waits for them as long
 as a sync takes. Else each sync would serve one half of the writers while the other half puts.
 Where they do not come, the next syncs begin at once (``DiskWaits``).
 
-After a failed sync the log refuses another one, so all who wait for it are told of the failure.
+After a failed sync the log refuses another one, so all that wait for it get the failure.
 
 Source: RocketMQ ``CommitLog.GroupCommitService``.
 """
@@ -54,14 +54,14 @@ class GroupCommit:
             StoreFailedError: it did so before.
         """
         end = self.log.max_phy_offset()
-        self._leading.entry()  # who leads would follow itself
+        self._leading.entry()  # the leader would wait for itself
         self._waits.wait(end, math.inf)
         return end
 
     def wait_for(self, phy_offset: int) -> bool:
         """Return once the log is durable up to ``phy_offset``; False after the timeout.
 
-        The timeout bounds the wait for another thread's sync. Who leads syncs himself, and no
+        The timeout bounds the wait for another thread's sync. The leader itself syncs, and no
         system call can be given up half-way: he returns when the disk has answered, with True, for
         the log is durable then.
 
@@ -73,7 +73,7 @@ class GroupCommit:
 
 
 def _sync(log: CommitLog, seconds: Histogram) -> float:
-    """Sync for all who came; return how long the next sync waits for them."""
+    """Sync for all that came; return how long the next sync waits for them."""
     before, started = log.flushed_phy_offset(), time.perf_counter()
     if log.flush() <= before:
         return 0

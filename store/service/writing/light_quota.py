@@ -17,37 +17,37 @@ class LightQuotaError(IllegalMessageError):
 class LightQuota:
     """Counts the light queues of one store; used under the append lock."""
 
-    def __init__(self, queues: ConsumeQueueStore, offsets: QueueOffsets, most: int | None) -> None:
-        """``most``: ``None`` for any number."""
+    def __init__(self, queues: ConsumeQueueStore, offsets: QueueOffsets, limit: int | None) -> None:
+        """``limit``: ``None`` for any number."""
         self._queues = queues
         self._offsets = offsets
-        self._most = most
+        self._limit = limit
         self._count: int | None = None
         self._counted_before = False
 
     def check(self, new: int) -> None:
-        """Let a message in that makes ``new`` light queues; ``count`` them when they are made.
+        """Admit a message that makes ``new`` light queues; ``count`` them when they are made.
 
         Raises:
             LightQuotaError: there would be too many.
         """
-        if self._most is None or not new:
+        if self._limit is None or not new:
             return
         there = self._there()
-        if there + new > self._most:
+        if there + new > self._limit:
             raise LightQuotaError(
                 f"{new} light queues more than the {there} that there are would exceed"
-                f" maxLmqConsumeQueueNum, {self._most}"
+                f" maxLmqConsumeQueueNum, {self._limit}"
             )
 
     def count(self, new: int) -> None:
         """Count light queues that are made; no unit of theirs waits for dispatch yet."""
-        if self._most is not None and new:
+        if self._limit is not None and new:
             self._count = self._there() + new
 
     def _there(self) -> int:
         if self._count is None:
-            held = self._offsets.held_topics  # they are as good as gone
+            held = self._offsets.held_topics  # they are about to be deleted
             self._count = sum(topic not in held for topic in self._queues.topics(LMQ_PREFIX))
         return self._count
 

@@ -19,7 +19,7 @@ from store.wakeup import Wakeup
 
 _LOG = StoreLogger(__name__)
 MIN_AHEAD = 256 << 10
-"""Bytes; a log that grows slower than that in ``SECONDS_AHEAD`` needs nobody's help."""
+"""Bytes; a log that grows slower than that in ``SECONDS_AHEAD`` needs no help."""
 MAX_AHEAD = 8 << 20
 SECONDS_AHEAD = 0.1
 """So far as the log grows in this time. What is brought in is written to the disk by the next sync,

@@ -45,7 +45,7 @@ class LoopPuts:
         puts.put_later(message, put, of.soon)
         if put.is_told:
             return put.answer()
-        of.in_flight.add(put)  # who is interrupted before is not counted, and is no harm
+        of.in_flight.add(put)  # a put interrupted before is not counted, which is harmless
         put.future = loop.create_future()
         await put.future
         return put.answer()
@@ -58,7 +58,7 @@ class _InLoop(LoopTurn[_waits.AwaitedPut]):
         super().__init__(loop)
         self.thread = get_ident()
         self.in_flight: set[_waits.AwaitedPut] = set()
-        self._turns: deque[asyncio.Future[None]] = deque()  # of those who wait for room
+        self._turns: deque[asyncio.Future[None]] = deque()  # of those that wait for room
         self._asked: list[None] = []  # not empty: the loop will come to a step of ``soon``
 
     def soon(self, step: Callable[[], object]) -> None:
@@ -85,7 +85,7 @@ class _InLoop(LoopTurn[_waits.AwaitedPut]):
 
     def _admit(self) -> None:
         while self._turns and len(self.in_flight) < MAX_IN_FLIGHT:
-            turn = self._turns[0]  # stays there until it is let in
+            turn = self._turns[0]  # stays there until it is admitted
             is_new = not turn.done()
             if is_new:
                 turn.set_result(None)
@@ -94,7 +94,7 @@ class _InLoop(LoopTurn[_waits.AwaitedPut]):
                 return
 
     def complete(self, item: _waits.AwaitedPut) -> None:
-        """Complete a put that knows its answer, and let in one that waits for room."""
+        """Complete a put that knows its answer, and admit one that waits for room."""
         self.in_flight.discard(item)
         self._admit()
         if item.future is not None and not item.future.done():

@@ -3,8 +3,17 @@
 Source: RocketMQ ``HookUtils.checkBeforePutMessage``, ``checkInnerBatch``, ``MultiDispatch``.
 """
 
+from collections.abc import Callable
+
 from store.errors import IllegalMessageError
-from store.record.message import TRANSACTION_MASK, Message, MessageProperty, SysFlag, is_queued
+from store.record.message import (
+    LMQ_PREFIX,
+    TRANSACTION_MASK,
+    Message,
+    MessageProperty,
+    SysFlag,
+    is_queued,
+)
 from store.record.message_check import fault_of
 from store.service.dispatching.record_units import allows_light_queues
 
@@ -33,10 +42,25 @@ def has_units(message: Message) -> bool:
     return is_queued(message.sys_flag) and allows_light_queues(message.topic)
 
 
-def check_light_size(size: int, most: int) -> None:
+def light_names(message: Message, check_topic: Callable[[str], object]) -> list[str]:
+    """Return the light queues that a message asks for; ``check_topic`` refuses names.
+
+    A list that RocketMQ could not take apart again is refused.
+    """
+    names = str.split(message.properties[_LIGHT], ",")  # plain text, whatever it was
+    for name in names:
+        if not name.startswith(LMQ_PREFIX):
+            raise IllegalMessageError(f"{name!r} in INNER_MULTI_DISPATCH is no light queue")
+        check_topic(name)
+    if len(set(names)) != len(names):
+        raise IllegalMessageError("INNER_MULTI_DISPATCH names a light queue twice")
+    return names
+
+
+def check_light_size(size: int, limit: int) -> None:
     """A record for light queues has no allowance beyond the message size."""
-    if size > most:
-        raise IllegalMessageError(f"record of {size} bytes for light queues, at most {most}")
+    if size > limit:
+        raise IllegalMessageError(f"record of {size} bytes for light queues, at most {limit}")
 
 
 def check_client_batch(batch: Message, max_size: int) -> None:

@@ -26,7 +26,6 @@ from store.record.client_batch import decode_client_batch
 from store.record.encoding_rules import EncodingRules
 from store.record.message import (
     CHECKPOINT_TOPIC,
-    LMQ_PREFIX,
     RETRY_PREFIX,
     Message,
     MessageProperty,
@@ -35,13 +34,13 @@ from store.record.message import (
 from store.record.message_check import illegal, require_message, require_messages
 from store.record.message_copy import copy_message
 from store.record.properties import DispatchProperties, dispatch_properties_of
+from store.record.record_layout import MAX_QUEUE_OFFSET
 from store.record.scan import ScanRules
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.results import PutMessageResult, PutMessageStatus
 from store.service.runtime.meters import PutMeter
 from store.service.writing.ack_waiter import AckWaiter
 from store.service.writing.append import Appender
-from store.service.writing.delay_check import refuse_delay
 from store.service.writing.encoded import Encoded, add_encoded
 from store.service.writing.fast_put import SAMPLED_PUTS
 from store.service.writing.light_quota import LightQuotaError
@@ -49,9 +48,11 @@ from store.service.writing.put_checks import (
     check_client_batch,
     check_light_size,
     has_units,
+    light_names,
     refuse_inner_batch,
     refuse_light_offsets,
 )
+from store.service.writing.schedule_hook import ScheduleMessageHook
 
 _LOG = StoreLogger(__name__)
 _MAX_TOPIC_BYTES = 127
@@ -65,11 +66,11 @@ _NO_TOPICS = frozenset({".", "..", CHECKPOINT_TOPIC})
 _NO_NAME = frozenset("/\0")
 """In no name of a folder: a topic with them could never be moved to file queues."""
 _NOT_YET = PutMessageResult(_OK)
-"""Stands where a result comes."""
+"""Placeholder until a result comes."""
 
 
 class Puts(Protocol):
-    """Who puts, see ``Putter``; or who stands in front of it."""
+    """``Putter``, or an object that intercepts its calls."""
 
     def put(self, message: Message, *, wait: bool = True) -> PutMessageResult:
         """Put one message."""
@@ -77,7 +78,7 @@ class Puts(Protocol):
     def put_later(
         self, message: Message, promised: Promised[PutMessageResult], soon: Soon = at_once
     ) -> None:
-        """Put one message; ``promised`` is told how it ended."""
+        """Put one message; ``promised`` receives how it ended."""
 
     def put_list(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         """Put a list under one lock."""
@@ -117,7 +118,7 @@ class Putter:
         self._replicas = answers.replicas
         self._has_to_wait = answers.waits
         self._locks = dispatcher.locks
-        self._refuses_delay = not config.allow_delay_without_service
+        self.schedule = ScheduleMessageHook(config, self._pending.delays, self._check_delivery)
         self._rules = EncodingRules(config, self._check_topic)
         self._has_light = config.enable_lmq and (
             config.enable_multi_dispatch or not queues.lmq_needs_multi_dispatch
@@ -172,10 +173,8 @@ class Putter:
         """Put a message that need not be plain."""
         require_message(message)
         try:
-            message = copy_message(message)
+            message = self.schedule.handle(copy_message(message))
             properties = message.properties
-            if self._refuses_delay:
-                refuse_delay(message)
             if _LIGHT in properties or message.sys_flag & _INNER or _INNER_NUM in properties:
                 refuse_inner_batch(message)
                 if self._goes_to_light(message):
@@ -189,17 +188,19 @@ class Putter:
             return self._refused(illegal(message, exc))
         results = [_NOT_YET]
         self._append_all(records, [0], results, whole=False)
+        if results[0].appended is not None:
+            self.schedule.appended(message)
         return results[0]
 
     def put_later(
         self, message: Message, promised: Promised[PutMessageResult], soon: Soon = at_once
     ) -> None:
-        """Put one message; ``promised`` is told when all has come that is due, maybe at once.
+        """Put one message; ``promised`` is completed when all has come that is due, maybe at once.
 
         ``soon`` has the disk asked for what waits.
 
         Raises:
-            StoreError: as for ``put``; ``promised`` is told nothing.
+            StoreError: as for ``put``; ``promised`` receives nothing.
         """
         if not self._has_to_wait:
             promised.set_result(self.put(message))
@@ -214,20 +215,21 @@ class Putter:
 
     # ---- several messages
 
-    def put_list(self, messages: Sequence[Message]) -> list[PutMessageResult]:
+    def put_list(self, messages: Sequence[Message], *, wait: bool = True) -> list[PutMessageResult]:
         """Put a list under one lock, see ``MessageStore.put_messages``.
 
-        ``messages`` is the caller's own copy: it is iterated more than once.
+        ``messages`` is the caller's own copy: it is iterated more than once. ``wait``: for disk and
+        followers, as far as it is due; without it they are put whatever followers there are.
         """
         if self._has_to_wait:
             self._locks.check_dispatch()
             messages = [*map(_copied, messages)]
-        if self._replicas is not None and self._replicas.refusal():
+        if wait and self._replicas is not None and self._replicas.refusal():
             require_messages(messages)
             return [self.put(message) for message in messages]  # some may not want replicas
         started = time.perf_counter()
         self._look_ahead()
-        awaited = any(map(self._is_awaited, messages))
+        awaited = wait and any(map(self._is_awaited, messages))
         done = self._plain.several(messages) or self._put_each(messages)
         done = self._wait_and_dispatch(done, wait=awaited)
         self.meter.list_seconds.observe(time.perf_counter() - started)
@@ -238,18 +240,20 @@ class Putter:
         require_messages(messages)
         results = [_NOT_YET] * len(messages)
         places: list[int] = []
+        scheduled: list[tuple[int, Message]] = []
         records = self._plain.encoded()
         for place, given in enumerate(messages):
             message = given
             try:
                 message = copy_message(given)
+                delayed = self.schedule.handle(message)
+                if delayed is not message:
+                    scheduled.append((place, delayed))
                 properties = message.properties
-                if self._refuses_delay:
-                    refuse_delay(message)
-                if not (
+                if delayed is not message or not (
                     _LIGHT in properties or message.sys_flag & _INNER or _INNER_NUM in properties
                 ):
-                    add_encoded(records, message, self._rules)
+                    add_encoded(records, delayed, self._rules)
                     places.append(place)
                     continue
             except IllegalMessageError as exc:
@@ -263,6 +267,9 @@ class Putter:
             records, places = self._plain.encoded(), []
             results[place] = self.put(message)
         self._append_all(records, places, results, whole=False)
+        for place, delayed in scheduled:
+            if results[place].appended is not None:
+                self.schedule.appended(delayed)
         return results
 
     def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
@@ -287,8 +294,7 @@ class Putter:
 
     def _put_whole(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         for message in messages:
-            if self._refuses_delay:
-                refuse_delay(message)
+            self.schedule.refuse(message)
             refuse_inner_batch(message)
             refuse_light_offsets(message)
         records = self._plain.encoded()
@@ -352,19 +358,11 @@ class Putter:
         Their offsets are among the properties, so it is encoded under the lock. A list that
         RocketMQ could not take apart again is refused.
         """
-        names = str.split(message.properties[_LIGHT], ",")  # plain text, whatever it was
-        for name in names:
-            if not name.startswith(LMQ_PREFIX):
-                raise IllegalMessageError(f"{name!r} in INNER_MULTI_DISPATCH is no light queue")
-            self._queues.check_topic(name)
-        if len(set(names)) != len(names):
-            raise IllegalMessageError("INNER_MULTI_DISPATCH names a light queue twice")
-
+        names = light_names(message, self._queues.check_topic)
         records = self._plain.encoded()
 
         def encode(offsets: Sequence[int]) -> DispatchProperties:
-            properties = dict(message.properties)
-            properties[_LIGHT_OFFSETS] = ",".join(map(str, offsets))
+            properties = _with_offsets(message.properties, offsets)
             if records.next_bytes:  # it was asked before, while the topic was held
                 records.skip(1)
             add_encoded(records, _with_properties(message, properties), self._rules)
@@ -381,6 +379,23 @@ class Putter:
         return result
 
     # ---- before and after
+
+    def _check_delivery(self, message: Message) -> None:
+        """Refuse now a message that is to be put later, and that would be refused then.
+
+        Raises:
+            PropertiesTooLongError, IllegalMessageError: it would.
+        """
+        refuse_inner_batch(message)
+        if not self._goes_to_light(message):
+            refuse_light_offsets(message)
+            self._rules.learnt(message)
+            return
+        names = light_names(message, self._queues.check_topic)
+        records = self._plain.encoded()
+        properties = _with_offsets(message.properties, [MAX_QUEUE_OFFSET] * len(names))
+        add_encoded(records, _with_properties(message, properties), self._rules)
+        check_light_size(records.next_bytes, self._config.max_message_size)
 
     def _check_topic(self, topic: str) -> None:
         """Refuse a topic that the log or the queues cannot hold; asked once a topic."""
@@ -431,7 +446,7 @@ class Putter:
         return PutMessageResult(status, reason=lacking)
 
     def _refused(self, exc: StoreError) -> PutMessageResult:
-        status = _status_of(exc)
+        status = status_of(exc)
         if status is PutMessageStatus.CREATE_MAPPED_FILE_FAILED:
             _LOG.error("put refused: %s", exc)
         self.meter.not_ok(status)
@@ -446,7 +461,8 @@ def _copied(message: Message) -> Message:
         return message
 
 
-def _status_of(exc: StoreError) -> PutMessageStatus:
+def status_of(exc: StoreError) -> PutMessageStatus:
+    """Return the status of a put that ``exc`` refuses."""
     if isinstance(exc, PropertiesTooLongError):
         return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
     if isinstance(exc, LightQuotaError):
@@ -460,6 +476,10 @@ def _waits(properties: dict[str, str]) -> bool:
     """Return whether the producer waits for disk and followers: yes, unless it says otherwise."""
     value = properties.get(MessageProperty.WAIT)
     return value is None or value.lower() == "true"
+
+
+def _with_offsets(properties: dict[str, str], offsets: Sequence[int]) -> dict[str, str]:
+    return {**properties, _LIGHT_OFFSETS: ",".join(map(str, offsets))}
 
 
 def _with_properties(message: Message, properties: dict[str, str]) -> Message:

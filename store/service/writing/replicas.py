@@ -1,6 +1,6 @@
 """ReplicaWait: when a put may say that followers have it. The sibling of ``GroupCommit``.
 
-Who follows, and what each has, only a feeder knows; it stands above the store. So the store asks
+Only a feeder, a layer above the store, knows the followers, and what each has. So the store asks
 it through ``Replicas``, and decides here what the answers mean.
 
 Source: RocketMQ ``CommitLog.handleHA``, ``GroupTransferService``.
@@ -41,7 +41,7 @@ class ReplicaWait:
         self._log = log
         self._replicas = replicas
         self._followers = config.awaited_followers
-        self._least = config.min_in_sync_replicas - 1
+        self._minimum = config.min_in_sync_replicas - 1
         self._gap = config.ha_max_gap_not_in_sync
         self._timeout = config.slave_timeout / 1000
         self._lock = CheckedLock("what puts ask of the followers")  # guards what is below
@@ -67,14 +67,14 @@ class ReplicaWait:
 
     def refusal(self) -> str:
         """Return why no put may be taken now, one sentence; empty: it may."""
-        if not self._least:
+        if not self._minimum:
             return ""
         there = self._replicas.in_sync(self._log.max_phy_offset(), self._gap)
-        if there >= self._least:
+        if there >= self._minimum:
             return ""
         return (
             f"{there + 1} replicas are in sync, this one included, and minInSyncReplicas is"
-            f" {self._least + 1}"
+            f" {self._minimum + 1}"
         )
 
     def wait_for(self, phy_offset: int) -> bool:
@@ -87,7 +87,7 @@ class ReplicaWait:
     def when_replicated(self, phy_offset: int, future: Promised[bool]) -> None:
         """Complete ``future`` with what ``wait_for`` would return. Calls come in the log's order.
 
-        After ``stop`` with what is so by then.
+        After ``stop`` with the result at that time.
         """
         later = _Later(phy_offset, time.monotonic() + self._timeout, future)
         with self._lock.entry():
@@ -102,7 +102,7 @@ class ReplicaWait:
         self.worker.start()
 
     def stop(self) -> None:
-        """End the thread: nobody waits any longer than now."""
+        """End the thread: no caller waits any longer."""
         with self._lock.entry():
             self._stopped = True
             self._wake.set()
@@ -113,11 +113,11 @@ class ReplicaWait:
     def _is_there(self, phy_offset: int, deadline: float) -> bool:
         if not self._followers:
             return True
-        self._log.commit()  # what waits in memory is served to nobody
+        self._log.commit()  # what is buffered is not served to readers
         return self._replicas.wait(phy_offset, self._followers, deadline)
 
     def _run(self) -> None:
-        """Wait for one, and serve with it all that are there by then; the order is the log's."""
+        """Wait for one, and serve with it all that are due then; the order is the log's."""
         while True:
             stopped = self._stopped  # first: behind it nothing is appended any more
             if self._queue:
@@ -156,7 +156,7 @@ class ReplicaWait:
 
 
 class _Later(NamedTuple):
-    """Somebody who took a future."""
+    """A caller that took a future."""
 
     phy_offset: int
     deadline: float

@@ -45,7 +45,7 @@ class OracleRecords:
     """As ``Encoded``; a message that is not well-formed is refused by the encoder's sentence."""
 
     def __init__(self, store: MessageStore, encoder: MessageEncoder) -> None:
-        self._log, self._pending = store.commit_log, store._pending
+        self._log, self._pending = store.commit_log, store._parts.pending
         self._is_sealed = store.config.enabled_append_prop_crc
         self._encoder = encoder
         self._added: list[tuple[EncodedRecord, Host]] = []

@@ -1,4 +1,4 @@
-"""Refusals of the disk for this process, whoever calls: Python, the compiled core, RocksDB.
+"""Refusals of the disk for this process, in any caller: Python, the compiled core, RocksDB.
 
 ``shim.c`` stands before the C library, see there what it meets; ``preload`` has each process of
 pytest begin with it. This is how a test tells it what to do.
@@ -74,7 +74,7 @@ class Shim:
     ) -> None:  # fmt: skip
         """Give ``code`` to calls of ``kinds`` below ``root``, from the ``first`` that is met on.
 
-        ``part`` is what their path holds. Counting begins anew.
+        ``part`` is what their path holds. Counting starts over.
         """
         mask = sum(1 << KINDS.index(kind) for kind in kinds)
         paths = str(root).encode(), part.encode()

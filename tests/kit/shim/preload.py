@@ -1,7 +1,7 @@
 """Each process of pytest begins with ``shim.c`` before the C library.
 
 A plugin of pytest. The shim is built once for a run. Processes that pytest-xdist starts have it
-from the environment; pytest alone begins anew with it, as the dynamic linker asks only once.
+from the environment; pytest alone starts over with it, as the dynamic linker asks only once.
 """
 
 import ctypes
@@ -45,7 +45,7 @@ def build(folder: Path) -> Path:
 
 @pytest.hookimpl(tryfirst=True)  # before anything is made that a new beginning would leave behind
 def pytest_configure(config: pytest.Config) -> None:
-    """Build it and begin anew, or have the workers begin with it."""
+    """Build it and start over, or have the workers begin with it."""
     if is_loaded():
         return
     folder = tempfile.mkdtemp(prefix="cqstore-shim-")

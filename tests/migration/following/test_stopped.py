@@ -94,7 +94,7 @@ def test_a_process_that_does_not_end_is_named(tmp_path: Path) -> None:
         until(lambda: not watch.has_store())
         with pytest.raises(RefusedStoreError, match=f"process {broker.process.pid} has let"):
             asyncio.run(watch.ended(print))
-        broker.process.kill()  # and nobody has asked for its end yet
+        broker.process.kill()  # and its end was not asked for yet
         asyncio.run(BrokerProcess.ended(watch, print))
 
 

@@ -50,7 +50,7 @@ class Model:
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[Event]:
-    """Draw a log: queues go on, or begin anew at or before their end."""
+    """Draw a log: queues go on, or start over at or before their end."""
     events: list[Event] = []
     held: dict[int, int] = {}
     for _ in range(draw(st.integers(0, 25))):

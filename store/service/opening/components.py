@@ -1,9 +1,9 @@
-"""StoreComponents: what an open store is made of, by ``open_parts``; none is exchanged later."""
+"""StoreComponents: the record of what an open store is made of, filled by ``open_store``."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from store.config import StoreConfig
 from store.errors import StoreError
@@ -30,18 +30,21 @@ from store.service.runtime.running_state import RunningState
 from store.service.writing.flush import FlushService, FullFlush
 from store.service.writing.group_commit import GroupCommit
 from store.service.writing.log_prefault import LogPrefault
-from store.service.writing.putter import Putter
+from store.service.writing.putter import Puts, Putter
 from store.service.writing.replicas import ReplicaWait
 
 if TYPE_CHECKING:
     from store.service.mirroring.mirror import Mirror
+    from store.service.scheduling.schedule_message_service import ScheduleMessageService
 
 _LOG = StoreLogger(__name__)
 
 
-class LoadedStore(NamedTuple):
-    """What lies on disk, loaded; not recovered yet."""
+@dataclass(eq=False, repr=False, slots=True)
+class StoreComponents:
+    """All of an open store. Opening sets each component once, in one of its three steps."""
 
+    # loaded from disk
     layout: StoreLayout
     config: StoreConfig
     lock: StoreLock | None
@@ -55,9 +58,34 @@ class LoadedStore(NamedTuple):
     deleted: DeletedTopics
     queues: ConsumeQueueStore
 
+    # recovered: log, queues and index agree
+    index: IndexService | None = field(init=False)
+    others: OtherIndexes = field(init=False)
+    pending: Pending = field(init=False)
+    commit: GroupCommit = field(init=False)
+    dispatcher: Dispatcher = field(init=False)
+    rebuild: QueueRebuild = field(init=False)
+
+    # services
+    flush: FlushService = field(init=False)
+    flush_all: FullFlush = field(init=False)
+    puller: Puller = field(init=False)
+    putter: Putter = field(init=False)
+    puts: Puts = field(init=False)
+    """What puts go through: the putter, or the put hooks in front of it."""
+    mirror: "Mirror | None" = field(init=False)
+    clean: CleanService = field(init=False)
+    expiry: FileExpiry = field(init=False)
+    metrics: StoreMetrics = field(init=False)
+    ahead: LogPrefault | None = field(init=False)
+    replicas: ReplicaWait | None = field(init=False)
+    schedule: "ScheduleMessageService | None" = field(init=False)
+    stops: tuple[Callable[[], None], ...] = field(init=False)
+    """What ends the threads, in the order in which they were started."""
+
     @property
     def paths(self) -> StorePaths:
-        """Return where everything lies."""
+        """Return where the files of the store are."""
         return self.layout.paths
 
     @property
@@ -65,48 +93,20 @@ class LoadedStore(NamedTuple):
         """Return whether no byte is changed."""
         return self.lock is None
 
-
-@dataclass(frozen=True, slots=True)
-class RecoveredStore:
-    """Log, queues and index are whole, and can be fed."""
-
-    index: IndexService | None
-    others: OtherIndexes
-    pending: Pending
-    commit: GroupCommit
-    dispatcher: Dispatcher
-    rebuild: QueueRebuild
-
-
-class StoreComponents(NamedTuple):
-    """All of an open store."""
-
-    loaded: LoadedStore
-    recovered: RecoveredStore
-    flush: FlushService
-    flush_all: FullFlush
-    puller: Puller
-    putter: Putter
-    mirror: "Mirror | None"
-    clean: CleanService
-    expiry: FileExpiry
-    metrics: StoreMetrics
-    ahead: LogPrefault | None
-    replicas: ReplicaWait | None
-    stops: tuple[Callable[[], None], ...]
-    """What ends the threads, in the order in which they were started."""
-
     def refuse_own_threads(self) -> None:
         """Refuse what waits for the end of the threads, in one of them.
 
         Raises:
             NestedCallError: the caller is one.
         """
-        reput = self.recovered.dispatcher.reput
-        for part in (self.flush, self.expiry, self.mirror, self.ahead, self.replicas, reput):
+        reput = self.dispatcher.reput
+        parts = (
+            self.flush, self.expiry, self.mirror, self.ahead, self.replicas, reput, self.schedule,
+        )  # fmt: skip
+        for part in parts:
             if part is not None and part.worker is not None:
                 part.worker.refuse_itself()
-        self.recovered.dispatcher.arrivals.refuse_own_threads()
+        self.dispatcher.arrivals.refuse_own_threads()
 
     def stop(self) -> None:
         """End the threads, those that were started last first."""
@@ -118,23 +118,21 @@ class StoreComponents(NamedTuple):
 
         It passes for cleanly closed only if everything was ``flushed`` before.
         """
-        loaded, state = self.loaded, self.loaded.state
-        closes: list[Callable[[], None]] = [
-            self.recovered.others.close, loaded.queues.close, loaded.log.close,
-        ]  # fmt: skip
-        if self.recovered.index is not None:
+        state = self.state
+        closes: list[Callable[[], None]] = [self.others.close, self.queues.close, self.log.close]
+        if self.index is not None:
             whole = flushed and state.failure is None
-            closes.insert(0, partial(self.recovered.index.close, flush=whole))
+            closes.insert(0, partial(self.index.close, flush=whole))
         for close in closes:
             try:
                 close()
             except StoreError as exc:
                 _LOG.warning("a part of the store could not be closed well: %s", exc)
                 state.fail(exc)
-        if loaded.lock is not None:
+        if self.lock is not None:
             if flushed and state.failure is None:
                 try:
-                    mark_closed(loaded.paths)
+                    mark_closed(self.paths)
                 except StoreError as exc:
                     state.fail(exc)
-            loaded.lock.release()
+            self.lock.release()

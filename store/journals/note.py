@@ -1,0 +1,41 @@
+"""A note: a small file of ours with one entry, in the form of a journal's line.
+
+A journal is appended to (``Journal``); a note is replaced as a whole, by rename.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from store.errors import CorruptionError, os_errors
+from store.files import make_folder
+from store.journals.journal import Entry, read_lines, rewrite
+
+
+def read_note(path: Path, is_entry: Callable[[Entry], bool], damaged: str) -> Entry | None:
+    """Return the entry of a note; ``None`` without a file. Changes nothing.
+
+    Another process may make or remove the file meanwhile.
+
+    Raises:
+        CorruptionError: ``damaged``, a sentence: it holds no entry that ``is_entry`` knows, or two.
+        StoreIOError: it cannot be read.
+    """
+    if not path.exists():
+        return None
+    entries = list(read_lines(path, is_entry))
+    if not entries and not path.exists():
+        return None
+    if len(entries) != 1 or entries[0] is None:
+        raise CorruptionError(damaged, path=path)
+    return entries[0]
+
+
+def write_note(path: Path, entry: Entry) -> None:
+    """Replace a note, durably when it returns; its folder is made if there is none.
+
+    Raises:
+        StoreIOError: it cannot be written; the old one is as it was.
+    """
+    with os_errors("make the folder of a note", path):
+        make_folder(path.parent)
+    rewrite(path, [entry])

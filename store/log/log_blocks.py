@@ -1,0 +1,51 @@
+"""log_blocks: the records of a log, checked, those of one read at a time."""
+
+from collections.abc import Iterator
+
+from store.errors import MagicCodeError
+from store.log.mapped_file_queue import MappedFileQueue
+from store.record.decoder import record_span
+from store.record.record_layout import BLANK_SIZE
+from store.record.scan import Scan, ScanRules, TopicCache, scan_block
+
+_SCAN_BYTES = 1 << 20
+
+
+def log_blocks(
+    files: MappedFileQueue,
+    start: int,
+    end: int,
+    rules: ScanRules,
+    topics: TopicCache,
+    blanks: list[tuple[int, int]] | None,
+) -> Iterator[Scan]:
+    """Yield the records that start in [start, end), see ``CommitLog.scan_blocks``.
+
+    Each block has to be walked to its end before the next one is asked for.
+
+    Raises:
+        CorruptionError: no valid record where one should start; also the walk of a block raises it.
+    """
+    at = start
+    while at < end:
+        file = files.find(at)
+        if file is None:
+            raise MagicCodeError("no file of the commit log holds this", phy_offset=at)
+        position = at - file.file_from_offset
+        left = files.file_size - position
+        there = min(left, end - at, file.readable_position - position)
+        data = file.read(position, min(there, _SCAN_BYTES))
+        scan = scan_block(data, at, left, rules, topics)
+        yield scan
+        if scan.behind > at:
+            at = scan.behind
+            continue
+        # A blank record, one longer than a block, or none.
+        if left < BLANK_SIZE:
+            raise MagicCodeError("the file ends without a blank record", phy_offset=at)
+        size = record_span(file.read(position, BLANK_SIZE), 0, left, at)
+        if size:
+            yield scan_block(file.read(position, size), at, left, rules, topics)
+        elif blanks is not None:
+            blanks.append((at, left))
+        at += size or left

@@ -1,0 +1,125 @@
+"""ReadRouter: which of several backends answers for a topic."""
+
+from collections.abc import Iterator, Sequence
+
+from store.queue.backend_replica import BackendReplica
+from store.queue.class_of_topic import ClassOfTopic
+from store.queue.consume_queue import ConsumeQueue, PulledUnits
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.context import QueueStoreContext
+from store.queue.light_home import is_light
+from store.queue.time_search import BoundaryType
+from store.queue.units import CqUnit, QueueKey, UnitBlock
+from store.record.message import LMQ_PREFIX
+
+
+class ReadRouter:
+    """Asks ``read``; ``light`` of light queues that lie apart; another one of ``apart`` topics."""
+
+    def __init__(self, read: ConsumeQueueStore, replicas: Sequence[BackendReplica]) -> None:
+        """Route to ``read``, one of ``replicas``, and to others that have not failed."""
+        self.read = read
+        self._replicas = replicas
+        self.light: ConsumeQueueStore | None = None
+        """What has the light queues alone; ``None``: all backends have them."""
+        self.apart: ClassOfTopic[str] | None = None
+        """The backend to read a topic from, empty: as all others. ``None`` before all backends are
+        caught up, and without such settings."""
+
+    def reader(self, topic: str) -> ConsumeQueueStore:
+        """Return the backend that answers for ``topic`` now."""
+        if self.light and is_light(topic):
+            return self.light
+        return self.read if self.apart is None else self._read_apart(topic, self.apart)
+
+    def _read_apart(self, topic: str, apart: ClassOfTopic[str]) -> ConsumeQueueStore:
+        """Return the backend that the settings name for ``topic``, if it has all of it."""
+        name = apart.of(topic)
+        if not name or name == self.read.name:
+            return self.read
+        return next((s for s in self._complete_backends(topic) if s.name == name), self.read)
+
+    def _complete_backends(self, topic: str) -> Iterator[ConsumeQueueStore]:
+        """Yield those that have all units of ``topic``."""
+        for part in [each for each in self._replicas if each.failure is None]:
+            if part.behind is None and part.accepts(topic):
+                yield part.store
+
+    def alike(self, topic: str) -> tuple[ConsumeQueueStore, ConsumeQueueStore] | None:
+        """Return the backend that answers for ``topic``, and one that must answer alike.
+
+        ``None``: no other one has all of its units.
+        """
+        answers = self.reader(topic)
+        others = (store for store in self._complete_backends(topic) if store is not answers)
+        other = next(others, None)
+        return None if other is None else (answers, other)
+
+    def queues(
+        self, topic: str | None = None, after: QueueKey | None = None, prefix: str = ""
+    ) -> Iterator[QueueKey]:
+        """Yield the queues of the store that is read; light queues, if they lie apart, last."""
+        if topic is not None:
+            yield from self.reader(topic).queues(topic, after)
+            return
+        if self.light is None or self.light is self.read:
+            yield from self.read.queues(None, after, prefix)
+            return
+        if after is None or not is_light(after.topic):
+            for key in self.read.queues(None, after, prefix):
+                if not is_light(key.topic):
+                    yield key
+            after = None
+        if LMQ_PREFIX.startswith(prefix) or is_light(prefix):
+            yield from self.light.queues(None, after, max(prefix, LMQ_PREFIX, key=len))
+
+
+class QueueApart(ConsumeQueue):
+    """A queue of a topic that is read apart: each call asks for the backend that answers.
+
+    That one may be set aside at any time.
+    """
+
+    __slots__ = ("_router",)
+
+    def __init__(
+        self, router: ReadRouter, context: QueueStoreContext, topic: str, queue_id: int
+    ) -> None:
+        """Ask ``router`` for the backend of ``topic``."""
+        self._router, self.context = router, context
+        self.topic, self.queue_id = topic, queue_id
+
+    def _now(self) -> ConsumeQueue:
+        return self._router.reader(self.topic).queue(self.topic, self.queue_id)
+
+    def max_offset(self) -> int:
+        """Ask the backend that answers."""
+        return self._now().max_offset()
+
+    def ends(self) -> tuple[int, int]:
+        """Ask the backend that answers."""
+        return self._now().ends()
+
+    def pull(self, queue_offset: int, max_count: int) -> PulledUnits:
+        """Ask the backend that answers."""
+        return self._now().pull(queue_offset, max_count)
+
+    def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:
+        """Ask the backend that answers."""
+        return self._now().read_units(queue_offset, max_count)
+
+    def unit_timestamp(self, queue_offset: int) -> int:
+        """Ask the backend that answers."""
+        return self._now().unit_timestamp(queue_offset)
+
+    def resolve_tags_code(self, tags_code: int) -> int | None:
+        """Ask the backend that answers."""
+        return self._now().resolve_tags_code(tags_code)
+
+    def iterate(self, queue_offset: int) -> Iterator[CqUnit]:
+        """Ask the backend that answers."""
+        return self._now().iterate(queue_offset)
+
+    def offset_by_time(self, timestamp: int, boundary: BoundaryType) -> int:
+        """Ask the backend that answers."""
+        return self._now().offset_by_time(timestamp, boundary)

@@ -1,0 +1,55 @@
+"""StoreShutdown: closes an open store; a close that is cut short goes on with the next one."""
+
+from collections.abc import Callable
+
+from store.checked_lock import CheckedLock
+from store.service.opening.components import StoreComponents
+
+
+class StoreShutdown:
+    """The close of one store. Any thread; one at a time."""
+
+    def __init__(self, parts: StoreComponents, stop_trace: Callable[[], object]) -> None:
+        """Close ``parts``; ``stop_trace`` ends a trace that is being recorded."""
+        self._parts = parts
+        self._stop_trace = stop_trace
+        self.lock = CheckedLock("a close")
+        self.ended = False
+        """The threads have ended, and nothing is put any more."""
+        self._all_flushed = self._released = False
+
+    def run(self) -> None:
+        """Flush everything and release every component, see ``MessageStore.close``."""
+        with self.lock.entry():
+            if not (self.ended and self._released):
+                self._close()
+
+    def _close(self) -> None:
+        parts, state = self._parts, self._parts.state
+        failed_before = state.failure is not None
+        try:
+            with state.failing():
+                self._stop_trace()
+                parts.stop()
+                parts.dispatcher.raise_if_interrupted()
+                with parts.pending.owner.entry(), parts.pending.lock:
+                    parts.pending.appending.raise_if_poisoned()
+                    state.close()
+                self.ended = True
+        finally:
+            if not self._released:
+                with parts.clean.lock.entry():  # what is being deleted comes to its end
+                    self._release()
+        if state.failure is not None and not failed_before:
+            raise state.failure
+
+    def _release(self) -> None:
+        parts, state = self._parts, self._parts.state
+        try:
+            with state.failing():
+                if not (parts.read_only or state.failure or self._all_flushed):
+                    parts.flush_all()
+                    self._all_flushed = True
+        finally:
+            parts.release(flushed=self._all_flushed)  # an interrupt may have come before
+            self._released = True

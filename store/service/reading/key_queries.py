@@ -1,0 +1,111 @@
+"""KeyQueries: messages by key, out of the index in files and out of what a broker kept beside it.
+
+Source: RocketMQ ``DefaultMessageStore.queryMessage``.
+"""
+
+from store.config import StoreConfig
+from store.errors import CorruptionError
+from store.index.index_service import IndexService
+from store.log._log import PlainLog
+from store.log.commit_log import CommitLog
+from store.queue.read_fallbacks import FallbackReason, ReadFallbacks, ReadKind
+from store.record.decoder import StoredMessage
+from store.record.message import MessageProperty
+from store.service.reading import _query
+from store.service.reading.other_indexes import OtherIndexes
+
+
+class KeyQueries:
+    """Answers queries by key of one store. Any thread; the caller has had what waits dispatched."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        log: CommitLog,
+        index: IndexService | None,
+        others: OtherIndexes,
+        fallbacks: ReadFallbacks,
+        *,
+        read_only: bool,
+    ) -> None:
+        """Take the log with ``index``, ``None`` if there is none in files, and ``others``."""
+        self._log = log
+        self._index = index
+        self._fallbacks = fallbacks
+        self._read_only = read_only
+        self._max_messages = config.max_msgs_num_batch
+        self._fast = None if index is None else _fast_query(log, index, config)
+        self.others = others
+        """Indexes of keys beside that in files."""
+
+    def in_files(
+        self, topic: str, key: str, max_num: int, begin: int, end: int
+    ) -> list[StoredMessage]:
+        """Return what the index in files knows, see ``MessageStore.query_index_files``."""
+        if self._index is None or self._fast is None:
+            return []
+        found = self._fast.ask(topic, key, max_num, begin, end)
+        if found is not None:
+            return found
+        self._fallbacks.add(ReadKind.QUERY, FallbackReason.DECLINED)
+        limit = min(max_num, self._max_messages)
+        return self.messages_with_key(
+            topic, key, sorted(self._index.query(topic, key, limit, begin, end))
+        )
+
+    def with_others(
+        self, found: list[StoredMessage], topic: str, key: str, max_num: int, begin: int, end: int
+    ) -> list[StoredMessage]:
+        """Return the newest messages of ``found`` and of what the other indexes know.
+
+        Raises:
+            CorruptionError, StoreIOError: one of them cannot be read.
+        """
+        limit = min(max_num, self._max_messages)
+        return self.others.newest(self.messages_with_key, found, topic, key, limit, begin, end)
+
+    def messages_with_key(
+        self, topic: str, key: str, phy_offsets: list[int]
+    ) -> list[StoredMessage]:
+        """Return those of the records that have topic and key; what has left the log is left out.
+
+        Raises:
+            CorruptionError: no record starts at one of them, though the log holds the place.
+        """
+        found = []
+        for phy_offset in phy_offsets:
+            message = self._unless_expired(phy_offset)
+            if message is None:
+                continue
+            properties = message.properties
+            keys = properties.get(MessageProperty.KEYS, "").split(" ")
+            if (
+                message.topic == topic
+                and not message.is_passed_over
+                and (key in keys or key == properties.get(MessageProperty.UNIQ_KEY))
+            ):
+                found.append(message)
+        return found
+
+    def _unless_expired(self, phy_offset: int) -> StoredMessage | None:
+        """Return the message at ``phy_offset``, ``None`` if it has left the log, also just now.
+
+        Likewise if this store was opened to read before it was appended: another process may add
+        to the index meanwhile.
+
+        Raises:
+            CorruptionError: none starts there, though the log holds the place.
+        """
+        log = self._log
+        try:
+            return log.message(phy_offset)
+        except CorruptionError:
+            if phy_offset < log.min_phy_offset():
+                return None
+            if self._read_only and phy_offset >= log.max_phy_offset():
+                return None
+            raise
+
+
+def _fast_query(log: CommitLog, index: IndexService, config: StoreConfig) -> _query.FastQuery:
+    return _query.FastQuery(PlainLog(log), index, log.files.file_size, config.max_msgs_num_batch)

@@ -1,0 +1,176 @@
+"""LevelDelivery: delivers what is due of one delay level, in the order of its queue.
+
+Source: RocketMQ ``ScheduleMessageService.DeliverDelayedMessageTimerTask``.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from store.errors import CorruptionError
+from store.log.commit_log import CommitLog
+from store.logger import StoreLogger
+from store.queue.consume_queue import ConsumeQueue
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.units import BlockStop
+from store.record.decoder import StoredMessage, refuse_filler
+from store.record.message import SCHEDULE_TOPIC, Message
+from store.service.results import PutMessageResult, PutMessageStatus
+from store.service.scheduling.time_up import message_time_up
+
+_LOG = StoreLogger(__name__)
+MAX_BATCH = 256
+"""Messages of one put: so many come twice at most if the process is killed in it."""
+_MAX_BATCH_BYTES = 1 << 20
+RETRY_MS = 1_000
+"""Until a delivery is tried again that was refused, for a disk is full or the like."""
+_NEVER_TAKEN = {PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED}
+
+
+class ListPut(Protocol):
+    """Puts a list, see ``Putter.put_list``."""
+
+    def __call__(self, messages: Sequence[Message], /) -> list[PutMessageResult]:
+        """Put ``messages``, without a wait for disk or followers."""
+
+
+class _Due(NamedTuple):
+    """Messages of a level that are due, and what follows them."""
+
+    messages: list[Message]
+    offsets: list[int]
+    """Their queue offsets."""
+    next_offset: int
+    """Behind them, and behind what cannot be delivered."""
+    next_look: int
+    """When the unit at ``next_offset`` is due, ms."""
+
+
+class LevelDelivery:
+    """One level. One thread delivers; any thread sets ``is_noted``."""
+
+    def __init__(
+        self, level: int, delay_ms: int, log: CommitLog, queues: ConsumeQueueStore, put: ListPut
+    ) -> None:
+        self.level = level
+        self._delay_ms = delay_ms
+        self._log, self._queues, self._put = log, queues, put
+        self.next_offset = 0
+        """Queue offset of the first message that is not delivered."""
+        self.due: int | None = None
+        """When to look next, ms since the epoch; ``None``: nothing waits."""
+        self.is_noted = False
+        """Whether something was appended since the last look, if ``due`` is ``None``."""
+        self.failures = 0
+        """Messages that could not be delivered, and never will be."""
+
+    @property
+    def _queue(self) -> ConsumeQueue:
+        return self._queues.queue(SCHEDULE_TOPIC, self.level - 1)
+
+    def end(self) -> int:
+        """Return the end of its queue."""
+        return self._queue.max_offset()
+
+    def begin(self, offset: int | None) -> None:
+        """Go on at ``offset``, within the queue; ``None``: at its begin.
+
+        Source: RocketMQ ``ScheduleMessageService.correctDelayOffset``.
+        """
+        low, high = self._queue.ends()
+        self.next_offset = low if offset is None else min(max(offset, low), high)
+        if offset is not None and offset != self.next_offset:
+            _LOG.warning(
+                "delay level %d goes on at %d, not at %d: its queue is [%d, %d)",
+                self.level, self.next_offset, offset, low, high,
+            )  # fmt: skip
+        self.is_noted = self.next_offset < high
+
+    def is_due(self, now: int) -> bool:
+        """Return whether to look at ``now``, ms: also where the clock was set back meanwhile."""
+        if self.due is None:
+            return self.is_noted
+        return not now < self.due <= now + max(self._delay_ms, RETRY_MS)
+
+    def deliver(self, now: int) -> None:
+        """Deliver a batch of what is due at ``now``, ms, see ``due`` for what follows.
+
+        The units are dispatched that were appended before.
+
+        Raises:
+            StoreError: queue or log cannot be read, or the store takes nothing any more.
+        """
+        self.is_noted = False
+        queue = self._queue
+        low, high = queue.ends()
+        if self.next_offset < low:
+            _LOG.error(
+                "%d messages of delay level %d expired before they were delivered",
+                low - self.next_offset, self.level,
+            )  # fmt: skip
+            self.next_offset = low
+        if self.next_offset >= high:  # behind the end: the queue is being rebuilt
+            self.due = None if self.next_offset == high else now + RETRY_MS
+            return
+        found = self._find(queue, high, now)
+        if self._put_all(found):
+            self.next_offset, self.due = found.next_offset, found.next_look
+        else:
+            self.due = now + RETRY_MS
+
+    def _put_all(self, found: _Due) -> bool:
+        """Deliver; return whether all that can be is. ``next_offset`` is behind what was."""
+        if not found.messages:
+            return True
+        results = self._put(found.messages)
+        for offset, message, result in zip(found.offsets, found.messages, results, strict=True):
+            if result.appended is None:
+                if result.status not in _NEVER_TAKEN:
+                    _LOG.warning("delay level %d waits at %d: %s", self.level, offset, result)
+                    self.next_offset = offset
+                    return False
+                self._pass_over(offset, f"topic {message.topic!r} refuses it: {result.reason}")
+        return True
+
+    def _find(self, queue: ConsumeQueue, high: int, now: int) -> _Due:
+        """Read units until one is not due, or a batch is full."""
+        block = queue.read_units_below(high, self.next_offset, MAX_BATCH)
+        messages: list[Message] = []
+        offsets: list[int] = []
+        at, left = self.next_offset, _MAX_BATCH_BYTES
+        for phy_offset, size, tags_code in block.rows():
+            due = self._due_time(queue.resolve_tags_code(tags_code), phy_offset, size, now)
+            if due > now:
+                return _Due(messages, offsets, at, due)
+            if left <= 0:
+                return _Due(messages, offsets, at, now)
+            try:
+                messages.append(message_time_up(self._stored(phy_offset)))
+                offsets.append(at)
+            except CorruptionError as exc:
+                self._pass_over(at, str(exc))
+            left -= size
+            at += 1
+        if block.stop is BlockStop.HOLE and block.hole is not None:
+            self._pass_over(at, f"units up to {block.hole.stop} are missing")
+            at = block.hole.stop
+        gone = at == self.next_offset  # its queue is being rebuilt
+        return _Due(messages, offsets, at, now + RETRY_MS if gone else now)
+
+    def _due_time(self, tags_code: int | None, phy_offset: int, size: int, now: int) -> int:
+        """Return when a unit is due; now, where the clock was set back behind its put.
+
+        Source: RocketMQ ``correctDeliverTimestamp``.
+        """
+        if tags_code is None:  # beside the queue, and lost there
+            tags_code = self._log.store_timestamp(phy_offset, size) + self._delay_ms
+        return now if tags_code > now + self._delay_ms else tags_code
+
+    def _stored(self, phy_offset: int) -> StoredMessage:
+        message = self._log.message(phy_offset)
+        refuse_filler(message)
+        message.check_body()  # its copy would have a checksum of its own
+        return message
+
+    def _pass_over(self, offset: int, reason: str) -> None:
+        self.failures += 1
+        _LOG.error("message %d of delay level %d is not delivered: %s", offset, self.level, reason)

@@ -1,0 +1,236 @@
+"""ScheduleMessageService: delivers messages with a delay level when they are due.
+
+RocketMQ looks at each level ten times a second. Here a thread sleeps until the next message is due.
+It is started by the first message that waits, and ends when none does and the offsets are written.
+
+Source: RocketMQ ``ScheduleMessageService``.
+"""
+
+import atexit
+import os
+from collections.abc import Callable
+
+from store.checked_lock import CheckedLock
+from store.errors import StoreError, StoreStateError
+from store.log.commit_log import CommitLog
+from store.logger import StoreLogger
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.service.dispatching.arrivals import EXIT_SECONDS
+from store.service.dispatching.delay import DelayLevels
+from store.service.runtime.environment import Environment
+from store.service.runtime.worker import Worker
+from store.service.scheduling.delay_offsets import DelayOffsets
+from store.service.scheduling.level_delivery import RETRY_MS, LevelDelivery, ListPut
+from store.wakeup import Wakeup
+
+_LOG = StoreLogger(__name__)
+_MAX_SLEEP_SECONDS = 60.0
+"""The clock may be set forward while the thread sleeps, or the machine may have slept."""
+
+
+class ScheduleMessageService:
+    """The delay levels of one open store. Any thread may call ``notify`` and ``persist``.
+
+    At least once: what was delivered since the offsets were written last is delivered again if the
+    process is killed. The log is made durable before the offsets, so no message is skipped.
+    """
+
+    def __init__(
+        self,
+        levels: DelayLevels,
+        log: CommitLog,
+        queues: ConsumeQueueStore,
+        offsets: DelayOffsets,
+        put: ListPut,
+        ready: Callable[[], object],
+        flush_log: Callable[[], object],
+        surroundings: Environment,
+        interval_ms: int,
+    ) -> None:
+        """``ready`` dispatches what was appended; ``interval_ms``: from a delivery to its write."""
+        self.deliveries = {
+            level: LevelDelivery(level, delay_ms, log, queues, put)
+            for level, delay_ms in enumerate(levels.delays_ms, 1)
+        }
+        """By level."""
+        self._offsets = offsets
+        self._ready, self._flush_log = ready, flush_log
+        self._surroundings, self._interval_ms = surroundings, interval_ms
+        self._running = CheckedLock("a delivery of delayed messages")
+        self._writing = CheckedLock("a write of the offsets of delay levels")
+        self._starting = CheckedLock("the start of deliveries")  # guards _is_running
+        self._written: dict[int, int] = {}
+        self._write_at: int | None = None
+        self._wake = Wakeup()
+        self._has_begun = self._is_running = self._stopped = False
+        self._pid = os.getpid()
+        self.worker: Worker | None = None
+        """``None``: nothing has ever waited."""
+        self.failures = 0
+        """Looks of the thread that failed; each is tried again."""
+
+    # ---- from outside
+
+    def start(self) -> None:
+        """Read how far each level is, and start the thread if something waits.
+
+        Raises:
+            CorruptionError: the offsets cannot be read.
+            StoreError: a queue cannot be read.
+        """
+        self._written = self._offsets.read()
+        for level, delivery in self.deliveries.items():
+            delivery.begin(self._written.get(level))
+        self._has_begun = True
+        atexit.register(self._leave)
+        self.notify_all()
+
+    def notify(self, level: int) -> None:
+        """Have a message of ``level`` that was appended delivered when it is due. Never waits."""
+        delivery = self.deliveries.get(level)
+        if delivery is None:
+            return
+        delivery.is_noted = True
+        if delivery.due is None:
+            self._wake_or_start()
+
+    def notify_all(self) -> None:
+        """Look at all levels whose queues may have more than was seen of them."""
+        for delivery in self.deliveries.values():
+            delivery.is_noted = delivery.is_noted or delivery.next_offset < delivery.end()
+        if self._has_noted() or self._offsets_now() != self._written:
+            self._wake_or_start()
+
+    def persist(self) -> None:
+        """Make durable how far each level is, and the messages that were delivered before.
+
+        Raises:
+            StoreError: it cannot be written; what was delivered since comes again after a kill.
+        """
+        with self._writing.entry():
+            offsets = self._offsets_now()
+            if offsets != self._written and self._has_begun:
+                self._flush_log()  # first: no level is ahead of the log on disk
+                self._offsets.write(offsets)
+                self._written = offsets
+            self._write_at = None
+
+    def stop(self) -> None:
+        """End the thread, and write the offsets. In a child of the process: nothing."""
+        if self._pid != os.getpid():
+            return
+        self._end(None)
+        atexit.unregister(self._leave)
+        try:
+            self.persist()
+        except StoreError as exc:
+            _LOG.warning("delayed messages may be delivered again: %s", exc)
+
+    # ---- deliveries
+
+    def run(self) -> float | None:
+        """Deliver what is due, write what is to be written; return the seconds to the next look.
+
+        ``None``: nothing waits, and everything is written.
+
+        Raises:
+            StoreError: as for ``LevelDelivery.deliver`` and ``persist``.
+        """
+        with self._running.entry():
+            while not self._stopped and self._deliver_once():
+                pass
+        now = self._now()
+        if self._offsets_now() != self._written and self._write_at is None:
+            self._write_at = now + self._interval_ms
+        at = self._write_at
+        if at is not None and not now < at <= now + self._interval_ms:
+            self.persist()
+        whens = [each.due for each in self.deliveries.values()] + [self._write_at]
+        next_look = min((when for when in whens if when is not None), default=None)
+        return None if next_look is None else max(next_look - self._now(), 0) / 1000
+
+    def _deliver_once(self) -> bool:
+        """Deliver a batch of each level that has something due; return whether any has."""
+        now = self._now()
+        due = [each for each in self.deliveries.values() if each.is_due(now)]
+        if due:
+            self._ready()
+        for each in due:
+            each.deliver(now)
+        return bool(due)
+
+    def _offsets_now(self) -> dict[int, int]:
+        """Return what is to be written: of levels that had messages, or are in the file."""
+        there = {level: each.next_offset for level, each in self.deliveries.items()}
+        return self._written | {
+            level: at for level, at in there.items() if at or level in self._written
+        }
+
+    def _has_noted(self) -> bool:
+        return any(each.is_noted and each.due is None for each in self.deliveries.values())
+
+    def _now(self) -> int:
+        return int(self._surroundings.now() * 1000)
+
+    # ---- the thread
+
+    def _wake_or_start(self) -> None:
+        self._wake.set()
+        if self._starting.is_mine():  # a signal's handler, in the middle of this
+            return
+        with self._starting.entry():
+            if self._is_running or self._stopped:
+                return
+            self._is_running = True
+            try:
+                self.worker = Worker(
+                    "cqstore-schedule", self._run, self._give_up, "delayed messages wait"
+                )
+                self.worker.start()
+            except (RuntimeError, MemoryError) as exc:
+                self._is_running = False
+                _LOG.error("delayed messages wait, no thread can be started: %s", exc)
+            except BaseException:  # should it run all the same, two of them do no harm
+                self._is_running = False
+                raise
+
+    def _run(self) -> None:
+        while not self._stopped:
+            try:
+                seconds = self.run()
+            except StoreStateError as exc:
+                _LOG.warning("delayed messages are delivered no more: %s", exc)
+                return
+            except StoreError as exc:
+                self.failures += 1
+                _LOG.warning("delayed messages cannot be delivered now: %s", exc)
+                seconds = RETRY_MS / 1000
+            if seconds is None and self._has_ended():
+                return
+            if seconds:
+                self._wake.wait(min(seconds, _MAX_SLEEP_SECONDS))
+
+    def _has_ended(self) -> bool:
+        """Let the next message that waits start another thread, unless one waits already."""
+        with self._starting.entry():
+            self._is_running = False
+            if self._has_noted():
+                self._is_running = True
+        return not self._is_running
+
+    def _give_up(self, exc: BaseException) -> None:
+        """Leave what waits to the next message that is put, or to the next opening."""
+        self._is_running = False
+        self.failures += 1
+        _LOG.error("delayed messages wait until another one is put: %s", exc)
+
+    def _end(self, seconds: float | None) -> None:
+        self._stopped = True
+        self._wake.set()
+        if self.worker is not None:
+            self.worker.end(seconds)
+
+    def _leave(self) -> None:
+        """End it before the interpreter does: a thread that is cut off there keeps its locks."""
+        if self._pid == os.getpid():
+            self._end(EXIT_SECONDS)

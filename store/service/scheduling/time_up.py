@@ -1,0 +1,47 @@
+"""A scheduled message whose time is up, as it goes to its own topic.
+
+Source: RocketMQ ``ScheduleMessageService.messageTimeUp``, ``MessageTimeUp``.
+"""
+
+import re
+
+from store.errors import CorruptionError
+from store.record.decoder import StoredMessage
+from store.record.message import HALF_TOPIC, SCHEDULE_TOPIC, Message, MessageProperty
+
+_QUEUE_ID = re.compile(r"\+?[0-9]{1,10}")
+_GONE = frozenset({
+    MessageProperty.DELAY, MessageProperty.TIMER_DELIVER_MS, MessageProperty.TIMER_DELAY_MS,
+    MessageProperty.TIMER_DELAY_SEC, MessageProperty.INNER_MULTI_QUEUE_OFFSET,
+    MessageProperty.CRC32,
+})  # fmt: skip
+"""Properties that a delivered message has not, or gets anew."""
+
+
+def message_time_up(stored: StoredMessage) -> Message:
+    """Return the message that ``stored`` delays, with the bytes of its body.
+
+    Raises:
+        CorruptionError: it does not say where it belongs.
+    """
+    properties = stored.properties
+    topic = properties.get(MessageProperty.REAL_TOPIC)
+    queue_id = properties.get(MessageProperty.REAL_QID)
+    if not topic or topic in (SCHEDULE_TOPIC, HALF_TOPIC):
+        raise _homeless(stored, MessageProperty.REAL_TOPIC, topic)
+    if queue_id is None or not _QUEUE_ID.fullmatch(queue_id):
+        raise _homeless(stored, MessageProperty.REAL_QID, queue_id)
+    head, tail = stored.head, stored.tail
+    return Message(
+        topic, bytes(stored.stored_body), int(queue_id),
+        {name: value for name, value in properties.items() if name not in _GONE},
+        head.flag, head.sys_flag, head.born_timestamp, stored.born_host, stored.store_host,
+        tail.reconsume_times,
+    )  # fmt: skip
+
+
+def _homeless(stored: StoredMessage, name: str, value: str | None) -> CorruptionError:
+    return CorruptionError(
+        "a delayed message does not say where it belongs", phy_offset=stored.phy_offset,
+        expected=f"{name}, a topic's and a queue's", got=repr(value),
+    )  # fmt: skip

@@ -1,0 +1,107 @@
+"""ScheduleMessageHook: where a put with a delay level goes first.
+
+Source: RocketMQ ``HookUtils.handleScheduleMessage``, ``transformDelayLevelMessage``.
+"""
+
+import re
+from collections.abc import Callable
+
+from store.config import StoreConfig
+from store.errors import IllegalMessageError
+from store.progress import noop
+from store.record.message import (
+    HALF_TOPIC,
+    SCHEDULE_TOPIC,
+    TRANSACTION_MASK,
+    Message,
+    MessageProperty,
+)
+from store.service.dispatching.delay import DelayLevels
+from store.service.writing.delay_check import NOT_QUEUED, TIMER, refuse_delay, refuse_timer
+
+_LEVEL = re.compile(r"[+-]?[0-9]{1,9}")
+"""What Java reads as a number."""
+_MAX_QUEUE_ID = (1 << 31) - 1
+_DELAY = MessageProperty.DELAY
+_HOME = {MessageProperty.REAL_TOPIC, MessageProperty.REAL_QID}
+
+
+class ScheduleMessageHook:
+    """What becomes of a message that asks for a delay, under one configuration. Any thread."""
+
+    def __init__(
+        self, config: StoreConfig, levels: DelayLevels, check: Callable[[Message], object]
+    ) -> None:
+        """``check`` refuses what could not be put into its own topic when it is due."""
+        self._is_on = config.enable_schedule_message_service
+        self._refuses = not config.allow_delay_without_service
+        self._max_level = levels.max_level
+        self._check = check
+        self.on_scheduled: Callable[[int], object] = noop
+        """Called with the level of each message that was appended to the schedule's topic."""
+
+    def handle(self, message: Message) -> Message:
+        """Return what is to be appended: ``message``, a copy of the caller's, or what delays it.
+
+        Raises:
+            IllegalMessageError: it asks for a delay that nothing here gives, or could not be put
+                into its own topic.
+        """
+        if not self._is_on:
+            self.refuse(message)
+            return message
+        if message.sys_flag & TRANSACTION_MASK in NOT_QUEUED:
+            return message  # it is delayed when it is committed
+        level = _level_of(message)
+        if level <= 0:
+            refuse_timer(message)
+            return message
+        return self._scheduled(message, level)
+
+    def refuse(self, message: Message) -> None:
+        """Refuse a delay, of a message that is one of a client batch, too.
+
+        Raises:
+            IllegalMessageError: it asks for one.
+        """
+        if self._refuses:
+            refuse_delay(message)
+
+    def appended(self, message: Message) -> None:
+        """Have what ``handle`` returned, once it is in the log, delivered when it is due."""
+        if self._is_on and message.topic == SCHEDULE_TOPIC:
+            self.on_scheduled(message.queue_id + 1)
+
+    def _scheduled(self, message: Message, level: int) -> Message:
+        topic, queue_id = message.topic, message.queue_id
+        if topic == SCHEDULE_TOPIC and message.properties.keys() >= _HOME:
+            return message  # a copy of one that waits elsewhere
+        if topic in (SCHEDULE_TOPIC, HALF_TOPIC):
+            raise IllegalMessageError(
+                f"{topic} is a topic of the store's own: nothing delays there"
+            )
+        if type(queue_id) is not int or not 0 <= queue_id <= _MAX_QUEUE_ID:
+            raise IllegalMessageError(f"{queue_id!r:.60} is no queue id")
+        self._check(message)
+        properties = {
+            name: value for name, value in message.properties.items() if name not in TIMER
+        }
+        if level > self._max_level:
+            level = self._max_level
+            properties[_DELAY] = str(level)
+        properties[MessageProperty.REAL_TOPIC] = topic
+        properties[MessageProperty.REAL_QID] = str(queue_id)
+        return Message(
+            SCHEDULE_TOPIC, message.body, level - 1, properties, message.flag, message.sys_flag,
+            message.born_timestamp, message.born_host, message.store_host,
+            message.reconsume_times, message.prepared_transaction_offset,
+        )  # fmt: skip
+
+
+def _level_of(message: Message) -> int:
+    text = message.properties.get(_DELAY)
+    if text is None:
+        return 0
+    if not (type(text) is str and _LEVEL.fullmatch(text)):
+        raise IllegalMessageError(f"{text!r:.60} in {_DELAY} is no delay level")
+    return int(text)

@@ -1,0 +1,223 @@
+"""Delay levels of an embedded log, and messages that a group sends back."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cqstore import (
+    EmbeddedLog,
+    MessageStore,
+    PutRefusedError,
+    ReadOnlyStoreError,
+    RefusedStoreError,
+    TailMessage,
+)
+from embedded.tail import Tail
+from store.record.message import SCHEDULE_TOPIC
+from tests.kit.delays import HOUR_SECONDS, Clock, config_of, deliver
+from tests.kit.logs import BACKENDS
+from tests.kit.logs import opened as opened_without
+from tests.kit.waiting import run
+
+LEVELS = " ".join(f"{level}h" for level in range(1, 19))
+"""Level n takes n hours."""
+RETRY, DLQ = "%RETRY%billing", "%DLQ%billing"
+
+
+def opened(root: Path, clock: Clock, backend: str = "file") -> EmbeddedLog:
+    config = config_of(message_delay_level=LEVELS)
+    store = MessageStore.open(root, config, backend=backend, surroundings=clock)
+    return EmbeddedLog(store, 2, 3600.0)
+
+
+def advance(log: EmbeddedLog, clock: Clock, hours: int) -> None:
+    clock.ahead += hours * HOUR_SECONDS
+    deliver(log.store)
+
+
+async def take(tail: Tail, count: int) -> list[TailMessage]:
+    return [await anext(tail) for _ in range(count)]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_delayed_message_comes_to_a_tail_when_it_is_due(
+    tmp_path: Path, clock: Clock, backend: str
+) -> None:
+    async def story() -> None:
+        with opened(tmp_path, clock, backend) as log:
+            log.put("orders", b"later", key="k", tags="new", delay_level=3)
+            await log.put_async("orders", b"later still", key="k", delay_level=4)
+            log.put("orders", b"now", key="k", delay_level=0)
+            async with log.tail("orders", group="billing") as tail:
+                assert [each.body for each in await take(tail, 1)] == [b"now"]
+                advance(log, clock, 3)
+                (message,) = await take(tail, 1)
+                assert (message.body, message.key, message.tags) == (b"later", "k", "new")
+                assert "DELAY" not in message.properties
+                advance(log, clock, 1)
+                (other,) = await take(tail, 1)
+                assert other.queue_id == message.queue_id, "of its key"
+
+    run(story())
+
+
+def test_without_the_service_a_delay_is_refused(tmp_path: Path) -> None:
+    with opened_without(tmp_path) as log:
+        with pytest.raises(PutRefusedError, match="enableScheduleMessageService"):
+            log.put("orders", b"x", delay_level=3)
+        log.put("orders", b"x")
+        (message,) = log.read("orders")
+        with pytest.raises(RefusedStoreError, match="enable_schedule_message_service"):
+            log.send_back(message, "billing")
+
+
+@pytest.mark.parametrize("level", ["3", 3.0, True])
+def test_what_is_no_level_is_refused(tmp_path: Path, clock: Clock, level: Any) -> None:
+    with opened(tmp_path, clock) as log:
+        with pytest.raises(RefusedStoreError, match="no delay level"):
+            log.put("orders", b"x", delay_level=level)
+        log.put("orders", b"x")
+        (message,) = log.read("orders")
+        with pytest.raises(RefusedStoreError, match="no delay level"):
+            log.send_back(message, "billing", level)
+        assert log.topics() == ["orders"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_was_sent_back_comes_again_later_each_time(
+    tmp_path: Path, clock: Clock, backend: str
+) -> None:
+    """Level 3 first, then 4 and so on: RocketMQ ``consumerSendMsgBack``."""
+
+    async def story() -> None:
+        with opened(tmp_path, clock, backend) as log:
+            log.put("orders", b"bad", key="k", tags="new", properties={"own": "x"})
+            async with log.tail("orders", group="billing", tags="new") as tail:
+                first = message = await anext(tail)
+                origin = log.store.get_message("orders", first.queue_id, 0).messages()[0].message_id
+                for times in range(3):
+                    assert message.reconsume_times == times
+                    log.send_back(message, "billing")
+                    advance(log, clock, 2 + times)
+                    assert log.store.max_offset(RETRY, 0) == times
+                    advance(log, clock, 1)
+                    message = await anext(tail)
+                    assert (message.body, message.key, message.tags) == (b"bad", "k", "new")
+                    assert (message.topic, message.origin_topic) == (RETRY, "orders")
+                    assert message.properties["RETRY_TOPIC"] == "orders"
+                    assert message.properties["ORIGIN_MESSAGE_ID"] == origin
+                    assert message.properties["own"] == "x"
+            assert log.committed("billing", RETRY) == {0: 3}
+            assert log.committed("billing", "orders") == {first.queue_id: 1}
+            assert log.store.max_offset(SCHEDULE_TOPIC, 2) == 1
+
+    run(story())
+    rows = json.loads((tmp_path / "config" / "topics.json").read_text())["topicConfigTable"]
+    row = rows[RETRY]
+    assert (row["readQueueNums"], row["writeQueueNums"], row["perm"]) == (1, 1, 6)
+
+
+def test_after_sixteen_times_it_is_a_dead_letter(tmp_path: Path, clock: Clock) -> None:
+    async def story() -> None:
+        with opened(tmp_path, clock) as log:
+            log.put("orders", b"bad")
+            async with log.tail("orders", group="billing") as tail:
+                message = await anext(tail)
+                for times in range(16):
+                    await log.send_back_async(message, "billing", 1)
+                    advance(log, clock, 1)
+                    message = await anext(tail)
+                    assert message.reconsume_times == times + 1
+                log.send_back(message, "billing", 1)
+            (dead,) = log.read(DLQ)
+            assert (dead.body, dead.reconsume_times, dead.origin_topic) == (b"bad", 17, "orders")
+            advance(log, clock, 18)
+            assert log.store.max_offset(RETRY, 0) == 16
+
+    run(story())
+
+
+def test_a_dead_letter_at_once_and_levels_that_are_given(tmp_path: Path, clock: Clock) -> None:
+    with opened(tmp_path, clock) as log:
+        log.put("orders", b"x")
+        (message,) = log.read("orders")
+        log.send_back(message, "billing", -1)
+        log.send_back(message, "audit", max_reconsume_times=0)
+        assert [each.body for each in (*log.read(DLQ), *log.read("%DLQ%audit"))] == [b"x", b"x"]
+        log.send_back(message, "billing", 7)
+        log.send_back(message, "billing", 99)
+        levels = [log.store.max_offset(SCHEDULE_TOPIC, level - 1) for level in (7, 18)]
+        assert levels == [1, 1]
+
+
+def test_what_is_gone_cannot_be_sent_back(tmp_path: Path, clock: Clock) -> None:
+    with opened(tmp_path, clock) as log:
+        log.put("orders", b"x", queue_id=0)
+        (message,) = log.read("orders")
+        log.store.delete_topic("orders")
+        with pytest.raises(RefusedStoreError, match="in the log no more"):
+            log.send_back(message, "billing")
+    with MessageStore.open(tmp_path, config_of(), read_only=True) as store:
+        reader = EmbeddedLog(store)
+        with pytest.raises(ReadOnlyStoreError):
+            reader.send_back(message, "billing")
+
+
+def test_one_consumer_of_a_group_gets_what_came_back(tmp_path: Path, clock: Clock) -> None:
+    """Of whatever topic, as a consumer of RocketMQ's does; or none, where it wants none."""
+
+    async def story() -> None:
+        with opened(tmp_path, clock) as log:
+            log.put("orders", b"order")
+            log.put("payments", b"payment")
+            for topic in ("orders", "payments"):
+                (message,) = log.read(topic)
+                log.send_back(message, "billing", 1)
+            advance(log, clock, 1)
+            async with (
+                log.tail("orders", group="billing", begin="latest") as one,
+                log.tail("payments", group="billing", begin="latest", retries=False) as other,
+            ):
+                came = await take(one, 2)
+                assert [each.origin_topic for each in came] == ["orders", "payments"]
+                log.put("payments", b"new")
+                assert [each.body for each in await take(other, 1)] == [b"new"]
+
+    run(story())
+
+
+def test_a_retry_topic_is_read_by_its_name_too(tmp_path: Path, clock: Clock) -> None:
+    async def story() -> None:
+        with opened(tmp_path, clock) as log:
+            log.put("orders", b"x")
+            (message,) = log.read("orders")
+            log.send_back(message, "billing", 1)
+            advance(log, clock, 1)
+            async with log.tail(RETRY, group="billing") as tail:
+                assert [each.body for each in await take(tail, 1)] == [b"x"]
+                assert tail.queue_ids == [0]
+            with pytest.raises(RefusedStoreError, match="has consumers of"):
+                async with log.tail("orders", group="billing"), log.tail("orders", group="x"):
+                    log.reset_group("billing", RETRY, to="earliest")
+
+    run(story())
+
+
+def test_a_group_whose_retry_topic_no_broker_would_take_has_none(
+    tmp_path: Path, clock: Clock
+) -> None:
+    async def story() -> None:
+        with opened(tmp_path, clock) as log:
+            log.put("orders", b"x")
+            async with log.tail("orders", group="g" * 121) as tail:
+                assert (await anext(tail)).body == b"x"
+            assert log.topics() == ["orders"]
+
+    run(story())

@@ -1,0 +1,84 @@
+"""Stores that deliver delayed messages, by a clock that the test sets forward."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.config import StoreConfig
+from store.record.message import SCHEDULE_TOPIC, Message
+from store.service.message_store import MessageStore
+from store.service.runtime.environment import Environment
+from store.service.scheduling.schedule_message_service import ScheduleMessageService
+from tests.kit.logs import CONFIG
+
+HOUR_SECONDS = 3600
+LEVELS = "1h 2h 10h"
+"""No test takes so long, so nothing is due unless the clock is set."""
+THREAD = "cqstore-schedule"
+
+
+class Clock(Environment):
+    """The machine's clock, and what a test has set it forward by; puts go by it too."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.ahead = 0.0
+        """Seconds."""
+        real = time.time_ns
+        patch.setattr(time, "time_ns", lambda: real() + round(self.ahead * 1e9))
+
+    def now(self) -> float:
+        return time.time() + self.ahead
+
+
+def config_of(**changes: Any) -> StoreConfig:
+    """Return the settings of a store that delivers, and writes offsets when it is asked."""
+    known = {
+        "enable_schedule_message_service": True, "message_delay_level": LEVELS,
+        "flush_delay_offset_interval": (1 << 31) - 1,
+    }  # fmt: skip
+    return StoreConfig.model_validate(CONFIG.model_dump(exclude_unset=True) | known | changes)
+
+
+def opened(root: Path, clock: Clock, backend: str = "file", **changes: Any) -> MessageStore:
+    return MessageStore.open(root, config_of(**changes), backend=backend, surroundings=clock)
+
+
+def service(store: MessageStore) -> ScheduleMessageService:
+    assert store._schedule is not None
+    return store._schedule
+
+
+def deliver(store: MessageStore) -> None:
+    """Have all delivered that is due, in this thread or in the service's own."""
+    service(store).run()
+
+
+def delayed(number: int, level: int, topic: str = "t", queue_id: int = 0) -> Message:
+    return Message(topic, b"%d" % number, queue_id, {"DELAY": str(level)})
+
+
+def numbers(store: MessageStore, topic: str = "t", queue_id: int = 0) -> list[int]:
+    """Return what the queue has, in order."""
+    found: list[int] = []
+    at = store.min_offset(topic, queue_id)
+    while at < store.max_offset(topic, queue_id):
+        pulled = store.get_message(topic, queue_id, at)
+        found += [int(message.body) for message in pulled.messages()]
+        assert pulled.next_begin_offset > at
+        at = pulled.next_begin_offset
+    return found
+
+
+def scheduled(store: MessageStore, level: int) -> int:
+    """Return how many messages were ever put with the level."""
+    return store.max_offset(SCHEDULE_TOPIC, level - 1)
+
+
+def on_disk(root: Path) -> dict[int, int]:
+    """Return level → offset, as the file says."""
+    path = root / "config" / "delayOffset.json"
+    found = json.loads(path.read_text())["offsetTable"] if path.exists() else {}
+    return {int(level): offset for level, offset in found.items()}
