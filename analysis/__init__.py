@@ -1,6 +1,7 @@
-"""Stores as tables: Spark data sources over the log and the queues, and questions in SQL.
+"""Stores as tables: Arrow streams, Spark data sources, and questions in SQL.
 
-``spark`` has the sources themselves (``register``); everything below it knows nothing of Spark.
+``scan`` has the streams. ``spark`` has the sources (``register``); everything below it knows
+nothing of Spark.
 """
 
 import logging

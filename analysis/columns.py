@@ -66,21 +66,24 @@ _LOG = (
     Column("body_length", "int", "bytes of the stored body"),
     Column("properties", "map<string,string>", "all properties"),
 )
+EVERY_LOG_COLUMN = (*_LOG, _BODY)
 _UNITS = (
     *_QUEUE,
     Column("tags_code", "bigint", "hash of the tag, or deliver time in ms; null: leads nowhere"),
     Column("batch_num", "int", "messages in the record: 1 but for batch queues"),
 )
+UNIT_TABLE = (*_UNITS, *_STORED)
+"""All columns that the queues can have."""
 
 
 def log_columns(options: SourceOptions) -> Sequence[Column]:
     """Return the columns of the log: a row a record."""
-    return (*_LOG, _BODY) if options.body else _LOG
+    return EVERY_LOG_COLUMN if options.body else _LOG
 
 
 def unit_columns(options: SourceOptions) -> Sequence[Column]:
     """Return the columns of the queues: a row a unit."""
-    return (*_UNITS, *_STORED) if options.store_timestamp else _UNITS
+    return UNIT_TABLE if options.store_timestamp else _UNITS
 
 
 def ddl(columns: Sequence[Column]) -> str:

@@ -49,7 +49,7 @@ def plan_log(options: SourceOptions, rows: RowFilter) -> list[LogPart]:
         if times.low > LEAST or times.high < MOST or times.among is not None:
             in_time = _in_time(log, spans, rows)
             wanted = [one and two for one, two in zip(wanted, in_time, strict=True)]
-    return _joined(spans, wanted, options.partition_bytes)
+    return joined(spans, wanted, options.partition_bytes)
 
 
 def read_log(
@@ -102,9 +102,7 @@ def _in_time(log: CommitLog, spans: Sequence[LogPart], rows: RowFilter) -> list[
     ]
 
 
-def _joined(
-    spans: Sequence[LogPart], wanted: Sequence[bool], partition_bytes: int
-) -> list[LogPart]:
+def joined(spans: Sequence[LogPart], wanted: Sequence[bool], partition_bytes: int) -> list[LogPart]:
     """Return the wanted files as tasks: neighbours together up to ``partition_bytes``."""
     parts: list[LogPart] = []
     for span, take in zip(spans, wanted, strict=True):

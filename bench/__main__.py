@@ -7,6 +7,7 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
+from bench.arrow_scans import ARROW_SCANS
 from bench.feeding import FEEDING
 from bench.following import FOLLOWING
 from bench.mirroring import MIRRORING
@@ -21,7 +22,8 @@ def main(words: list[str]) -> None:
         f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     )
     table = Table("workload", "here", "raw baseline", "ratio", "unit")
-    for name, workload in (WORKLOADS | FOLLOWING | FEEDING | MIRRORING | STARTING).items():
+    every = WORKLOADS | FOLLOWING | FEEDING | MIRRORING | STARTING | ARROW_SCANS
+    for name, workload in every.items():
         if words and not any(word in name for word in words):
             continue
         console.print(f"… {name}", style="dim")

@@ -9,18 +9,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from analysis.scan import Scan, scan
     from embedded.errors import PutRefusedError
     from embedded.log import EmbeddedLog
     from embedded.log import open_log as open  # noqa: A004 - as ``gzip`` and ``tarfile`` call theirs
     from embedded.log_message import LogMessage, TailMessage
+    from embedded.read_only_tail import ReadOnlyTail
     from embedded.tail import Tail
     from store.config import FlushDiskType, RocksDBEngine, StoreConfig, read_broker_conf
     from store.errors import (
         CorruptionError,
         DiskFullError,
+        DispatcherError,
         IllegalMessageError,
         NoSuchMessageError,
         NoSuchQueueError,
+        PutHookError,
         ReadOnlyStoreError,
         RefusedStoreError,
         StoreClosedError,
@@ -43,6 +47,11 @@ if TYPE_CHECKING:
         ArrivalListener,
         ArrivalSubscription,
     )
+    from store.service.dispatching.dispatcher_list import (
+        CommitLogDispatcher,
+        CommitLogDispatchStore,
+        DispatchRequest,
+    )
     from store.service.message_store import MessageStore
     from store.service.metrics.metrics import MetricsSnapshot
     from store.service.reading.puller import TagFilter
@@ -53,6 +62,7 @@ if TYPE_CHECKING:
         PutMessageResult,
         PutMessageStatus,
     )
+    from store.service.writing.put_hooks import PutMessageHook
 
     __version__: str
 
@@ -63,8 +73,12 @@ _MODULES = {
     "ArrivalSubscription": "store.service.dispatching.arrivals",
     "BoundaryType": "store.queue.time_search",
     "BrokerRole": "store.replica_config",
+    "CommitLogDispatchStore": "store.service.dispatching.dispatcher_list",
+    "CommitLogDispatcher": "store.service.dispatching.dispatcher_list",
     "CorruptionError": "store.errors",
     "DiskFullError": "store.errors",
+    "DispatchRequest": "store.service.dispatching.dispatcher_list",
+    "DispatcherError": "store.errors",
     "EmbeddedLog": "embedded.log",
     "FlushDiskType": "store.config",
     "GetMessageResult": "store.service.results",
@@ -77,13 +91,17 @@ _MODULES = {
     "MetricsSnapshot": "store.service.metrics.metrics",
     "NoSuchMessageError": "store.errors",
     "NoSuchQueueError": "store.errors",
+    "PutHookError": "store.errors",
+    "PutMessageHook": "store.service.writing.put_hooks",
     "PutMessageResult": "store.service.results",
     "PutMessageStatus": "store.service.results",
     "PutRefusedError": "embedded.errors",
     "QueueKey": "store.queue.units",
     "ReadOnlyStoreError": "store.errors",
+    "ReadOnlyTail": "embedded.read_only_tail",
     "RefusedStoreError": "store.errors",
     "RocksDBEngine": "store.config",
+    "Scan": "analysis.scan",
     "StoreClosedError": "store.errors",
     "StoreConfig": "store.config",
     "StoreConfigError": "store.errors",
@@ -102,6 +120,7 @@ _MODULES = {
     "open": "embedded.log:open_log",
     "read_broker_conf": "store.config",
     "read_topic": "store.service.reading.topic_reader",
+    "scan": "analysis.scan",
 }
 
 __all__ = [
@@ -111,8 +130,12 @@ __all__ = [
     "ArrivalSubscription",
     "BoundaryType",
     "BrokerRole",
+    "CommitLogDispatchStore",
+    "CommitLogDispatcher",
     "CorruptionError",
     "DiskFullError",
+    "DispatchRequest",
+    "DispatcherError",
     "EmbeddedLog",
     "FlushDiskType",
     "GetMessageResult",
@@ -125,13 +148,17 @@ __all__ = [
     "MetricsSnapshot",
     "NoSuchMessageError",
     "NoSuchQueueError",
+    "PutHookError",
+    "PutMessageHook",
     "PutMessageResult",
     "PutMessageStatus",
     "PutRefusedError",
     "QueueKey",
     "ReadOnlyStoreError",
+    "ReadOnlyTail",
     "RefusedStoreError",
     "RocksDBEngine",
+    "Scan",
     "StoreClosedError",
     "StoreConfig",
     "StoreConfigError",
@@ -150,6 +177,7 @@ __all__ = [
     "open",
     "read_broker_conf",
     "read_topic",
+    "scan",
 ]
 
 

@@ -10,6 +10,7 @@ Source: RocketMQ ``ConsumerOffsetManager``, ``BrokerConfig.flushConsumerOffsetIn
 
 import os
 from collections.abc import Collection, Iterable
+from itertools import islice
 
 from embedded.names import check_group_name, is_topic_name
 from metadata.model import SEPARATOR, BrokerMetadata, Form, Table, readings
@@ -77,6 +78,23 @@ class ConsumerOffsets:
         """Return queue id → offset of all queues of ``topic`` in which ``group`` has one."""
         with self._lock.entry():
             return dict(self._offsets.get(_key(topic, group), {}))
+
+    def page(self, at: int, count: int) -> list[tuple[str, str, dict[int, int]]]:
+        """Return group, topic and offsets of ``count`` rows from row ``at`` on, for figures.
+
+        Without rows that can be read in several ways, or of no topic that there can be.
+        """
+        found: list[tuple[str, str, dict[int, int]]] = []
+        with self._lock.entry():
+            rows = [(key, dict(row)) for key, row in islice(self._offsets.items(), at, at + count)]
+        for key, row in rows:
+            (topic, group), *others = [*readings(key)] or [("", "")]
+            known = not others and is_topic_name(topic)
+            found.append((group, topic, {
+                queue_id: offset for queue_id, offset in row.items()
+                if known and 0 <= queue_id <= _MAX_QUEUE_ID
+            }))  # fmt: skip
+        return found
 
     # ---- committing
 

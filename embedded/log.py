@@ -4,11 +4,11 @@ A thin face over one open ``MessageStore``, in a folder that a broker of Apache 
 afterwards: topics and consumer offsets are kept where that keeps them.
 """
 
-from collections.abc import Collection, Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, overload
 
 from embedded.consumer_offsets import INTERVAL_SECONDS, ConsumerOffsets
 from embedded.errors import PutRefusedError
@@ -16,7 +16,9 @@ from embedded.group_members import GroupMembers
 from embedded.log_message import LogMessage, log_message
 from embedded.log_topics import LogTopics
 from embedded.names import check_group_name
+from embedded.read_only_tail import POLL_SECONDS, ReadOnlyTail, read_snapshot, report_damage
 from embedded.send_back import MAX_RECONSUME_TIMES, RetryTopics, checked_level
+from embedded.store_snapshots import StoreSnapshots
 from embedded.tail import Tail
 from operating.group_offsets import (
     OffsetChange,
@@ -29,18 +31,19 @@ from operating.group_offsets import (
 from store.checked_lock import CheckedLock
 from store.config import StoreConfig
 from store.errors import ReadOnlyStoreError, RefusedStoreError, StoreLockedError
-from store.logger import StoreLogger
 from store.record.message import Message, MessageProperty
+from store.service.dispatching.dispatcher_list import CommitLogDispatcher
 from store.service.message_store import MessageStore
+from store.service.metrics.by_group import GroupOffsets
 from store.service.reading.puller import TagFilter
-from store.service.reading.topic_reader import LATEST, TopicDamage, read_topic
+from store.service.reading.store_times import Time, time_ms
+from store.service.reading.topic_follower import TopicFollower
+from store.service.reading.topic_reader import LATEST, read_topic
 from store.service.results import PutMessageResult
+from store.service.writing.put_hooks import PutMessageHook
 
-_LOG = StoreLogger(__name__)
 QUEUES = 4
 """Of a new topic, as a broker gives it for a producer's default."""
-Time = int | datetime
-"""ms since the epoch, or a ``datetime`` (UTC if it has no zone)."""
 Begin = Literal["earliest", "latest"] | Time
 
 
@@ -48,11 +51,23 @@ class EmbeddedLog:
     """One open log. Make it with ``cqstore.open``; any thread may call any method."""
 
     def __init__(
-        self, store: MessageStore, queues: int = QUEUES, interval: float = INTERVAL_SECONDS
+        self,
+        store: MessageStore,
+        queues: int = QUEUES,
+        interval: float = INTERVAL_SECONDS,
+        open_again: Callable[[], MessageStore] | None = None,
     ) -> None:
-        """Serve ``store``, which is the log's own from now on; see ``cqstore.open``."""
-        self.store = store
-        """What is below. Its topics are not to be deleted while a group reads them."""
+        """Serve ``store``, which is the log's own from now on; see ``cqstore.open``.
+
+        ``open_again`` opens one that is read-only as it is later.
+        """
+        self._snapshots: StoreSnapshots | None = None
+        if store.read_only:
+            self._snapshots = StoreSnapshots(
+                store,
+                open_again or partial(MessageStore.open, store.paths.root, read_only=True),
+            )
+        self._store = store
         self._lock = CheckedLock("a new tail")  # guards _members
         self._members: dict[tuple[str, str], GroupMembers] = {}
         self._offsets: ConsumerOffsets | None = None
@@ -63,6 +78,19 @@ class EmbeddedLog:
             self._topics = LogTopics(store, queues, offsets.forget_topic)
             self._retries = RetryTopics(store, self._topics)
             offsets.start()
+
+    @property
+    def offsets(self) -> GroupOffsets | None:
+        """What keeps the offsets of the groups, for figures; ``None`` where it is read only."""
+        return self._offsets
+
+    @property
+    def store(self) -> MessageStore:
+        """Return what is below; of a log that is read-only, as it was refreshed last.
+
+        Its topics are not to be deleted while a group reads them.
+        """
+        return self._store if self._snapshots is None else self._snapshots.newest
 
     # ---- putting
 
@@ -165,8 +193,10 @@ class EmbeddedLog:
 
     def topics(self) -> list[str]:
         """Return the topics of the log, light queues and a broker's own among them."""
-        known = [] if self._topics is None else self._topics.names()
-        return sorted({*known, *self.store.topics()})
+        if self._snapshots is None:
+            return sorted({*self._writable_topics().names(), *self._store.topics()})
+        with self._snapshots.reading() as store:
+            return sorted({*store.topics(), *TopicFollower(store).topics()})
 
     # ---- reading
 
@@ -181,33 +211,59 @@ class EmbeddedLog:
     ) -> Iterator[LogMessage]:
         """Yield what was stored between two times, both included, over all queues by store time.
 
-        It ends where the queues end now. No group moves. What is damaged is logged, and passed
-        over. An unknown topic has no messages.
+        It ends where the queues end now; of a log that is read-only, where they ended when it was
+        opened or refreshed last. No group moves. What is damaged is logged, and passed over. An
+        unknown topic has no messages.
 
         Raises:
             StoreClosedError: the log is closed.
         """
+        first = 0 if begin is None else time_ms(begin)
+        last = LATEST if end is None else time_ms(end)
+        wanted = None if tags == "*" else TagFilter(tags)
+        if self._snapshots is not None:
+            return read_snapshot(self._snapshots, topic, first, last, wanted, queue_ids)
         found = read_topic(
-            self.store,
-            topic,
-            0 if begin is None else _ms(begin),
-            LATEST if end is None else _ms(end),
-            queue_ids=queue_ids,
-            tags=None if tags == "*" else TagFilter(tags),
-            on_damage=_report_damage,
-        )
+            self.store, topic, first, last, queue_ids=queue_ids, tags=wanted,
+            on_damage=report_damage,
+        )  # fmt: skip
         return (log_message(topic, each) for each in found)
+
+    def refresh(self) -> None:
+        """See what another process has put, deleted and expired since; for a log that is read-only.
+
+        It opens the store anew, which costs what an opening does. What is being read goes on with
+        the store as it was. A log that is written here shows all at any time: nothing is done.
+
+        Raises:
+            StoreClosedError: the log is closed.
+            StoreError: the store cannot be opened now; it is read as it was.
+        """
+        if self._snapshots is not None:
+            self._snapshots.refresh()
+
+    @overload
+    def tail(
+        self, topic: str, *, group: str, begin: Begin = ..., tags: str = ...,
+        auto_commit: bool = ...,
+    ) -> Tail: ...  # fmt: skip
+
+    @overload
+    def tail(
+        self, topic: str, *, begin: Begin = ..., tags: str = ..., poll_seconds: float = ...
+    ) -> ReadOnlyTail: ...
 
     def tail(
         self,
         topic: str,
         *,
-        group: str,
+        group: str | None = None,
         begin: Begin = "earliest",
         tags: str = "*",
         auto_commit: bool = True,
         retries: bool = True,
-    ) -> Tail:
+        poll_seconds: float = POLL_SECONDS,
+    ) -> Tail | ReadOnlyTail:
         """Return a consumer of ``group``: ``async for message in log.tail(...)``.
 
         It goes on where the group has committed. A queue in which the group has committed nothing
@@ -217,11 +273,17 @@ class EmbeddedLog:
         others. With ``retries`` it gives what the group has sent back too, of whatever topic
         (``message.origin_topic``), where delayed messages are delivered.
 
+        A log that is read-only is followed without a group: all from ``begin`` on, and what the
+        process that writes puts, as soon as it is whole in the log, which is looked at each
+        ``poll_seconds``. That may be before it is on disk, or acknowledged.
+
         Raises:
             ReadOnlyStoreError: a log that was opened to read has no groups.
-            RefusedStoreError: the group's consumers filter by other tags.
+            RefusedStoreError: the group's consumers filter by other tags; or there is no group.
             StoreError: as for ``put``.
         """
+        if group is None:
+            return self._follow(topic, begin, tags, poll_seconds)
         check_group_name(group)
         offsets = self._writable_offsets()
         queue_ids = self._writable_topics().queues_to_read(topic)
@@ -232,6 +294,19 @@ class EmbeddedLog:
             queue_ids = self._writable_topics().queues_to_read(again)
             members.append(self._members_of(again, group, queue_ids, "*"))
         return Tail(self.store, offsets, members, topic, group, tags=tags, auto_commit=auto_commit)
+
+    def _follow(self, topic: str, begin: Begin, tags: str, poll_seconds: float) -> ReadOnlyTail:
+        if self._snapshots is None:
+            raise RefusedStoreError(
+                "a tail of a log that is written has a group: a log that is read-only has none",
+                path=self._store.paths.root,
+            )
+        is_new_alone = begin == "latest"
+        first = 0 if isinstance(begin, str) else time_ms(begin)
+        return ReadOnlyTail(
+            self._snapshots, topic, first, is_new_alone=is_new_alone, tags=tags,
+            poll_seconds=poll_seconds,
+        )  # fmt: skip
 
     # ---- groups
 
@@ -268,7 +343,7 @@ class EmbeddedLog:
         elif to == "earliest":
             target = begin_of_queue
         else:
-            target = exactly(to) if to is not None else at_time(self.store, _ms(time or 0))
+            target = exactly(to) if to is not None else at_time(self.store, time_ms(time or 0))
         return self._writable_offsets().reset(group, topic, target, queue_id)
 
     def copy_group(
@@ -316,7 +391,7 @@ class EmbeddedLog:
             if self._offsets is not None and not self._offsets.is_closed:
                 self._offsets.close()
         finally:
-            self.store.close()
+            (self._snapshots or self._store).close()
 
     def __enter__(self) -> Self:
         return self
@@ -383,7 +458,7 @@ class EmbeddedLog:
             if begin == "latest":
                 at = self.store.max_offset(topic, queue_id)
             else:
-                at = self.store.offset_by_time(topic, queue_id, _ms(begin))
+                at = self.store.offset_by_time(topic, queue_id, time_ms(begin))
             offsets.commit(group, topic, queue_id, at)
 
     def _writable_topics(self) -> LogTopics:
@@ -425,27 +500,35 @@ def open_log(
     queues: int = QUEUES,
     commit_seconds: float = INTERVAL_SECONDS,
     read_only: bool = False,
+    put_hooks: Sequence[PutMessageHook] = (),
+    dispatchers: Sequence[CommitLogDispatcher] = (),
 ) -> EmbeddedLog:
     """Open the log in ``root``; a new one is made if there is none.
 
     ``backend`` keeps the queues of a new log: ``file`` (the default) or ``rocksdb``. ``config`` is
     as for ``MessageStore``: files of a gigabyte and 72 hours of messages, unless it says otherwise.
     ``queues`` is how many a new topic gets. What groups commit is on disk ``commit_seconds`` later.
-    With ``read_only`` nothing is changed, also beside a process that writes: ``read`` is all then.
+    With ``read_only`` nothing is changed, also beside a process that writes: ``read``, ``refresh``
+    and ``tail`` without a group are all then. ``put_hooks`` and ``dispatchers`` are as for
+    ``MessageStore``.
 
     Raises:
         StoreLockedError: it is open, here or in another process, to which its groups belong.
         StoreError: as for ``MessageStore.open``; topics or offsets cannot be read.
     """
+    open_store = partial(
+        MessageStore.open, root, config, backend=backend, read_only=read_only,
+        put_hooks=put_hooks, dispatchers=dispatchers,
+    )  # fmt: skip
     try:
-        store = MessageStore.open(root, config, backend=backend, read_only=read_only)
+        store = open_store()
     except StoreLockedError as exc:
         raise StoreLockedError(
             f"{exc.reason}: a log and its groups belong to one process (read_only=True reads"
             " beside it)", path=exc.path,
         ) from exc  # fmt: skip
     try:
-        return EmbeddedLog(store, queues, commit_seconds)
+        return EmbeddedLog(store, queues, commit_seconds, open_store)
     except BaseException:
         store.close()
         raise
@@ -458,18 +541,3 @@ def _stored(result: PutMessageResult) -> PutMessageResult:
             status=result.status,
         )
     return result
-
-
-def _ms(time: Time) -> int:
-    if isinstance(time, datetime):
-        return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
-    if type(time) is not int:
-        raise RefusedStoreError(f"{time!r} is no time: ms since the epoch, or a datetime")
-    return time
-
-
-def _report_damage(damage: TopicDamage) -> None:
-    _LOG.error(
-        "%d messages from %d of queue %d on are passed over: %s",
-        damage.units, damage.queue_offset, damage.queue_id, damage.reason,
-    )  # fmt: skip

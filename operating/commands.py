@@ -1,4 +1,4 @@
-"""``cqstore groups``, ``usage`` and ``pending``: what an operator asks of a store at rest."""
+"""What an operator asks of a store at rest: ``cqstore groups``, ``usage``, ``pending``, ``dlq``."""
 
 import typer
 
@@ -45,4 +45,11 @@ pending = typer.Typer()
 add_verb(
     pending, "pending", "operating.pending:pending",
     "Show messages that wait: delayed, timer and half messages. Changes nothing.",
+)  # fmt: skip
+
+dlq = typer.Typer()
+
+add_verb(
+    dlq, "dlq", "operating.dlq:dlq",
+    "Show dead letters by group and original topic, or those of a group. Changes nothing.",
 )  # fmt: skip

@@ -16,6 +16,8 @@
   * StoreIOError
     * DiskFullError
       * RetryableDiskFullError
+  * PutHookError
+  * DispatcherError
   * CorruptionError
     * MagicCodeError
     * ChecksumError
@@ -131,6 +133,18 @@ class RetryableDiskFullError(DiskFullError):
 
     Bytes behind the end of a file may have been written, which the repetition writes again.
     """
+
+
+class PutHookError(StoreError):
+    """A put hook failed, or answered what no hook may: nothing was put."""
+
+
+class DispatcherError(StoreError):
+    """A dispatcher failed at a record: the dispatch waits, and calls it with that record again."""
+
+
+STALLING = (RetryableDiskFullError, DispatcherError)
+"""What stalls a dispatch: a later one begins where it ended, nothing is lost, nothing failed."""
 
 
 class CorruptionError(StoreError):

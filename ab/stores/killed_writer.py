@@ -26,7 +26,7 @@ def main() -> None:
     told = json.load(sys.stdin)
     store = MessageStore.open(
         Path(told["root"]), StoreConfig.from_mapping(told["config"]), backend=told["backend"],
-        housekeeping=False,
+        housekeeping=False, installed_hooks=False,
     )  # fmt: skip
     body = bytes(max(told["body_bytes"], 1))
     for count in (DURABLE, NOT_DURABLE):

@@ -41,7 +41,9 @@ class SideStore:
 
     def open_at(self, root: Path) -> MessageStore:
         """Open a store of this side's kind in ``root``; the caller closes it."""
-        return MessageStore.open(root, self.config, backend=self.backend, housekeeping=False)
+        return MessageStore.open(
+            root, self.config, backend=self.backend, housekeeping=False, installed_hooks=False
+        )
 
     def open(self) -> float:
         """Open the side's own store, unless it is; return the seconds that it took."""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar, TypeVarTuple
 
-from store.errors import DiskFullError
+from store.errors import DiskFullError, DispatcherError
 
 A = TypeVarTuple("A")
 R = TypeVar("R")
@@ -21,6 +21,6 @@ async def to_the_end(step: Callable[[*A], R], *given: *A) -> R:
     except asyncio.CancelledError:
         await asyncio.wait([job])
         fault = job.exception()
-        if fault is not None and not isinstance(fault, DiskFullError):
+        if fault is not None and not isinstance(fault, DiskFullError | DispatcherError):
             raise fault from None
         raise

@@ -20,7 +20,7 @@ from replication.following.follower_progress import FollowerProgress, Timing, Un
 from replication.following.log_receiver import VERIFY_TAIL_BYTES
 from replication.following.master_port import MasterPort
 from replication.following.session import Session, WireProtocol
-from store.errors import DiskFullError, StoreIOError
+from store.errors import DiskFullError, DispatcherError, StoreIOError
 from store.journals.following import Following
 from store.logger import StoreLogger
 from store.service.message_store import MessageStore
@@ -76,7 +76,7 @@ class Follower:
             end = self.standing.end
             try:
                 await self._connection(until)
-            except (OSError, DiskFullError) as exc:
+            except (OSError, DiskFullError, DispatcherError) as exc:
                 of_use = self.standing.end > end or self.standing.caught_up
                 wait = self._next_wait(wait, exc, of_use=of_use)
                 await asyncio.sleep(wait)
@@ -105,7 +105,9 @@ class Follower:
         async with self._appending:
             yield
 
-    def _next_wait(self, wait: float, exc: OSError | DiskFullError, *, of_use: bool) -> float:
+    def _next_wait(
+        self, wait: float, exc: OSError | DiskFullError | DispatcherError, *, of_use: bool
+    ) -> float:
         """Report what ended a connection; return the seconds to wait before the next one.
 
         ``of_use``: it has brought something, or that there is nothing more.
@@ -118,7 +120,7 @@ class Follower:
         if of_use:
             self._told.clear()
         self._report(f"{standing.fault}; trying again")
-        if isinstance(exc, DiskFullError):
+        if isinstance(exc, DiskFullError | DispatcherError):
             return timing.last_retry
         return timing.first_retry if of_use else min(2 * wait, timing.last_retry)
 

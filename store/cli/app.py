@@ -82,7 +82,8 @@ for _name, _sentence in {
     " Changes nothing.",
     "export": "Write the messages of topics to a file, or into a store of their own."
     " Changes nothing in DIR.",
-    "import": "Put the messages that export wrote. Opens the store read-write (and recovers it).",
+    "import": "Put the messages that export or archive wrote. Opens the store read-write (and"
+    " recovers it).",
     "put": "Append messages and print their places. Opens the store read-write (and recovers it).",
     "topics": "List every queue with its type, minimum, maximum and messages. Changes nothing.",
     "offset": "Search a queue by store time. Changes nothing.",

@@ -36,7 +36,8 @@ from store.record.message import LMQ_PREFIX
 from store.service.message_store import MessageStore
 
 _LINES = {FileFormat.JSONL, FileFormat.CSV}
-_SUFFIXES = {f".{each.value}": each for each in FileFormat if each is not FileFormat.STORE}
+_WRITTEN = [each for each in FileFormat if each is not FileFormat.ARCHIVE]
+_SUFFIXES = {f".{each.value}": each for each in _WRITTEN if each is not FileFormat.STORE}
 _Kind = FileFormat | MessageFormat
 
 
@@ -126,14 +127,13 @@ def _form(kind: str | None, target: Path | None) -> _Kind:
         return _SUFFIXES.get(suffix, FileFormat.JSONL)
     if "%" in kind:
         return MessageFormat(kind)
-    try:
+    if kind in _WRITTEN:
         return FileFormat(kind)
-    except ValueError as exc:
-        known = ", ".join(each.value for each in FileFormat)
-        raise typer.BadParameter(
-            f"{kind!r} is no format: there are {known}, and lines with %t, %b ...",
-            param_hint="--format",
-        ) from exc
+    known = ", ".join(each.value for each in _WRITTEN)
+    raise typer.BadParameter(
+        f"{kind!r} is no format: there are {known}, and lines with %t, %b ...",
+        param_hint="--format",
+    )
 
 
 def _check(form: _Kind, target: Path | None, *, resume: bool) -> None:

@@ -74,7 +74,9 @@ def new_store(target: Path, source: MessageStore) -> Iterator[MessageStore]:
     backend = next(iter(source.queues.parts())).name
     whole = False
     try:
-        with MessageStore.open(part, config, backend=backend, housekeeping=False) as store:
+        with MessageStore.open(
+            part, config, backend=backend, housekeeping=False, installed_hooks=False
+        ) as store:
             yield store
         refuse_existing(target)
         with os_errors("rename the store", target):

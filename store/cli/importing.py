@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from store.cli.archive_manifest import is_archive
 from store.cli.import_position import ImportPosition, pass_rows_put
 from store.cli.interrupts import INTERRUPTED, interrupts
 from store.cli.message_fields import to_put
@@ -39,10 +40,15 @@ _SECONDS = 2.0
 
 def import_(
     root: Dir,
-    source: Annotated[Path, typer.Argument(metavar="FILE", help="A file of export, or a store.")],
+    source: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A file of export, a store, or an archive.")
+    ],
     kind: Annotated[
         FileFormat | None,
-        typer.Option("--format", help="What FILE is; default: by its name, a folder is a store."),
+        typer.Option(
+            "--format",
+            help="What FILE is; default: by its name; a folder is a store, or an archive.",
+        ),
     ] = None,
     continue_from: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="The line or row to begin with; 1.")
@@ -59,7 +65,7 @@ def import_(
     backend: Backend = None,
     out: Format = OutputFormat.TABLE,
 ) -> None:
-    """Put the messages that export wrote. Opens the store read-write (and recovers it).
+    """Put the messages that export or archive wrote. Opens the store read-write (and recovers it).
 
     Topic, queue, body, properties, flags, born time and hosts are kept; queue offsets, places and
     store times are new. At a row that is no message, or that the store refuses, it ends: those
@@ -107,7 +113,7 @@ def _form(source: Path, kind: FileFormat | None) -> FileFormat:
     if kind is not None:
         return kind
     if source.is_dir():
-        return FileFormat.STORE
+        return FileFormat.ARCHIVE if is_archive(source) else FileFormat.STORE
     try:
         return FileFormat(source.suffix.removeprefix("."))
     except ValueError as exc:
@@ -128,6 +134,10 @@ def _rows(
             raise RefusedStoreError("a store is not put into itself", path=source)
         store = stack.enter_context(open_store(source, None, None, None, check_crc_on_pull=True))
         return _rows_of_store(store, source, first)
+    if form is FileFormat.ARCHIVE:
+        from store.cli.archive_lines import read_archive  # noqa: PLC0415 - of few imports
+
+        return read_archive(source, first)
     from store.cli.message_arrow import read_columns, require_arrow  # noqa: PLC0415 - an extra
 
     require_arrow()

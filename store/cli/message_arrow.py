@@ -5,7 +5,7 @@ read, and by nothing else.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -43,17 +43,26 @@ def require_arrow() -> Any:
         ) from exc
 
 
-def schema() -> Any:
-    """Return the schema of both kinds of files."""
+def schema(names: Collection[str] = tuple(COLUMNS)) -> Any:
+    """Return the schema of both kinds of files, or of those of its columns that are named."""
     arrow = require_arrow()
     types = {
         "string": arrow.string(), "int32": arrow.int32(), "int64": arrow.int64(),
         "time": arrow.timestamp("ms", tz="UTC"), "binary": arrow.binary(),
         "properties": arrow.map_(arrow.string(), arrow.string()),
     }  # fmt: skip
-    return arrow.schema(
-        [arrow.field(name, types[kind], nullable=False) for name, kind in COLUMNS.items()]
-    )
+    return arrow.schema([arrow.field(name, types[COLUMNS[name]], nullable=False) for name in names])
+
+
+def column_values(read: ReadMessage) -> dict[str, Any]:
+    """Return the values of all columns of a message."""
+    row = {
+        **flat_fields(read),
+        "body": bytes(read.message.body),
+        "properties": [*read.message.properties.items()],
+    }
+    del row["bodyBase64"]
+    return row
 
 
 class ColumnWriter(MessageWriter):
@@ -76,11 +85,9 @@ class ColumnWriter(MessageWriter):
 
     def write(self, read: ReadMessage) -> None:
         """Take a row; write a batch when there are enough."""
-        body = bytes(read.message.body)
-        row = {**flat_fields(read), "body": body, "properties": [*read.message.properties.items()]}
-        del row["bodyBase64"]
+        row = column_values(read)
         self._rows.append(row)
-        self._bytes += len(body)
+        self._bytes += len(row["body"])
         if len(self._rows) >= _BATCH_ROWS or self._bytes >= _BATCH_BYTES:
             self._flush()
 

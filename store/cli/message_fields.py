@@ -37,7 +37,8 @@ _COMPRESSED_BITS = int(SysFlag.COMPRESSED | SysFlag.COMPRESSION_TYPE)
 _PORT_BYTES = 4
 _KNOWN_HOSTS = 4096
 """Of the last messages; to make the text of one takes as long as to read a message."""
-_shown_host = lru_cache(_KNOWN_HOSTS)(host_text)
+shown_host = lru_cache(_KNOWN_HOSTS)(host_text)
+"""A host as every row shows it: the address, a space and the port."""
 _PORT = re.compile(r"-?\d{1,10}")
 
 
@@ -100,8 +101,8 @@ def _head_fields(read: ReadMessage) -> dict[str, object]:
         "msgId": stored.message_id,
         "storeTimestamp": stored.store_timestamp,
         "bornTimestamp": message.born_timestamp,
-        "bornHost": _shown_host(message.born_host),
-        "storeHost": _shown_host(message.store_host),
+        "bornHost": shown_host(message.born_host),
+        "storeHost": shown_host(message.store_host),
         "flag": message.flag,
         "sysFlag": message.sys_flag,
         "reconsumeTimes": message.reconsume_times,

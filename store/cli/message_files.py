@@ -43,6 +43,8 @@ class FileFormat(StrEnum):
     PARQUET = "parquet"
     ARROW = "arrow"
     STORE = "store"
+    ARCHIVE = "archive"
+    """A folder of batches: ``cqstore archive`` writes it, export does not."""
 
 
 class MessageWriter(ABC):

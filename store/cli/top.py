@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +17,7 @@ from rich.live import Live
 
 from store.cli.options import CommitLogFolder, ConfigFile, Dir, Format, read_config
 from store.cli.output import OutputFormat, Row, output, table
+from store.cli.top_topics import topic_rows
 from store.errors import RefusedStoreError
 from store.journals.following import Following
 from store.service.layout.store_layout import detect
@@ -23,8 +26,21 @@ from store.service.metrics.watch import StoreWatch, WatchSample
 _LOGGED = re.compile(r"as (\w+) logged (.+)")
 
 
+class By(StrEnum):
+    """What a row is about."""
+
+    FACT = "fact"
+    TOPIC = "topic"
+
+
 def top(
     root: Dir,
+    by: Annotated[By, typer.Option(help="A row a fact, or a topic that messages come to.")] = (
+        By.FACT
+    ),
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=1, help="With --by topic: so many, the rest in one.")
+    ] = 20,
     *,
     once: Annotated[bool, typer.Option("--once", help="One table, then end.")] = False,
     interval: Annotated[
@@ -36,27 +52,47 @@ def top(
 ) -> None:
     """Watch a store that another process has open: ends, rates, lag, checkpoint, sizes.
 
+    With --by topic: messages and bytes that come to the busiest topics, and to all others in one
+    row, since the look before; --once then waits for a second look.
+
     Takes no lock and changes no byte. Ctrl-C ends it; without a terminal, and with another output
     than a table, it looks once.
     """
     layout = detect(root, read_config(config, root), commit_log)
     if not (layout.has_log or layout.backends or layout.paths.abort.exists()):
         raise RefusedStoreError("no store here: neither commit log nor queues", path=root)
-    watch = StoreWatch(layout)
+    watch = StoreWatch(layout, by_topic=by is By.TOPIC)
     if once or kind is not OutputFormat.TABLE or not sys.stdout.isatty():
-        found = facts(watch.sample())
-        output(kind).rows(narrow(found) if kind is OutputFormat.TABLE else found)
+        look, before = watch.sample(), None
+        if by is By.TOPIC:
+            time.sleep(interval)
+            look, before = watch.sample(), look
+        found = topic_rows(look, before, limit) if by is By.TOPIC else facts(look)
+        fits = by is By.FACT and kind is OutputFormat.TABLE
+        output(kind).rows(narrow(found) if fits else found)
     else:
-        show(watch, Console(), lambda: time.sleep(interval))
+        rows = partial(topic_rows, limit=limit) if by is By.TOPIC else narrow_facts
+        show(watch, Console(), lambda: time.sleep(interval), rows)
 
 
-def show(watch: StoreWatch, console: Console, wait: Callable[[], object]) -> None:
+Rows = Callable[[WatchSample, WatchSample | None], Iterable[Row]]
+"""A look, and the one before it."""
+
+
+def narrow_facts(look: WatchSample, before: WatchSample | None = None) -> Iterator[Row]:
+    """Yield a row a fact, see ``narrow``."""
+    return narrow(facts(look, before))
+
+
+def show(
+    watch: StoreWatch, console: Console, wait: Callable[[], object], rows: Rows = narrow_facts
+) -> None:
     """Show look after look, with ``wait`` between them, until Ctrl-C; the last one stays."""
     before: WatchSample | None = None
     with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as view:
         while True:
             look = watch.sample()
-            view.update(table(narrow(facts(look, before))), refresh=True)
+            view.update(table(rows(look, before)), refresh=True)
             before = look
             wait()
 

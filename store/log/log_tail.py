@@ -12,6 +12,7 @@ from typing import BinaryIO, NamedTuple
 
 from store.errors import CorruptionError, os_errors
 from store.files import is_file_name, reading
+from store.log.tail_topics import Read, TailTopics
 from store.record.decoder import record_span
 from store.record.record_layout import BLANK_SIZE
 
@@ -34,8 +35,9 @@ class LogEnds(NamedTuple):
 class LogTail:
     """Follows the end of the log in ``folders``. One thread."""
 
-    def __init__(self, folders: Sequence[Path]) -> None:
-        self._folders = folders
+    def __init__(self, folders: Sequence[Path], topics: TailTopics | None = None) -> None:
+        """``topics`` is told each record that is passed, those of the first look too."""
+        self._folders, self._topics = folders, topics
         self._last = self._end = -1  # start and end of the last record seen
         self._records = 0
 
@@ -121,6 +123,8 @@ class LogTail:
                 if not size:
                     self._end = end
                     return passed
+                if self._topics is not None:
+                    self._topics.passed(size, _reader(data, position, size, file, at - start))
                 self._last, self._end = at, at + size
                 passed += 1
             if self._end == base:
@@ -144,6 +148,18 @@ class LogTail:
             return record_span(data, 0, start + length - at, at) if len(data) == BLANK_SIZE else 0
         except CorruptionError:
             return 0
+
+
+def _reader(data: bytes, position: int, size: int, file: BinaryIO, at: int) -> Read:
+    """Return what reads a record at ``position`` of ``data``, and ``at`` of ``file``."""
+
+    def read(begin: int, count: int) -> bytes:
+        if position + size <= len(data):
+            return data[position + begin : position + begin + count]
+        file.seek(at + begin)
+        return file.read(count)
+
+    return read
 
 
 _Files = dict[int, tuple[Path, int]]

@@ -7,14 +7,14 @@ Source: RocketMQ ``DefaultMessageStore``, ``RocksDBMessageStore``.
 """
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from store.config import StoreConfig
-from store.errors import RefusedStoreError, RetryableDiskFullError, os_errors
+from store.errors import STALLING, RefusedStoreError, os_errors
 from store.future import StoreFuture
 from store.logger import StoreLogger
 from store.progress import Progress, noop
@@ -27,6 +27,7 @@ from store.record.message import SCHEDULE_TOPIC, Message
 from store.record.message_check import listed
 from store.record.message_id import decode_message_id
 from store.service.dispatching.arrivals import ArrivalListener, ArrivalSubscription
+from store.service.dispatching.dispatcher_list import CommitLogDispatcher
 from store.service.maintenance.check import CheckFinding, StoreCheck
 from store.service.maintenance.clean_service import ExpiryReport
 from store.service.maintenance.disk_levels import DiskDemand
@@ -54,6 +55,7 @@ from store.service.runtime.environment import Environment
 from store.service.tracing.operation_lines import StoreOp
 from store.service.tracing.trace import MAX_TRACE_BYTES, Trace
 from store.service.tracing.trace_control import TraceControl
+from store.service.writing.put_hooks import PutMessageHook
 from store.service.writing.putter import Puts, put_for_future
 from store.service.writing.replicas import Replicas
 
@@ -98,9 +100,9 @@ class MessageStore:
         arrivals = parts.dispatcher.arrivals
         self._waits = ArrivalWaits(parts.queues, arrivals, parts.state, self._ready)
         self._loop_puts: LoopPuts | None = None  # from the first ``put`` on
-        self._route(parts.putter, parts.mirror, None)
+        self._route(parts.puts, parts.mirror, None)
         reads = DirectReads(parts.puller, parts.queues)
-        self._traces = TraceControl(parts.putter, reads, parts.mirror)
+        self._traces = TraceControl(parts.puts, reads, parts.mirror)
         self._shutdown = StoreShutdown(parts, self._traces.stop)
         parts.state.locks.add_outer(self._traces.lock, self._shutdown.lock)
 
@@ -119,6 +121,9 @@ class MessageStore:
         rebuild: Rebuild = Rebuild.NOTHING,
         housekeeping: bool = True,
         replicas: Replicas | None = None,
+        put_hooks: Sequence[PutMessageHook] = (),
+        dispatchers: Sequence[CommitLogDispatcher] = (),
+        installed_hooks: bool = True,
         surroundings: Environment | None = None,
         progress: Progress = noop,
     ) -> Self:  # fmt: skip
@@ -135,12 +140,17 @@ class MessageStore:
         that is nearly full takes no more puts, and delayed messages are delivered where
         ``enable_schedule_message_service`` says so. ``replicas`` are those who follow (the
         ``Followers`` of ``replication``): with them ``brokerRole=SYNC_MASTER`` is honoured, without
-        it is refused. ``surroundings`` is the machine; the recovery tells ``progress`` phy offsets.
+        it is refused. ``put_hooks`` are asked before a message is put, ``dispatchers`` called with
+        each record before it is in its queue, in their order, and behind those that installed
+        packages bring unless ``installed_hooks`` is off. ``surroundings`` is the machine; the
+        recovery tells ``progress`` phy offsets.
 
         Raises:
             StoreLockedError: somebody has it open.
             RefusedStoreError: it must not be opened this way; the sentence says why.
-            StoreConfigError: the settings promise replicas that nobody feeds, or are wrong.
+            StoreConfigError: the settings promise replicas that nobody feeds, or are wrong; a hook
+                is none, or would not be called.
+            DispatcherError: a dispatcher failed at a record that the recovery dispatches.
             CorruptionError: it cannot be read as a store.
             StoreIOError: the operating system refused something.
         """
@@ -148,6 +158,7 @@ class MessageStore:
         options = OpenOptions(
             read_only=read_only, backend=backend, cut_at=cut_at, pass_over=pass_over,
             rebuild=rebuild, housekeeping=housekeeping, replicas=replicas,
+            put_hooks=put_hooks, dispatchers=dispatchers, installed_hooks=installed_hooks,
             surroundings=surroundings or Environment(), progress=progress,
         )  # fmt: skip
         try:
@@ -170,6 +181,7 @@ class MessageStore:
         with ``FLUSH_SLAVE_TIMEOUT`` after ``slaveTimeout``.
 
         Raises:
+            PutHookError: a put hook failed; nothing was put.
             StoreFailedError: an earlier write failed.
             StoreIOError: this one did; the store must be opened again.
             ReadOnlyStoreError, StoreClosedError: no puts here.
@@ -262,7 +274,7 @@ class MessageStore:
         """
         self._state.check_writable()
         if self._state.stalled:
-            with suppress(RetryableDiskFullError):
+            with suppress(*STALLING):
                 self._dispatcher.drain()
         if not self._state.unwritable:
             return None
@@ -285,6 +297,7 @@ class MessageStore:
                 a gap; nothing was appended.
             DiskFullError: there is no room for a next file, or for units or keys of records that
                 were appended before; nothing was appended.
+            DispatcherError: a dispatcher failed at such a record; likewise.
 
         Source: RocketMQ ``DefaultMessageStore.appendToCommitLog``, which checks nothing.
         """
@@ -304,6 +317,7 @@ class MessageStore:
         Raises:
             RetryableDiskFullError: there is no room for units or keys of records. The log is
                 durable; the rest is with a later call, once there is room.
+            DispatcherError: a dispatcher failed; likewise, once it takes the record.
             StoreError: the disk refused; the store has failed.
         """
         with self._state.writing():

@@ -3,7 +3,7 @@
 Needs ``prometheus_client`` (``pip install cqstore[metrics]``); nothing else imports this module.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -22,9 +22,12 @@ except ImportError as exc:
 from store.errors import StoreConfigError, StoreError
 from store.journals.following import Following
 from store.service.message_store import MessageStore
+from store.service.metrics.by_group import GroupOffsets
+from store.service.metrics.by_topic import LIMIT, FiguresByTopic, TopicSnapshot
 from store.service.metrics.metrics import MetricsSnapshot
 from store.service.mirroring.mirror import MirrorSnapshot
 from store.service.runtime.meters import BOUNDS, HistogramSnapshot
+from store.service.topic_families import BrokerLabels, TopicFamilies
 
 _HISTOGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_put_seconds": (
@@ -45,6 +48,11 @@ _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_reput_batches": ("Batches that the dispatch thread brought to queues and index", ()),
     "cqstore_listener_failures": ("Calls of arrival listeners that raised something", ()),
     "cqstore_arrivals_dropped": ("Units that arrival listeners were too slow for", ()),
+    "cqstore_put_hooked": ("Messages of which put hooks were asked", ()),
+    "cqstore_put_hook_refusals": ("Messages that put hooks refused", ()),
+    "cqstore_put_hook_failures": ("Calls of put hooks that failed", ()),
+    "cqstore_dispatcher_records": ("Records that all dispatchers have taken", ()),
+    "cqstore_dispatcher_failures": ("Calls of dispatchers that failed", ()),
     "cqstore_put_not_ok": ("Messages refused, or stored but flushed late, by status", ("status",)),
     "cqstore_gets": ("Pulls by status", ("status",)),
     "cqstore_get_messages": ("Messages that pulls returned", ()),
@@ -105,16 +113,30 @@ class StoreCollector(Collector):
     A store that is closed, or cannot be asked, has ``cqstore_up`` 0 and nothing else.
     """
 
-    def __init__(self, stores: Sequence[MessageStore], followers: Sequence[Followed] = ()) -> None:
+    def __init__(
+        self,
+        stores: Sequence[MessageStore],
+        followers: Sequence[Followed] = (),
+        topics: int = 0,
+        offsets: Mapping[MessageStore, GroupOffsets] | None = None,
+        brokers: Mapping[MessageStore, BrokerLabels] | None = None,
+    ) -> None:
+        """See ``register``."""
         self._stores, self._followers = list(stores), list(followers)
+        self._brokers, given = brokers or {}, offsets or {}
+        self._by_topic = {
+            store: store.metrics.by_topic(topics, given.get(store))
+            for store in self._stores
+            if topics > 0
+        }
 
     def describe(self) -> Iterable[Metric]:
         """Return the metrics that every store has, without samples; asks no store."""
-        return _Families(follow=bool(self._followers)).metrics()
+        return [*self._families().metrics(), *self._topic_families().metrics()]
 
     def collect(self) -> Iterable[Metric]:
         """Return all metrics of now; the registry calls this, from any thread."""
-        families = _Families(follow=bool(self._followers))
+        families, by_topic = self._families(), self._topic_families()
         for follower in self._followers:
             families.add_follower(str(follower.root), follower.figures())
         for store in self._stores:
@@ -125,24 +147,51 @@ class StoreCollector(Collector):
                 families.gauge("cqstore_up", root, 0)
                 continue
             families.add(root, snapshot)
-        return families.metrics()
+            if (found := _looked(self._by_topic.get(store))) is not None:
+                by_topic.add(root, found)
+                if (labels := self._brokers.get(store)) is not None:
+                    by_topic.add_rocketmq(labels, snapshot, found)
+        return [*families.metrics(), *by_topic.metrics()]
+
+    def _families(self) -> "_Families":
+        return _Families(follow=bool(self._followers))
+
+    def _topic_families(self) -> TopicFamilies:
+        return TopicFamilies(rocketmq=bool(self._brokers))
+
+
+def _looked(figures: FiguresByTopic | None) -> TopicSnapshot | None:
+    """Return the figures by topic; ``None``: none are wanted, or a queue cannot be read."""
+    try:
+        return None if figures is None else figures.sample()
+    except StoreError:
+        return None
 
 
 def register(
     *stores: MessageStore,
     followers: Sequence[Followed] = (),
+    topics: int = LIMIT,
+    offsets: Mapping[MessageStore, GroupOffsets] | None = None,
+    brokers: Mapping[MessageStore, BrokerLabels] | None = None,
     registry: CollectorRegistry = REGISTRY,
 ) -> StoreCollector:
     """Register one collector for ``stores`` in the registry that the embedder serves.
 
-    ``followers`` are those that run in this process, with figures of their own.
+    ``followers`` are those that run in this process, with figures of their own. ``topics`` is how
+    many of the busiest topics of a store have series of their own, and how many rows of groups
+    where ``offsets`` has who keeps the offsets of its groups; 0: none have. The series of stores in
+    ``brokers`` are there under RocketMQ's names too, for dashboards that know these.
 
     ``registry.unregister`` of what is returned ends it.
 
     Raises:
-        StoreConfigError: the registry has one already: name all stores of a process at once.
+        StoreConfigError: the registry has one already: name all stores of a process at once. Or
+            ``brokers`` are given and no topics.
     """
-    collector = StoreCollector(stores, followers)
+    if brokers and topics < 1:
+        raise StoreConfigError("RocketMQ's names are for figures by topic: topics is 1 at least")
+    collector = StoreCollector(stores, followers, topics, offsets, brokers)
     try:
         registry.register(collector)
     except ValueError as exc:
@@ -262,6 +311,11 @@ def _counter_samples(of: MetricsSnapshot) -> Iterator[tuple[str, tuple[str, ...]
     yield "cqstore_reput_batches", (), of.reput_batches
     yield "cqstore_listener_failures", (), of.listener_failures
     yield "cqstore_arrivals_dropped", (), of.arrivals_dropped
+    yield "cqstore_put_hooked", (), of.put_hooked
+    yield "cqstore_put_hook_refusals", (), of.put_hook_refusals
+    yield "cqstore_put_hook_failures", (), of.put_hook_failures
+    yield "cqstore_dispatcher_records", (), of.dispatcher_records
+    yield "cqstore_dispatcher_failures", (), of.dispatcher_failures
     for refused, count in of.put_not_ok.items():
         yield "cqstore_put_not_ok", (refused.name,), count
     for fallback, count in of.read_fallbacks.items():

@@ -8,7 +8,10 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,17 +19,20 @@ from rich.console import Console
 
 from cq_rocksdb.folders import log_folder
 from store.cli.top import facts, show
+from store.cli.top_topics import topic_rows
 from store.config import StoreConfig
 from store.errors import StoreLockedError
 from store.journals.store_lock import StoreLock
+from store.log.tail_topics import Came, TailTopics
 from store.paths import StorePaths
-from store.record.message import Message
+from store.record.message import Host, Message
 from store.service.layout.store_layout import detect
 from store.service.message_store import MessageStore
 from store.service.metrics.watch import FolderSize, StoreWatch, measure
 from store.service.writing.log_prefault import LogPrefault
 from store.service.writing.putter import Putter
 from tests.kit import commands
+from tests.kit.plain_record import PlainRecord
 from tests.kit.tree import tree_digest
 
 COMMAND = [*commands.COMMAND, "top"]
@@ -259,3 +265,95 @@ def test_a_folder_is_measured_as_far_as_it_was_told(tmp_path: Path) -> None:
     assert measure(tmp_path) == FolderSize(7, 6 * block + link, whole=True)
     assert (measure(tmp_path, 5).files, measure(tmp_path, 5).whole) == (5, False)
     assert measure(tmp_path / "none") == FolderSize(0, 0, whole=True)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_by_topic_it_tells_what_came_between_two_looks(tmp_path: Path, backend: str) -> None:
+    with MessageStore.open(tmp_path, CONFIG, backend=backend) as store:
+        store.put_message(Message("t", b"x"))
+        looking = StoreWatch(detect(store.paths.root, CONFIG), by_topic=True)
+        first = looking.sample()
+        assert list(topic_rows(first, None, 9)) == []
+        long = "%RETRY%" + "x" * 130  # its records have a length of two bytes
+        host = Host.of("2001:db8::1", 9)
+        for topic, count, size in (("a", 200, 10), ("b", 20, 40_000), (long, 5, 1), ("ü", 5, 1)):
+            for _ in range(count):
+                store.put_message(Message(topic, b"x" * size, 0, {}, 0, 0, 0, host, host))
+        records = list(store.commit_log.scan(first.log.max_phy_offset if first.log else 0))
+        second = looking.sample()
+    expected = {
+        topic: (len(sizes), sum(sizes))
+        for topic in ("a", "b", long, "ü")
+        if (sizes := [each.size for each in records if each.topic == topic])
+    }
+    seconds = second.seconds - first.seconds
+    found = list(topic_rows(second, first, 9))
+    assert [row["topic"] for row in found] == ["a", "b", long, "ü"]
+    assert {row["topic"]: (row["messages"], row["bytes"]) for row in found} == expected
+    assert found[0]["perSecond"] == round(200 / seconds, 1)
+    few = list(topic_rows(second, first, 2))
+    assert [(row["topic"], row["messages"]) for row in few] == [
+        ("a", 200), ("b", 20), ("(others)", 10)
+    ]  # fmt: skip
+    assert sum(float(str(row["share"])) for row in few) == pytest.approx(1, abs=0.001)
+    untold = replace(second, topics={"a": Came(2, 20), "b": Came(1, 10), "(others)": Came(9, 90)})
+    rest = [(row["topic"], row["messages"], row["bytes"]) for row in topic_rows(untold, first, 1)]
+    assert rest == [("a", 2, 20), ("(others)", 10, 100)]
+
+
+def read_of(record: bytes, at: int, count: int) -> bytes:
+    return record[at : at + count]
+
+
+def test_by_topic_memory_is_bounded() -> None:
+    topics = TailTopics(2)
+    for number in range(5):
+        record = PlainRecord(b"t%d" % number).encode()
+        topics.passed(len(record), partial(read_of, record))
+    assert {name: came.records for name, came in topics.take().items()} == {
+        "t0": 1, "t1": 1, "(others)": 3
+    }  # fmt: skip
+    assert topics.take() == {}
+
+
+def test_once_by_topic_looks_twice(tmp_path: Path) -> None:
+    words = (tmp_path, "--by", "topic", "--once", "--interval", "0.1", "--output", "jsonl")
+    ended = threading.Event()
+    with MessageStore.open(tmp_path, CONFIG) as store:
+
+        def put() -> None:
+            while not ended.wait(0.001):
+                store.put_message(Message("t", b"x"))
+
+        thread = threading.Thread(target=put)
+        thread.start()
+        try:
+            (row,) = map(json.loads, run(*words).stdout.splitlines())
+        finally:
+            ended.set()
+            thread.join()
+    assert (row["topic"], row["share"]) == ("t", 1)
+    assert row["messages"] > 0
+    before = tree_digest(tmp_path)
+    assert run(*words).stdout == ""
+    assert tree_digest(tmp_path) == before
+
+
+def test_the_view_by_topic_begins_with_the_second_look(tmp_path: Path) -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=120, height=60)
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        store.put_message(Message("before", b"x"))
+        looking = StoreWatch(detect(store.paths.root, CONFIG), by_topic=True)
+        topics = iter(("first", "second"))
+
+        def wait() -> None:
+            if (topic := next(topics, "")) == "":
+                raise KeyboardInterrupt
+            store.put_message(Message(topic, b"x"))
+
+        show(looking, console, wait, partial(topic_rows, limit=3))
+    shown = screen.getvalue()
+    assert re.search(r"first +1 ", shown)
+    assert re.search(r"second +1 ", shown)
+    assert "before" not in shown

@@ -8,7 +8,7 @@ import pytest
 
 from store.errors import StoreConfigError
 from store.record.message import TIMER_TOPIC
-from tests.kit.golden import CLEAN, load_dump
+from tests.kit.golden import CLEAN, each_kind, load_dump
 from tests.kit.tree import tree_digest
 from tests.kit.verbs import call, rows
 from tests.migration.made_log import Made, make_store
@@ -17,7 +17,7 @@ Golden = Callable[[str], Path]
 DAY = 86_400_000
 
 
-@pytest.mark.parametrize("name", [name for name in CLEAN if "533" not in name])
+@pytest.mark.parametrize("name", each_kind(name for name in CLEAN if "533" not in name))
 def test_times_are_those_of_the_first_and_last_unit(golden: Golden, name: str) -> None:
     root, expected = golden(name), {}
     for queue in load_dump(name)["queues"]:

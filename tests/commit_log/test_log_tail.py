@@ -9,6 +9,7 @@ import pytest
 from store.config import StoreConfig
 from store.errors import CorruptionError
 from store.log.log_tail import LogEnds, LogTail
+from store.log.tail_topics import TailTopics
 from store.record.message import Message
 from store.service.message_store import MessageStore
 
@@ -128,3 +129,21 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     path.mkdir()
     with pytest.raises(CorruptionError, match=f"{path.name}.*a regular file, found a folder"):
         LogTail([tmp_path]).refresh()
+
+
+def test_topics_are_those_of_the_records_that_were_passed(store: MessageStore) -> None:
+    topics = TailTopics()
+    tail = LogTail(store.layout.log_folders, topics)
+    put(store, 1)
+    tail.refresh()
+    topics.take()
+    start, draw = store.commit_log.max_phy_offset(), random.Random(5)
+    for number in range(60):  # across the ends of blocks and files, and longer than a block
+        size = draw.choice((5, 40_000, 3 << 20 if number == 30 else 90_000))
+        assert store.put_message(Message(f"topic{number % 7}", bytes(size))).ok
+    tail.refresh()
+    expected: dict[str, tuple[int, int]] = {}
+    for record in store.commit_log.scan(start):
+        count, total = expected.get(record.topic, (0, 0))
+        expected[record.topic] = count + 1, total + record.size
+    assert topics.take() == expected

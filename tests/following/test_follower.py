@@ -26,10 +26,12 @@ from store.config import FlushDiskType, StoreConfig
 from store.errors import CorruptionError, DiskFullError, StoreIOError
 from store.queue.backends import backend_names
 from store.record.message import Message
+from store.service.dispatching.dispatcher_list import DispatchRequest
 from store.service.message_store import MessageStore
 from store.service.offline.both_backends import compare_backends
 from tests.following.conftest import CONFIG, Led
 from tests.kit.faults import Faults
+from tests.kit.hooks import Taker
 from tests.kit.log_bytes import log_of
 from tests.kit.served import served
 from tests.kit.waiting import becomes, run
@@ -629,6 +631,36 @@ def test_a_full_disk_is_waited_for(
     run(story())
     assert served(tmp_path / "own") == served(led.root)
     assert any("No space left on device" in sentence for sentence in told)
+
+
+def test_a_dispatcher_that_fails_is_waited_for(led: Led, tmp_path: Path) -> None:
+    told, is_well = list[str](), threading.Event()
+
+    def fail(request: DispatchRequest) -> None:
+        if request.phy_offset >= led.starts[20] and not is_well.is_set():
+            raise OSError("no route to host")
+
+    taker = Taker(fail)
+
+    async def story() -> None:
+        with MessageStore.open(
+            tmp_path / "own", CONFIG, housekeeping=False, dispatchers=[taker]
+        ) as store:
+            async with WireMaster(b"") as master:
+                follower = Follower(store, "127.0.0.1", master.port, timing=FAST, tell=told.append)
+                task = asyncio.create_task(follower.run(at_end(len(led.log))))
+                await becomes(lambda: follower.standing.verified)
+                master.append(led.log[: led.starts[30]])
+                await becomes(lambda: store.metrics.snapshot().dispatch_stalled)
+                master.append(led.log[led.starts[30] :])
+                await becomes(lambda: any("no route to host" in sentence for sentence in told))
+                is_well.set()
+                await task
+                assert log_of(store) == led.log
+
+    run(story())
+    assert served(tmp_path / "own") == served(led.root)
+    assert [request.phy_offset for request in taker.taken] == led.starts
 
 
 def test_a_disk_that_refuses_ends_it_and_nothing_more_is_acknowledged(

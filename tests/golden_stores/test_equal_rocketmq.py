@@ -14,7 +14,7 @@ from store.queue.time_search import BoundaryType
 from store.record.decoder import StoredMessage
 from store.service.message_store import MessageStore
 from tests.kit.compatibility import differences
-from tests.kit.golden import CLEAN, NAMES, Dump, copy_store, load_dump
+from tests.kit.golden import CLEAN, NAMES, Dump, copy_store, each_kind, load_dump
 from tests.kit.tree import tree_digest
 
 Golden = Callable[[str], Path]
@@ -151,7 +151,7 @@ def test_keys_lead_to_the_records_that_rocketmq_found(recovered: RecoveredStore)
             assert set(found) <= set(query["phy"])
 
 
-@pytest.mark.parametrize("name", CLEAN)
+@pytest.mark.parametrize("name", each_kind(CLEAN))
 def test_reading_a_clean_store_changes_no_byte_and_finds_nothing_wrong(
     golden_folder: Path, name: str
 ) -> None:
@@ -166,7 +166,7 @@ def test_reading_a_clean_store_changes_no_byte_and_finds_nothing_wrong(
     assert tree_digest(root) == before
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", each_kind(NAMES))
 def test_a_recovered_store_opens_again_without_recovery_and_is_sound(
     golden: Golden, name: str
 ) -> None:

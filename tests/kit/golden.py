@@ -4,9 +4,12 @@ import json
 import lzma
 import os
 import tarfile
+from collections.abc import Iterable
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 FOLDER = Path(__file__).parents[1] / "golden"
 NAMES = sorted(path.name.removesuffix(".json.xz") for path in FOLDER.glob("*.json.xz"))
@@ -15,6 +18,18 @@ CLEAN = [name for name in NAMES if name not in CRASHED]
 ROCKSDB = [name for name in NAMES if name.endswith(("defaultRocksDB", "combine"))]
 
 Dump = dict[str, Any]
+
+
+def each_kind(names: Iterable[str]) -> list[Any]:
+    """Return ``names`` as parameters, the last of the three wide stores ``long``.
+
+    Its files are as many as those of ``wide-default``, its database as that of
+    ``wide-defaultRocksDB``; other stores have both, too.
+    """
+    return [
+        pytest.param(name, marks=pytest.mark.long) if name == "wide-combine" else name
+        for name in names
+    ]
 
 
 def load_dump(name: str) -> Dump:

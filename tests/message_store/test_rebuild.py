@@ -13,7 +13,7 @@ from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.recovering.replacement import Rebuild
-from tests.kit.golden import CLEAN, load_dump
+from tests.kit.golden import CLEAN, each_kind, load_dump
 from tests.kit.rebuilt import CONFIG, Facts, facts, fill
 from tests.kit.tree import tree_digest
 
@@ -91,7 +91,7 @@ def test_all_queues_are_the_same_again_and_the_old_ones_are_kept(
     assert backend_class(backend).present(store.paths), "what was there could be moved back"
 
 
-@pytest.mark.parametrize("name", SIMPLE)
+@pytest.mark.parametrize("name", each_kind(SIMPLE))
 def test_queues_of_rocketmq_are_the_same_again_in_either_backend(
     golden: Golden, name: str, backend: str
 ) -> None:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from store.service.opening.installed_hooks import DISPATCHERS, PUT_HOOKS
 from tests.kit.command_tree import all_options, strange_words
 from tests.kit.pages import PAGES, ROOT, anchors, code_lines, links, prose, spans, tables
 
 MAX_COLUMNS = 110
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-ENTRY_POINTS = PROJECT["project"]["entry-points"]
+ENTRY_POINTS = {*PROJECT["project"]["entry-points"], PUT_HOOKS, DISPATCHERS}
 INSTALLED = PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
 PACKAGES = "|".join([*(name.rstrip("*") for name in INSTALLED), "tests", "bench", "mutants"])
 STORE_FOLDER = "cqstore"

@@ -13,7 +13,7 @@ from store.errors import RefusedStoreError, StoreConfigError
 from store.record.message import SCHEDULE_TOPIC, Message, MessageProperty
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageStatus
-from tests.kit.golden import CLEAN, load_dump
+from tests.kit.golden import CLEAN, each_kind, load_dump
 from tests.kit.metadata_forms import unpack_forms
 from tests.kit.operating import SMALL, call, rows, write_config
 from tests.kit.rocksdb_queues import lose
@@ -37,7 +37,7 @@ def dumped_units(name: str) -> dict[str, list[list[int]]]:
     return found
 
 
-@pytest.mark.parametrize("name", [name for name in CLEAN if "533" not in name])
+@pytest.mark.parametrize("name", each_kind(name for name in CLEAN if "533" not in name))
 def test_units_and_bytes_are_those_that_rocketmq_read(golden: Golden, name: str) -> None:
     root, units = golden(name), dumped_units(name)
     before = tree_digest(root)

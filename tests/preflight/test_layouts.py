@@ -9,7 +9,7 @@ import pytest
 
 from migration.preflight import Severity, preflight
 from store.config import StoreConfig
-from tests.kit.golden import CRASHED, NAMES, load_dump
+from tests.kit.golden import CRASHED, NAMES, each_kind, load_dump
 from tests.kit.tree import tree_digest
 from tests.preflight.kit import FakeMachine, Golden, codes, the
 
@@ -31,7 +31,7 @@ def expected_layout(name: str) -> str:
     return f"rocksdb {'beside' if beside else 'inside'} consumequeue"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", each_kind(NAMES))
 def test_golden_stores_are_told_apart_and_keep_every_byte(golden_folder: Path, name: str) -> None:
     root, dump = golden_folder / name, load_dump(name)
     before = tree_digest(root)

@@ -15,7 +15,7 @@ from analysis.log_table import plan_log, read_log
 from analysis.options import SourceOptions
 from analysis.queue_table import plan_queues, read_queues
 from store.service.message_store import MessageStore
-from tests.kit.golden import CLEAN, NAMES, load_dump
+from tests.kit.golden import CLEAN, NAMES, each_kind, load_dump
 from tests.kit.tree import tree_digest
 from tests.tables.oracle import COMPARED, Row, log_rows, time_of, unit_rows
 
@@ -40,7 +40,7 @@ def read(table: str, rows: RowFilter, **given: Any) -> list[Row]:
     return found
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", each_kind(NAMES))
 def test_the_log_is_what_rocketmq_read(golden_folder: Path, name: str) -> None:
     before = tree_digest(golden_folder / name)
     found = read("log", RowFilter(), path=golden_folder / name, crc=True)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from store.checked_lock import CheckedLock
-from store.errors import RetryableDiskFullError, StoreError, StoreIOError
+from store.errors import STALLING, StoreError, StoreIOError
 from store.logger import StoreLogger
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.units import QueueKey, UnitBatch
@@ -70,7 +70,8 @@ class ArrivalService:
         self._listeners: tuple[ListenerThread, ...] = ()
         self._past = [0, 0]  # failures and dropped units of listeners that are closed
         self.is_active = False
-        """Whether anything waits or listens."""
+        """Whether anything waits or listens, or there are dispatchers."""
+        self._is_kept_active = False
         self._arrived: deque[Mapping[tuple[str, int], int]] = deque()
         self._is_late = False
         self._wake = Wakeup()
@@ -114,6 +115,17 @@ class ArrivalService:
             self._begin()
             for queue, offset in wait.offsets.items():
                 self._waits.setdefault(queue, {}).setdefault(offset, {})[wait] = None
+            self._refresh()
+
+    def keep_active(self) -> None:
+        """Dispatch soon from now on, also while nothing waits or listens: for dispatchers.
+
+        Raises:
+            StoreError: as for ``add_wait``.
+        """
+        with self._lock.entry():
+            self._begin()
+            self._is_kept_active = True
             self._refresh()
 
     def remove_wait(self, wait: ArrivalWait) -> None:
@@ -190,7 +202,8 @@ class ArrivalService:
 
     def _refresh(self) -> None:
         """Set ``is_active``, and have the thread arm the puts; under the lock."""
-        was_active, self.is_active = self.is_active, bool(self._waits or self._listeners)
+        was_active = self.is_active
+        self.is_active = bool(self._waits or self._listeners or self._is_kept_active)
         if (self.is_active and not was_active) or self._state.failure is not None:
             self._wake.set()  # what has failed since it was looked at has woken it too early
 
@@ -245,7 +258,7 @@ class ArrivalService:
         """Dispatch what waits; return whether that was possible."""
         try:
             self._drain()
-        except RetryableDiskFullError:  # stalled: the dispatch that finds room wakes this thread
+        except STALLING:  # the dispatch that goes on wakes this thread
             return False
         except StoreError as exc:
             _LOG.warning("arrivals cannot be dispatched: %s", exc)
@@ -291,7 +304,7 @@ class ArrivalService:
                 for wait in each
             }
             self._waits.clear()
-            self.is_active = bool(self._listeners)
+            self.is_active = bool(self._listeners or self._is_kept_active)
         for wait in waits:
             wait.error = self._state.end_error()
             wait.wake()

@@ -11,9 +11,10 @@ Source: RocketMQ ``DefaultMessageStore.ReputMessageService``,
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 
 from store.checked_lock import CheckedLock
-from store.errors import RetryableDiskFullError
+from store.errors import STALLING, DiskFullError
 from store.index.index_batch import IndexBatch
 from store.index.index_service import IndexService
 from store.log.commit_log import Appended
@@ -23,6 +24,7 @@ from store.queue.facts import QueueRestart
 from store.queue.units import UnitBatch
 from store.service.dispatching import _waiting
 from store.service.dispatching.arrival_service import ArrivalService
+from store.service.dispatching.dispatcher_list import DispatcherList
 from store.service.dispatching.pending import NOTHING, Pending, oldest_timestamp
 from store.service.dispatching.reput import ReputService
 from store.service.runtime.running_state import CriticalSection, RunningState
@@ -36,6 +38,7 @@ again, see ``QueueOffsets.forget_beyond``.
 SLICE_PER_QUEUE = 8
 """Units a queue that a batch waits for before it goes to the queues: one write for several."""
 _MAX_SLICE = 1 << 16
+R = TypeVar("R")
 _FAR_TOO_MANY = 4
 """Times ``batch_limit`` from which the writer waits for a batch that another thread dispatches."""
 
@@ -45,8 +48,9 @@ class Dispatcher(_waiting.InFlight):
 
     Locks are taken in this order: ``owner``, then that of ``pending``. From taking a batch to
     its being in queues and index either all of it happens or the store fails. But where a disk has
-    no room for units or keys, the batch stays ``handed`` and the dispatch is *stalled*: every later
-    one begins with that batch again, whose units and keys are put once however often they come.
+    no room for units or keys, or a dispatcher fails, the batch stays ``handed`` and the dispatch is
+    *stalled*: every later one begins with that batch again, whose units and keys are put once
+    however often they come.
     """
 
     def __init__(
@@ -57,12 +61,14 @@ class Dispatcher(_waiting.InFlight):
         dispatch_slice: int,
         state: RunningState,
         before_store: Callable[[], object] = noop,
+        dispatchers: DispatcherList | None = None,
     ) -> None:
         """``dispatch_slice``: units that make a batch, where there are few queues.
 
         ``before_store`` is called before units become visible: under ``SYNC_FLUSH`` it makes the
-        log durable.
+        log durable. Then ``dispatchers`` are called with the records.
         """
+        self.dispatchers = dispatchers
         self.pending = pending
         """What is to be dispatched; other threads may call what any thread may."""
         self._queues = queues
@@ -109,7 +115,7 @@ class Dispatcher(_waiting.InFlight):
 
     @property
     def is_stalled(self) -> bool:
-        """Return whether a batch waits for room on a disk. What queues and index have is whole."""
+        """Return whether a batch waits, for room or a dispatcher. What queues have is whole."""
         return bool(self._state.stalled)
 
     def oldest_waiting(self) -> int:
@@ -125,6 +131,7 @@ class Dispatcher(_waiting.InFlight):
         Raises:
             NestedCallError: the thread is inside of what it would wait for; nothing was done.
             RetryableDiskFullError: there is no room; it is stalled until a later call finds some.
+            DispatcherError: a dispatcher failed; likewise, until one does not.
             StoreError: the backend failed, or an earlier batch did; the store must be opened again.
         """
         self.locks.check_dispatch()  # so no ``entry`` is needed further on
@@ -136,7 +143,7 @@ class Dispatcher(_waiting.InFlight):
 
         For the writer, whose next put should not wait for a batch of the flush thread. Nor does a
         put that was made inside a dispatch of its own thread: its units go with the next batch.
-        That there is no room is no fault of its put, which is in the log: the next one is refused.
+        What stalls it is no fault of its put, which is in the log: the next one is refused.
 
         Raises:
             StoreError: as for ``drain``.
@@ -156,7 +163,7 @@ class Dispatcher(_waiting.InFlight):
                 return
         if self.locks.is_inside_dispatch:
             return
-        with suppress(RetryableDiskFullError):
+        with suppress(*STALLING):
             self.drain()
 
     def catch_up(self) -> None:
@@ -171,15 +178,42 @@ class Dispatcher(_waiting.InFlight):
         self._begin_batch()
         self._dispatch()
 
+    def when_caught_up(self, step: Callable[[], R]) -> R:
+        """Take ``step`` while nobody puts or dispatches, with all that was put in the queues.
+
+        No dispatcher is called under the append lock: where a put comes in before it is taken,
+        they are called again first.
+
+        Raises:
+            StoreError: as for ``drain``, or what ``step`` raises.
+        """
+        pending = self.pending
+        while True:
+            if self.dispatchers is not None:
+                self.drain()
+            with self.owner.entry(), self.drain_lock, pending.owner.entry(), pending.lock:
+                if self._may_catch_up():
+                    self.catch_up()
+                    return step()
+
+    def _may_catch_up(self) -> bool:
+        """Return whether all is dispatched, or no dispatcher is called with what is not."""
+        return self.dispatchers is None or not self.behind
+
     def raise_if_interrupted(self) -> None:
         """Fail the store if a dispatch was interrupted, and no later caller has noticed."""
         with self.owner.entry(), self.drain_lock:
             self._handing_on.raise_if_poisoned()
 
     def store(self, units: UnitBatch, keys: IndexBatch) -> list[QueueRestart]:
-        """Bring units and keys into queues and index; no other thread may meanwhile."""
+        """Bring units and keys into queues and index; no other thread may meanwhile.
+
+        Dispatchers come first: what queues have is dispatched no more by a recovery.
+        """
         restarts: list[QueueRestart] = []
         if units.end_phy_offset:
+            if self.dispatchers is not None:
+                self.dispatchers.dispatch_to(units.end_phy_offset)
             restarts = self._queues.put_batch(units)
         if self._index is not None:
             self._index.put_batch(keys)
@@ -199,8 +233,9 @@ class Dispatcher(_waiting.InFlight):
         if len(pending.offsets) > ASSIGNED_QUEUES:
             # Under the lock, so that the queues' own ends are those assigned last.
             with pending.owner, pending.lock:
-                self.catch_up()
-                pending.offsets.forget_beyond(ASSIGNED_QUEUES)
+                if self._may_catch_up():  # else with the next batch
+                    self.catch_up()
+                    pending.offsets.forget_beyond(ASSIGNED_QUEUES)
 
     def _resume(self) -> None:
         """Dispatch the batch of a stalled dispatch: none may come before it."""
@@ -231,8 +266,10 @@ class Dispatcher(_waiting.InFlight):
             self.full_at = 1 if self.arrivals.is_active else self.batch_limit
             if self.arrivals.is_active:
                 self.arrivals.add(units)  # within the section: no waiter is passed over
-        except RetryableDiskFullError as exc:
-            self._state.set_stalled(f"{exc}; it goes on by itself when there is room")
+        except STALLING as exc:
+            is_room = isinstance(exc, DiskFullError)
+            until = "when there is room" if is_room else "when the dispatcher takes the record"
+            self._state.set_stalled(f"{exc}; it goes on by itself {until}")
             self._handing_on.end()  # as if it had not begun: ``_resume`` begins it anew
             raise
         except BaseException as exc:

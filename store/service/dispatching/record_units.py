@@ -77,9 +77,7 @@ class RecordUnits:
         """Call ``add`` for each unit of one record: its own queue's, and its light queues'."""
         if not is_queued(sys_flag):
             return
-        tags_code = properties.tags_code
-        if topic == SCHEDULE_TOPIC and properties.delay is not None:
-            tags_code = self.delays.tags_code(properties.delay, timestamp, tags_code)
+        tags_code = self.tags_code(topic, timestamp, properties)
         gone = self.deleted.has_record
         whole = properties.inner_base is None
         if (whole or self._queue_type(topic) is not QueueType.BATCH) and not gone(
@@ -87,6 +85,12 @@ class RecordUnits:
         ):
             add((topic, queue_id), queue_offset, phy_offset, size, tags_code, timestamp)
         self.add_light(add, topic, phy_offset, size, tags_code, timestamp, properties)
+
+    def tags_code(self, topic: str, timestamp: int, properties: DispatchProperties) -> int:
+        """Return the tags code of a record: the hash of its tags, or when it is to be delivered."""
+        if topic == SCHEDULE_TOPIC and properties.delay is not None:
+            return self.delays.tags_code(properties.delay, timestamp, properties.tags_code)
+        return properties.tags_code
 
     def add_light(
         self,

@@ -15,6 +15,7 @@ from store.record.properties import dispatch_properties
 from store.record.scan import Scan, ScannedRecord
 from store.service.dispatching import _replay
 from store.service.dispatching.dispatch import SLICE_PER_QUEUE
+from store.service.dispatching.dispatcher_list import DispatcherList
 from store.service.dispatching.record_keys import RecordKeys
 from store.service.dispatching.record_units import RecordUnits
 
@@ -30,14 +31,26 @@ PutUnits = Callable[[UnitBatch, IndexBatch], list[QueueRestart]]
 class Replay:
     """Replays into the queues and the index of one store. One thread, without concurrent puts."""
 
-    def __init__(self, put: PutUnits, units: RecordUnits, keys: RecordKeys) -> None:
+    def __init__(
+        self,
+        put: PutUnits,
+        units: RecordUnits,
+        keys: RecordKeys,
+        dispatchers: DispatcherList | None = None,
+    ) -> None:
         self._put = put
+        self._dispatchers = dispatchers
         self._units = units
         self._keys = keys
         self._fill = _replay.ReplayBatcher(
             note=self._note, deleted=units.deleted, scheduled=SCHEDULE_TOPIC,
             tags_prefix=TAGS_PREFIX, keys_wanted=keys.wanted, tags_wanted=keys.tags,
         ).fill  # fmt: skip
+
+    def begin(self, start: int, queues_from: int) -> None:
+        """Have ``put`` call dispatchers as the queues are fed, by a scan from ``start`` on."""
+        if self._dispatchers is not None:
+            self._dispatchers.begin(start, queues_from)
 
     def run(
         self,

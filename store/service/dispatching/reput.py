@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from store.errors import RetryableDiskFullError
+from store.errors import STALLING
 from store.logger import StoreLogger
 from store.service.runtime.environment import usable_cores
 from store.service.runtime.worker import Worker
@@ -131,7 +131,7 @@ class ReputService:
                 self._wake.wait()
                 if self._stopped:
                     return
-                with suppress(RetryableDiskFullError):  # stalled: a later call goes on with it
+                with suppress(*STALLING):  # stalled: a later call goes on with it
                     self._drain()
                 self.batches += 1
         finally:

@@ -167,7 +167,6 @@ class CleanService:
 
     def _delete_files(self, phy_offset: int) -> ExpiryReport:
         log, files = self._log, self._log.files
-        dispatcher, pending = self._dispatcher, self._pending
         log.commit()
         before = max(log.min_phy_offset(), 0)
         last = files.files()[-1].file_from_offset if files.files() else 0
@@ -175,19 +174,24 @@ class CleanService:
         if end <= before:
             return ExpiryReport(0, 0, 0, 0, before)
         expired = expired_offsets(log, end)
-        with dispatcher.owner.entry(), dispatcher.drain_lock, pending.owner.entry(), pending.lock:
-            dispatcher.catch_up()
-            ends = [(key, at) for key, at in (expired or {}).items() if self._ends_at(key, at)]
-            self._commit.flush()  # for the log, not a line here, names the queues that live on
-        self._expired.add(ends)  # before the records go
-        with dispatcher.owner.entry(), dispatcher.drain_lock, pending.owner.entry(), pending.lock:
-            dispatcher.catch_up()
-            fault = files.delete_before(end)
-            minimum = log.min_phy_offset()
-            if minimum == before:
-                return ExpiryReport(0, 0, 0, 0, before, fault)
-            queues = self._queues.clean_expired(minimum, expired)
-            index = self._index.delete_expired(minimum) if self._index is not None else 0
+        caught_up = self._dispatcher.when_caught_up
+        self._expired.add(caught_up(lambda: self._finished(expired)))  # before the records go
+        return caught_up(lambda: self._delete_before(end, before, expired))
+
+    def _finished(self, expired: ExpiredOffsets | None) -> list[tuple[QueueKey, int]]:
+        """Return the queues of ``expired`` that end there; no other record of theirs is left."""
+        ends = [(key, at) for key, at in (expired or {}).items() if self._ends_at(key, at)]
+        self._commit.flush()  # for the log, not a line of ours, names the queues that live on
+        return ends
+
+    def _delete_before(self, end: int, before: int, expired: ExpiredOffsets | None) -> ExpiryReport:
+        log, files = self._log, self._log.files
+        fault = files.delete_before(end)
+        minimum = log.min_phy_offset()
+        if minimum == before:
+            return ExpiryReport(0, 0, 0, 0, before, fault)
+        queues = self._queues.clean_expired(minimum, expired)
+        index = self._index.delete_expired(minimum) if self._index is not None else 0
         count = (minimum - before) // files.file_size
         return ExpiryReport(count, minimum - before, queues, index, minimum, fault)
 

@@ -18,6 +18,8 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueStat
 from store.queue.read_fallbacks import ReadFallback
 from store.service.dispatching.dispatch import Dispatcher
+from store.service.metrics.by_group import GroupOffsets
+from store.service.metrics.by_topic import LIMIT, FiguresByTopic
 from store.service.reading.puller import Puller
 from store.service.results import PutMessageStatus
 from store.service.runtime.environment import used_blocks
@@ -88,6 +90,16 @@ class MetricsSnapshot:
     """Calls of arrival listeners that raised something."""
     arrivals_dropped: int = 0
     """Units that arrival listeners were not given, for they were too slow."""
+    put_hooked: int = 0
+    """Messages of which put hooks were asked; each costs a copy and the calls."""
+    put_hook_refusals: int = 0
+    """Of them, those that a hook refused; also in ``put_not_ok``, by the hook's status."""
+    put_hook_failures: int = 0
+    """Calls of put hooks that raised something, or answered what no hook may."""
+    dispatcher_records: int = 0
+    """Records that all dispatchers have taken."""
+    dispatcher_failures: int = 0
+    """Calls of dispatchers that raised something; each was made again, or will be."""
 
     @property
     def page_cache_busy(self) -> bool:
@@ -135,7 +147,7 @@ class StoreMetrics:
         self._state.check_open()
         log, put = self._log, self._putter.meter
         lag_bytes, lag_ms = self._lag()
-        began = log.append_began
+        began, dispatchers = log.append_began, self._dispatcher.dispatchers
         return MetricsSnapshot(
             put_messages=log.appended_records,
             put_bytes=log.max_phy_offset() - self._opened_end - log.blank_bytes,
@@ -163,6 +175,23 @@ class StoreMetrics:
             mirror=self._mirror.snapshot() if self._mirror is not None else None,
             listener_failures=self._dispatcher.arrivals.failures,
             arrivals_dropped=self._dispatcher.arrivals.dropped,
+            put_hooked=put.hooked,
+            put_hook_refusals=put.hook_refusals,
+            put_hook_failures=put.hook_failures,
+            dispatcher_records=0 if dispatchers is None else dispatchers.records,
+            dispatcher_failures=0 if dispatchers is None else dispatchers.failures,
+        )
+
+    def by_topic(
+        self, limit: int = LIMIT, offsets: GroupOffsets | None = None, *, by_bytes: bool = False
+    ) -> FiguresByTopic:
+        """Return what tells again and again what comes to the ``limit`` busiest topics.
+
+        With ``offsets`` also how far the groups lag that lag most. Puts cost what they did: what
+        is returned reads the log, and the ends of some queues, each time it is asked.
+        """
+        return FiguresByTopic(
+            self._log, self._queues, self._puller, self._state, limit, offsets, by_bytes=by_bytes
         )
 
     def _lag(self) -> tuple[int, int]:

@@ -7,7 +7,7 @@ this very process has open. Nothing is written.
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from store.files import reading
 from store.journals.following import Following, read_following
 from store.log.checkpoint import CheckpointFields, StoreCheckpoint
 from store.log.log_tail import LogEnds, LogTail
+from store.log.tail_topics import Came, TailTopics
 from store.queue.backends import backends, queue_folders
 from store.queue.facts import QueueStat
 from store.service.layout.store_layout import StoreLayout
@@ -60,14 +61,22 @@ class WatchSample:
     """What the backends' own files show, see ``ConsumeQueueStore.watch``."""
     following: Following | None
     """What a follower has noted last; ``None``: this store was never a follower's."""
+    topics: Mapping[str, Came] | None = None
+    """What came since the look before, by topic; ``None`` unless that was asked for.
+
+    The first look has none of it: where the log ended before is not known.
+    """
 
 
 class StoreWatch:
     """Looks at one store again and again. One thread."""
 
-    def __init__(self, layout: StoreLayout) -> None:
+    def __init__(self, layout: StoreLayout, *, by_topic: bool = False) -> None:
+        """``by_topic``: count records by topic, which reads more than their heads."""
         self._layout = layout
-        self._tail = LogTail(layout.log_folders)
+        self._topics = TailTopics() if by_topic else None
+        self._tail = LogTail(layout.log_folders, self._topics)
+        self._has_looked = False
 
     def sample(self) -> WatchSample:
         """Return what the files show now.
@@ -79,17 +88,21 @@ class StoreWatch:
         layout, paths = self._layout, self._layout.paths
         checkpoint = StoreCheckpoint(paths.checkpoint).fields
         folders = (*queue_folders(paths), paths.index)
+        log = self._tail.refresh(checkpoint.confirm_phy_offset)
+        came = None if self._topics is None else self._topics.take()
+        is_first, self._has_looked = not self._has_looked, True
         return WatchSample(
             time=time.time(),
             seconds=time.monotonic(),
             opener=_opener(paths.abort),
-            log=self._tail.refresh(checkpoint.confirm_phy_offset),
+            log=log,
             checkpoint=checkpoint,
             folders={folder.name: measure(folder) for folder in folders if folder.is_dir()},
             log_disk_used_ratio=disk_used_ratio(layout.log_folders[0]),
             queue_disk_used_ratio=disk_used_ratio(paths.consume_queue),
             queue_stats=tuple(stat for kind in backends() for stat in kind.watch(paths)),
             following=read_following(paths),
+            topics=None if is_first else came,
         )
 
 

@@ -30,7 +30,7 @@ from store.service.runtime.running_state import RunningState
 from store.service.writing.flush import FlushService, FullFlush
 from store.service.writing.group_commit import GroupCommit
 from store.service.writing.log_prefault import LogPrefault
-from store.service.writing.putter import Putter
+from store.service.writing.putter import Puts, Putter
 from store.service.writing.replicas import ReplicaWait
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ class StoreComponents:
     flush_all: FullFlush = field(init=False)
     puller: Puller = field(init=False)
     putter: Putter = field(init=False)
+    puts: Puts = field(init=False)
+    """What puts go through: the putter, or the put hooks in front of it."""
     mirror: "Mirror | None" = field(init=False)
     clean: CleanService = field(init=False)
     expiry: FileExpiry = field(init=False)

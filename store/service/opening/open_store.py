@@ -31,6 +31,7 @@ from store.queue.units import QueueKey
 from store.record.message import SCHEDULE_TOPIC, Message
 from store.record.scan import ScanRules
 from store.service.dispatching.dispatch import Dispatcher
+from store.service.dispatching.dispatcher_list import DispatcherList
 from store.service.dispatching.pending import Pending
 from store.service.dispatching.record_keys import RecordKeys
 from store.service.dispatching.record_units import RecordUnits
@@ -50,6 +51,7 @@ from store.service.maintenance.file_expiry import FileExpiry
 from store.service.metrics.metrics import StoreMetrics
 from store.service.opening.abort_marker import AbortMarker
 from store.service.opening.components import StoreComponents
+from store.service.opening.installed_hooks import with_installed
 from store.service.opening.left_out import open_index, refuse_queues_without_log
 from store.service.opening.options import OpenOptions
 from store.service.opening.unopened import begin_again, opened
@@ -69,6 +71,7 @@ from store.service.writing.flush import FlushService, FullFlush
 from store.service.writing.group_commit import GroupCommit
 from store.service.writing.light_quota import LightQuota
 from store.service.writing.log_prefault import LogPrefault
+from store.service.writing.put_hooks import HookedPuts
 from store.service.writing.putter import Putter
 from store.service.writing.replicas import ReplicaWait
 
@@ -87,6 +90,7 @@ def open_store(
     ``undo`` closes what was opened: the caller leaves it with whatever is raised until the store is
     the caller's own, and drops it then.
     """
+    options = with_installed(root, options)
     layout, config = resolve_layout(
         root, config, commit_log, read_only=options.read_only, fed=options.replicas is not None
     )
@@ -230,8 +234,11 @@ def _recover(
     parts.pending = pending = Pending(queues, units, keys, state)
     parts.commit = commit = GroupCommit(log, config.sync_flush_timeout)
     state.locks.add(*commit.locks, *queues.locks(), KEPT_LOCK)
+    given = options.dispatchers
+    dispatchers = DispatcherList(given, log, units) if given else None
+    before_units = _before_units(config, log, commit)
     parts.dispatcher = dispatcher = Dispatcher(
-        pending, queues, index, config.dispatch_slice, state, _before_units(config, log, commit)
+        pending, queues, index, config.dispatch_slice, state, before_units, dispatchers
     )
     rules = ScanRules(config.check_crc_on_recover)
     parts.rebuild = QueueRebuild(paths, log, queues, units, pending, dispatcher, rules, state.fail)
@@ -257,10 +264,13 @@ def _replay(
     """Dispatch what queues and index lack, and make good queues that are damaged."""
     log, queues, rebuild, report = parts.log, parts.queues, parts.rebuild, parts.report
     rebuild.drop_half_built()
-    replay = Replay(parts.dispatcher.store, units, keys)
+    dispatchers = parts.dispatcher.dispatchers
+    replay = Replay(parts.dispatcher.store, units, keys, dispatchers)
     recovery.run(replay, options.cut_at, options.pass_over, options.progress)
     names = [part.name for part in queues.parts()]
     parts.lines.log_was_cut(report.end_phy_offset, names)
+    if dispatchers is not None:
+        dispatchers.catch_up(report.end_phy_offset)
     rebuild.resume()
     rules = ScanRules(parts.config.check_crc_on_recover)
     mended = QueueMend(log, queues, units, rebuild, rules).run(
@@ -293,6 +303,9 @@ def _serve(parts: StoreComponents, options: OpenOptions) -> None:
     parts.ahead = None if parts.read_only else LogPrefault.of(log, config)
     look_ahead = noop if parts.ahead is None else parts.ahead.wake_if_due
     parts.putter = Putter(config, log, queues, dispatcher, append, answers, look_ahead)
+    parts.puts = parts.putter
+    if hooks := options.put_hooks:
+        parts.puts = HookedPuts(parts.putter, hooks, parts.putter.meter)
     parts.clean = CleanService(
         log, queues, index, pending, dispatcher, commit, parts.deleted,
         ExpiredQueues(paths.expired_queues), quota, state,
@@ -375,6 +388,8 @@ def _start(undo: ExitStack, parts: StoreComponents, options: OpenOptions) -> Non
         parts.ahead.start()
     if MODE == "always":
         parts.dispatcher.reput.start_if_wanted()
+    if parts.dispatcher.dispatchers is not None:
+        parts.dispatcher.arrivals.keep_active()
     parts.flush.start()
     if parts.replicas is not None:
         parts.replicas.start()

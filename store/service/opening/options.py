@@ -1,11 +1,13 @@
 """OpenOptions: how a store is to be opened, beside its settings."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from store.progress import Progress, noop
+from store.service.dispatching.dispatcher_list import CommitLogDispatcher
 from store.service.recovering.replacement import Rebuild
 from store.service.runtime.environment import Environment
+from store.service.writing.put_hooks import PutMessageHook
 from store.service.writing.replicas import Replicas
 
 
@@ -20,5 +22,8 @@ class OpenOptions:
     rebuild: Rebuild = Rebuild.NOTHING
     housekeeping: bool = True
     replicas: Replicas | None = None
+    put_hooks: Sequence[PutMessageHook] = ()
+    dispatchers: Sequence[CommitLogDispatcher] = ()
+    installed_hooks: bool = True
     surroundings: Environment = field(default_factory=Environment)
     progress: Progress = noop

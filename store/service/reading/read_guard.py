@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 
-from store.errors import RetryableDiskFullError
+from store.errors import STALLING
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.dispatching.pending import NOTHING
 from store.service.reading import _ready
@@ -30,7 +30,7 @@ class _Readying:
         if state.closed or state.forked:
             state.check_open()
         if self._dispatcher.behind and state.failure is None and not state.stalled:
-            with suppress(RetryableDiskFullError):
+            with suppress(*STALLING):
                 self._dispatcher.drain()
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from store.errors import CorruptionError
+from store.journals.deleted_topics import DeletedTopics
 from store.log.commit_log import CommitLog
 from store.log.log_follower import LogFollower
 from store.queue.consume_queue_store import ConsumeQueueStore
@@ -23,6 +24,7 @@ class FollowedStore(Protocol):
 
     layout: StoreLayout
     queues: ConsumeQueueStore
+    deleted_topics: DeletedTopics
 
     @property
     def commit_log(self) -> CommitLog:
@@ -33,30 +35,44 @@ class TopicFollower:
     """Reads behind the queues of ``store``, which was opened read-only. One thread.
 
     What a writer has appended is seen when it is whole in the log, which may be before it is on
-    disk or was acknowledged. Prepared and rolled back messages are in no queue, and left out.
+    disk or was acknowledged. Prepared and rolled back messages are in no queue, and left out; so
+    are those of topics that had been deleted when the store was opened.
     """
 
     def __init__(self, store: FollowedStore) -> None:
         self._queues = store.queues
+        self._deleted = store.deleted_topics
         low, high = store.commit_log.min_phy_offset(), store.commit_log.max_phy_offset()
         start = min(max(store.queues.dispatch_from_phy_offset(), low, 0), high)
-        self._opened_at = high
+        self.opened_at = high
+        """Phy offset at which the log ended when the store was opened."""
         self._log = LogFollower(store.layout.log_folders, start)
         self._shown: dict[tuple[str, int], int] = {}
 
-    def poll(self, topic: str) -> Iterator[TopicMessage]:
+    def poll(self, topic: str, end: int | None = None) -> Iterator[TopicMessage]:
         """Yield the messages of ``topic`` that are there now and not read yet, in log order.
 
-        Those of a light queue are found in the records of the topics that they were put to.
+        Those of a light queue are found in the records of the topics that they were put to. With
+        ``end`` it stops at the first record that begins there or behind, for good.
 
         Raises:
             RefusedStoreError: the log was cut back.
             StoreIOError: it cannot be read.
         """
         for message in self._log.poll():
+            if end is not None and message.phy_offset >= end:
+                return
             place = self._place(message, topic)
             if place is not None and not self._is_shown(message, topic, place[0]):
                 yield TopicMessage(*place, message)
+
+    @property
+    def has_passed_opening(self) -> bool:
+        """Return whether it has read all that was there when the store was opened.
+
+        From there on it asks nothing of the store.
+        """
+        return self._log.phy_offset >= self.opened_at
 
     def topics(self) -> set[str]:
         """Return the topics whose queues do not show all; the log is read as it is now."""
@@ -81,7 +97,7 @@ class TopicFollower:
 
     def _is_shown(self, message: StoredMessage, topic: str, queue_id: int) -> bool:
         """Return whether the queue of an opened store has the message."""
-        if message.phy_offset >= self._opened_at:
+        if message.phy_offset >= self.opened_at:
             return False
         shown = self._shown.get((topic, queue_id))
         if shown is None:
@@ -90,10 +106,11 @@ class TopicFollower:
             shown = self._shown[topic, queue_id] = -1 if last is None else last.phy_offset
         return message.phy_offset <= shown
 
-    @staticmethod
-    def _place(message: StoredMessage, topic: str) -> tuple[int, int] | None:
+    def _place(self, message: StoredMessage, topic: str) -> tuple[int, int] | None:
         """Return queue id and offset of the message in ``topic``; ``None``: it is not in it."""
         if message.is_passed_over or not is_queued(message.sys_flag):
+            return None
+        if self._deleted.has_record(topic, message.phy_offset):
             return None
         if message.topic == topic:
             return message.queue_id, message.queue_offset

@@ -77,20 +77,29 @@ class QueueRebuild:
         counted = self._log.max_phy_offset()
         told = progress or noop
         counts = self._count(topic, 0, counted, told)
-        dispatcher, pending = self._dispatcher, self._pending
-        with dispatcher.owner.entry(), dispatcher.drain_lock, pending.owner.entry(), pending.lock:
-            dispatcher.catch_up()
-            counts += self._count(topic, counted, self._log.max_phy_offset(), lambda _: None)
-            keys = [key for key in queues.queues(topic) if queue_id in {None, key.queue_id}]
-            for key in keys:
-                low, high = queues.queue(*key).ends()
-                if not counts[key.queue_id] and low < high:
-                    raise RefusedStoreError(
-                        f"queue {key.queue_id} of {topic!r} has units, but by these settings no"
-                        " record of the log leads to it: a rebuild would lose them"
-                    )
-            ends = [[key.queue_id, queues.queue(*key).max_offset()] for key in keys]
-            units = self.build([{"topic": topic, "queue": queue_id, "ends": ends}], told)
+
+        def rebuild() -> RebuildReport:
+            end = self._log.max_phy_offset()
+            behind = self._count(topic, counted, end, lambda _: None)
+            return self._rebuild(topic, queue_id, counts + behind, told)
+
+        return self._dispatcher.when_caught_up(rebuild)
+
+    def _rebuild(
+        self, topic: str, queue_id: int | None, counts: Counter[int], progress: Progress
+    ) -> RebuildReport:
+        """Rebuild queues for which the log has ``counts`` units; nobody puts meanwhile."""
+        queues = self._queues
+        keys = [key for key in queues.queues(topic) if queue_id in {None, key.queue_id}]
+        for key in keys:
+            low, high = queues.queue(*key).ends()
+            if not counts[key.queue_id] and low < high:
+                raise RefusedStoreError(
+                    f"queue {key.queue_id} of {topic!r} has units, but by these settings no"
+                    " record of the log leads to it: a rebuild would lose them"
+                )
+        ends = [[key.queue_id, queues.queue(*key).max_offset()] for key in keys]
+        units = self.build([{"topic": topic, "queue": queue_id, "ends": ends}], progress)
         return RebuildReport(len(keys), units)
 
     def build(self, entries: Sequence[Entry], progress: Progress = noop) -> int:

@@ -208,6 +208,7 @@ class Recovery:
 
         def from_there(start: int) -> ReplayResult:
             progress(start)
+            replay.begin(start, queues_from)
             return replay.run(self._scan(start), queues_from, index_from, progress)
 
         wanted = min(at for at in (queues_from, index_from, cut_at, *pass_over) if at is not None)

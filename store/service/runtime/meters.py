@@ -54,6 +54,7 @@ class PutMeter:
         """Calls that put several, all of them."""
         self._lock = threading.RLock()  # guards what follows
         self._long_way = 0
+        self.hooked = self.hook_refusals = self.hook_failures = 0
         self._not_ok = dict.fromkeys(PutMessageStatus, 0)
         del self._not_ok[PutMessageStatus.PUT_OK]
 
@@ -61,6 +62,21 @@ class PutMeter:
         """Count messages that were stored, but not by one compiled call (``FastPut``)."""
         with self._lock:
             self._long_way += messages
+
+    def count_hooked(self) -> None:
+        """Count a message of which put hooks are asked."""
+        with self._lock:
+            self.hooked += 1
+
+    def count_hook_refusal(self) -> None:
+        """Count a message that a put hook refuses."""
+        with self._lock:
+            self.hook_refusals += 1
+
+    def count_hook_failure(self) -> None:
+        """Count a call of a put hook that failed."""
+        with self._lock:
+            self.hook_failures += 1
 
     @property
     def long_way(self) -> int:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from store.checked_lock import LockOrder
 from store.errors import (
+    STALLING,
     ReadOnlyStoreError,
-    RetryableDiskFullError,
     StoreClosedError,
     StoreError,
     StoreFailedError,
@@ -32,7 +32,7 @@ class RunningState(_flags.StateFlags):
 
     Failed, closed and forked are final; only a full disk may have room again. One that is
     nearly full forbids puts alone. One that has no room for units or keys of records has stalled
-    the dispatch, too: batches would pile up in memory.
+    the dispatch, too, as a dispatcher that fails has: batches would pile up in memory.
     """
 
     def __init__(self, root: Path, *, read_only: bool) -> None:
@@ -51,7 +51,7 @@ class RunningState(_flags.StateFlags):
         self.locks = LockOrder()
         """Those that a call from inside another one of its thread must not wait for."""
         self.stalled = ""
-        """Why the dispatch of a batch waits for room on a disk; empty if it does not."""
+        """Why the dispatch of a batch waits, for room or a dispatcher; empty if it does not."""
         self.unwritable = read_only
         """Whether anything forbids a put: all that a put looks at."""
         _states.add(self)
@@ -96,7 +96,7 @@ class RunningState(_flags.StateFlags):
         if changed and reason:
             _LOG.error("the dispatch is stalled, puts are refused: %s", reason)
         elif changed:
-            _LOG.warning("there is room again: the dispatch goes on")
+            _LOG.warning("the dispatch goes on, puts are taken")
 
     def _update(self) -> None:
         """Set ``unwritable``; the caller holds the lock."""
@@ -162,14 +162,14 @@ class RunningState(_flags.StateFlags):
     def writing(self) -> Iterator[None]:
         """Refuse where nothing may be written; a failure of the block ends all writing.
 
-        But for a full disk that was met where the block can be repeated.
+        But for what stalls a dispatch: the block can be repeated.
 
         Raises:
             NestedCallError: the thread holds a lock of the store; nothing was done.
         """
         self.check_writable()
         self.locks.check()
-        with self.failing(RetryableDiskFullError):
+        with self.failing(*STALLING):
             yield
 
     @contextmanager

@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from store.checked_lock import CheckedLock
 from store.config import StoreConfig
-from store.errors import RetryableDiskFullError, StoreClosedError, StoreError
+from store.errors import STALLING, StoreClosedError, StoreError
 from store.future import Promised, Soon, at_once
 from store.index.index_service import IndexService
 from store.log.checkpoint import StoreCheckpoint
@@ -123,7 +123,7 @@ class FlushService:
             future.set_result(now <= deadline)
 
     def _flush_much(self) -> None:
-        with suppress(RetryableDiskFullError):  # tried again in the next round
+        with suppress(*STALLING):  # tried again in the next round
             self._dispatcher.drain()
         waiting = self._log.max_phy_offset() - self._log.flushed_phy_offset()
         if waiting >= self._config.flush_commit_log_least_pages * PAGE_BYTES:
@@ -133,7 +133,7 @@ class FlushService:
         self._log.commit(self._config.commit_commit_log_least_pages)
 
     def _flush_queues(self) -> None:
-        with suppress(RetryableDiskFullError):
+        with suppress(*STALLING):
             self._whole.without_index()
 
     def _write_ahead(self) -> None:
@@ -183,7 +183,7 @@ class FullFlush:
     def _flush(self) -> None:
         try:
             self._dispatcher.drain()
-        except RetryableDiskFullError:  # the checkpoint stays where it is; the log has its room
+        except STALLING:  # the checkpoint stays where it is; the log has its room
             self._commit.flush()
             self._commit.log.note_synced()
             raise

@@ -446,7 +446,7 @@ class Putter:
         return PutMessageResult(status, reason=lacking)
 
     def _refused(self, exc: StoreError) -> PutMessageResult:
-        status = _status_of(exc)
+        status = status_of(exc)
         if status is PutMessageStatus.CREATE_MAPPED_FILE_FAILED:
             _LOG.error("put refused: %s", exc)
         self.meter.not_ok(status)
@@ -461,7 +461,8 @@ def _copied(message: Message) -> Message:
         return message
 
 
-def _status_of(exc: StoreError) -> PutMessageStatus:
+def status_of(exc: StoreError) -> PutMessageStatus:
+    """Return the status of a put that ``exc`` refuses."""
     if isinstance(exc, PropertiesTooLongError):
         return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
     if isinstance(exc, LightQuotaError):

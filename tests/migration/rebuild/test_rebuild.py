@@ -20,7 +20,7 @@ from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.recovering.replacement import Rebuild
-from tests.kit.golden import NAMES, load_dump
+from tests.kit.golden import NAMES, each_kind, load_dump
 from tests.kit.plain_record import PlainRecord
 from tests.kit.rebuilt import CONFIG, Facts, fill
 from tests.kit.rebuilt import facts as all_facts
@@ -81,7 +81,7 @@ def published(root: Path, target: str, config: StoreConfig) -> None:
 # ---- golden stores
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != BATCH])
+@pytest.mark.parametrize("name", each_kind(name for name in NAMES if name != BATCH))
 def test_golden_stores_are_planned_as_their_own_rebuild_builds_them(
     golden: Golden, tmp_path: Path, name: str
 ) -> None:

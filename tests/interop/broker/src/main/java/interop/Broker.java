@@ -29,8 +29,11 @@ import org.apache.rocketmq.common.message.MessageExtBrokerInner;
 import org.apache.rocketmq.common.message.MessageRequestMode;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
+import org.apache.rocketmq.remoting.protocol.RemotingCommand;
+import org.apache.rocketmq.remoting.protocol.RequestCode;
 import org.apache.rocketmq.remoting.protocol.body.SetMessageRequestModeRequestBody;
 import org.apache.rocketmq.remoting.protocol.filter.FilterAPI;
+import org.apache.rocketmq.remoting.protocol.header.ConsumerSendMsgBackRequestHeader;
 import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfig;
 import org.apache.rocketmq.store.MessageFilter;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
@@ -44,6 +47,7 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
  * topic NAME (as an administrator makes one: version 2 of the metadata keeps no other on disk),
  * put TOPIC QUEUES COUNT [NAME] (keys NAME0 …), offset TOPIC GROUP QUEUE OFFSET, delay LEVEL OFFSET, mode TOPIC GROUP,
  * forbid GROUP TOPIC, delete TOPIC, metadata, end,
+ * fail GROUP TOPIC QUEUE OFFSET (the message goes to the group's dead letters, as if its consumer had given it up),
  * timer TOPIC COUNT MILLISECONDS [NAME], register, read TOPIC, halves (how many of each topic are open, as it counts),
  * filter GROUP TOPIC (keys that the group's expression lets through, as the broker remembers it; no consumer is asked).
  *
@@ -155,6 +159,8 @@ public final class Broker {
                 return Map.of("count", topics.getTopicConfigTable().size());
             case "metadata":
                 return metadata(broker);
+            case "fail":
+                return fail(broker, words[1], words[2], Integer.parseInt(words[3]), Long.parseLong(words[4]));
             case "read":
                 return read(broker, words[1]);
             case "transactions":
@@ -207,6 +213,24 @@ public final class Broker {
             statuses.merge(broker.getMessageStore().putMessage(message).getPutMessageStatus().name(), 1, Integer::sum);
         }
         return Map.of("statuses", statuses, "end", broker.getMessageStore().getMaxPhyOffset());
+    }
+
+    /** What a consumer asks for that returns a message with a delay level below 0. */
+    private static Object fail(BrokerController broker, String group, String topic, int queue, long offset) throws Exception {
+        var found = broker.getMessageStore().getMessage(group, topic, queue, offset, 1, null);
+        MessageExt message = MessageDecoder.decode(found.getMessageBufferList().get(0));
+        found.release();
+        var header = new ConsumerSendMsgBackRequestHeader();
+        header.setGroup(group);
+        header.setOriginTopic(topic);
+        header.setOffset(message.getCommitLogOffset());
+        header.setOriginMsgId(message.getMsgId());
+        header.setDelayLevel(-1);
+        header.setMaxReconsumeTimes(16);
+        RemotingCommand request = RemotingCommand.createRequestCommand(RequestCode.CONSUMER_SEND_MSG_BACK, header);
+        request.makeCustomHeaderToNet();
+        RemotingCommand response = broker.getSendMessageProcessor().processRequest(null, request);
+        return Map.of("code", response.getCode(), "remark", String.valueOf(response.getRemark()), "msgId", message.getMsgId());
     }
 
     /** What lies in a topic, queue by queue: keys, bodies, and the milliseconds from birth to the place there. */

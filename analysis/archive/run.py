@@ -1,0 +1,87 @@
+"""One run: what is new in each log is read, written, and added to the archive in one step."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from analysis.archive.log_ranges import LogRange, plan_range
+from analysis.archive.spark_job import Job
+from analysis.archive.staging import Staging
+from analysis.options import SourceOptions
+from store.cli.archive_manifest import ArchivedSource
+
+
+class Archive(Protocol):
+    """Where batches are kept."""
+
+    def last(self, names: Iterable[str]) -> dict[str, ArchivedSource]:
+        """Return the newest of what it has of each of these sources."""
+
+    def remove_dead(self) -> None:
+        """Remove what a run has left that lives no more."""
+
+    def staging(self) -> AbstractContextManager[Staging]:
+        """Give a folder for what is to be added; gone behind the block."""
+
+    def add(self, made: Staging, sources: Collection[str]) -> int:
+        """Add a batch that is laid out, whole or not at all; return its number."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedRun:
+    """What a run has done."""
+
+    sources: Sequence[ArchivedSource]
+    batch: int | None
+    """Its number; ``None``: nothing was new."""
+    files: int
+    faults: Sequence[str]
+    """What was passed over because it is damaged."""
+
+
+def plan_run(archive: Archive, sources: Mapping[str, SourceOptions]) -> list[LogRange]:
+    """Return what is new of each source, by name.
+
+    Raises:
+        RefusedStoreError: a log is not the one that the archive has under its name.
+        StoreError: a log or the archive cannot be read.
+    """
+    before = archive.last(sources)
+    return [plan_range(name, options, before.get(name)) for name, options in sources.items()]
+
+
+def run(archive: Archive, ranges: Sequence[LogRange], job: Job) -> ArchivedRun:
+    """Do what was planned. Whatever ends it before its last step leaves the archive as it was.
+
+    Raises:
+        RefusedStoreError: another run has archived one of these logs meanwhile.
+        CorruptionError: a log has a place behind which nothing can be read.
+        StoreError: something cannot be read or written.
+    """
+    new = sorted(
+        (span for span in ranges if span.begin < span.end or span.lost_bytes),
+        key=lambda span: span.source,
+    )  # so are the rows of a file
+    if not new:
+        archive.remove_dead()
+        return ArchivedRun([_archived(span, 0) for span in ranges], None, 0, [])
+    with archive.staging() as made:
+        found = job(new, made.files) if any(span.parts for span in new) else []
+        written = [each for each in found if each.name]
+        counts = {span.source: 0 for span in ranges}
+        for each in written:
+            for source, messages in each.messages.items():
+                counts[source] += messages
+        sources = [_archived(span, counts[span.source]) for span in new]
+        made.lay_out(written, sources)
+        number = archive.add(made, {span.source for span in new})
+    faults = [fault for each in found for fault in each.faults]
+    every = [_archived(span, counts[span.source]) for span in ranges]
+    return ArchivedRun(every, number, len(written), faults)
+
+
+def _archived(span: LogRange, messages: int) -> ArchivedSource:
+    return ArchivedSource(
+        name=span.source, begin=span.begin, end=span.end, mark=span.mark, messages=messages
+    )

@@ -1,0 +1,69 @@
+"""TailTopics: of which topics the records are that a ``LogTail`` passes, in bounded memory."""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import NamedTuple
+
+from store.record.message import SysFlag
+from store.record.record_layout import HEAD, MAGIC_V2, body_position
+
+MOST_TOPICS = 4096
+OTHERS = "(others)"
+"""Stands for all that are not told apart; no topic has such a name."""
+_HEAD_BYTES = body_position(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+"""Up to the body of any record."""
+_INT = Struct(">i")
+_MAGIC_AT, _SYS_FLAG_AT = HEAD.offset("magic_code"), HEAD.offset("sys_flag")
+
+Read = Callable[[int, int], bytes]
+"""Position in a record, and how many bytes of it from there."""
+
+
+class Came(NamedTuple):
+    """Some records."""
+
+    records: int = 0
+    bytes: int = 0
+
+
+class TailTopics:
+    """Counts records by topic until they are taken. One thread."""
+
+    def __init__(self, most: int = MOST_TOPICS) -> None:
+        """``most``: how many topics are told apart between two takes."""
+        self._most = most
+        self._came: dict[bytes, list[int]] = {}
+        self._others = [0, 0]
+
+    def take(self) -> dict[str, Came]:
+        """Return what came of each topic since the last take, of all others in ``OTHERS``."""
+        came, self._came = self._came, {}
+        others, self._others = self._others, [0, 0]
+        found = {name.decode(errors="replace"): Came(*sums) for name, sums in came.items()}
+        return found | ({OTHERS: Came(*others)} if others[0] else {})
+
+    def passed(self, size: int, read: Read) -> None:
+        """Count a record of ``size`` bytes, which ``read`` reads."""
+        name = _topic(size, read)
+        sums = self._came.get(name)
+        if sums is None:
+            sums = self._others
+            if len(self._came) < self._most:
+                sums = self._came[name] = [0, 0]
+        sums[0] += 1
+        sums[1] += size
+
+
+def _topic(size: int, read: Read) -> bytes:
+    """Return the name of a record's topic; empty where its sizes do not fit the record."""
+    head = read(0, min(_HEAD_BYTES, size))
+    body = body_position(_INT.unpack_from(head, _SYS_FLAG_AT)[0])
+    if body > len(head):
+        return b""
+    body_size: int = _INT.unpack_from(head, body - _INT.size)[0]
+    length_at = body + body_size
+    begin = length_at + (2 if _INT.unpack_from(head, _MAGIC_AT)[0] == MAGIC_V2 else 1)
+    if not body <= length_at < begin <= size:
+        return b""
+    length = int.from_bytes(read(length_at, begin - length_at), "big")
+    return read(begin, min(length, size - begin))

@@ -1,0 +1,230 @@
+"""DispatcherList: what a program has called with each record of the log, before queues have it.
+
+The records are read back from the log, so what is dispatched in memory, replayed by a recovery or
+taken from a master comes the same way. A store without dispatchers reads nothing.
+
+Source: RocketMQ ``DefaultMessageStore.dispatcherList``, ``CommitLogDispatcher``,
+``CommitLogDispatchStore``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from store.errors import CorruptionError, DispatcherError, RefusedStoreError, StoreConfigError
+from store.log.log_reads import LogReads
+from store.logger import StoreLogger
+from store.record.decoder import StoredMessage
+from store.record.message import SysFlag
+from store.record.properties import decode_properties, dispatch_properties
+from store.record.scan import ScannedRecord, ScanRules
+from store.service.dispatching.record_units import RecordUnits
+
+_LOG = StoreLogger(__name__)
+_RULES = ScanRules(check_crc=False)  # an append or a recovery has made sure of it
+_PASSED_OVER = int(SysFlag.PASSED_OVER)
+_NOT_YET = 1 << 63
+"""Behind every phy offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchRequest:
+    """One record of the log, as a dispatcher gets it.
+
+    Source: RocketMQ ``DispatchRequest``.
+    """
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    phy_offset: int
+    size: int
+    """Bytes."""
+    tags_code: int
+    """Hash of the tags; of a delayed message, when it is due."""
+    store_timestamp: int
+    """ms since the epoch."""
+    sys_flag: int
+    """Half and rolled back messages come too: see its transaction bits."""
+    keys: str | None
+    uniq_key: str | None
+    properties: dict[str, str]
+    log: LogReads = field(repr=False, compare=False)
+
+    def message(self) -> StoredMessage:
+        """Return the whole record, body and all.
+
+        Raises:
+            CorruptionError: the log has it no more.
+        """
+        return self.log.message(self.phy_offset)
+
+
+class CommitLogDispatcher(Protocol):
+    """Is called with each record of the log, in its order, before queues and index have it.
+
+    By one thread at a time, whichever dispatches: a writer, a reader or one of the store's own. No
+    append waits for it. It may put where puts do not wait for the disk, and must not read queues:
+    what would wait for the dispatch itself is refused with ``NestedCallError``.
+
+    At least once. A recovery calls it again from where the queues may lack something, a rebuild of
+    all queues with all records. What it raises stalls the dispatch: readers do not see the record,
+    puts are refused, and it is called with that record again, by the next put or within a second.
+    Errors call it by its ``name``, or its class.
+
+    Source: RocketMQ ``CommitLogDispatcher``.
+    """
+
+    def dispatch(self, request: DispatchRequest) -> object:
+        """Take one record."""
+
+
+@runtime_checkable
+class CommitLogDispatchStore(CommitLogDispatcher, Protocol):
+    """A dispatcher that knows by itself how far it is, and misses nothing that others dispatched.
+
+    Source: RocketMQ ``CommitLogDispatchStore``.
+    """
+
+    def dispatch_from_phy_offset(self) -> int:
+        """Return behind which record it goes on: the first phy offset that it has not taken.
+
+        Asked once, by the opening behind the recovery; it is called with all from there on then.
+        """
+
+
+def require_dispatcher(given: object) -> None:
+    """Refuse what is no ``CommitLogDispatcher``.
+
+    Raises:
+        StoreConfigError: it cannot be called.
+    """
+    if not callable(getattr(given, "dispatch", None)):
+        raise StoreConfigError(f"{given!r:.60} is no dispatcher: it has no dispatch()")
+
+
+class _Entry:
+    """One dispatcher; it is called with records that start at ``begin`` or behind."""
+
+    def __init__(self, dispatcher: CommitLogDispatcher) -> None:
+        self.name = str(getattr(dispatcher, "name", type(dispatcher).__qualname__))
+        self.dispatch = dispatcher.dispatch
+        self.place = dispatcher if isinstance(dispatcher, CommitLogDispatchStore) else None
+        self.begin = 0 if self.place is None else _NOT_YET
+
+
+class DispatcherList:
+    """The dispatchers of one store, in order. Under the lock of the dispatch, or while it opens."""
+
+    def __init__(
+        self, dispatchers: Sequence[CommitLogDispatcher], log: LogReads, units: RecordUnits
+    ) -> None:
+        """Begin nowhere: see ``begin``."""
+        self._entries = [_Entry(each) for each in dispatchers]
+        self._log = log
+        self._units = units
+        self.phy_offset = 0
+        """Up to here all of them have taken everything."""
+        self._next = 0  # of the entries, for the record there
+        self.records = 0
+        """Records that all of them have taken."""
+        self.failures = 0
+        """Calls that raised something."""
+
+    def begin(self, start: int, wanted: int) -> None:
+        """Go on at ``start``, where a record begins, with those from ``wanted`` on."""
+        self.phy_offset = max(self.phy_offset, start)
+        for entry in self._entries:
+            if entry.place is None:
+                entry.begin = wanted
+
+    def dispatch_to(self, end: int) -> None:
+        """Call all with what ends at ``end`` or before, and was not taken yet.
+
+        Raises:
+            DispatcherError: one failed; the next call begins with it.
+        """
+        wanted = min(entry.begin for entry in self._entries)
+        for record in self._log.scan_kept(_RULES, self.phy_offset, end):
+            if record.phy_offset >= wanted and not record.sys_flag & _PASSED_OVER:
+                request = self._request(record)
+                while self._next < len(self._entries):
+                    self._call(self._entries[self._next], request)
+                    self._next += 1
+                self.records += 1
+            self._next = 0
+            self.phy_offset = record.phy_offset + record.size
+
+    def catch_up(self, end: int) -> None:
+        """Call each that knows how far it is with what it lacks of the log, which ends at ``end``.
+
+        Raises:
+            RefusedStoreError: no record begins where one wants to go on.
+            DispatcherError: one failed.
+        """
+        for entry in self._entries:
+            if entry.place is not None:
+                start = self._start_of(entry, entry.place, end)
+                for record in self._log.scan_kept(_RULES, start, end) if start < end else ():
+                    if not record.sys_flag & _PASSED_OVER:
+                        entry.begin = record.phy_offset
+                        self._call(entry, self._request(record))
+            entry.begin = 0
+        self.phy_offset = end
+
+    def _start_of(self, entry: _Entry, place: CommitLogDispatchStore, end: int) -> int:
+        try:
+            wanted = place.dispatch_from_phy_offset()
+        except Exception as exc:
+            raise self._failed(entry, exc) from exc
+        if type(wanted) is not int or wanted < 0:
+            raise RefusedStoreError(f"the dispatcher {entry.name!r} goes on at {wanted!r:.60}")
+        low = max(self._log.min_phy_offset(), 0)
+        if wanted < low:
+            _LOG.warning(
+                "the dispatcher %r goes on at %d: the log from %d on has expired",
+                entry.name, low, wanted,
+            )  # fmt: skip
+        elif wanted > end:
+            _LOG.warning(
+                "the dispatcher %r goes on at %d, the end of the log, not at %d",
+                entry.name, end, wanted,
+            )  # fmt: skip
+        elif wanted < end and not self._begins(wanted, end):
+            raise RefusedStoreError(
+                f"the dispatcher {entry.name!r} goes on where no record begins", phy_offset=wanted
+            )
+        return min(max(wanted, low), end)
+
+    def _begins(self, phy_offset: int, end: int) -> bool:
+        """Return whether a record, a blank one, or a file begins there."""
+        try:
+            next(self._log.scan(phy_offset, end), None)
+        except CorruptionError:
+            return False
+        return True
+
+    def _call(self, entry: _Entry, request: DispatchRequest) -> None:
+        if request.phy_offset < entry.begin:
+            return
+        try:
+            entry.dispatch(request)
+        except Exception as exc:
+            raise self._failed(entry, exc, request.phy_offset) from exc
+
+    def _failed(
+        self, entry: _Entry, exc: Exception, phy_offset: int | None = None
+    ) -> DispatcherError:
+        self.failures += 1
+        return DispatcherError(
+            f"the dispatcher {entry.name!r} failed: {exc!r:.300}", phy_offset=phy_offset
+        )
+
+    def _request(self, record: ScannedRecord) -> DispatchRequest:
+        known = dispatch_properties(record.properties)
+        return DispatchRequest(
+            record.topic, record.queue_id, record.queue_offset, record.phy_offset, record.size,
+            self._units.tags_code(record.topic, record.store_timestamp, known),
+            record.store_timestamp, record.sys_flag, known.keys, known.uniq_key,
+            decode_properties(record.properties), self._log,
+        )  # fmt: skip

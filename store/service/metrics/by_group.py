@@ -1,0 +1,137 @@
+"""FiguresByGroup: how far consumer groups lag behind the queues of an open store.
+
+Offsets are compared with the ends of the queues when they are asked for. A look reads a bounded
+number of queues and goes on where the one before ended, so a pass over a million of them takes
+many looks. In memory are the groups that lag most, and sums.
+"""
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from store.queue.queue_reads import QueueReads
+from store.queue.units import QueueKey
+
+QUEUES_A_LOOK = 8_192
+_PAGE = 256
+"""Rows of offsets that are taken at once."""
+
+
+class GroupOffsets(Protocol):
+    """Offsets of consumer groups, by whoever keeps them. Any thread."""
+
+    def page(self, at: int, count: int) -> Sequence[tuple[str, str, Mapping[int, int]]]:
+        """Return group, topic, and queue id → next offset, of ``count`` rows from row ``at`` on.
+
+        Empty behind the last row. A row that comes or goes meanwhile may be missed, or come twice.
+        """
+
+    def of_topic(self, group: str, topic: str) -> Mapping[int, int]:
+        """Return queue id → next offset of one group in one topic."""
+
+
+class GroupFigures(NamedTuple):
+    """One topic as one group sees it: sums over the queues that it has offsets of."""
+
+    group: str
+    topic: str
+    offset: int
+    """Sum of the next offsets that the group consumes."""
+    lag: int
+    """Messages up to the ends, those that have expired among them, as RocketMQ counts."""
+    next_timestamp: int | None
+    """Store time of the oldest next message in ms; ``None``: there is none in the log."""
+
+
+class GroupSnapshot(NamedTuple):
+    """The groups that lag most."""
+
+    groups: tuple[GroupFigures, ...] = ()
+    """By lag, the largest first."""
+    others_lag: int | None = 0
+    """Sum of the others, as of the last whole pass; ``None`` before the first one has ended."""
+
+
+class _Ranked(NamedTuple):
+    lag: int
+    group: str
+    topic: str
+
+
+class FiguresByGroup:
+    """Looks at one store again and again. One thread at a time."""
+
+    def __init__(
+        self, queues: QueueReads, offsets: GroupOffsets, limit: int, budget: int = QUEUES_A_LOOK
+    ) -> None:
+        """``limit``: how many rows are told apart; ``budget``: queues that a look reads about."""
+        self._queues, self._offsets = queues, offsets
+        self._limit, self._budget = limit, budget
+        self._at = 0
+        self._best: list[_Ranked] = []  # of this pass: a heap, the least lag first
+        self._lag = 0
+        self._ranked: list[_Ranked] = []  # of the last whole pass
+        self._whole_lag: int | None = None
+
+    def sample(self) -> GroupSnapshot:
+        """Go on with the pass; return the groups that lagged most in the last one, as of now.
+
+        Raises:
+            StoreError: a queue cannot be read.
+        """
+        self._walk()
+        ranked = self._best if self._whole_lag is None else self._ranked
+        shown = [found for each in ranked if (found := self._figures(each)) is not None]
+        shown.sort(key=lambda each: (-each.lag, each.group, each.topic))
+        others = None
+        if self._whole_lag is not None:
+            others = max(self._whole_lag - sum(each.lag for each in ranked), 0)
+        return GroupSnapshot(tuple(shown), others)
+
+    def _walk(self) -> None:
+        left = self._budget
+        while left > 0:
+            page = self._offsets.page(self._at, _PAGE)
+            if not page:
+                self._end_pass()
+                return
+            self._at += len(page)
+            for (group, topic, row), lag in zip(page, self._lags(page), strict=True):
+                if not row:
+                    continue
+                left -= len(row)
+                self._lag += lag
+                ranked = _Ranked(lag, group, topic)
+                if len(self._best) < self._limit:
+                    heapq.heappush(self._best, ranked)
+                else:
+                    heapq.heappushpop(self._best, ranked)
+
+    def _end_pass(self) -> None:
+        self._ranked, self._whole_lag = self._best, self._lag
+        self._best, self._lag, self._at = [], 0, 0
+
+    def _lags(self, page: Sequence[tuple[str, str, Mapping[int, int]]]) -> Iterator[int]:
+        """Yield the lag of each row; the queues of all are read together."""
+        wanted = (QueueKey(topic, queue_id) for _, topic, row in page for queue_id in row)
+        spans = self._queues.spans_of(wanted)
+        for _, _, row in page:
+            lag = 0
+            for offset in row.values():
+                lag += max(next(spans).max_offset - max(offset, 0), 0)
+            yield lag
+
+    def _figures(self, of: _Ranked) -> GroupFigures | None:
+        """Return the figures of one row as of now; ``None``: it has gone."""
+        row = self._offsets.of_topic(of.group, of.topic)
+        if not row:
+            return None
+        lag, following = 0, []
+        keys = [QueueKey(of.topic, queue_id) for queue_id in row]
+        for (key, low, high), offset in zip(self._queues.spans_of(keys), row.values(), strict=True):
+            lag += max(high - max(offset, 0), 0)
+            if max(offset, low) < high:
+                following.append((key, max(offset, low)))
+        times = [each for each in self._queues.unit_timestamps(following) if each >= 0]
+        offset = sum(row.values())
+        return GroupFigures(of.group, of.topic, offset, lag, min(times, default=None))

@@ -1,0 +1,217 @@
+"""FiguresByTopic: what comes to the busiest topics of an open store, and how far groups lag.
+
+No put counts anything for this. A look reads a bounded piece of the log that came since the look
+before: that tells which topics are put to. What came to each of these is then the difference of the
+ends of its queues, and the log tells what came to all, so the others are known in sum. What a look
+costs and what is kept in memory depends on ``limit``, on no number of topics or queues.
+"""
+
+import heapq
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import NamedTuple
+
+from store.checked_lock import CheckedLock
+from store.errors import CorruptionError
+from store.log.commit_log import CommitLog
+from store.queue.queue_reads import QueueReads
+from store.record.message import is_queued
+from store.record.scan import ScanRules
+from store.service.metrics.by_group import FiguresByGroup, GroupOffsets, GroupSnapshot
+from store.service.reading.puller import Puller
+from store.service.runtime.running_state import RunningState
+
+OTHERS = "(others)"
+"""Stands for all topics, or groups, that are not told apart; none can have the name."""
+LIMIT = 20
+_SAMPLED_RECORDS, _SAMPLED_BYTES = 4096, 4 << 20
+_TRACKED = 4
+"""Times ``limit`` topics are looked at, so that one that was busy a while ago is found again."""
+_UNCHECKED = ScanRules(check_crc=False)
+
+
+class TopicFigures(NamedTuple):
+    """One topic at one moment."""
+
+    topic: str
+    queues: int
+    offset: int
+    """Sum of the next offsets of its queues: what was ever put to it."""
+    messages: int
+    """Those whose records are in the log."""
+    put_messages: int | None
+    """What came since the look before; of a topic that was not seen then by the sample alone.
+
+    ``None`` in the first look, as all that follows from it.
+    """
+    put_bytes: int | None
+    """Of these the records, estimated by the mean size of those that were sampled."""
+    puts_per_second: float | None
+    bytes_per_second: float | None
+
+
+class TopicSnapshot(NamedTuple):
+    """The busiest topics, and what came to all others."""
+
+    topics: tuple[TopicFigures, ...]
+    """At most ``limit``, the busiest first; then those in which the groups lag that are shown."""
+    others_per_second: float | None
+    others_bytes_per_second: float | None
+    puts_per_second: float | None
+    """Of the whole store."""
+    bytes_per_second: float | None
+    gets_per_second: float | None
+    """Messages that pulls returned."""
+    groups: GroupSnapshot
+
+
+@dataclass(slots=True)
+class _Tracked:
+    """What is remembered of a topic."""
+
+    offset: int
+    mean_size: float
+    """Of its records that were sampled last, bytes."""
+
+
+class _Moment(NamedTuple):
+    """What the store had counted at a look."""
+
+    seconds: float
+    end: int
+    bytes: int
+    records: int
+    gets: int
+
+
+class _Sample(NamedTuple):
+    """Some records that came since the look before."""
+
+    topics: dict[str, tuple[int, int]]
+    """Topic → records and their bytes."""
+    records: int
+
+
+class FiguresByTopic:
+    """Looks at one store again and again; a rate is that since the look before. Any thread.
+
+    Each has a memory of its own: whoever asks at other times than others has one for itself.
+    """
+
+    def __init__(
+        self, log: CommitLog, queues: QueueReads, puller: Puller, state: RunningState,
+        limit: int, offsets: GroupOffsets | None = None, *, by_bytes: bool = False,
+    ) -> None:  # fmt: skip
+        """``limit``: topics, and rows of groups, that are told apart; 1 at least."""
+        self._log, self._queues, self._puller, self._state = log, queues, puller, state
+        self._limit, self._by_bytes = max(limit, 1), by_bytes
+        self._groups = None if offsets is None else FiguresByGroup(queues, offsets, self._limit)
+        self._lock = CheckedLock("a look at the figures by topic")  # guards all below
+        self._tracked: dict[str, _Tracked] = {}
+        self._before: _Moment | None = None
+        self.clock = time.monotonic
+        """Seconds; they only go forward."""
+
+    def sample(self) -> TopicSnapshot:
+        """Return the figures of now. Units that wait to be dispatched are in no queue yet.
+
+        Raises:
+            StoreStateError: the store has been closed, or this is a child process.
+            StoreError: a queue cannot be read.
+        """
+        with self._lock.entry():
+            self._state.check_open()
+            log, gets = self._log, self._puller.meter.snapshot().messages
+            end = log.max_phy_offset()
+            now = _Moment(self.clock(), end, end - log.blank_bytes, log.appended_records, gets)
+            before = self._before
+            groups = GroupSnapshot() if self._groups is None else self._groups.sample()
+            found = self._snapshot(before, now, self._read_sample(before, end), groups)
+            self._before = now
+            return found
+
+    def _snapshot(
+        self, before: _Moment | None, now: _Moment, sample: _Sample, groups: GroupSnapshot
+    ) -> TopicSnapshot:
+        seconds = 0.0 if before is None else now.seconds - before.seconds
+        came = None if before is None or seconds <= 0 else now.records - before.records
+        of_groups = {each.topic for each in groups.groups}
+        found = self._figures(sample, came, seconds, of_groups)
+        extra = [each for each in found[self._limit :] if each.topic in of_groups]
+        shown = (*found[: self._limit], *extra)
+        if before is None or came is None:
+            return TopicSnapshot(shown, None, None, None, None, None, groups)
+        size = now.bytes - before.bytes
+        left = max(came - sum(each.put_messages or 0 for each in shown), 0)
+        left_bytes = max(size - sum(each.put_bytes or 0 for each in shown), 0)
+        return TopicSnapshot(
+            shown, left / seconds, left_bytes / seconds, came / seconds, size / seconds,
+            (now.gets - before.gets) / seconds, groups,
+        )  # fmt: skip
+
+    def _figures(
+        self, sample: _Sample, came: int | None, seconds: float, also: Collection[str]
+    ) -> list[TopicFigures]:
+        """Return the figures of the topics that are worth a look, the busiest first."""
+        most = _TRACKED * self._limit
+        sampled = heapq.nlargest(most, sample.topics, key=sample.topics.__getitem__)
+        found = [
+            figures
+            for topic in {*sampled, *also, *self._tracked}
+            if (figures := self._of_topic(topic, sample, came, seconds)) is not None
+        ]
+        found.sort(key=partial(_rank, sample=sample, by_bytes=self._by_bytes))
+        kept = {each.topic for each in found[:most]}
+        self._tracked = {name: of for name, of in self._tracked.items() if name in kept}
+        return found
+
+    def _of_topic(
+        self, topic: str, sample: _Sample, came: int | None, seconds: float
+    ) -> TopicFigures | None:
+        """Return the figures of one topic; ``None``: it has no queue, or not yet."""
+        queues = offset = messages = 0
+        for _, low, high in self._queues.spans(topic):
+            queues, offset, messages = queues + 1, offset + high, messages + high - low
+        before = self._tracked.pop(topic, None)
+        if not queues:
+            return None
+        records, size = sample.topics.get(topic, (0, 0))
+        mean = size / records if records else before.mean_size if before is not None else 0.0
+        self._tracked[topic] = _Tracked(offset, mean)
+        if came is None:
+            return TopicFigures(topic, queues, offset, messages, None, None, None, None)
+        if before is not None:  # less than before: the topic was deleted, and has begun anew
+            put = offset - before.offset if offset >= before.offset else offset
+        else:  # of a sample that has all that came it is what the sample has
+            put = round(came * records / max(sample.records, 1))
+        put_bytes = round(put * mean)
+        return TopicFigures(
+            topic, queues, offset, messages, put, put_bytes, put / seconds, put_bytes / seconds
+        )
+
+    def _read_sample(self, before: _Moment | None, end: int) -> _Sample:
+        """Read records from the end of the last look on; in the first, of the newest file."""
+        size = self._log.files.file_size
+        start = max(end - 1, 0) // size * size if before is None else before.end
+        start = max(start, self._log.min_phy_offset(), 0)
+        came = self._log.scan(start, min(end, start + _SAMPLED_BYTES), _UNCHECKED)
+        found: dict[str, tuple[int, int]] = {}
+        count = 0
+        with suppress(CorruptionError):  # damaged, or just expired: what was read tells enough
+            for record in islice(came, _SAMPLED_RECORDS):
+                count += 1
+                if is_queued(record.sys_flag):
+                    records, total = found.get(record.topic, (0, 0))
+                    found[record.topic] = records + 1, total + record.size
+        return _Sample(found, count)
+
+
+def _rank(figures: TopicFigures, sample: _Sample, *, by_bytes: bool) -> tuple[object, ...]:
+    """Return what the busiest topic has the smallest of: by what came, else by the sample."""
+    came = figures.put_bytes if by_bytes else figures.put_messages
+    sampled = sample.topics.get(figures.topic, (0, 0))[by_bytes]
+    return -(came or 0), -sampled, -figures.messages, figures.topic

@@ -1,0 +1,59 @@
+"""Hooks that installed packages bring, found by entry point, before those of the program.
+
+An entry of ``cqstore.put_hooks`` or ``cqstore.dispatchers`` is a function that takes the root of a
+store, and returns a ``PutMessageHook`` or a ``CommitLogDispatcher``, or ``None`` where that store
+has none. They come in the order of their names.
+
+Source: RocketMQ ``DefaultMessageStore.getPutMessageHookList``, ``addDispatcher``.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from store.entries import entries
+from store.errors import StoreConfigError
+from store.service.dispatching.dispatcher_list import require_dispatcher
+from store.service.opening.options import OpenOptions
+from store.service.writing.put_hooks import require_put_hook
+
+PUT_HOOKS = "cqstore.put_hooks"
+DISPATCHERS = "cqstore.dispatchers"
+
+
+def with_installed(root: Path, options: OpenOptions) -> OpenOptions:
+    """Return ``options`` with all hooks that the store in ``root`` is to have.
+
+    Raises:
+        StoreConfigError: a hook is none, or a package's cannot be made; or the store is opened to
+            read, and the program has hooks for it, which nothing would call.
+    """
+    if options.read_only:
+        if options.put_hooks or options.dispatchers:
+            raise StoreConfigError(
+                "put hooks and dispatchers are called where a store is written: it is opened to"
+                " read", path=root,
+            )  # fmt: skip
+        return options
+    put_hooks, dispatchers = [*options.put_hooks], [*options.dispatchers]
+    if options.installed_hooks:
+        put_hooks[:0] = _made(PUT_HOOKS, root)
+        dispatchers[:0] = _made(DISPATCHERS, root)
+    for hook in put_hooks:
+        require_put_hook(hook)
+    for dispatcher in dispatchers:
+        require_dispatcher(dispatcher)
+    return replace(options, put_hooks=put_hooks, dispatchers=dispatchers)
+
+
+def _made(group: str, root: Path) -> Iterator[Any]:
+    for entry in entries(group):
+        try:
+            made = entry.load()(root)
+        except Exception as exc:
+            raise StoreConfigError(
+                f"{entry.name!r} of {group} ({entry.value}) cannot be made: {exc!r:.300}"
+            ) from exc
+        if made is not None:
+            yield made
