@@ -245,7 +245,7 @@ class EmbeddedLog:
     @overload
     def tail(
         self, topic: str, *, group: str, begin: Begin = ..., tags: str = ...,
-        auto_commit: bool = ...,
+        auto_commit: bool = ..., retries: bool = ...,
     ) -> Tail: ...  # fmt: skip
 
     @overload
