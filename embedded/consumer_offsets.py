@@ -9,7 +9,7 @@ Source: RocketMQ ``ConsumerOffsetManager``, ``BrokerConfig.flushConsumerOffsetIn
 """
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 
 from embedded.names import check_group_name, is_topic_name
@@ -118,6 +118,19 @@ class ConsumerOffsets:
             row[queue_id] = offset
         self._wake.set()
         return offset
+
+    def begin(
+        self, group: str, topic: str, queue_ids: Iterable[int], first: Callable[[int], int]
+    ) -> None:
+        """Commit ``first`` of each queue in which ``group`` has committed nothing.
+
+        Raises:
+            StoreError: as for ``commit``.
+        """
+        there = self.of_topic(group, topic)
+        for queue_id in queue_ids:
+            if queue_id not in there:
+                self.commit(group, topic, queue_id, first(queue_id))
 
     def assign(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Have ``group`` go on at ``offset``, further back too. In memory, as ``commit``.

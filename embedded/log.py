@@ -16,8 +16,9 @@ from embedded.group_members import GroupMembers
 from embedded.log_message import LogMessage, log_message
 from embedded.log_topics import LogTopics
 from embedded.names import check_group_name
+from embedded.put_message import put_message_of
 from embedded.read_only_tail import POLL_SECONDS, ReadOnlyTail, read_snapshot, report_damage
-from embedded.send_back import MAX_RECONSUME_TIMES, RetryTopics, checked_level
+from embedded.send_back import MAX_RECONSUME_TIMES, RetryTopics
 from embedded.store_snapshots import StoreSnapshots
 from embedded.tail import Tail
 from operating.group_offsets import (
@@ -31,7 +32,6 @@ from operating.group_offsets import (
 from store.checked_lock import CheckedLock
 from store.config import StoreConfig
 from store.errors import ReadOnlyStoreError, RefusedStoreError, StoreLockedError
-from store.record.message import Message, MessageProperty
 from store.service.dispatching.dispatcher_list import CommitLogDispatcher
 from store.service.message_store import MessageStore
 from store.service.metrics.by_group import GroupOffsets
@@ -72,11 +72,9 @@ class EmbeddedLog:
         self._members: dict[tuple[str, str], GroupMembers] = {}
         self._offsets: ConsumerOffsets | None = None
         self._topics: LogTopics | None = None
-        self._retries: RetryTopics | None = None
         if not store.read_only:
             self._offsets = offsets = ConsumerOffsets(store, interval)
             self._topics = LogTopics(store, queues, offsets.forget_topic)
-            self._retries = RetryTopics(store, self._topics)
             offsets.start()
 
     @property
@@ -119,7 +117,9 @@ class EmbeddedLog:
             RefusedStoreError: the topic may not be written, or has no such queue.
             StoreError: as for ``MessageStore.put_message``.
         """
-        message = self._message(topic, body, key, tags, properties, queue_id, delay_level)
+        message = put_message_of(
+            self._writable_topics(), topic, body, key, tags, properties, queue_id, delay_level
+        )
         return _stored(self.store.put_message(message))
 
     async def put_async(
@@ -138,7 +138,9 @@ class EmbeddedLog:
         Raises:
             StoreError: as for ``put``.
         """
-        message = self._message(topic, body, key, tags, properties, queue_id, delay_level)
+        message = put_message_of(
+            self._writable_topics(), topic, body, key, tags, properties, queue_id, delay_level
+        )
         return _stored(await self.store.put(message))
 
     def send_back(
@@ -245,7 +247,7 @@ class EmbeddedLog:
     @overload
     def tail(
         self, topic: str, *, group: str, begin: Begin = ..., tags: str = ...,
-        auto_commit: bool = ...,
+        auto_commit: bool = ..., retries: bool = ...,
     ) -> Tail: ...  # fmt: skip
 
     @overload
@@ -287,7 +289,11 @@ class EmbeddedLog:
         check_group_name(group)
         offsets = self._writable_offsets()
         queue_ids = self._writable_topics().queues_to_read(topic)
-        self._begin_at(offsets, topic, group, queue_ids, begin)
+        if begin == "latest":
+            offsets.begin(group, topic, queue_ids, partial(self.store.max_offset, topic))
+        elif begin != "earliest":
+            first = partial(self.store.offset_by_time, topic, timestamp=time_ms(begin))
+            offsets.begin(group, topic, queue_ids, first)
         members = [self._members_of(topic, group, queue_ids, tags)]
         again = self._retry_topics().of(group) if retries else None
         if again is not None and again != topic:
@@ -406,33 +412,6 @@ class EmbeddedLog:
 
     # ---- what the others ask
 
-    def _message(
-        self,
-        topic: str,
-        body: bytes,
-        key: str | None,
-        tags: str | None,
-        properties: Mapping[str, str] | None,
-        queue_id: int | None,
-        delay_level: int | None,
-    ) -> Message:
-        given = dict(properties or {})
-        if delay_level is not None:
-            given[MessageProperty.DELAY] = str(checked_level(delay_level))
-        if key is not None:
-            given[MessageProperty.KEYS] = key
-        if tags is not None:
-            given[MessageProperty.TAGS] = tags
-        chosen = self._writable_topics().queue_of(topic, key)
-        if queue_id is not None:
-            queues = self._writable_topics().create(topic)
-            if not 0 <= queue_id < queues:
-                raise RefusedStoreError(
-                    f"topic {topic!r} has queues 0 to {queues - 1}, not {queue_id}"
-                )
-            chosen = queue_id
-        return Message(topic, body, chosen, given)
-
     def _members_of(self, topic: str, group: str, queue_ids: list[int], tags: str) -> GroupMembers:
         with self._lock.entry():
             members = self._members.get((topic, group))
@@ -440,36 +419,13 @@ class EmbeddedLog:
                 members = self._members[topic, group] = GroupMembers(topic, queue_ids, tags)
             return members
 
-    def _begin_at(
-        self,
-        offsets: ConsumerOffsets,
-        topic: str,
-        group: str,
-        queue_ids: Collection[int],
-        begin: Begin,
-    ) -> None:
-        """Commit where a group begins that does not begin at the begin, in all queues at once."""
-        if begin == "earliest":
-            return
-        there = offsets.of_topic(group, topic)
-        for queue_id in queue_ids:
-            if queue_id in there:
-                continue
-            if begin == "latest":
-                at = self.store.max_offset(topic, queue_id)
-            else:
-                at = self.store.offset_by_time(topic, queue_id, time_ms(begin))
-            offsets.commit(group, topic, queue_id, at)
-
     def _writable_topics(self) -> LogTopics:
         if self._topics is None:
             raise ReadOnlyStoreError("the log was opened read-only", path=self.store.paths.root)
         return self._topics
 
     def _retry_topics(self) -> RetryTopics:
-        self._writable_topics()
-        assert self._retries is not None  # made with the topics
-        return self._retries
+        return RetryTopics(self.store, self._writable_topics())
 
     def _writable_offsets(self) -> ConsumerOffsets:
         if self._offsets is None:

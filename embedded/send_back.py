@@ -6,6 +6,7 @@ Source: RocketMQ ``AbstractSendMessageProcessor.consumerSendMsgBack``, ``MixAll.
 from embedded.log_message import LogMessage
 from embedded.log_topics import LogTopics
 from embedded.names import check_group_name, is_topic_name
+from embedded.put_message import checked_level
 from store.errors import RefusedStoreError
 from store.record.decoder import StoredMessage
 from store.record.message import DLQ_PREFIX, RETRY_PREFIX, Message, MessageProperty
@@ -96,14 +97,3 @@ def _copy(stored: StoredMessage, topic: str, queue_id: int, level: int) -> Messa
         topic, bytes(stored.stored_body), queue_id, properties, head.flag, head.sys_flag,
         head.born_timestamp, stored.born_host, reconsume_times=stored.tail.reconsume_times + 1,
     )  # fmt: skip
-
-
-def checked_level(level: int) -> int:
-    """Return a delay level.
-
-    Raises:
-        RefusedStoreError: it is no number.
-    """
-    if type(level) is not int:
-        raise RefusedStoreError(f"{level!r} is no delay level")
-    return level

@@ -35,10 +35,10 @@ class StoreSnapshots:
         """
         self.check_open()
         made = self._open_again()
+        before: MessageStore | None = None
         with self._lock.entry():
-            before = None if self._closed else self.newest
-            if before is not None:
-                self.newest = made
+            if not self._closed:
+                before, self.newest = self.newest, made
                 self._readers[before] += 1  # which is released below
         if before is None:
             made.close()

@@ -4,12 +4,11 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from store.log.log_reads import LogReads
-
 from analysis.log_table import LogPart, joined
 from analysis.options import SourceOptions
 from store.cli.archive_manifest import ArchivedSource
 from store.errors import RefusedStoreError
+from store.log.commit_log import CommitLog
 
 _HEAD_BYTES, _TAIL_BYTES = 1 << 12, 1 << 16
 
@@ -56,7 +55,7 @@ def plan_range(
         return LogRange(source, options, begin, end, log_mark(log, end), lost, parts)
 
 
-def log_mark(log: LogReads, end: int) -> str:
+def log_mark(log: CommitLog, end: int) -> str:
     """Return a digest of the file before ``end``: of its first bytes and of the last ones.
 
     Records hold their own place and time, and none changes any more: two logs that have one mark
@@ -73,7 +72,7 @@ def log_mark(log: LogReads, end: int) -> str:
 
 
 def _check_goes_on(
-    log: LogReads, before: ArchivedSource, options: SourceOptions, low: int, end: int
+    log: CommitLog, before: ArchivedSource, options: SourceOptions, low: int, end: int
 ) -> None:
     """Refuse a log of which the archive has something else.
 

@@ -235,7 +235,7 @@ def test_a_tail_holds_its_store_until_it_has_read_it(
         assert await take(tail, 10) == [*range(10)]
         store.max_offset("t", 0)
         waiting = asyncio.ensure_future(anext(tail))
-        await becomes(lambda: store._ended)
+        await becomes(lambda: store._shutdown.ended)
         put(log, "t", 10, 11)
         assert int((await waiting).body) == 10
         left = other.tail("t")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from store.errors import CorruptionError, DispatcherError, RefusedStoreError, StoreConfigError
-from store.log.log_reads import LogReads
+from store.log.commit_log import CommitLog
 from store.logger import StoreLogger
 from store.record.decoder import StoredMessage
 from store.record.message import SysFlag
@@ -49,7 +49,7 @@ class DispatchRequest:
     keys: str | None
     uniq_key: str | None
     properties: dict[str, str]
-    log: LogReads = field(repr=False, compare=False)
+    log: CommitLog = field(repr=False, compare=False)
 
     def message(self) -> StoredMessage:
         """Return the whole record, body and all.
@@ -117,7 +117,7 @@ class DispatcherList:
     """The dispatchers of one store, in order. Under the lock of the dispatch, or while it opens."""
 
     def __init__(
-        self, dispatchers: Sequence[CommitLogDispatcher], log: LogReads, units: RecordUnits
+        self, dispatchers: Sequence[CommitLogDispatcher], log: CommitLog, units: RecordUnits
     ) -> None:
         """Begin nowhere: see ``begin``."""
         self._entries = [_Entry(each) for each in dispatchers]
