@@ -138,7 +138,7 @@ def test_info_of_a_store_imports_what_reading_it_takes(tmp_path: Path) -> None:
 
 def test_a_verb_is_listed_with_the_first_words_of_its_own_help() -> None:
     told = [(verb.name, verb.help, verb.load()) for verb in listed()]
-    assert len(told) == 52
+    assert len(told) == 53
     for name, sentence, whole in told:
         assert whole.name == name
         first = inspect.cleandoc(whole.help).split("\n\n", maxsplit=1)[0]
