@@ -1,4 +1,4 @@
-"""The folder in which a run writes: no reader sees it, and the next run removes what a dead one left.
+"""The folder in which a run writes: unseen, and removed by the next run where its own is dead.
 
 It has a name that readers pass over, and a file that its run holds locked for as long as it lives.
 """
