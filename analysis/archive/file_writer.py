@@ -69,7 +69,7 @@ def write_files(
     """Write rows that are ordered by topic and day into files below ``folder``, of new names.
 
     Each is on disk when it is yielded. What another attempt of the same task has left stays
-    there: nobody knows its name.
+    there: its name is not known yet.
 
     Raises:
         StoreIOError: a file cannot be written.

@@ -124,7 +124,7 @@ class IcebergArchive:
             return number
 
     def _placed(self, made: Staging) -> tuple[int, Path]:
-        """Move a batch to where the table has its files; nobody reads it there yet."""
+        """Move a batch to where the table has its files; it is not read there yet."""
         data = self._folder / DATA
         with os_errors("add a batch to the archive", data):
             make_folder(data)
@@ -160,7 +160,7 @@ class IcebergArchive:
                 spec.add_identity("topic")
                 spec.add_field("storeTimestamp", DayTransform(), "day")
             return made.commit_transaction()
-        if table.properties.get(_RETRIES) != "0":  # somebody has set it
+        if table.properties.get(_RETRIES) != "0":  # it was set by hand
             table = table.transaction().set_properties({_RETRIES: "0"}).commit_transaction()
         return table
 
