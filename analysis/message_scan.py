@@ -48,7 +48,7 @@ class MessageScan:
 
         Raises:
             NoSuchQueueError: a topic that was named is not there.
-            CorruptionError: something is damaged, and nobody takes reports.
+            CorruptionError: something is damaged, and no reports are taken.
             StoreError: the store cannot be read.
         """
         unseen = TopicFollower(self._store).topics()

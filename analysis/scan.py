@@ -1,4 +1,4 @@
-"""Log and queues for whoever speaks Arrow: DuckDB, Polars, pyarrow, without Spark and Java.
+"""Log and queues for programs that read Arrow: DuckDB, Polars, pyarrow, without Spark and Java.
 
 ``Scan`` has ``__arrow_c_stream__``, the stream of Arrow's PyCapsule interface
 (https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html). pyarrow is imported

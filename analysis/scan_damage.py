@@ -20,7 +20,7 @@ class ScanDamage:
         """Report units of ``topic`` that are passed over; ``fault`` is what was found, if known.
 
         Raises:
-            CorruptionError: nobody takes reports; it has file, phy offset, expected and found.
+            CorruptionError: no reports are taken; it has file, phy offset, expected and found.
         """
         if self._on_damage is not None:
             self._on_damage(topic, damage)

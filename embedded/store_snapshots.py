@@ -1,6 +1,6 @@
 """StoreSnapshots: a store that another process writes, as it was opened last, to be read.
 
-A refresh opens it anew. Whoever reads an older one goes on with that, and the last of its readers
+A refresh opens it anew. A reader of an older one goes on with that, and the last of its readers
 closes it.
 """
 
@@ -70,7 +70,7 @@ class StoreSnapshots:
                 each.close()
 
     def _take_released(self) -> Iterator[MessageStore]:
-        """Yield the stores that were released and are read by nobody any more."""
+        """Yield the stores that were released and are not read any more."""
         while self._released:
             store = self._released.popleft()
             self._readers[store] -= 1
@@ -88,7 +88,7 @@ class StoreSnapshots:
             self.release(store)
 
     def close(self) -> None:
-        """Close all; whoever reads gets an error. A second call does nothing."""
+        """Close all; a reader gets an error. A second call does nothing."""
         with self._lock.entry():
             self._closed = True
             stores = {self.newest, *self._readers}

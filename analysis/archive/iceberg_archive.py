@@ -124,7 +124,7 @@ class IcebergArchive:
             return number
 
     def _placed(self, made: Staging) -> tuple[int, Path]:
-        """Move a batch to where the table has its files; no reader sees it there yet."""
+        """Move a batch to where the table has its files; it is not read there yet."""
         data = self._folder / DATA
         with os_errors("add a batch to the archive", data):
             make_folder(data)

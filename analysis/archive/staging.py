@@ -1,4 +1,4 @@
-"""The folder in which a run writes: unseen, and removed by the next run where its own is dead.
+"""The folder in which a run writes: no reader sees it; the next run removes what a dead one left.
 
 It has a name that readers pass over, and a file that its run holds locked for as long as it lives.
 """
@@ -122,7 +122,7 @@ def remove_dead(folder: Path) -> bool:
 
 
 def _remove(root: Path) -> None:
-    """Remove a run's folder, its lock last: without that no run could tell that it is dead."""
+    """Remove a run's folder, its lock last: without it a dead run is not known as one."""
     with suppress(OSError):
         for path in root.iterdir():
             if path.name != LOCK:

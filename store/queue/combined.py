@@ -187,7 +187,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         store = part.store
         store.recover()
         if part.behind is not None and not self.context.read_only:
-            # What lies behind the line has holes, or is of somebody who did not keep the others.
+            # What lies behind the line has holes, or is of a program that did not keep the others.
             store.truncate_dirty(max(part.behind, self.context.log.min_phy_offset()))
         part.began_empty = next(store.queues(), None) is None
         claimed = store.dispatch_from_phy_offset()
@@ -477,7 +477,9 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         failure: Exception | None = None
         with ExitStack() as closing:
             for part in self._parts:
-                closing.callback(part.store.close)  # once more is nothing; a cut goes by here
+                closing.callback(
+                    part.store.close
+                )  # a second close does nothing; a cut comes this way
             for part in self._parts:
                 try:
                     part.store.close()

@@ -146,9 +146,9 @@ class MessageStore:
         recovery tells ``progress`` phy offsets.
 
         Raises:
-            StoreLockedError: somebody has it open.
+            StoreLockedError: it is open already.
             RefusedStoreError: it must not be opened this way; the sentence says why.
-            StoreConfigError: the settings promise replicas that nobody feeds, or are wrong; a hook
+            StoreConfigError: the settings promise replicas that are not fed, or are wrong; a hook
                 is none, or would not be called.
             DispatcherError: a dispatcher failed at a record that the recovery dispatches.
             CorruptionError: it cannot be read as a store.
@@ -615,7 +615,7 @@ class MessageStore:
         self.delete_topics([topic])
 
     def delete_topics(self, topics: Iterable[str]) -> None:
-        """Delete the queues of ``topics``, durably, for good: no crash, no replay brings them back.
+        """Delete the queues of ``topics``, durably: no crash, no replay brings them back.
 
         Their records stay in the log until they expire. What is put afterwards begins a new life. A
         put into one of them waits until its thousand of topics is deleted; other puts go on. A
@@ -658,9 +658,9 @@ class MessageStore:
     ) -> RebuildReport:
         """Build one queue, or all of ``topic``, anew from the log.
 
-        Twice reads the whole log; the second time nobody can put, and who reads these queues sees
-        them grow. An offset that has no record keeps being the next one. ``progress`` is told phy
-        offsets of the first time.
+        Twice reads the whole log; the second time no thread can put, and a reader of these
+        queues sees them grow. An offset that has no record stays the next one. ``progress`` gets
+        phy offsets of the first time.
 
         Raises:
             CorruptionError: the log is damaged; nothing was changed.

@@ -1,7 +1,7 @@
 """The figures by topic and group for Prometheus, under our names and under those of RocketMQ.
 
 Sources: RocketMQ ``BrokerMetricsConstant``, ``DefaultStoreMetricsConstant``, and the collector of
-``rocketmq-exporter``, ``RMQMetricsCollector``. A label of theirs that nobody here knows is empty.
+``rocketmq-exporter``, ``RMQMetricsCollector``. A label of theirs that is not known here is empty.
 """
 
 import time

@@ -179,7 +179,7 @@ class Dispatcher(_waiting.InFlight):
         self._dispatch()
 
     def when_caught_up(self, step: Callable[[], R]) -> R:
-        """Take ``step`` while nobody puts or dispatches, with all that was put in the queues.
+        """Take ``step`` while no thread puts or dispatches, with all that was put in the queues.
 
         No dispatcher is called under the append lock: where a put comes in before it is taken,
         they are called again first.

@@ -18,7 +18,7 @@ _PAGE = 256
 
 
 class GroupOffsets(Protocol):
-    """Offsets of consumer groups, by whoever keeps them. Any thread."""
+    """Offsets of consumer groups, by what keeps them. Any thread."""
 
     def page(self, at: int, count: int) -> Sequence[tuple[str, str, Mapping[int, int]]]:
         """Return group, topic, and queue id → next offset, of ``count`` rows from row ``at`` on.

@@ -99,7 +99,7 @@ class _Sample(NamedTuple):
 class FiguresByTopic:
     """Looks at one store again and again; a rate is that since the look before. Any thread.
 
-    Each has a memory of its own: whoever asks at other times than others has one for itself.
+    Each has a memory of its own: a caller that asks at times of its own has one for itself.
     """
 
     def __init__(

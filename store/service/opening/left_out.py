@@ -26,7 +26,7 @@ def open_index(
 ) -> tuple[IndexService | None, StoreError | None]:
     """Load the index; ``None`` where it is switched off, or read-only where it cannot be read.
 
-    Read-write an index that cannot be read is moved away, to be built anew by the replay: it never
+    Read-write an index that cannot be read is moved away, to be rebuilt by the replay: it never
     stops the store. The second value says why that was done, or it was left out. The caller has
     marked the store open.
 
@@ -42,7 +42,7 @@ def open_index(
         if read_only:
             _LOG.warning("the index is left out: %s", exc)
             return None, exc
-        _LOG.warning("the index is built anew: %s", exc)
+        _LOG.warning("the index is rebuilt: %s", exc)
         replacement.begin(paths, [], [], index=True)
         replacement.move(paths)
         index = _index(paths, config, read_only=False)

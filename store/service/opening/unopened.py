@@ -1,4 +1,4 @@
-"""The mark of a log that was copied here and that nobody has opened yet.
+"""The mark of a log that was copied here and that was not opened yet.
 
 Where such a log is damaged it came so: no writer was killed in the middle of it. An opening that is
 killed leaves ``abort`` as a writer does, and damage would be cut off as a torn end then. So the

@@ -53,7 +53,7 @@ class TopicFollower:
         """Yield the messages of ``topic`` that are there now and not read yet, in log order.
 
         Those of a light queue are found in the records of the topics that they were put to. With
-        ``end`` it stops at the first record that begins there or behind, for good.
+        ``end`` it stops at the first record that begins there or behind, and yields nothing more.
 
         Raises:
             RefusedStoreError: the log was cut back.

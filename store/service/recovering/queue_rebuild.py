@@ -88,7 +88,7 @@ class QueueRebuild:
     def _rebuild(
         self, topic: str, queue_id: int | None, counts: Counter[int], progress: Progress
     ) -> RebuildReport:
-        """Rebuild queues for which the log has ``counts`` units; nobody puts meanwhile."""
+        """Rebuild queues for which the log has ``counts`` units; no thread puts meanwhile."""
         queues = self._queues
         keys = [key for key in queues.queues(topic) if queue_id in {None, key.queue_id}]
         for key in keys:
