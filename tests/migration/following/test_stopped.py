@@ -1,4 +1,4 @@
-"""A broker that has let its store go may write its tables still: what is copied is what it left."""
+"""A broker that has released its store go may write its tables still: what is copied is what it left."""
 
 import asyncio
 import json
@@ -92,7 +92,7 @@ def test_a_process_that_does_not_end_is_named(tmp_path: Path) -> None:
         assert watch.has_store()
         broker.do("release")
         until(lambda: not watch.has_store())
-        with pytest.raises(RefusedStoreError, match=f"process {broker.process.pid} has let"):
+        with pytest.raises(RefusedStoreError, match=f"process {broker.process.pid} has released"):
             asyncio.run(watch.ended(print))
         broker.process.kill()  # and its end was not asked for yet
         asyncio.run(BrokerProcess.ended(watch, print))
