@@ -1,4 +1,4 @@
-"""A broker that has released its store go may write its tables still: what is copied is what it left."""
+"""A broker that has released its store may write its tables: what is copied is what it left."""
 
 import asyncio
 import json
