@@ -75,6 +75,18 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     return None
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Give pytest's handlers of log lines new locks: an interrupt may have left one taken.
+
+    A store's other threads log without such a handler then, and ``caplog`` lacks their lines.
+    """
+    plugin = item.config.pluginmanager.get_plugin("logging-plugin")
+    if plugin is not None:
+        for handler in (plugin.caplog_handler, plugin.report_handler):
+            handler.createLock()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Have the collector not look at what is being collected: all of it stays."""

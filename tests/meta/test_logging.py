@@ -5,10 +5,14 @@ import logging
 import re
 import subprocess
 import sys
+import threading
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from store.logger import StoreLogger
+from tests.conftest import pytest_runtest_setup
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = sorted(
@@ -79,3 +83,14 @@ def test_every_logger_is_below_its_packages_and_lets_no_thread_wait() -> None:
             assert [logger.name for logger in loggers] == [module.__name__]
             found += 1
     assert found > 20
+
+
+def test_a_lock_that_a_test_left_taken_is_not_that_of_the_next(
+    request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.handler.acquire()  # as an exception in the middle of a line does
+    pytest_runtest_setup(request.node)
+    thread = threading.Thread(target=StoreLogger("store.test").warning, args=("from a thread",))
+    thread.start()
+    thread.join()
+    assert caplog.messages == ["from a thread"]
