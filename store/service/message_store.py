@@ -753,7 +753,14 @@ class MessageStore:
             StoreIOError: it cannot be made.
         """
         self._ready()
-        return self._traces.record(Path(path), most_bytes, self._route)
+        begun: list[Trace] = []
+        try:
+            trace = self._traces.record(Path(path), most_bytes, self._route, begun)
+        except BaseException:
+            for each in begun:
+                each.stop()
+            raise
+        return trace  # no call lies between: the caller has it, or it has been stopped
 
     def backends_set_aside(self) -> dict[str, Exception]:
         """Return the backends that failed and are not kept until the next open, and why."""

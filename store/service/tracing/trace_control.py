@@ -25,22 +25,21 @@ class TraceControl:
         self._last: Trace | None = None  # the one that was begun last: its end may be cut short
         self.lock = CheckedLock("the begin of a trace")
 
-    def record(self, path: Path, most_bytes: int, route: Route) -> Trace:
-        """Begin a trace, see ``MessageStore.record_trace``; ``route`` sets what the store asks."""
-        trace = None
-        try:
-            with self.lock.entry():
-                self._end_last()
-                self._last = trace = Trace(path, most_bytes, partial(self._forget, route))
-                self._trace = trace
-                recorder = Recorder(trace, self._reads, self._mirror)
-                route(RecordedPutter(trace, self._putter), recorder, trace)
-                trace.start()
-        except BaseException:
-            if trace is not None:
-                trace.stop()
-            raise
-        return trace  # no call lies between: the caller has it, or it has been stopped
+    def record(self, path: Path, most_bytes: int, route: Route, begun: list[Trace]) -> Trace:
+        """Begin a trace, see ``MessageStore.record_trace``; ``route`` sets what the store asks.
+
+        It is in ``begun`` before it takes anything: a caller that is interrupted on the way back
+        stops it there.
+        """
+        with self.lock.entry():
+            self._end_last()
+            self._last = trace = Trace(path, most_bytes, partial(self._forget, route))
+            begun.append(trace)
+            self._trace = trace
+            recorder = Recorder(trace, self._reads, self._mirror)
+            route(RecordedPutter(trace, self._putter), recorder, trace)
+            trace.start()
+        return trace
 
     def _end_last(self) -> None:
         if self._trace is not None and not self._trace.is_ending:
