@@ -12,11 +12,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from migration.workspace import Workspace
+from tests.kit.stopped import stopped
 
 COMMAND = [str(Path(sys.executable).parent / "cqstore"), "migrate"]
 LIMIT_SECONDS = 180
@@ -108,8 +109,10 @@ def kill_a_worker(process: "subprocess.Popen[Any]", space: Workspace, draw: rand
         attempts = [(pid, path) for pid, path in unfinished(space).items() if pid in below]
         if attempts:
             pid, path = draw.choice(attempts)
-            os.kill(pid, signal.SIGKILL)
-            killed.append(path)
+            with suppress(ProcessLookupError), stopped(pid):
+                if unfinished(space).get(pid) == path:  # it may have ended meanwhile
+                    os.kill(pid, signal.SIGKILL)
+                    killed.append(path)
         return bool(killed)
 
     until(process, tried)

@@ -3,7 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.kit.waiting import until
@@ -11,17 +11,18 @@ from tests.kit.waiting import until
 
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """Hold all threads of a process while the block runs.
+    """Hold all threads of a process while the block runs, which may kill it.
 
     ``kill`` returns before they have stopped: one that runs, or is in a call of the kernel, goes on
     until it is reached.
     """
     os.kill(pid, signal.SIGSTOP)
     try:
-        until(lambda: all(_state(task) in "TtXZ" for task in Path(f"/proc/{pid}/task").iterdir()))
+        until(lambda: all(_state(task) in "TtXZ" for task in Path(f"/proc/{pid}/task").glob("*")))
         yield
     finally:
-        os.kill(pid, signal.SIGCONT)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
 
 def _state(task: Path) -> str:
