@@ -19,14 +19,13 @@ from store.cli.archive_manifest import (
     batch_numbers,
     read_manifest,
 )
-from store.cli.message_arrow import COLUMNS, require_arrow
+from store.cli.message_arrow import COLUMNS, TIMES, batch_rows, require_arrow
 from store.cli.message_lines import IllegalLineError, MessageLine, to_message
 from store.errors import CorruptionError, IllegalMessageError, os_errors
 from store.files import check_regular
 
 _READ_ROWS = 256
 _PLACE = ("source", "phy", "queueOffset")
-_TIMES = {"storeTimestamp", "bornTimestamp"}
 _US = 1000
 Row = dict[str, Any]
 
@@ -89,7 +88,7 @@ def _rows(path: Path, file: ArchivedFile) -> Iterator[_Found]:
         _check(path, file.size, path.stat().st_size, "bytes")
         try:
             for batch in _batches(path):
-                for row in _as_rows(arrow, batch):
+                for row in batch_rows(arrow, batch):
                     count += 1
                     yield _Found(row["source"], row["phy"], row["queueOffset"], row)
         except (arrow.ArrowException, OSError, UnicodeDecodeError, MemoryError, KeyError) as exc:
@@ -117,24 +116,12 @@ def _batches(path: Path) -> Iterator[Any]:
         yield from file.iter_batches(batch_size=_READ_ROWS, columns=columns)
 
 
-def _as_rows(arrow: Any, batch: Any) -> Iterator[Row]:
-    """Yield the rows; times in ms, whatever a calendar has."""
-    columns = []
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        values = column.cast(arrow.int64()) if name in _TIMES else column
-        columns.append(values.to_pylist())
-    for row in zip(*columns, strict=True):
-        yield dict(zip(batch.schema.names, row, strict=True))
-
-
 def _line(number: int, row: Row) -> MessageLine:
     fields = {name: value for name, value in row.items() if name != "source"}
     fields["properties"] = dict(row["properties"])
-    for name in _TIMES:
+    for name in TIMES:
         fields[name] = (row[name] or 0) // _US
     try:
         return MessageLine(number, to_message(fields))
     except IllegalMessageError as exc:
-        error = IllegalLineError(f"row {number}: {exc.reason}")
-        error.number = number
-        raise error from exc
+        raise IllegalLineError.at(number, f"row {number}: {exc.reason}") from exc

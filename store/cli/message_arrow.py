@@ -19,7 +19,7 @@ from store.files import check_regular
 _BATCH_ROWS = 1024
 _BATCH_BYTES = 16 << 20
 _READ_ROWS = 256
-_TIMES = {"storeTimestamp", "bornTimestamp"}
+TIMES = {"storeTimestamp", "bornTimestamp"}
 COLUMNS = {
     "topic": "string", "queueId": "int32", "queueOffset": "int64", "phy": "int64",
     "msgId": "string", "storeTimestamp": "time", "bornTimestamp": "time", "bornHost": "string",
@@ -149,7 +149,7 @@ def read_columns(path: Path, kind: FileFormat, first: int) -> Iterator[MessageLi
                 if number + batch.num_rows < first:
                     number += batch.num_rows
                     continue
-                for row in _rows(arrow, batch):
+                for row in batch_rows(arrow, batch):
                     number += 1
                     if number >= first:
                         yield _message(number, row)
@@ -211,11 +211,11 @@ def _is_like(found: Any, wanted: Any) -> bool:
     return bool(found.equals(wanted))
 
 
-def _rows(arrow: Any, batch: Any) -> Iterator[dict[str, object]]:
-    """Yield the rows; times as whole numbers, whatever a calendar has."""
+def batch_rows(arrow: Any, batch: Any) -> Iterator[dict[str, Any]]:
+    """Yield the rows; times as whole numbers of the column's unit, whatever a calendar has."""
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        values = column.cast(arrow.int64()) if name in _TIMES else column
+        values = column.cast(arrow.int64()) if name in TIMES else column
         columns.append(values.to_pylist())
     for row in zip(*columns, strict=True):
         yield dict(zip(batch.schema.names, row, strict=True))
@@ -230,6 +230,4 @@ def _message(number: int, row: dict[str, object]) -> MessageLine:
             raise IllegalMessageError("a property is given twice")  # noqa: TRY301 - as all others
         return MessageLine(number, to_message({**row, "properties": properties}))
     except IllegalMessageError as exc:
-        error = IllegalLineError(f"row {number}: {exc.reason}")
-        error.number = number
-        raise error from exc
+        raise IllegalLineError.at(number, f"row {number}: {exc.reason}") from exc

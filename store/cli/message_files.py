@@ -139,7 +139,9 @@ def _bounded(file: BinaryIO) -> Iterator[bytes]:
     while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
         if len(line) > MAX_LINE_BYTES:
-            raise _illegal(number, f"line {number} has more than {MAX_LINE_BYTES:,} bytes")
+            raise IllegalLineError.at(
+                number, f"line {number} has more than {MAX_LINE_BYTES:,} bytes"
+            )
         yield line
 
 
@@ -166,16 +168,10 @@ def read_csv(path: Path, first: int) -> Iterator[MessageLine]:
                     yield MessageLine(number, to_message(_fields(names, row)))
         except IllegalMessageError as exc:
             where = f"row {number} (line {rows.line_num})" if head_is_read else "line 1"
-            raise _illegal(max(number, 1), f"{where}: {exc.reason}") from exc
+            raise IllegalLineError.at(max(number, 1), f"{where}: {exc.reason}") from exc
         except (csv.Error, UnicodeDecodeError) as exc:
             where = f"row {number + 1} (line {rows.line_num})" if head_is_read else "line 1"
-            raise _illegal(number + 1, f"{where}: no CSV: {exc}") from exc
-
-
-def _illegal(number: int, reason: str) -> IllegalLineError:
-    error = IllegalLineError(reason)
-    error.number = number
-    return error
+            raise IllegalLineError.at(number + 1, f"{where}: no CSV: {exc}") from exc
 
 
 def _check_names(names: list[str]) -> None:

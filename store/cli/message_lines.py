@@ -9,6 +9,7 @@ import binascii
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Self
 
 from store.cli.message_fields import PLACES, host_of, to_put
 from store.errors import IllegalMessageError
@@ -37,6 +38,13 @@ class IllegalLineError(IllegalMessageError):
 
     number = 0
 
+    @classmethod
+    def at(cls, number: int, reason: str) -> Self:
+        """Return the error of line ``number``; ``reason`` names it in words."""
+        error = cls(reason)
+        error.number = number
+        return error
+
 
 def message_lines(lines: Iterable[bytes], first: int = 1) -> Iterator[MessageLine]:
     """Yield the message of each line from number ``first`` on; empty lines hold none.
@@ -50,9 +58,7 @@ def message_lines(lines: Iterable[bytes], first: int = 1) -> Iterator[MessageLin
         try:
             message = to_message(_object(line))
         except IllegalMessageError as exc:
-            error = IllegalLineError(f"line {number}: {exc.reason}")
-            error.number = number
-            raise error from exc
+            raise IllegalLineError.at(number, f"line {number}: {exc.reason}") from exc
         yield MessageLine(number, message)
 
 
