@@ -12,8 +12,9 @@ from operator import attrgetter
 from typing import Self
 
 from embedded.log_message import LogMessage, log_message
+from embedded.one_reader import OneReader
 from embedded.store_snapshots import StoreSnapshots
-from store.errors import CorruptionError, RefusedStoreError, StoreStateError
+from store.errors import CorruptionError, RefusedStoreError
 from store.logger import StoreLogger
 from store.service.message_store import MessageStore
 from store.service.reading.puller import TagFilter
@@ -86,7 +87,7 @@ def read_snapshot(
         _report(follower)
 
 
-class ReadOnlyTail:
+class ReadOnlyTail(OneReader[LogMessage]):
     """Reads a topic, and what another process puts to it; see ``EmbeddedLog.tail``.
 
     One task at a time. Of what was there each message comes once, by store time; then those that
@@ -129,7 +130,7 @@ class ReadOnlyTail:
                 pass
         self._found = self._first(store)
         self._given = 0
-        self._is_asked = self._closed = False
+        self._closed = False
 
     @property
     def is_closed(self) -> bool:
@@ -141,26 +142,6 @@ class ReadOnlyTail:
         self._closed = True
         self._release()
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> LogMessage:
-        """Return the next message, once there is one.
-
-        Raises:
-            RefusedStoreError: the log was cut back: what was read is no longer part of it.
-            StoreClosedError: the log was closed.
-            StoreIOError: it cannot be read.
-            StoreStateError: another task waits for the next one.
-        """
-        if self._is_asked:
-            raise StoreStateError("a tail is read by one task at a time: open one for each")
-        self._is_asked = True
-        try:
-            return await self._next()
-        finally:
-            self._is_asked = False
-
     async def __aenter__(self) -> Self:
         return self
 
@@ -168,6 +149,13 @@ class ReadOnlyTail:
         self.close()
 
     async def _next(self) -> LogMessage:
+        """Return the next message, once there is one.
+
+        Raises:
+            RefusedStoreError: the log was cut back: what was read is no longer part of it.
+            StoreClosedError: the log was closed.
+            StoreIOError: it cannot be read.
+        """
         if self._given % _BATCH == _BATCH - 1:
             await asyncio.sleep(0)
         while not self._closed:
@@ -196,7 +184,7 @@ class ReadOnlyTail:
 
 def _behind(
     follower: TopicFollower, topic: str, tags: TagFilter | None
-) -> Iterator[TopicMessage]:  # no method: a tail that was let go is gone at once
+) -> Iterator[TopicMessage]:  # no method: it would keep a tail that is not used any more
     for found in follower.poll(topic):
         if tags is None or tags.matches(found.message):
             yield found

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Self
 from embedded.consumer_offsets import ConsumerOffsets
 from embedded.group_members import GroupMembers
 from embedded.log_message import TailMessage, log_message
-from store.errors import CorruptionError, StoreStateError
+from embedded.one_reader import OneReader
+from store.errors import CorruptionError
 from store.logger import StoreLogger
 from store.queue.units import QueueKey
 from store.service.message_store import MessageStore
@@ -41,7 +42,7 @@ class _Cursor:
         self.is_at_end = False
 
 
-class Tail:
+class Tail(OneReader[TailMessage]):
     """Reads a topic for a group, and waits for what is to come; see ``EmbeddedLog.tail``.
 
     One task at a time. At least once: what was not committed comes again, to this consumer's
@@ -76,7 +77,7 @@ class Tail:
         self._wait: LoopWait | None = None
         self._versions = [0] * len(members)
         self._given = 0
-        self._is_asked = self._closed = False
+        self._closed = False
         for each in members:
             each.join(self, tags if each.topic == topic else "*")
 
@@ -106,24 +107,6 @@ class Tail:
                 each.change()
             self.wake()
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> TailMessage:
-        """Return the next message, once there is one.
-
-        Raises:
-            StoreClosedError, StoreFailedError: nothing will come.
-            StoreStateError: another task waits for the next one.
-        """
-        if self._is_asked:
-            raise StoreStateError("a tail is read by one task at a time: open one for each")
-        self._is_asked = True
-        try:
-            return await self._next()
-        finally:
-            self._is_asked = False
-
     async def __aenter__(self) -> Self:
         return self
 
@@ -137,6 +120,11 @@ class Tail:
     # ---- the next message
 
     async def _next(self) -> TailMessage:
+        """Return the next message, once there is one.
+
+        Raises:
+            StoreClosedError, StoreFailedError: nothing will come.
+        """
         self._commit_last()
         while True:
             if self._given >= _BATCH:
