@@ -105,11 +105,15 @@ class Published(BaseModel):
 
     cells: tuple[str, ...]
     """By the columns of the table: names, both figures, ratio, both processor times, ratio."""
-    name: str
     backend: str
     others: tuple[float, ...] = ()
     failed: dict[str, str] = {}
     note: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return the first cell."""
+        return self.cells[0]
 
     def values(self, side: str) -> list[float]:
         """Return the median of the side, if it has one."""

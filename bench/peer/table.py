@@ -116,9 +116,7 @@ def published(page: str) -> list[Published]:
             name, backend, ours, *rest = told
             if ours and not ours.endswith(EARLIER):
                 ours = f"{ours} {EARLIER}"
-            rows.append(
-                Published(cells=(name, backend, ours, *rest), name=name, backend=backends[backend])
-            )
+            rows.append(Published(cells=(name, backend, ours, *rest), backend=backends[backend]))
         in_table = told == HEAD or (in_table and bool(told))
     return rows
 

@@ -22,7 +22,7 @@ def to_table(folder: Path, **roots: Path) -> ArchivedRun:
 
 
 def table(folder: Path) -> Any:
-    """Open the table as somebody would who knows no more than the name of its catalog."""
+    """Open the table as a reader would who knows no more than the name of its catalog."""
     from pyiceberg.catalog.sql import SqlCatalog  # noqa: PLC0415 - it takes a second
 
     uri = f"sqlite:///{folder}/catalog.db"

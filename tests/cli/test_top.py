@@ -296,8 +296,8 @@ def test_by_topic_it_tells_what_came_between_two_looks(tmp_path: Path, backend: 
         ("a", 200), ("b", 20), ("(others)", 10)
     ]  # fmt: skip
     assert sum(float(str(row["share"])) for row in few) == pytest.approx(1, abs=0.001)
-    untold = replace(second, topics={"a": Came(2, 20), "b": Came(1, 10), "(others)": Came(9, 90)})
-    rest = [(row["topic"], row["messages"], row["bytes"]) for row in topic_rows(untold, first, 1)]
+    unlisted = replace(second, topics={"a": Came(2, 20), "b": Came(1, 10), "(others)": Came(9, 90)})
+    rest = [(row["topic"], row["messages"], row["bytes"]) for row in topic_rows(unlisted, first, 1)]
     assert rest == [("a", 2, 20), ("(others)", 10, 100)]
 
 

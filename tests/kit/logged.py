@@ -10,8 +10,8 @@ from contextlib import contextmanager
 def logged(name: str = "store") -> Iterator[io.StringIO]:
     """Collect what the logger of a package is given, in a handler of its own.
 
-    That of ``caplog`` is one for all tests: where a test of interrupts left its lock taken, lines
-    of other threads are lost.
+    That of ``caplog`` has a lock that an interrupt within the test may leave taken; lines of other
+    threads are lost then.
     """
     text = io.StringIO()
     handler = logging.StreamHandler(text)
