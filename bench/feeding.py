@@ -2,8 +2,9 @@
 
 *fed log*: a log that is there, to a slave that throws it away, beside as many bytes from a bare
 socket. *put with a follower*: beside the same puts without one. *replicated put*: ``SYNC_MASTER``
-with one follower, beside bare round trips of as many bytes. Slaves are processes of their own:
-*bare* acknowledges what it has read and keeps nothing, *ours* is ``cqstore follow``.
+with one follower, beside as many threads that send bare frames and sleep until these are
+acknowledged. Slaves are processes of their own: *bare* acknowledges what it has read and keeps
+nothing, *ours* is ``cqstore follow``.
 """
 
 import socket
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -29,6 +31,8 @@ from store.service.results import PutMessageStatus
 _HEAD = struct.Struct(">qi")
 _REPORT = struct.Struct(">q")
 _BODY = bytes(128)
+_RECORD_BYTES = 250
+"""Of a message of 128 bytes in the log."""
 _SYNC = CONFIG.model_copy(update={"broker_role": BrokerRole.SYNC_MASTER, "slave_timeout": 30_000})
 COMMAND = str(Path(sys.executable).parent / "cqstore")
 
@@ -95,7 +99,7 @@ def replicated(slave: str, writers: int, seconds: float) -> Reached:
         ended.set()
         for thread in threads:
             thread.join()
-    return Reached(reached, _round_trips(seconds), "messages/s")
+    return Reached(reached, _bare_puts(writers, seconds), "messages/s")
 
 
 @contextmanager
@@ -125,25 +129,67 @@ def _master(slave: str, *, sync: bool) -> Iterator[MessageStore]:
                 child.kill()
 
 
-def _round_trips(seconds: float) -> float:
-    """Return how many bare round trips another process answers in a second."""
+def _bare_puts(writers: int, seconds: float) -> float:
+    """Return how many frames of threads another process acknowledges a second, without a store.
+
+    Each thread sends one and sleeps until the thread that hears the answers wakes it.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        words = [sys.executable, "-m", "bench.feeding", "follow", str(port)]
+        words = [sys.executable, "-m", "bench.feeding", "follow", str(server.getsockname()[1])]
         with subprocess.Popen(words) as child:
             peer, _ = server.accept()
             with peer:
                 peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 peer.recv(_REPORT.size)
-                frame = _HEAD.pack(0, 250) + bytes(250)
-                count, began = 0, time.perf_counter()
-                while time.perf_counter() < began + seconds:
-                    peer.sendall(frame)
-                    peer.recv(_REPORT.size)
-                    count += 1
-                took = time.perf_counter() - began
+                reached = _BarePuts(peer).reached(writers, seconds)
             child.wait()
-    return count / took
+    return reached
+
+
+class _BarePuts:
+    """Frames of several threads to one socket, and who wakes these."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        self._peer = peer
+        self._sending = threading.Lock()
+        self._sleeping: deque[tuple[int, threading.Lock]] = deque()
+        self._end = 0
+        self._ended = False
+
+    def reached(self, writers: int, seconds: float) -> float:
+        """Return the frames that were acknowledged a second."""
+        counts = [0] * writers
+        threads = [threading.Thread(target=self._put, args=(counts, at)) for at in range(writers)]
+        hearing = threading.Thread(target=self._hear)
+        for thread in (hearing, *threads):
+            thread.start()
+        time.sleep(1)
+        before, began = sum(counts), time.perf_counter()
+        time.sleep(seconds)
+        reached = (sum(counts) - before) / (time.perf_counter() - began)
+        self._ended = True
+        for thread in threads:
+            thread.join()
+        self._peer.shutdown(socket.SHUT_RDWR)
+        hearing.join()
+        return reached
+
+    def _put(self, counts: list[int], at: int) -> None:
+        gate, body = threading.Lock(), bytes(_RECORD_BYTES)
+        gate.acquire()
+        while not self._ended:
+            with self._sending:
+                begin, self._end = self._end, self._end + _RECORD_BYTES
+                self._sleeping.append((self._end, gate))
+                self._peer.sendall(_HEAD.pack(begin, _RECORD_BYTES) + body)
+            gate.acquire()
+            counts[at] += 1
+
+    def _hear(self) -> None:
+        while data := self._peer.recv(4096):
+            (reached,) = _REPORT.unpack_from(data, len(data) // _REPORT.size * _REPORT.size - 8)
+            while self._sleeping and self._sleeping[0][0] <= reached:
+                self._sleeping.popleft()[1].release()
 
 
 def _read(port: int, begin: int | None, end: int) -> None:

@@ -1,8 +1,12 @@
 # Keys on their way into the index, for compiled code that adds to them and asks for them.
 
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 from store.core._column cimport Column
+
+
+cdef enum:
+    HASH_WORDS = 256  # a power of two
 
 
 cdef struct KeyRow:
@@ -24,6 +28,7 @@ cdef object take_topic(object topic, Topic *found)
 
 cdef class KeyColumns:
     cdef readonly Column entries, names
+    cdef uint64_t hashes[HASH_WORDS]  # the bit of each row's hash; most that are asked for have none
 
     cdef int add_key(
         self, const Topic *topic, const char *key, Py_ssize_t size, int64_t phy_offset,

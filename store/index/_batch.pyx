@@ -7,7 +7,7 @@ Python's.
 """
 
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint32_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 
 from store.core._column cimport Block, Column, room_in
@@ -39,6 +39,15 @@ cdef object take_topic(object topic, Topic *found):
         raise OverflowError("no topic is so long")
     found.hashed = hash_utf8(0, found.text, found.size) * 31 + HASH_SIGN
     return held
+
+
+cdef inline void note_hash(uint64_t *hashes, int32_t hashed) noexcept:
+    hashes[(hashed >> 6) & (HASH_WORDS - 1)] |= <uint64_t> 1 << (hashed & 63)
+
+
+cdef inline bint may_have(const uint64_t *hashes, int32_t hashed) noexcept:
+    """Return whether one of them may be that hash: most queries need not look at all rows."""
+    return hashes[(hashed >> 6) & (HASH_WORDS - 1)] >> (hashed & 63) & 1
 
 
 cdef class KeyColumns:
@@ -88,6 +97,7 @@ cdef class KeyColumns:
         row.name_end = self.names.used + whole
         row.key_hash = <int32_t> without_sign(hashed)
         row.topic_size = <int32_t> topic.size
+        note_hash(self.hashes, row.key_hash)
         self.names.used += whole
         self.entries.used += 1  # from here on it is there
         return 0
@@ -135,6 +145,7 @@ cdef class KeyColumns:
         memcpy(rows, other.entries.block.data + start * sizeof(KeyRow), count * sizeof(KeyRow))
         for at in range(count):
             rows[at].name_end += moved
+            note_hash(self.hashes, rows[at].key_hash)
         self.names.used += size
         self.entries.used += count
 
@@ -174,6 +185,8 @@ cdef class KeyColumns:
         key_held = take_text(key, &text, &size)
         entries = <const KeyRow *> self.entries.block.data  # no other thread runs from here on
         hashed = <int32_t> without_sign(hash_utf8(wanted.hashed, text, size))
+        if not may_have(self.hashes, hashed):
+            return rows
         for row in range(self.entries.used - 1, -1, -1):
             if entries[row].key_hash != hashed or entries[row].topic_size != wanted.size:
                 continue

@@ -36,7 +36,7 @@ from store.log.log_blocks import log_blocks
 from store.log.log_map import LogMap
 from store.log.mapped_file import PAGE_BYTES, MappedFile
 from store.log.mapped_file_queue import MappedFileQueue
-from store.log.raw_records import RawRecords, check_raw
+from store.log.raw_records import RawRecords
 from store.log.record_times import store_timestamps
 from store.record.decoder import StoredMessage, record_span
 from store.record.message import SysFlag
@@ -335,12 +335,11 @@ class CommitLog(_tail.LogTail):
         finally:
             self.append_began = 0
 
-    def check_raw(self, phy_offset: int, data: bytes, rules: ScanRules) -> RawRecords:
-        """Return the whole records at the begin of ``data``, checked; nothing is written.
+    def raw_records(self, phy_offset: int, data: bytes, rules: ScanRules) -> RawRecords:
+        """Return the whole records at the begin of ``data``, to be checked; nothing is written.
 
         Raises:
             RefusedStoreError: they do not continue the log; an empty one begins at a file's start.
-            CorruptionError: no valid record where one should start.
         """
         begins = self._is_empty() and phy_offset % self._file_size == 0
         if phy_offset != self.end and not begins:
@@ -348,12 +347,12 @@ class CommitLog(_tail.LogTail):
                 f"records from {phy_offset} on do not continue the log, which ends at {self.end}",
                 path=self.files.folder, phy_offset=phy_offset,
             )  # fmt: skip
-        return check_raw(phy_offset, data, self._file_size, rules, self._topics)
+        return RawRecords(phy_offset, data, self._file_size, rules, self._topics)
 
     def append_raw(self, raw: RawRecords) -> int:
-        """Append checked records as they are, one after the other; return how many, without blanks.
+        """Append records that were checked as they are; return the phy offset behind them.
 
-        Fewer than there are if there is no room for a next file.
+        It is the start of a file's if there is no room for that one. ``count_raw`` comes next.
 
         Raises:
             DiskFullError: no room for the next file, and nothing was appended.
@@ -363,7 +362,7 @@ class CommitLog(_tail.LogTail):
         if at != self.end:
             self._leave_empty_file()
         try:
-            for record in raw.before(raw.end):
+            for part in raw.parts():
                 try:
                     file = self._roll(0, at) if self.current is None else self._writable(0)
                 except DiskFullError:
@@ -371,20 +370,22 @@ class CommitLog(_tail.LogTail):
                         raise
                     break
                 start, target = file.wrote_position, file.target()
-                end = start + len(record)
-                target[start + BLANK_SIZE : end] = record[BLANK_SIZE:]
-                target[start : start + BLANK_SIZE] = record[:BLANK_SIZE]  # I1
+                end = start + len(part)
+                target[start + BLANK_SIZE : end] = part[BLANK_SIZE:]
+                target[start : start + BLANK_SIZE] = part[:BLANK_SIZE]  # I1, of all of them
                 file.check_written(target)
                 file.wrote_position = end
-                self.end = at = at + len(record)
+                self.end = at = at + len(part)
         finally:
             self.append_began = 0
-        appended = [record.size for record in raw.records if record.phy_offset < at]
-        if appended:
-            self.followed_timestamp = raw.records[len(appended) - 1].store_timestamp
-        self.appended_records += len(appended)
-        self.blank_bytes += at - raw.phy_offset - sum(appended)
-        return len(appended)
+        return at
+
+    def count_raw(self, raw: RawRecords, records: int, last: ScannedRecord | None) -> None:
+        """Count what ``append_raw`` has appended: so many records, blank ones aside."""
+        if last is not None:
+            self.followed_timestamp = last.store_timestamp
+        self.appended_records += records
+        self.blank_bytes += raw.blank_bytes
 
     def _is_empty(self) -> bool:
         return self.end <= max(self.files.min_offset(), 0)

@@ -3,64 +3,69 @@
 Source: RocketMQ ``CommitLog.appendData``, which takes any bytes; here they are checked first.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from store.record.decoder import record_span
 from store.record.record_layout import BLANK_SIZE
-from store.record.scan import ScannedRecord, ScanRules, TopicCache, scan_block
+from store.record.scan import Scan, ScanRules, TopicCache, scan_block
 
 
-@dataclass(frozen=True, slots=True)
 class RawRecords:
-    """Whole records of a log, one after the other, blank ones among them."""
+    """Whole records at the begin of bytes of a log, one after the other, blank ones among them.
 
-    phy_offset: int
-    """Where the first one goes."""
-    data: bytes
-    """May end in a part of one more record, which is not taken."""
-    ends: Sequence[int]
-    """The phy offset behind each; a blank one ends where the next file starts."""
-    records: Sequence[ScannedRecord]
-    """Those that are not blank."""
-
-    @property
-    def end(self) -> int:
-        """Return the phy offset behind the last one."""
-        return self.ends[-1] if self.ends else self.phy_offset
-
-    def before(self, end: int) -> Iterator[memoryview]:
-        """Yield the bytes of each one that ends at or before ``end``."""
-        start, data = self.phy_offset, memoryview(self.data)
-        for behind in self.ends:
-            if behind > end:
-                return
-            yield data[start - self.phy_offset : behind - self.phy_offset]
-            start = behind
-
-
-def check_raw(
-    phy_offset: int, data: bytes, file_size: int, rules: ScanRules, topics: TopicCache
-) -> RawRecords:
-    """Return the whole records at the begin of ``data``, checked.
-
-    Raises:
-        CorruptionError: no valid record where one should start, or one that no file could hold.
+    ``end`` and ``blank_bytes`` are known once ``blocks`` was read to its end.
     """
-    ends: list[int] = []
-    records: list[ScannedRecord] = []
-    at, end = phy_offset, phy_offset + len(data)
-    while at < end:
-        start, left = at, file_size - at % file_size
-        block = data[at - phy_offset : at - phy_offset + left]
-        for record in scan_block(block, at, left, rules, topics):
-            at = record.phy_offset + record.size
-            records.append(record)
-            ends.append(at)
-        left -= at - start
-        rest = block[at - start :]
-        if len(rest) < BLANK_SIZE or record_span(rest, 0, left, at) or len(rest) < left:
-            break  # the begin of a record, of a blank one perhaps, or nothing
-        at += left
-        ends.append(at)
-    return RawRecords(phy_offset, data, ends, records)
+
+    def __init__(
+        self, phy_offset: int, data: bytes, file_size: int, rules: ScanRules, topics: TopicCache
+    ) -> None:
+        """``data`` begins at ``phy_offset``, and may end in a part of one more record."""
+        self.phy_offset = phy_offset
+        self.end = phy_offset
+        """Behind the last one; a blank one ends where the next file starts."""
+        self.blank_bytes = 0
+        """Of blank ones."""
+        self._data = data
+        self._file_size = file_size
+        self._rules = rules
+        self._topics = topics
+
+    def blocks(self) -> Iterator[Scan]:
+        """Yield the records, those of one file at a time; each is read to its end before the next.
+
+        Raises:
+            CorruptionError: no valid record where one should start, or one that no file could hold;
+                the scans that are yielded raise it likewise.
+        """
+        self.end, self.blank_bytes = self.phy_offset, 0
+        behind = self.phy_offset + len(self._data)
+        while self.end < behind:
+            left = self._file_size - self.end % self._file_size
+            block = self._block(left)
+            scan = scan_block(block, self.end, left, self._rules, self._topics)
+            begin = self.end
+            yield scan
+            self.end = scan.behind
+            rest = block[self.end - begin :]
+            left -= self.end - begin
+            if len(rest) < BLANK_SIZE or record_span(rest, 0, left, self.end) or len(rest) < left:
+                return  # the begin of a record, of a blank one perhaps, or nothing
+            self.blank_bytes += left
+            self.end += left
+
+    def parts(self) -> Iterator[memoryview]:
+        """Yield the bytes of all of them, those of one file at a time."""
+        at, data = self.phy_offset, memoryview(self._data)
+        while at < self.end:
+            end = min(self.end, at + self._file_size - at % self._file_size)
+            yield data[at - self.phy_offset : end - self.phy_offset]
+            at = end
+
+    def before(self, end: int) -> "RawRecords":
+        """Return those that end at or before ``end``, of which ``blocks`` was not read yet."""
+        data = self._data[: end - self.phy_offset]
+        return RawRecords(self.phy_offset, data, self._file_size, self._rules, self._topics)
+
+    def _block(self, left: int) -> bytes:
+        begin = self.end - self.phy_offset
+        return self._data[begin : begin + left]

@@ -8,6 +8,8 @@ whole or not at all, whatever interrupts the caller that adds it.
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
 from store.core._column cimport NUMBERED, PLACED, Column
 from store.core._layout cimport UNIT_BYTES
@@ -81,6 +83,66 @@ cdef class UnitColumns:
         cdef int number = self.index(<tuple> key)
         self.make_room(1)
         self.add_at(number, queue_offset, phy_offset, size, tags_code, store_timestamp)
+
+    def extend(self, UnitColumns other not None):
+        """Append all units of ``other``, or none; ``end_phy_offset`` moves to its own."""
+        cdef Py_ssize_t at, count = other.units.used, first = self.units.used
+        cdef int32_t *into
+        cdef const int32_t *numbers
+        cdef int32_t *chosen
+        if count:
+            self.make_room(count)
+            chosen = <int32_t *> malloc(len(other.queues) * sizeof(int32_t))
+            if chosen == NULL:
+                raise MemoryError
+            try:
+                for at in range(len(other.queues)):
+                    chosen[at] = self.index(<tuple> other.queues[at])
+                into = <int32_t *> self.queue_index.block.data + first
+                numbers = <const int32_t *> other.queue_index.block.data
+                for at in range(count):
+                    into[at] = chosen[numbers[at]]
+            finally:
+                free(chosen)
+            memcpy(
+                <int64_t *> self.queue_offset.block.data + first, other.queue_offset.block.data,
+                count * PLACED,
+            )
+            memcpy(
+                self.units.block.data + first * UNIT_BYTES, other.units.block.data,
+                count * UNIT_BYTES,
+            )
+            self.queue_index.used = self.queue_offset.used = self.units.used = first + count
+        self.end_phy_offset = other.end_phy_offset
+
+    def following(self, list next_offsets not None):
+        """Return the next offset of each queue behind its units here, and the row with a gap.
+
+        ``next_offsets``: of each queue before them; 0: it may begin anywhere. An offset that was
+        there begins a new life. The row is the first whose offset leaves a gap, -1: none does.
+        """
+        cdef Py_ssize_t at, queues = len(self.queues), gap = -1
+        cdef int64_t *nexts
+        cdef int64_t offset
+        cdef int32_t number
+        if len(next_offsets) != queues:
+            raise ValueError(f"the batch has {queues} queues, not {len(next_offsets)}")
+        nexts = <int64_t *> malloc((queues + 1) * sizeof(int64_t))
+        if nexts == NULL:
+            raise MemoryError
+        try:
+            for at in range(queues):
+                nexts[at] = next_offsets[at]
+            for at in range(self.units.used):
+                number = (<const int32_t *> self.queue_index.block.data)[at]
+                offset = (<const int64_t *> self.queue_offset.block.data)[at]
+                if 0 < nexts[number] < offset:
+                    gap = at
+                    break
+                nexts[number] = offset + 1
+            return [nexts[at] for at in range(queues)], gap
+        finally:
+            free(nexts)
 
     def take(
         self, queues, bytes queue_index not None, bytes queue_offset not None, bytes units not None

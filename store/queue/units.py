@@ -149,6 +149,21 @@ class UnitBatch(_batch.UnitColumns):
         phys = np.ascontiguousarray(units[:, :8]).view(">i8").ravel()
         return self._rows(phys >= phy_offset)
 
+    def phy_offset_of(self, row: int) -> int:
+        """Return where the record of a row begins."""
+        return QUEUE_UNIT.unpack_from(memoryview(self.units), row * QUEUE_UNIT.size).phy_offset
+
+    def first_of(self, number: int) -> int:
+        """Return the first row of the queue of that number."""
+        return int(np.argmax(self._numbers() == number))
+
+    def begins(self, wanted: Callable[[QueueKey], bool]) -> int:
+        """Return how many units of queues that are ``wanted`` are the first of a life."""
+        chosen = [number for number, queue in enumerate(self.queues) if wanted(queue)]
+        if not chosen:
+            return 0
+        return int(np.count_nonzero(np.isin(self._numbers(), chosen) & (self._offsets() == 0)))
+
     def _rows(self, rows: NDArray[np.bool_]) -> "UnitBatch":
         chosen = UnitBatch()
         chosen.end_phy_offset = self.end_phy_offset
@@ -180,9 +195,7 @@ class UnitBatch(_batch.UnitColumns):
             topic, queue_id = self.queues[self.queue_index[row]]
             raise CorruptionError(
                 f"a record of queue {queue_id} of topic {topic!r} has an impossible queue offset",
-                phy_offset=QUEUE_UNIT.unpack_from(
-                    memoryview(self.units), row * QUEUE_UNIT.size
-                ).phy_offset,
+                phy_offset=self.phy_offset_of(row),
                 expected=f"0 to {MAX_UNITS - 1}",
                 got=self.queue_offset[row],
             )

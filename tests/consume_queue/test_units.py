@@ -150,3 +150,57 @@ def test_a_block_is_walked_by_rows_or_units(stride: int) -> None:
     block = UnitBlock(7, data, stride, BlockStop.END)
     assert (block.count, [*block.rows()]) == (2, rows)
     assert [*block.units()] == [CqUnit(7, *rows[0]), CqUnit(8, *rows[1])]
+
+
+@pytest.mark.parametrize(
+    ("seed", "first", "second"), [(1, 0, 9), (2, 9, 0), (3, 1, 1), (4, 40, 60)]
+)
+def test_a_batch_takes_over_the_units_of_another(seed: int, first: int, second: int) -> None:
+    """Whose queues have other numbers there; a view of a column keeps what it shows."""
+    rows, others = drawn(seed, first), drawn(seed + 100, second)
+    batch, other = batch_of(rows), batch_of(others)
+    views = [memoryview(batch.queue_index), memoryview(batch.queue_offset), memoryview(batch.units)]
+    seen = [bytes(view) for view in views]
+    batch.extend(other)
+    assert rows_of(batch) == rows + others
+    assert batch.index_of == {queue: at for at, queue in enumerate(batch.queues)}
+    assert batch.end_phy_offset == other.end_phy_offset
+    assert rows_of(other) == others
+    assert [bytes(view) for view in views] == seen
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_units_that_bring_their_offsets_leave_no_gap_or_are_named(seed: int) -> None:
+    """Beside a plain loop: a queue without a unit begins anywhere, another at its end."""
+    draw = random.Random(seed)
+    rows = drawn(seed, 30)
+    gaps = draw.sample(range(30), seed % 3)
+    rows = [(key, at + (number in gaps), unit) for number, (key, at, unit) in enumerate(rows)]
+    batch = batch_of(rows)
+    there = {key: draw.choice([0, 0, 3]) for key in KEYS}
+    wanted, gap = dict(there), -1
+    for number, (key, at, _) in enumerate(rows):
+        if 0 < wanted[key] < at:
+            gap = number
+            break
+        wanted[key] = at + 1
+    found = batch.following([there[queue] for queue in batch.queues])
+    assert found == ([wanted[queue] for queue in batch.queues], gap)
+
+
+def test_units_that_begin_a_life_are_counted_for_the_queues_that_are_wanted() -> None:
+    rows = [(KEYS[0], 0), (KEYS[1], 0), (KEYS[0], 1), (KEYS[2], 0), (KEYS[0], 0), (KEYS[2], 5)]
+    batch = batch_of([(key, at, (100, 90, 0, 0)) for key, at in rows])
+    assert batch.begins(lambda queue: queue.topic == "a") == 3
+    assert batch.begins(lambda queue: queue.queue_id == 1) == 1
+    assert batch.begins(lambda _: False) == UnitBatch().begins(lambda _: True) == 0
+
+
+@pytest.mark.parametrize("given", [None, [0], [0, 0, 0, 0], [0, 0, None]])
+def test_offsets_that_are_none_of_the_queues_are_refused(given: object) -> None:
+    batch = batch_of(drawn(1, 40))
+    with pytest.raises((TypeError, ValueError)):
+        batch.following(given)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        batch.extend(None)  # type: ignore[arg-type]
+    assert len(batch) == 40

@@ -5,7 +5,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memchr, memcmp, memset
+from libc.string cimport memchr, memcmp
 
 from store.core._hashes cimport hash_on
 from store.core._layout cimport PREPARED, ROLLBACK, TRANSACTION
@@ -22,17 +22,17 @@ cdef enum:
 
 
 cdef struct QueueSlot:
-    # A queue that was met, and its number in the batch, which holds the topic.
+    # A queue that was met, and its number in the batch of that number, which holds the topic.
     PyObject *topic
-    int64_t queue_id
+    int64_t queue_id, batch
     int index
 
 
 cdef class ReplayBatcher:
-    """Adds scanned records to batches; the slow path is ``store.service.dispatching.replay``."""
+    """Adds scanned records to batches; the slow path is ``RecordBatcher``'s."""
 
     cdef BatchColumns _columns
-    cdef object _note, _deleted, _scheduled, _tags_prefix, _units, _blocks
+    cdef object _note, _deleted, _scheduled, _tags_prefix, _blocks
     cdef BlockScan _scan  # of ``_blocks``, not at its end yet
     cdef list _texts
     cdef QueueSlot *_places
@@ -104,14 +104,13 @@ cdef class ReplayBatcher:
         finally:
             result.note_several(first, last if last_scan is None else last_scan.record(), count)
             self._scan = scan if is_full else None
+            if not is_full:
+                self._blocks = None
         return is_full
 
     cdef BatchColumns _begin(self, blocks, units, keys):
         if blocks is not self._blocks:
             self._blocks, self._scan = blocks, None
-        if units is not self._units:
-            memset(self._places, 0, PLACES * sizeof(QueueSlot))
-            self._units = units
         return self._columns.of(units, keys)
 
     cdef bint _add(
@@ -173,11 +172,15 @@ cdef class ReplayBatcher:
         """Return the number of a record's queue in the batch, which may be a new one."""
         cdef size_t at = <size_t> record.queue_id + (<size_t> record.topic >> 4) * 31
         cdef QueueSlot *place = &self._places[at & (PLACES - 1)]
-        if place.topic == record.topic and place.queue_id == record.queue_id:
+        if (
+            place.batch == columns.batch and place.topic == record.topic
+            and place.queue_id == record.queue_id
+        ):
             return place.index
         cdef int index = columns.units.index((<object> record.topic, record.queue_id))
         if (<tuple> columns.units.queues[index])[0] is <object> record.topic:  # else it is not held
             place.topic, place.queue_id, place.index = record.topic, record.queue_id, index
+            place.batch = columns.batch
         return index
 
     cdef tuple _tags(self, const char *text, Py_ssize_t size):

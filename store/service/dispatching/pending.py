@@ -7,7 +7,7 @@ Source: RocketMQ ``CommitLog.putMessageLock``, ``ReputMessageService``.
 """
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from store.checked_lock import CheckedLock
@@ -16,11 +16,12 @@ from store.log.commit_log import Appended
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.units import QUEUE_UNIT, UnitBatch
 from store.record.properties import DispatchProperties
-from store.record.scan import ScannedRecord
+from store.record.scan import Scan
 from store.service.dispatching import _waiting
 from store.service.dispatching.queue_offsets import QueueOffsets
+from store.service.dispatching.record_batcher import RecordBatcher, RecordBatches
 from store.service.dispatching.record_keys import RecordKeys
-from store.service.dispatching.record_units import RecordUnits, Unit
+from store.service.dispatching.record_units import RecordUnits
 from store.service.runtime.running_state import CriticalSection, RunningState
 
 
@@ -33,8 +34,6 @@ class Appends(NamedTuple):
     """The last record, also if it has neither unit nor key."""
 
 
-Read = tuple[ScannedRecord, DispatchProperties]
-"""A record that has its place, and what dispatch needs of its properties."""
 NOTHING = Appends(UnitBatch(), IndexBatch(), None)
 """No records."""
 
@@ -56,6 +55,7 @@ class Pending(_waiting.Waiting):
         self.units = UnitBatch()
         """Any thread may ask for its length, and for ``end_phy_offset``: 0 if nothing waits."""
         self._record_units = units
+        self._batcher: RecordBatcher | None = None  # of another store's records
         self.delays = units.delays
         self.record_keys = keys
         self.keys = IndexBatch()
@@ -68,27 +68,28 @@ class Pending(_waiting.Waiting):
             appended.store_timestamp, properties,
         )  # fmt: skip
 
-    def units_of(self, records: Iterable[Read]) -> list[Unit]:
-        """Return the units of records that have their places, in log order. Needs no lock."""
-        units: list[Unit] = []
-        for record, properties in records:
-            self._record_units.add_scanned(
-                lambda *unit: units.append(Unit(*unit)), record, properties
-            )
-        return units
+    def batches_of(self, blocks: Iterable[Scan]) -> RecordBatches:
+        """Return the units and keys of records that have their places, which stay apart for now.
 
-    def add_raw(self, records: Sequence[Read], units: Iterable[Unit]) -> None:
-        """Take over appended records that had their places, and their units."""
-        for unit in units:
-            self.units.add(*unit)
-            self.offsets.follow(unit.key, unit.queue_offset)
-        if self.record_keys.wanted:
-            for record, properties in records:
-                self.record_keys.add_scanned(self.keys, record, properties)
-        if records:
-            last, _ = records[-1]
-            self.last = Appended(last.phy_offset, last.size, last.store_timestamp)
-            self.units.end_phy_offset = last.phy_offset + last.size
+        Raises:
+            CorruptionError: no valid record where one should start.
+        """
+        if self._batcher is None:
+            self._batcher = RecordBatcher(self._record_units, self.record_keys)
+        return self._batcher.batches_of(blocks)
+
+    def add_raw(self, batches: RecordBatches, next_offsets: Iterable[int]) -> None:
+        """Take over appended records that had their places.
+
+        ``next_offsets``: of the queues of ``batches``, as ``QueueOffsets.check_follow`` has them.
+        """
+        last = batches.last
+        if last is None:
+            return
+        self.units.extend(batches.units)
+        self.keys.extend(batches.keys, 0, len(batches.keys))
+        self.offsets.follow(batches.units.queues, next_offsets)
+        self.last = Appended(last.phy_offset, last.size, last.store_timestamp)
 
     def snapshot(self) -> Appends:
         """Return what waits, as it goes on growing. It is forgotten with ``reset``.

@@ -11,7 +11,7 @@ from itertools import islice
 
 from store.errors import CorruptionError, IllegalMessageError, QueueGapError
 from store.queue.consume_queue_store import ConsumeQueueStore
-from store.service.dispatching.record_units import Unit
+from store.queue.units import UnitBatch
 from store.service.dispatching.topic_hold import TopicHeldError, TopicHold
 
 Queue = tuple[str, int]
@@ -48,36 +48,34 @@ class QueueOffsets:
         """Take ``count`` offsets that were assigned, after the log has the records."""
         self.next[queue] += count
 
-    def check_follow(self, units: Iterable[Unit]) -> None:
+    def check_follow(self, units: UnitBatch) -> list[int]:
         """Refuse units that come with their offsets, if one is held or would leave a gap.
 
         A queue without a unit may begin anywhere; an offset that was there begins a new life.
+        Returns the next offset of each queue of ``units`` behind them.
 
         Raises:
             TopicHeldError: puts to the topic are refused for now, see ``hold``.
             QueueGapError: units are missing before one of them.
             CorruptionError: no queue could have the name of one.
         """
-        expected: dict[Queue, int] = {}
-        for unit in units:
-            queue = unit.key
-            there = expected.get(queue, self.next.get(queue))
-            if there is None:
-                self._refuse_unfit(unit)
-                self._refuse_held(queue)
-                there = self._queues.next_offset(*queue)
-            if 0 < there < unit.queue_offset:
-                raise QueueGapError(
-                    f"units of queue {queue[1]} of topic {queue[0]} are missing before the one that"
-                    " comes",
-                    phy_offset=unit.phy_offset,
-                    expected=f"queue offset {there}", got=f"queue offset {unit.queue_offset}",
-                )  # fmt: skip
-            expected[queue] = unit.queue_offset + 1
+        there = [self._next_of(queue, number, units) for number, queue in enumerate(units.queues)]
+        behind, gap = units.following(there)
+        if gap >= 0:
+            number = units.queue_index[gap]
+            topic, queue_id = units.queues[number]
+            raise QueueGapError(
+                f"units of queue {queue_id} of topic {topic} are missing before the one that"
+                " comes",
+                phy_offset=units.phy_offset_of(gap),
+                expected=f"queue offset {behind[number]}",
+                got=f"queue offset {units.queue_offset[gap]}",
+            )  # fmt: skip
+        return behind
 
-    def follow(self, queue: Queue, queue_offset: int) -> None:
-        """Go on behind ``queue_offset``, with which a record came, after the log has it."""
-        self.next[queue] = queue_offset + 1
+    def follow(self, queues: Iterable[Queue], next_offsets: Iterable[int]) -> None:
+        """Go on at ``next_offsets``, after the log has the records that came with theirs."""
+        self.next.update(zip(queues, next_offsets, strict=True))
 
     def hold(self, hold: TopicHold | None) -> None:
         """Assign no first offset to queues of the topics of ``hold``; ``None``: to all again.
@@ -120,13 +118,20 @@ class QueueOffsets:
         while len(self.next) > limit - limit // _ROOM_SHARE:
             self.next.popitem()
 
-    def _refuse_unfit(self, unit: Unit) -> None:
+    def _next_of(self, queue: Queue, number: int, units: UnitBatch) -> int:
+        """Return the next offset of the queue of ``number`` in ``units``."""
+        known = self.next.get(queue)
+        if known is not None:
+            return known
         try:
-            self._queues.check_topic(unit.key[0])
+            self._queues.check_topic(queue[0])
         except IllegalMessageError as exc:  # a damaged name: the CRC is the body's alone
+            first = units.first_of(number)
             raise CorruptionError(
-                f"a record has no queue: {exc.reason}", phy_offset=unit.phy_offset
+                f"a record has no queue: {exc.reason}", phy_offset=units.phy_offset_of(first)
             ) from exc
+        self._refuse_held(queue)
+        return self._queues.next_offset(*queue)
 
     def _refuse_held(self, queue: Queue) -> None:
         if self._hold is not None and queue[0] in self._hold.topics:

@@ -6,16 +6,14 @@ Source: RocketMQ ``CommitLog.recoverNormally``, ``recoverAbnormally``, ``MultiDi
 from collections.abc import Callable, Iterable
 
 from store.errors import CorruptionError
-from store.index.index_batch import TAGS_PREFIX, IndexBatch
+from store.index.index_batch import IndexBatch
 from store.progress import Progress, noop
 from store.queue.facts import QueueRestart
 from store.queue.units import UnitBatch
-from store.record.message import SCHEDULE_TOPIC
-from store.record.properties import dispatch_properties
-from store.record.scan import Scan, ScannedRecord
-from store.service.dispatching import _replay
+from store.record.scan import Scan
 from store.service.dispatching.dispatch import SLICE_PER_QUEUE
 from store.service.dispatching.dispatcher_list import DispatcherList
+from store.service.dispatching.record_batcher import RecordBatcher, RecordCount
 from store.service.dispatching.record_keys import RecordKeys
 from store.service.dispatching.record_units import RecordUnits
 
@@ -40,12 +38,8 @@ class Replay:
     ) -> None:
         self._put = put
         self._dispatchers = dispatchers
-        self._units = units
-        self._keys = keys
-        self._fill = _replay.ReplayBatcher(
-            note=self._note, deleted=units.deleted, scheduled=SCHEDULE_TOPIC,
-            tags_prefix=TAGS_PREFIX, keys_wanted=keys.wanted, tags_wanted=keys.tags,
-        ).fill  # fmt: skip
+        self._batcher = RecordBatcher(units, keys)
+        self._fill = self._batcher.fill
 
     def begin(self, start: int, queues_from: int) -> None:
         """Have ``put`` call dispatchers as the queues are fed, by a scan from ``start`` on."""
@@ -91,42 +85,15 @@ class Replay:
             progress(result.last.phy_offset)
         return result
 
-    def _note(
-        self,
-        record: ScannedRecord,
-        batch: UnitBatch,
-        keys: IndexBatch,
-        queues_from: int,
-        index_from: int | None,
-    ) -> None:
-        phy_offset = record.phy_offset
-        properties = dispatch_properties(record.properties)
-        if phy_offset >= queues_from:
-            self._units.add_scanned(batch.add, record, properties)
-            batch.end_phy_offset = phy_offset + record.size
-        if index_from is not None and self._keys.wanted and phy_offset >= index_from:
-            self._keys.add_scanned(keys, record, properties)
 
-
-class ReplayResult:
+class ReplayResult(RecordCount):
     """What a replay met and did."""
 
     def __init__(self) -> None:
-        self.records = 0
+        super().__init__()
         self.units = 0
-        self.first_phy_offset = -1
-        self.last: ScannedRecord | None = None
         self.restarts: list[QueueRestart] = []
         self.fault: CorruptionError | None = None
-
-    def note_several(
-        self, first: ScannedRecord | None, last: ScannedRecord | None, count: int
-    ) -> None:
-        """Count scanned records."""
-        if first is not None and not self.records:
-            self.first_phy_offset = first.phy_offset
-        self.records += count
-        self.last = last or self.last
 
     def add(self, batch: UnitBatch, restarts: list[QueueRestart]) -> None:
         """Count one stored batch."""

@@ -14,13 +14,13 @@ from typing import TypeVar, TypeVarTuple
 from store.config import StoreConfig
 from store.errors import DiskFullError, IllegalMessageError
 from store.log.commit_log import CommitLog
+from store.queue.units import QueueKey
 from store.record.encoding_rules import EncodingRules
 from store.record.message import LMQ_PREFIX
-from store.record.properties import DispatchProperties, dispatch_properties
+from store.record.properties import DispatchProperties
 from store.record.scan import ScanRules
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.dispatching.pending import Pending
-from store.service.dispatching.record_units import Unit
 from store.service.dispatching.topic_hold import TopicHeldError
 from store.service.results import PutMessageResult
 from store.service.runtime.running_state import RunningState
@@ -171,18 +171,20 @@ class Appender:
         return results
 
     def _raw(self, phy_offset: int, data: bytes, rules: ScanRules) -> int:
-        raw = self._log.check_raw(phy_offset, data, rules)
-        read = [(record, dispatch_properties(record.properties)) for record in raw.records]
-        units = self._pending.units_of(read)
-        self._offsets.check_follow(units)
+        raw = self._log.raw_records(phy_offset, data, rules)
+        batches = self._pending.batches_of(raw.blocks())
+        next_offsets = self._offsets.check_follow(batches.units)
         self._section.begun = True
-        appended = self._log.append_raw(raw)
-        end = self._log.max_phy_offset()
-        units = [unit for unit in units if unit.phy_offset < end]
-        self.quota.count(sum(_begins_light(unit) for unit in units))
-        self._pending.add_raw(read[:appended], units)
+        end = self._log.append_raw(raw)
+        if end < raw.end:  # the disk has no room for a next file
+            raw = raw.before(end)
+            batches = self._pending.batches_of(raw.blocks())
+            next_offsets = self._offsets.check_follow(batches.units)
+        self._log.count_raw(raw, batches.records, batches.last)
+        self.quota.count(batches.units.begins(_is_light))
+        self._pending.add_raw(batches, next_offsets)
         self._section.begun = False
-        return end
+        return self._log.max_phy_offset()
 
     def _refuse(self) -> None:
         """Raise why nothing may be appended; if the disk filled meanwhile, this put is admitted."""
@@ -190,5 +192,5 @@ class Appender:
         self._state.check_writable()
 
 
-def _begins_light(unit: Unit) -> bool:
-    return unit.queue_offset == 0 and unit.key[0].startswith(LMQ_PREFIX)
+def _is_light(queue: QueueKey) -> bool:
+    return queue.topic.startswith(LMQ_PREFIX)

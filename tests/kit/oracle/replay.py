@@ -6,7 +6,8 @@ from typing import Any
 from store.index.index_batch import IndexBatch
 from store.queue.units import UnitBatch
 from store.record.scan import ScannedRecord
-from store.service.dispatching.replay import Replay, ReplayResult
+from store.service.dispatching.record_batcher import RecordCount
+from store.service.dispatching.replay import Replay
 
 
 def replay_by_oracle(replay: Replay) -> None:
@@ -18,7 +19,7 @@ class OneByOne:
     """As ``ReplayBatcher``; each record goes the way of those that are not plain."""
 
     def __init__(self, replay: Replay) -> None:
-        self._note = replay._note
+        self._note = replay._batcher._note
         self._blocks: Iterator[Any] = iter(())
         self._records: Iterator[ScannedRecord] = iter(())
 
@@ -33,7 +34,7 @@ class OneByOne:
         full_at: int,
     ) -> bool:
         """Note records until ``full_at`` units wait; return whether there may be more."""
-        assert isinstance(result, ReplayResult)
+        assert isinstance(result, RecordCount)
         if blocks is not self._blocks:
             self._blocks, self._records = blocks, _records(blocks)
         for record in self._records:
