@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from embedded.log_message import LogMessage, TailMessage
     from embedded.read_only_tail import ReadOnlyTail
     from embedded.tail import Tail
-    from store.config import FlushDiskType, RocksDBEngine, StoreConfig, read_broker_conf
+    from store.broker_conf import read_broker_conf
+    from store.config import FlushDiskType, RocksDBEngine, StoreConfig
     from store.errors import (
         CorruptionError,
         DiskFullError,
@@ -118,7 +119,7 @@ _MODULES = {
     "TopicMessage": "store.service.reading.topic_reader",
     "UnsupportedFormatError": "store.errors",
     "open": "embedded.log:open_log",
-    "read_broker_conf": "store.config",
+    "read_broker_conf": "store.broker_conf",
     "read_topic": "store.service.reading.topic_reader",
     "scan": "analysis.scan",
 }
