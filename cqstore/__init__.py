@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from analysis.scan import Scan, scan
     from embedded.errors import PutRefusedError
     from embedded.log import EmbeddedLog
-    from embedded.log import open_log as open  # noqa: A004 - as ``gzip`` and ``tarfile`` call theirs
     from embedded.log_message import LogMessage, TailMessage
+    from embedded.open_log import open_log as open  # noqa: A004 - as ``gzip`` calls its own
     from embedded.read_only_tail import ReadOnlyTail
     from embedded.tail import Tail
     from store.broker_conf import read_broker_conf
@@ -118,7 +118,7 @@ _MODULES = {
     "TopicDamage": "store.service.reading.topic_reader",
     "TopicMessage": "store.service.reading.topic_reader",
     "UnsupportedFormatError": "store.errors",
-    "open": "embedded.log:open_log",
+    "open": "embedded.open_log:open_log",
     "read_broker_conf": "store.broker_conf",
     "read_topic": "store.service.reading.topic_reader",
     "scan": "analysis.scan",
