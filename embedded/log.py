@@ -6,7 +6,6 @@ afterwards: topics and consumer offsets are kept where that keeps them.
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, overload
 

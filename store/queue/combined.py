@@ -128,7 +128,6 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
             part.name, part.whole, what, exc,
         )  # fmt: skip
 
-
     def _count_in_checkpoint(self) -> None:
         """Let the checkpoint speak of the parts that it is for only while they are kept."""
         self.counts_in_checkpoint = any(part.store.counts_in_checkpoint for part in self._live())
