@@ -6,7 +6,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from store.config import StoreConfig, read_broker_conf
+from store.broker_conf import read_broker_conf
+from store.config import StoreConfig
 from store.errors import StoreConfigError, os_errors
 from store.log.commit_log import CommitLog
 from store.service.layout.resolve_layout import resolve_layout

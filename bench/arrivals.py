@@ -17,7 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.workloads import folder
-from embedded.log import EmbeddedLog, open_log
+from embedded.log import EmbeddedLog
+from embedded.open_log import open_log
 from store.config import StoreConfig
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=1 << 26)

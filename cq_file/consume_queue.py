@@ -240,23 +240,26 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         queue_offset += repeats
         data = data[repeats * _UNIT :]
         last_phy = int(phys[-1])
-        dropped = None
         if queue_offset == self.max_offset:
             self.append(data, last_phy, end_phy)
-            return None
-        if self.last_phy == NO_PHY:
+        elif self.last_phy == NO_PHY:
             self._begin(queue_offset, data, last_phy, end_phy)
         elif queue_offset > self.max_offset:
             if self.last_phy >= min_phy_offset:
                 raise self._gap(queue_offset, int(phys[repeats]))
             self._begin(queue_offset, data, last_phy, end_phy)
         else:
-            dropped = range(max(queue_offset, self.first_offset), self.max_offset)
-            if queue_offset <= self.first_offset:
-                self._begin(queue_offset, data, last_phy, end_phy)
-            else:
-                self.truncate(queue_offset)
-                self.append(data, last_phy, end_phy)
+            return self._begin_within(queue_offset, data, last_phy, end_phy)
+        return None
+
+    def _begin_within(self, queue_offset: int, data: bytes, last_phy: int, end_phy: int) -> range:
+        """Begin a new life at an offset that the queue has passed; return what that replaced."""
+        dropped = range(max(queue_offset, self.first_offset), self.max_offset)
+        if queue_offset <= self.first_offset:
+            self._begin(queue_offset, data, last_phy, end_phy)
+        else:
+            self.truncate(queue_offset)
+            self.append(data, last_phy, end_phy)
         return dropped
 
     def _write_last(self, queue_offset: int, unit: bytes) -> None:

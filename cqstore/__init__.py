@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from analysis.scan import Scan, scan
     from embedded.errors import PutRefusedError
     from embedded.log import EmbeddedLog
-    from embedded.log import open_log as open  # noqa: A004 - as ``gzip`` and ``tarfile`` call theirs
     from embedded.log_message import LogMessage, TailMessage
+    from embedded.open_log import open_log as open  # noqa: A004 - as ``gzip`` calls its own
     from embedded.read_only_tail import ReadOnlyTail
     from embedded.tail import Tail
-    from store.config import FlushDiskType, RocksDBEngine, StoreConfig, read_broker_conf
+    from store.broker_conf import read_broker_conf
+    from store.config import FlushDiskType, RocksDBEngine, StoreConfig
     from store.errors import (
         CorruptionError,
         DiskFullError,
@@ -117,8 +118,8 @@ _MODULES = {
     "TopicDamage": "store.service.reading.topic_reader",
     "TopicMessage": "store.service.reading.topic_reader",
     "UnsupportedFormatError": "store.errors",
-    "open": "embedded.log:open_log",
-    "read_broker_conf": "store.config",
+    "open": "embedded.open_log:open_log",
+    "read_broker_conf": "store.broker_conf",
     "read_topic": "store.service.reading.topic_reader",
     "scan": "analysis.scan",
 }

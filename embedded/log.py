@@ -4,19 +4,17 @@ A thin face over one open ``MessageStore``, in a folder that a broker of Apache 
 afterwards: topics and consumer offsets are kept where that keeps them.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, overload
 
 from embedded.consumer_offsets import INTERVAL_SECONDS, ConsumerOffsets
-from embedded.errors import PutRefusedError
 from embedded.group_members import GroupMembers
 from embedded.log_message import LogMessage, log_message
 from embedded.log_topics import LogTopics
 from embedded.names import check_group_name
-from embedded.put_message import put_message_of
+from embedded.put_message import put_message_of, stored
 from embedded.read_only_tail import POLL_SECONDS, ReadOnlyTail, read_snapshot, report_damage
 from embedded.send_back import MAX_RECONSUME_TIMES, RetryTopics
 from embedded.store_snapshots import StoreSnapshots
@@ -30,9 +28,7 @@ from operating.group_offsets import (
     exactly,
 )
 from store.checked_lock import CheckedLock
-from store.config import StoreConfig
-from store.errors import ReadOnlyStoreError, RefusedStoreError, StoreLockedError
-from store.service.dispatching.dispatcher_list import CommitLogDispatcher
+from store.errors import ReadOnlyStoreError, RefusedStoreError
 from store.service.message_store import MessageStore
 from store.service.metrics.by_group import GroupOffsets
 from store.service.reading.puller import TagFilter
@@ -40,7 +36,6 @@ from store.service.reading.store_times import Time, time_ms
 from store.service.reading.topic_follower import TopicFollower
 from store.service.reading.topic_reader import LATEST, read_topic
 from store.service.results import PutMessageResult
-from store.service.writing.put_hooks import PutMessageHook
 
 QUEUES = 4
 """Of a new topic, as a broker gives it for a producer's default."""
@@ -120,7 +115,7 @@ class EmbeddedLog:
         message = put_message_of(
             self._writable_topics(), topic, body, key, tags, properties, queue_id, delay_level
         )
-        return _stored(self.store.put_message(message))
+        return stored(self.store.put_message(message))
 
     async def put_async(
         self,
@@ -141,7 +136,7 @@ class EmbeddedLog:
         message = put_message_of(
             self._writable_topics(), topic, body, key, tags, properties, queue_id, delay_level
         )
-        return _stored(await self.store.put(message))
+        return stored(await self.store.put(message))
 
     def send_back(
         self,
@@ -166,7 +161,7 @@ class EmbeddedLog:
         Source: RocketMQ ``AbstractSendMessageProcessor.consumerSendMsgBack``.
         """
         copied = self._retry_topics().sent_back(message, group, level, max_reconsume_times)
-        return _stored(self.store.put_message(copied))
+        return stored(self.store.put_message(copied))
 
     async def send_back_async(
         self,
@@ -182,7 +177,7 @@ class EmbeddedLog:
             StoreError: as for ``send_back``.
         """
         copied = self._retry_topics().sent_back(message, group, level, max_reconsume_times)
-        return _stored(await self.store.put(copied))
+        return stored(await self.store.put(copied))
 
     def create_topic(self, topic: str, queues: int | None = None) -> int:
         """Make a topic known with so many queues; return how many it has.
@@ -446,54 +441,3 @@ class EmbeddedLog:
             raise RefusedStoreError(
                 f"the group {group!r} has consumers of {', '.join(consumed)}: close them first"
             )
-
-
-def open_log(
-    root: Path | str,
-    *,
-    backend: str | None = None,
-    config: StoreConfig | None = None,
-    queues: int = QUEUES,
-    commit_seconds: float = INTERVAL_SECONDS,
-    read_only: bool = False,
-    put_hooks: Sequence[PutMessageHook] = (),
-    dispatchers: Sequence[CommitLogDispatcher] = (),
-) -> EmbeddedLog:
-    """Open the log in ``root``; a new one is made if there is none.
-
-    ``backend`` keeps the queues of a new log: ``file`` (the default) or ``rocksdb``. ``config`` is
-    as for ``MessageStore``: files of a gigabyte and 72 hours of messages, unless it says otherwise.
-    ``queues`` is how many a new topic gets. What groups commit is on disk ``commit_seconds`` later.
-    With ``read_only`` nothing is changed, also beside a process that writes: ``read``, ``refresh``
-    and ``tail`` without a group are all then. ``put_hooks`` and ``dispatchers`` are as for
-    ``MessageStore``.
-
-    Raises:
-        StoreLockedError: it is open, here or in another process, to which its groups belong.
-        StoreError: as for ``MessageStore.open``; topics or offsets cannot be read.
-    """
-    open_store = partial(
-        MessageStore.open, root, config, backend=backend, read_only=read_only,
-        put_hooks=put_hooks, dispatchers=dispatchers,
-    )  # fmt: skip
-    try:
-        store = open_store()
-    except StoreLockedError as exc:
-        raise StoreLockedError(
-            f"{exc.reason}: a log and its groups belong to one process (read_only=True reads"
-            " beside it)", path=exc.path,
-        ) from exc  # fmt: skip
-    try:
-        return EmbeddedLog(store, queues, commit_seconds, open_store)
-    except BaseException:
-        store.close()
-        raise
-
-
-def _stored(result: PutMessageResult) -> PutMessageResult:
-    if not result.ok:
-        raise PutRefusedError(
-            f"the message was not stored: {result.reason or result.status.name}",
-            status=result.status,
-        )
-    return result

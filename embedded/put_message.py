@@ -1,10 +1,12 @@
-"""The message of one put to an embedded log."""
+"""The message of one put to an embedded log, and its outcome."""
 
 from collections.abc import Mapping
 
+from embedded.errors import PutRefusedError
 from embedded.log_topics import LogTopics
 from store.errors import RefusedStoreError
 from store.record.message import Message, MessageProperty
+from store.service.results import PutMessageResult
 
 
 def put_message_of(
@@ -48,3 +50,17 @@ def checked_level(level: int) -> int:
     if type(level) is not int:
         raise RefusedStoreError(f"{level!r} is no delay level")
     return level
+
+
+def stored(result: PutMessageResult) -> PutMessageResult:
+    """Return the result of a put.
+
+    Raises:
+        PutRefusedError: the message was not stored.
+    """
+    if not result.ok:
+        raise PutRefusedError(
+            f"the message was not stored: {result.reason or result.status.name}",
+            status=result.status,
+        )
+    return result

@@ -55,44 +55,52 @@ COLUMNS = {
     By.TIMES: ("group", "originTopic", "reconsumeTimes", "messages", *_TIMES),
 }
 
+OneGroup = Annotated[
+    str | None, typer.Argument(metavar="GROUP", help="Print the dead letters of this group.")
+]
+RowOf = Annotated[
+    By | None,
+    typer.Option(help="A row a group, an original topic (the default), or number of retries."),
+]
+PutTo = Annotated[
+    Again | None,
+    typer.Option(help="With GROUP: as they are to be put, to their topic or to the group."),
+]
+Origin = Annotated[
+    str | None, typer.Option("--topic", metavar="T", help="Of this original topic alone.")
+]
+Sort = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Order rows by this column: messages, if not given."),
+]
+Limit = Annotated[
+    int, typer.Option(metavar="N", min=0, help="The first N rows or messages alone; 0: all.")
+]
+Kind = Annotated[
+    RowFormat | None,
+    typer.Option("--output", help="How to print: table, with GROUP jsonl, if not given."),
+]
+
 
 def dlq(
     root: Dir,
-    group: Annotated[
-        str | None, typer.Argument(metavar="GROUP", help="Print the dead letters of this group.")
-    ] = None,
-    by: Annotated[
-        By | None,
-        typer.Option(help="A row a group, an original topic (the default), or number of retries."),
-    ] = None,
-    again: Annotated[
-        Again | None,
-        typer.Option(help="With GROUP: as they are to be put, to their topic or to the group."),
-    ] = None,
-    origin: Annotated[
-        str | None, typer.Option("--topic", metavar="T", help="Of this original topic alone.")
-    ] = None,
+    group: OneGroup = None,
+    by: RowOf = None,
+    again: PutTo = None,
+    origin: Origin = None,
     begin: Begin = None,
     end: End = None,
     tags: Tags = None,
     key: Key = None,
     grep: Grep = None,
-    sort: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Order rows by this column: messages, if not given."),
-    ] = None,
-    limit: Annotated[
-        int, typer.Option(metavar="N", min=0, help="The first N rows or messages alone; 0: all.")
-    ] = 0,
+    sort: Sort = None,
+    limit: Limit = 0,
     pattern: Pattern = None,
     form: BrokerForm = None,
     config: ConfigFile = None,
     backend: Backend = None,
     commit_log: CommitLogFolder = None,
-    kind: Annotated[
-        RowFormat | None,
-        typer.Option("--output", help="How to print: table, with GROUP jsonl, if not given."),
-    ] = None,
+    kind: Kind = None,
 ) -> None:
     """Show dead letters by group and original topic, or those of a group. Changes nothing.
 
@@ -106,11 +114,7 @@ def dlq(
     """
     selection = Selection.of(begin, end, None, tags, key, grep)
     if group is None:
-        for option, value in (("--again", again), ("--format", pattern)):
-            if value is not None:
-                raise typer.BadParameter("it is about messages: name a GROUP", param_hint=option)
-        if form is not None and by is not By.GROUP:
-            raise typer.BadParameter("retryLag alone needs it: --by group", param_hint="--form")
+        _refuse_without_group(by, again, pattern, form)
     else:
         refuse_beside("GROUP", by=by, sort=sort, form=form)
     printed = MessageOutput(kind or RowFormat.JSONL, pattern)
@@ -126,6 +130,21 @@ def dlq(
             _print_messages(letters, group.removeprefix(DLQ_PREFIX), again, limit, printed)
     if letters.passed_over:
         raise typer.Exit(1)
+
+
+def _refuse_without_group(
+    by: By | None, again: Again | None, pattern: str | None, form: Form | None
+) -> None:
+    """Refuse options that say nothing where no group is named.
+
+    Raises:
+        typer.BadParameter: one is given.
+    """
+    for option, value in (("--again", again), ("--format", pattern)):
+        if value is not None:
+            raise typer.BadParameter("it is about messages: name a GROUP", param_hint=option)
+    if form is not None and by is not By.GROUP:
+        raise typer.BadParameter("retryLag alone needs it: --by group", param_hint="--form")
 
 
 class _DeadLetters:

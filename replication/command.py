@@ -88,11 +88,9 @@ def follow(
     ha = HaSettings.read(config)
     learner = _learner(ha, controller=controller, broker_id=broker_id, truncate=truncate)
     settings = _settings(config, root, learner)
-    refuse_log_elsewhere(root, settings, config)
     tables = _Tables(asked, Intervals(tables=metadata_interval), accept_lower_offsets)
     way = _Way(master, place, _timing(ha), verify_tail, _tls(tls_ca, tls_cert), learner, tables)
-    if base is not None:
-        _begin_with(base, root, settings, backend)
+    _begin_with(base, root, settings, backend)
     end = _End(until, quiet_timeout if until_quiet else None)
     run = _Run(root, settings, backend, way, end, interval)
     ended, facts, late = run.behind_a_cut() if truncate else run.once()
@@ -203,9 +201,17 @@ class _Run:
 
 
 def _settings(config: Path | None, root: Path, learner: Learner | None) -> StoreConfig:
-    settings = read_config(config, root)  # only its master's bytes are added here
-    followed = settings.without_schedule()
-    return followed.as_master() if learner is None else followed.as_learner()
+    """Return the settings that the store is opened with.
+
+    Raises:
+        StoreConfigError: they are wrong.
+        RefusedStoreError: the log lies elsewhere.
+    """
+    given = read_config(config, root)  # only its master's bytes are added here
+    followed = given.without_schedule()
+    settings = followed.as_master() if learner is None else followed.as_learner()
+    refuse_log_elsewhere(root, settings, config)
+    return settings
 
 
 def _tls(ca: Path | None, cert: Path | None) -> ssl.SSLContext | None:
@@ -259,8 +265,10 @@ def _open(root: Path, settings: StoreConfig, backend: str | None) -> MessageStor
         return MessageStore.open(root, settings, backend=backend, progress=tick)
 
 
-def _begin_with(base: Path, root: Path, settings: StoreConfig, backend: str | None) -> None:
-    """Take the base; a store that has a log has begun, and goes on."""
+def _begin_with(base: Path | None, root: Path, settings: StoreConfig, backend: str | None) -> None:
+    """Take the base, if there is one; a store that has a log has begun, and goes on."""
+    if base is None:
+        return
     if any(StorePaths(root).commit_log.glob("*")):
         note(f"{root}: has a log already and goes on with it; --base is passed over")
         return

@@ -6,7 +6,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from store.config import read_properties
+from store.broker_conf import read_properties
 from store.errors import StoreConfigError
 
 _INT_MAX = (1 << 31) - 1

@@ -23,7 +23,7 @@ def ignored_lines(text: str) -> Iterator[str]:
 
     Java takes such a line for a key, and what follows its first space for the value.
     """
-    import javaproperties  # noqa: PLC0415 - as in store.config
+    import javaproperties  # noqa: PLC0415 - as in store.broker_conf
 
     number, bare, seen = 1, list[str](), dict[str, str]()
     for element in javaproperties.parse(text):

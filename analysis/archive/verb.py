@@ -29,30 +29,33 @@ class ArchiveFormat(StrEnum):
     ICEBERG = "iceberg"
 
 
+Roots = Annotated[
+    list[Path], typer.Argument(metavar="DIR...", help="Roots of stores (storePathRootDir).")
+]
+Target = Annotated[
+    Path, typer.Option("--to", metavar="FOLDER", help="The archive; made if it is not there.")
+]
+SourceNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--source", metavar="NAME",
+        help="What the archive calls a log, one for each DIR; default: its path.",
+    ),
+]  # fmt: skip
+Kind = Annotated[ArchiveFormat, typer.Option("--format", help="What the archive is.")]
+Master = Annotated[str, typer.Option(help="Where Spark runs: local[N], spark://HOST:PORT, …")]
+
+
 def archive(
-    roots: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Roots of stores (storePathRootDir).")
-    ],
-    target: Annotated[
-        Path, typer.Option("--to", metavar="FOLDER", help="The archive; made if it is not there.")
-    ],
-    names: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--source", metavar="NAME",
-            help="What the archive calls a log, one for each DIR; default: its path.",
-        ),
-    ] = None,
-    kind: Annotated[
-        ArchiveFormat, typer.Option("--format", help="What the archive is.")
-    ] = ArchiveFormat.PARQUET,
+    roots: Roots,
+    target: Target,
+    names: SourceNames = None,
+    kind: Kind = ArchiveFormat.PARQUET,
     out: Rows = RowFormat.TABLE,
-    master: Annotated[
-        str, typer.Option(help="Where Spark runs: local[N], spark://HOST:PORT, …")
-    ] = "local[*]",
+    master: Master = "local[*]",
     config: ConfigFile = None,
     commit_log: CommitLogFolder = None,
-) -> None:  # fmt: skip
+) -> None:
     """Add to an archive, by topic and day, what is new in logs. Changes nothing in DIR.
 
     A second run adds what is new. A run that ends early has added nothing. cqstore import puts the

@@ -36,7 +36,8 @@ from migration.preflight.report import (
 from migration.preflight.survey import QueueCheck, QueueSurvey, Told, Totals
 from migration.preflight.tables import table_findings
 from migration.preflight.units import BatchQueues, UnitCheck
-from store.config import StoreConfig, read_properties
+from store.broker_conf import read_properties
+from store.config import StoreConfig
 from store.errors import StoreConfigError, StoreError, os_errors
 from store.paths import StorePaths
 from store.progress import noop

@@ -128,16 +128,10 @@ def switch(
         wait_for_broker(layout.paths, own, tell)
         broker = NextBroker(goal.backends, config, without, accept_older_tables)
         plan_conversion(layout.paths, broker)  # what is refused is refused before all else
-        trusted = SkippableComparison()
-        if not own.switched.exists():
-            tell("publishing")
-            trusted = _publish(space, own, plan, layout, broker, report, goal)
-        else:
-            report.add(prepare(layout.paths, broker, own))
+        trusted = _publish_once(space, own, plan, layout, broker, report, goal, tell)
         note_tables(layout.paths, own)
         if trusted.whole:
-            tell("opening the store")
-            report.caught_up_units = _open_as_compared(layout, config, plan)
+            report.caught_up_units = _open_as_compared(layout, config, plan, tell)
         forget: Callable[[MessageStore], object] = partial(_note_deleted, report, plan)
         if plan.source == LOG:
             report.caught_up_units = _accept_queues_from_log(root, config, plan, tell)
@@ -156,6 +150,24 @@ def _require_target_kept(plan: Plan, goal: StoreMode, root: Path) -> None:
 
 def _note_deleted(report: SwitchReport, plan: Plan, store: MessageStore) -> None:
     report.deleted_since += _forget_deleted(store, plan)
+
+
+def _publish_once(
+    space: Workspace,
+    own: Workspace,
+    plan: Plan,
+    layout: StoreLayout,
+    broker: NextBroker,
+    report: SwitchReport,
+    goal: StoreMode,
+    tell: Tell,
+) -> SkippableComparison:
+    """Publish, unless an interrupted call has done that; return what ``_publish`` does."""
+    if own.switched.exists():
+        report.add(prepare(layout.paths, broker, own))
+        return SkippableComparison()
+    tell("publishing")
+    return _publish(space, own, plan, layout, broker, report, goal)
 
 
 def _publish(
@@ -221,11 +233,12 @@ def _advance_checkpoint(layout: StoreLayout, config: StoreConfig, plan: Plan) ->
         log.close()
 
 
-def _open_as_compared(layout: StoreLayout, config: StoreConfig, plan: Plan) -> int:
+def _open_as_compared(layout: StoreLayout, config: StoreConfig, plan: Plan, tell: Tell) -> int:
     """Open the store with the new queues alone; if that fails, the old ones are kept as before.
 
     Returns how many units were caught up.
     """
+    tell("opening the store")
     try:
         with MessageStore.open(layout.paths.root, config, housekeeping=False) as store:
             return store.report.dispatched_units

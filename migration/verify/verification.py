@@ -58,12 +58,7 @@ def verify_migration(
     root = root.absolute()
     space = workspace or Workspace.of(root)
     with space.held():
-        plan = read_plan(space)
-        check_source(plan, root)
-        if not space.made.root.exists():
-            raise RefusedStoreError(
-                "there is nothing to compare yet: cqstore migrate run", path=space.root
-            )
+        plan = _plan_of_made(space, root)
         _forget_report(space)
         folders = tuple(Path(folder) for folder in plan.log_folders)
         below = space.root if plan.source == LOG else root
@@ -146,6 +141,21 @@ def verified(space: Workspace, plan: Plan) -> str | None:
 
 
 # ---- the work
+
+
+def _plan_of_made(space: Workspace, root: Path) -> Plan:
+    """Return the plan whose run has made the queues in ``space`` from the store in ``root``.
+
+    Raises:
+        RefusedStoreError: no plan, another store's, or its run has not ended.
+    """
+    plan = read_plan(space)
+    check_source(plan, root)
+    if not space.made.root.exists():
+        raise RefusedStoreError(
+            "there is nothing to compare yet: cqstore migrate run", path=space.root
+        )
+    return plan
 
 
 def _compare(

@@ -33,28 +33,34 @@ from store.record.scan import ScanRules
 from store.service.message_store import MessageStore
 
 Place = Annotated[Path, typer.Argument(metavar="DIR|FILE", help="A store, or one of its files.")]
+Messages = Annotated[bool, typer.Option("--messages", help="Every record of the log.")]
+Queues = Annotated[bool, typer.Option("--queues", help="Every queue with its units.")]
+LogOffset = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=0, max=LONG_MAX, help="The record that starts at this phy offset."
+    ),
+]
+Topic = Annotated[str | None, typer.Option(metavar="T", help="Units of this topic.")]
+OneQueue = Annotated[
+    int | None, typer.Option(metavar="Q", min=0, max=INT_MAX, help="… of this queue; 0.")
+]
+FirstOffset = Annotated[
+    int | None, typer.Option(metavar="N", min=0, max=LONG_MAX, help="… from this offset on")
+]
+Count = Annotated[int | None, typer.Option(metavar="M", min=1, help="… and so many; 1.")]
 
 
 def dump(
     place: Place,
     *,
-    messages: Annotated[bool, typer.Option("--messages", help="Every record of the log.")] = False,
-    queues: Annotated[bool, typer.Option("--queues", help="Every queue with its units.")] = False,
-    commitlog_offset: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=0, max=LONG_MAX, help="The record that starts at this phy offset."
-        ),
-    ] = None,
-    topic: Annotated[str | None, typer.Option(metavar="T", help="Units of this topic.")] = None,
-    queue_id: Annotated[
-        int | None, typer.Option(metavar="Q", min=0, max=INT_MAX, help="… of this queue; 0.")
-    ] = None,
-    offset: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, max=LONG_MAX, help="… from this offset on"),
-    ] = None,
-    count: Annotated[int | None, typer.Option(metavar="M", min=1, help="… and so many; 1.")] = None,
+    messages: Messages = False,
+    queues: Queues = False,
+    commitlog_offset: LogOffset = None,
+    topic: Topic = None,
+    queue_id: OneQueue = None,
+    offset: FirstOffset = None,
+    count: Count = None,
     config: ConfigFile = None,
     backend: Backend = None,
     commit_log: CommitLogFolder = None,
@@ -83,9 +89,7 @@ def dump(
         if messages:
             output(kind).rows(_messages(store))
         elif queues:
-            keys = sorted_queues(store.queues)
-            told = counted(keys, "dumping", len(keys), "queues")
-            output(kind).rows(queue_row(store.queues, key) for key in told)
+            output(kind).rows(_queues(store))
         elif commitlog_offset is not None:
             output(kind).record(_whole(_record_at(store, commitlog_offset)))
         elif topic is not None:
@@ -100,6 +104,12 @@ def _messages(store: MessageStore) -> Iterator[Row]:
     end = log.max_phy_offset()
     for record in counted(records, "dumping", end, PHY_OFFSETS, lambda each: each.phy_offset):
         yield message_row(StoredMessage(log.view(record.phy_offset, record.size)))
+
+
+def _queues(store: MessageStore) -> Iterator[Row]:
+    keys = sorted_queues(store.queues)
+    told = counted(keys, "dumping", len(keys), "queues")
+    return (queue_row(store.queues, key) for key in told)
 
 
 def _record_at(store: MessageStore, phy_offset: int) -> StoredMessage:

@@ -40,41 +40,47 @@ _WRITTEN = [each for each in FileFormat if each is not FileFormat.ARCHIVE]
 _SUFFIXES = {f".{each.value}": each for each in _WRITTEN if each is not FileFormat.STORE}
 _Kind = FileFormat | MessageFormat
 
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", metavar="T", help="A topic; may be repeated. Default: all."),
+]
+OneQueue = Annotated[
+    int | None, typer.Option(metavar="Q", min=0, max=INT_MAX, help="Of this queue alone.")
+]
+Kind = Annotated[
+    str | None,
+    typer.Option(
+        "--format", metavar="FORMAT",
+        help="jsonl, csv, parquet, arrow, store, or a line a message as of tail;"
+        " default: by the name of the file, else jsonl.",
+    ),
+]  # fmt: skip
+Target = Annotated[
+    Path | None,
+    typer.Option("--to", metavar="PATH", help="The file or store to make; standard output."),
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on with an export into lines that was cut short.")
+]
+
 
 def export(
     root: Dir,
-    topics: Annotated[
-        list[str] | None,
-        typer.Option("--topic", metavar="T", help="A topic; may be repeated. Default: all."),
-    ] = None,
-    queue_id: Annotated[
-        int | None, typer.Option(metavar="Q", min=0, max=INT_MAX, help="Of this queue alone.")
-    ] = None,
+    topics: Topics = None,
+    queue_id: OneQueue = None,
     begin: Begin = None,
     end: End = None,
     tags: Tags = None,
     key: Key = None,
     grep: Grep = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            "--format", metavar="FORMAT",
-            help="jsonl, csv, parquet, arrow, store, or a line a message as of tail;"
-            " default: by the name of the file, else jsonl.",
-        ),
-    ] = None,
-    target: Annotated[
-        Path | None,
-        typer.Option("--to", metavar="PATH", help="The file or store to make; standard output."),
-    ] = None,
+    kind: Kind = None,
+    target: Target = None,
     *,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an export into lines that was cut short.")
-    ] = False,
+    resume: Resume = False,
     config: ConfigFile = None,
     backend: Backend = None,
     commit_log: CommitLogFolder = None,
-) -> None:  # fmt: skip
+) -> None:
     """Write the messages of topics to a file, or into a store of their own. Changes nothing in DIR.
 
     Topic by topic, each over all of its queues by store time. cqstore import takes jsonl, csv,
@@ -89,29 +95,10 @@ def export(
         "store": str(root.absolute()), "topics": sorted({*(topics or ())}), "format": str(form),
         "begin": begin, "end": end, "queueId": queue_id, "tags": tags, "key": key, "grep": grep,
     }  # fmt: skip
-    with (
-        open_store(root, config, backend, commit_log, check_crc_on_pull=True) as store,
-        ExitStack() as stack,
-    ):
+    with open_store(root, config, backend, commit_log, check_crc_on_pull=True) as store:
         reads = SelectedReads(store, selection)
-        unseen = reads.unseen_topics()
-        names = _topics(store, topics, queue_id, unseen)
-        position = ExportPosition(asked)
-        writer, noted = _open_writer(stack, store, form, target, position, resume=resume)
-        position = noted[0] if noted else position
-        if position.messages:
-            note(f"{position.messages} messages were written before")
-        end_of = _total(store, names) if selection.is_all else None
-        with progress("exporting", end_of, "messages") as tick:
-            for read in _messages(reads, names, unseen, position):
-                writer.write(read)
-                position.messages += 1
-                position.offsets[read.queue_id] = read.queue_offset + 1
-                tick(position.messages)
-                if noted:
-                    noted[1]()
-        writer.finish()
-    note(f"{position.messages} messages")
+        count = _write(store, reads, topics, form, target, ExportPosition(asked), resume=resume)
+    note(f"{count} messages")
     if reads.damaged:
         raise typer.Exit(1)
 
@@ -152,6 +139,31 @@ def _check(form: _Kind, target: Path | None, *, resume: bool) -> None:
         from store.cli.message_arrow import require_arrow  # noqa: PLC0415 - an extra
 
         require_arrow()
+
+
+def _write(
+    store: MessageStore, reads: SelectedReads, topics: list[str] | None, form: _Kind,
+    target: Path | None, position: ExportPosition, *, resume: bool,
+) -> int:  # fmt: skip
+    """Write what is asked for; return how many messages the file has now."""
+    unseen = reads.unseen_topics()
+    names = _topics(store, topics, reads.selection.queue_id, unseen)
+    with ExitStack() as stack:
+        writer, noted = _open_writer(stack, store, form, target, position, resume=resume)
+        position = noted[0] if noted else position
+        if position.messages:
+            note(f"{position.messages} messages were written before")
+        end_of = _total(store, names) if reads.selection.is_all else None
+        with progress("exporting", end_of, "messages") as tick:
+            for read in _messages(reads, names, unseen, position):
+                writer.write(read)
+                position.messages += 1
+                position.offsets[read.queue_id] = read.queue_offset + 1
+                tick(position.messages)
+                if noted:
+                    noted[1]()
+        writer.finish()
+    return position.messages
 
 
 def _topics(

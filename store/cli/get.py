@@ -34,33 +34,36 @@ from store.service.results import GetMessageStatus
 
 _COUNT = 32
 
+Topic = Annotated[str | None, typer.Option(metavar="T", help="The topic.")]
+OneQueue = Annotated[
+    int | None,
+    typer.Option(metavar="Q", min=0, max=INT_MAX, help="The queue; 0, or with a time all."),
+]
+FirstOffset = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=0, max=LONG_MAX, help="First queue offset; default: the minimum."
+    ),
+]
+Count = Annotated[
+    int | None,
+    typer.Option(metavar="M", min=1, max=INT_MAX, help="At most so many; 32, or with a time all."),
+]
+OneKey = Annotated[
+    str | None, typer.Option(metavar="KEY", help="Messages of the topic with this key.")
+]
+MessageId = Annotated[str | None, typer.Option(metavar="ID", help="The message with this id.")]
+
 
 def get(
     root: Dir,
-    topic: Annotated[str | None, typer.Option(metavar="T", help="The topic.")] = None,
-    queue_id: Annotated[
-        int | None,
-        typer.Option(metavar="Q", min=0, max=INT_MAX, help="The queue; 0, or with a time all."),
-    ] = None,
-    offset: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=0, max=LONG_MAX, help="First queue offset; default: the minimum."
-        ),
-    ] = None,
-    count: Annotated[
-        int | None,
-        typer.Option(
-            metavar="M", min=1, max=INT_MAX, help="At most so many; 32, or with a time all."
-        ),
-    ] = None,
+    topic: Topic = None,
+    queue_id: OneQueue = None,
+    offset: FirstOffset = None,
+    count: Count = None,
     tags: Tags = None,
-    key: Annotated[
-        str | None, typer.Option(metavar="KEY", help="Messages of the topic with this key.")
-    ] = None,
-    message_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="The message with this id.")
-    ] = None,
+    key: OneKey = None,
+    message_id: MessageId = None,
     begin: Begin = None,
     end: End = None,
     pattern: Pattern = None,
@@ -98,10 +101,7 @@ def get(
         elif key is not None:
             found = _by_key(store, topic or "", key, count or _COUNT)
         else:
-            require_queue(store, topic or "", queue_id or 0)
-            wanted = selection.tags or TagFilter()
-            pulled = _pull(store, topic or "", queue_id or 0, offset, count or _COUNT, wanted)
-            found = counted(pulled, "reading", count or _COUNT, "messages")
+            found = _from(store, topic or "", queue_id or 0, offset, count or _COUNT, selection)
         printed.messages(read for each in found for read in read_messages(*each))
 
 
@@ -161,6 +161,15 @@ def _by_id(store: MessageStore, message_id: str) -> StoredMessage:
             " lies: the id is of another broker"
         )
     return message
+
+
+def _from(
+    store: MessageStore, topic: str, queue_id: int, offset: int | None, count: int,
+    selection: Selection,
+) -> Iterable[tuple[int, StoredMessage]]:  # fmt: skip
+    require_queue(store, topic, queue_id)
+    pulled = _pull(store, topic, queue_id, offset, count, selection.tags or TagFilter())
+    return counted(pulled, "reading", count, "messages")
 
 
 def _pull(

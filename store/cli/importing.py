@@ -37,30 +37,33 @@ from store.service.message_store import MessageStore
 _SECONDS = 2.0
 """Between two positions."""
 
+Source = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A file of export, a store, or an archive.")
+]
+Kind = Annotated[
+    FileFormat | None,
+    typer.Option(
+        "--format", help="What FILE is; default: by its name; a folder is a store, or an archive."
+    ),
+]
+ContinueFrom = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="The line or row to begin with; 1.")
+]
+PositionFile = Annotated[
+    Path | None,
+    typer.Option(metavar="PATH", help="Note there how far it is; if it is there, go on from it."),
+]
+New = Annotated[bool, typer.Option("--new", help="Make the store if there is none.")]
+
 
 def import_(
     root: Dir,
-    source: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A file of export, a store, or an archive.")
-    ],
-    kind: Annotated[
-        FileFormat | None,
-        typer.Option(
-            "--format",
-            help="What FILE is; default: by its name; a folder is a store, or an archive.",
-        ),
-    ] = None,
-    continue_from: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="The line or row to begin with; 1.")
-    ] = None,
-    position: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PATH", help="Note there how far it is; if it is there, go on from it."
-        ),
-    ] = None,
+    source: Source,
+    kind: Kind = None,
+    continue_from: ContinueFrom = None,
+    position: PositionFile = None,
     *,
-    new: Annotated[bool, typer.Option("--new", help="Make the store if there is none.")] = False,
+    new: New = False,
     config: ConfigFile = None,
     backend: Backend = None,
     out: Format = OutputFormat.TABLE,
@@ -92,13 +95,22 @@ def import_(
         if begun is not None:
             first = pass_rows_put(store, begun, rows)
         done = _Import(store, source, position, first)
-        with progress("importing", unit="messages") as tick, interrupts() as is_interrupted:
-            done.run(takewhile(lambda _: not is_interrupted(), rows), tick)
-            if is_interrupted():
-                note(f"interrupted at row {done.next_row}: {done.sentence(done.next_row)}")
-                raise typer.Exit(INTERRUPTED)
+        _run(done, rows)
         found = {"put": done.count, "next": done.next_row, "phy": store.commit_log.max_phy_offset()}
     output(out).record(found)
+
+
+def _run(done: "_Import", rows: Iterator[MessageLine]) -> None:
+    """Put ``rows``.
+
+    Raises:
+        typer.Exit: Ctrl-C came; what was put before is noted.
+    """
+    with progress("importing", unit="messages") as tick, interrupts() as is_interrupted:
+        done.run(takewhile(lambda _: not is_interrupted(), rows), tick)
+        if is_interrupted():
+            note(f"interrupted at row {done.next_row}: {done.sentence(done.next_row)}")
+            raise typer.Exit(INTERRUPTED)
 
 
 def _form(source: Path, kind: FileFormat | None) -> FileFormat:

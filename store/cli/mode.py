@@ -60,6 +60,9 @@ AcceptOlderTables = Annotated[
 Verify = Annotated[
     bool, typer.Option("--verify", help="Compare the backends and list what differs.")
 ]
+KeepTables = Annotated[
+    bool, typer.Option("--keep-tables", help="Leave the broker's tables as they are.")
+]
 
 
 def mode(
@@ -67,10 +70,7 @@ def mode(
     to: To = None,
     *,
     verify: Verify = False,
-    keep_tables: Annotated[
-        bool,
-        typer.Option("--keep-tables", help="Leave the broker's tables as they are."),
-    ] = False,
+    keep_tables: KeepTables = False,
     without: AcceptedLoss = None,
     accept_older_tables: AcceptOlderTables = False,
     config: ConfigFile = None,
@@ -105,6 +105,11 @@ def mode(
         ]  # fmt: skip
         _step(root, to, settings, kind, prepared)
         return
+    _show(root, settings, kind)
+
+
+def _show(root: Path, settings: StoreConfig, kind: OutputFormat) -> None:
+    """Print the state, and which steps can be done."""
     layout, settings = resolve_layout(root, settings, None, read_only=True)
     now = current_mode(layout, settings)
     facts: dict[str, object] = {

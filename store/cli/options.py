@@ -10,9 +10,10 @@ from typing import Annotated
 
 import typer
 
+from store.broker_conf import conf_notes, read_broker_conf, unused_keys
 from store.cli.output import OutputFormat, RowFormat
 from store.cli.verbs import VERBOSE
-from store.config import StoreConfig, conf_notes, read_broker_conf, unused_keys
+from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, StoreConfigError, StoreError
 from store.journals.store_lock import locked_by, refuse_if_open
 from store.journals.store_mode import StoreMode

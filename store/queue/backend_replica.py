@@ -1,11 +1,13 @@
 """A part of the combined store: one backend, what it is for, and up to where it is surely whole."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from store.journals.lagging_backends import LaggingBackends
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
+from store.queue.facts import QueueStat
 from store.queue.units import QueueKey, UnitBatch
 from store.record.message import LMQ_PREFIX
 
@@ -45,6 +47,7 @@ class BackendReplica:
         roles: Roles,
     ) -> None:
         """Make the store, not yet loaded. One that is behind is opened as after a crash."""
+        self._context, self._lines = context, lines
         self.name = kind.name
         self.needed = self.name in roles.needed
         self.behind = lines.behind(self.name)
@@ -65,6 +68,38 @@ class BackendReplica:
         self.failure: Exception | None = None
         """Why it was set aside."""
 
+    # ---- up to where it is whole: the caller lets no other thread change that meanwhile
+
+    def recover(self) -> None:
+        """Recover the queues, and find out up to where they are whole."""
+        store, context = self.store, self._context
+        store.recover()
+        if self.behind is not None and not context.read_only:
+            # What lies behind the line has holes, or is of a program that did not keep the others.
+            store.truncate_dirty(max(self.behind, context.log.min_phy_offset()))
+        self.began_empty = next(store.queues(), None) is None
+        claimed = store.dispatch_from_phy_offset()
+        self.whole = claimed if self.behind is None else min(claimed, self.behind)
+        if context.read_only:
+            return
+        had = self._lines.covers(self.name)
+        if had not in {None, self.selection}:
+            self.whole = 0
+            self.note_behind(0)
+        self._lines.note_covers(self.name, self.selection)
+
+    def note_behind(self, phy_offset: int) -> None:
+        """Write the line that says that it is whole up to ``phy_offset`` alone, durably."""
+        self._lines.note_behind(self.name, phy_offset)
+        self.behind = phy_offset
+
+    def note_caught_up(self) -> None:
+        """Remove the line."""
+        self._lines.caught_up(self.name)
+        self.behind = None
+
+    # ---- what it gets
+
     def accepts(self, topic: str) -> bool:
         """Return whether units of ``topic`` go to this part."""
         return selects(self.selection, topic)
@@ -78,6 +113,8 @@ class BackendReplica:
             batch = batch.since(has)
         return batch if self.selection is None else batch.of_topics(self.accepts)
 
+    # ---- about itself
+
     def describe(self) -> dict[str, object]:
         """Return the state of the replica, and the facts of its store."""
         facts: dict[str, object] = {}
@@ -90,10 +127,40 @@ class BackendReplica:
             facts["behind"] = f"whole up to phy offset {self.behind}"
         return facts | self.store.describe()
 
+    def stats(self) -> Iterator[QueueStat]:
+        """Yield how it stands, and the numbers of its store."""
+        failed = self.failure is not None
+        yield QueueStat("queue_backend_set_aside", self.name, int(failed))
+        yield QueueStat("queue_backend_whole_phy_offset", self.name, self.whole)
+        if not failed:
+            yield from self.store.stats()
+
     def has_live_units(self, topic: str, queue_id: int) -> bool:
         """Return whether the queue has a unit whose record is in the log."""
         low, high = self.store.queue(topic, queue_id).ends()
         return low < high
+
+
+def close_all(
+    parts: Sequence[BackendReplica],
+    failed: Callable[[BackendReplica, Exception], Exception | None],
+) -> None:
+    """Close the stores of all parts, also if one fails or is cut short.
+
+    ``failed`` is told what went wrong with a part, and returns what is to be raised in the end.
+    """
+    failure: Exception | None = None
+    with ExitStack() as closing:
+        for part in parts:
+            closing.callback(part.store.close)  # a second close does nothing; a cut comes this way
+        for part in parts:
+            try:
+                part.store.close()
+            except Exception as exc:  # noqa: BLE001 - the others must be closed first
+                failure = failure or failed(part, exc)
+        closing.pop_all()
+    if failure is not None:
+        raise failure
 
 
 def selects(selection: str | None, topic: str) -> bool:

@@ -11,7 +11,6 @@ two backends disagree: that would hide history.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from functools import partial
 from typing import Self, TypeVar
 
@@ -26,7 +25,7 @@ from store.errors import (
 from store.journals.lagging_backends import LaggingBackends
 from store.logger import StoreLogger
 from store.paths import StorePaths
-from store.queue.backend_replica import NO_LIGHT, BackendReplica, Roles
+from store.queue.backend_replica import NO_LIGHT, BackendReplica, Roles, close_all
 from store.queue.changes import Changes, changing, losing
 from store.queue.class_of_topic import ClassOfTopic
 from store.queue.consume_queue import ConsumeQueue
@@ -121,17 +120,13 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
                 return
             if isinstance(exc, QueueGapError):
                 part.whole = 0  # it lacks what it claimed to have
-            self._note_behind(part, part.whole)
+            part.note_behind(part.whole)
             part.failure = exc
             self._count_in_checkpoint()
         _LOG.warning(
             "the %s queues are set aside, whole up to phy offset %d: cannot %s: %s",
             part.name, part.whole, what, exc,
         )  # fmt: skip
-
-    def _note_behind(self, part: BackendReplica, phy_offset: int) -> None:
-        self._lines.note_behind(part.name, phy_offset)
-        part.behind = phy_offset
 
     def _count_in_checkpoint(self) -> None:
         """Let the checkpoint speak of the parts that it is for only while they are kept."""
@@ -172,7 +167,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
     def recover(self) -> None:
         """Recover all, and compare how far they have come."""
         for part in self._live():
-            self._attempt(part, "recover them", partial(self._recover, part))
+            self._attempt(part, "recover them", part.recover)
         if not self._lines.alike:
             self._compare()
         marks = {part.name: part.whole for part in self._live()}
@@ -180,25 +175,8 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         for part in self._live():
             # Where the log has no records any more that it lacks, they are made up for at the end.
             if part.behind is None and part.whole < newest and part.whole <= low:
-                self._note_behind(part, part.whole)
+                part.note_behind(part.whole)
         self._marks = marks
-
-    def _recover(self, part: BackendReplica) -> None:
-        store = part.store
-        store.recover()
-        if part.behind is not None and not self.context.read_only:
-            # What lies behind the line has holes, or is of a program that did not keep the others.
-            store.truncate_dirty(max(part.behind, self.context.log.min_phy_offset()))
-        part.began_empty = next(store.queues(), None) is None
-        claimed = store.dispatch_from_phy_offset()
-        part.whole = claimed if part.behind is None else min(claimed, part.behind)
-        if self.context.read_only:
-            return
-        had = self._lines.covers(part.name)
-        if had not in {None, part.selection}:
-            part.whole = 0
-            self._note_behind(part, 0)
-        self._lines.note_covers(part.name, part.selection)
 
     def _compare(self) -> None:
         """Let the log fill what a part lacks though it claims to be whole.
@@ -217,7 +195,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         for ahead in whole:  # what another one has may have been deleted since
             late = live[1 - live.index(ahead)]
             if not self.context.read_only:
-                note = partial(self._note_behind, late, 0)
+                note = partial(late.note_behind, 0)
                 compare = partial(backfill, late, ahead, self._is_deleted, note)
                 self._attempt(late, "compare them", compare)
             elif late.store is self._read and late.name == self.context.config.preferred_backend:
@@ -279,7 +257,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
             with self._lock.entry():
                 part.whole = min(part.whole, phy_offset)
                 if part.behind is not None and part.behind > phy_offset:
-                    self._note_behind(part, phy_offset)
+                    part.note_behind(phy_offset)
         self._put_end = min(self._put_end, phy_offset)
         return most
 
@@ -304,8 +282,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         for part in self._live():
             if part.behind is not None:
                 with self._lock.entry():
-                    self._lines.caught_up(part.name)
-                    part.behind = None
+                    part.note_caught_up()
         for part in self._live():
             self._attempt(part, "expire units", partial(part.store.allow_expiry, min_phy_offset))
         if len(self._live()) == len(self._parts) > 1:
@@ -456,38 +433,18 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
 
     def stats(self) -> Sequence[QueueStat]:
         """Return the numbers of all, and how each part stands."""
-        found: list[QueueStat] = []
-        for part in self._parts:
-            failed = part.failure is not None
-            found.append(QueueStat("queue_backend_set_aside", part.name, int(failed)))
-            found.append(QueueStat("queue_backend_whole_phy_offset", part.name, part.whole))
-            found += () if failed else part.store.stats()
-        return found
+        return [each for part in self._parts for each in part.stats()]
 
     def written_bytes(self) -> Mapping[str, int]:
         """Return the sums of all parts that are in use."""
         found: Counter[str] = Counter()
-        for part in self._parts:
-            if part.failure is None:
-                found.update(part.store.written_bytes())
+        for part in self._live():
+            found.update(part.store.written_bytes())
         return found
 
     def close(self) -> None:
         """Close all, also if one fails or is cut short; of one that is needed that is raised."""
-        failure: Exception | None = None
-        with ExitStack() as closing:
-            for part in self._parts:
-                closing.callback(
-                    part.store.close
-                )  # a second close does nothing; a cut comes this way
-            for part in self._parts:
-                try:
-                    part.store.close()
-                except Exception as exc:  # noqa: BLE001 - the others must be closed first
-                    failure = failure or self._close_failed(part, exc)
-            closing.pop_all()
-        if failure is not None:
-            raise failure
+        close_all(self._parts, self._close_failed)
 
     def _close_failed(self, part: BackendReplica, exc: Exception) -> Exception | None:
         """Return what is to be raised."""

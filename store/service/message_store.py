@@ -9,12 +9,12 @@ Source: RocketMQ ``DefaultMessageStore``, ``RocksDBMessageStore``.
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from store.config import StoreConfig
-from store.errors import STALLING, RefusedStoreError, os_errors
+from store.errors import RefusedStoreError, os_errors
 from store.future import StoreFuture
 from store.logger import StoreLogger
 from store.progress import Progress, noop
@@ -55,6 +55,7 @@ from store.service.runtime.environment import Environment
 from store.service.tracing.operation_lines import StoreOp
 from store.service.tracing.trace import MAX_TRACE_BYTES, Trace
 from store.service.tracing.trace_control import TraceControl
+from store.service.writing.put_guard import PutGuard
 from store.service.writing.put_hooks import PutMessageHook
 from store.service.writing.putter import Puts, put_for_future
 from store.service.writing.replicas import Replicas
@@ -92,6 +93,7 @@ class MessageStore:
         self._clean, self._expiry, self._schedule = parts.clean, parts.expiry, parts.schedule
         self._ready = read_guard_of(parts.state, parts.dispatcher)
         """Refuses after a close, and dispatches what waits, so that a reader sees it."""
+        self._refusal = PutGuard(parts.state, parts.dispatcher, parts.putter.meter).refusal
         self._puller = parts.puller
         self._queries = KeyQueries(
             parts.config, parts.log, parts.index, parts.others,
@@ -264,24 +266,6 @@ class MessageStore:
             return [refused]
         return self._putter.put_client_batch(batch)
 
-    def _refusal(self, messages: int = 1) -> PutMessageResult | None:
-        """Return why nothing is put, ``None`` if a stalled dispatch has just found room.
-
-        That many ``messages`` are counted as refused.
-
-        Raises:
-            StoreError: it is no matter of room.
-        """
-        self._state.check_writable()
-        if self._state.stalled:
-            with suppress(*STALLING):
-                self._dispatcher.drain()
-        if not self._state.unwritable:
-            return None
-        refused = self._state.refuse_put()
-        self._parts.putter.meter.not_ok(refused.status, messages)
-        return refused
-
     def append_to_commit_log(self, phy_offset: int, data: bytes) -> int:
         """Append bytes of another store's log, of which ``data`` begins at ``phy_offset``.
 
@@ -427,19 +411,7 @@ class MessageStore:
         self._ready()
         if (trace := self._trace) is not None:
             trace.note(StoreOp.QUERY, topic, key, max_num, begin, end)
-        queries = self._queries
-        try:
-            found = queries.in_files(topic, key, max_num, begin, end)
-            if not queries.others.are_none:
-                check_query(topic, key, max_num, begin, end)
-                found = queries.with_others(found, topic, key, max_num, begin, end)
-            if found:
-                return found
-        except TypeError:
-            check_query(topic, key, max_num, begin, end)
-            raise
-        check_texts(topic=topic, key=key)
-        return []
+        return self._queries.in_all(topic, key, max_num, begin, end)
 
     def query_index_files(
         self, topic: str, key: str, max_num: int = 32, begin: int = 0, end: int = _ALL_TIME[1]
@@ -597,10 +569,7 @@ class MessageStore:
     def add_arrival_listener(self, listener: ArrivalListener) -> ArrivalSubscription:
         """Call ``listener`` with the units that become visible from now on, light queues' too.
 
-        In a thread of its own and in log order, batch by batch: each of its units is visible, and
-        no lock of the store is held. What the listener raises is logged and counted, and it goes
-        on. Where it is too slow units are dropped, and the next call says how many. It may read
-        from the store; it must not close it.
+        In log order, batch by batch, in a thread of its own; see ``ArrivalListener``.
 
         Raises:
             StoreError: as for ``wait_for``.

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from migration.preflight.broker_keys import broker_keys
-from store.config import StoreConfig, unused_keys
+from store.broker_conf import unused_keys
+from store.config import StoreConfig
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.commands import run

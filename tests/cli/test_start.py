@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import cqstore
-from embedded.log import open_log
+from embedded.open_log import open_log
 from store.record.message import Message
 from store.service.dispatching.arrivals import ArrivalListener
 from store.service.message_store import MessageStore

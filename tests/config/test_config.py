@@ -6,7 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from migration.preflight.broker_keys import broker_keys
-from store.config import StoreConfig, read_broker_conf, unused_keys
+from store.broker_conf import read_broker_conf, unused_keys
+from store.config import StoreConfig
 from store.errors import StoreConfigError, StoreIOError
 
 ROCKETMQS_KEYS = [

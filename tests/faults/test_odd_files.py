@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from store.config import MAX_CONFIG_BYTES, read_broker_conf
+from store.broker_conf import MAX_CONFIG_BYTES, read_broker_conf
 from store.errors import CorruptionError, StoreConfigError
 from store.files import check_folder, open_regular, read_file
 from store.service.message_store import MessageStore

@@ -11,7 +11,7 @@ from pathlib import Path
 from replication.feeding.feeder import Feeder
 from replication.feeding.in_thread import feeding
 from replication.feeding.settings import FeedSettings
-from store.config import read_broker_conf
+from store.broker_conf import read_broker_conf
 from store.service.message_store import MessageStore
 from tests.interop.test_feeding import put
 from tests.kit.lossy_link import NETWORK

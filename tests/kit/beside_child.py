@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from embedded.log import EmbeddedLog, open_log
+from embedded.log import EmbeddedLog
+from embedded.open_log import open_log
 from store.config import StoreConfig
 
 FILE_BYTES = 1 << 14

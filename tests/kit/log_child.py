@@ -11,7 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from embedded.log import EmbeddedLog, open_log
+from embedded.log import EmbeddedLog
+from embedded.open_log import open_log
 from store.config import StoreConfig
 
 TOPIC = "t"

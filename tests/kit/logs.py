@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from embedded.log import EmbeddedLog, open_log
+from embedded.log import EmbeddedLog
+from embedded.open_log import open_log
 from store.config import StoreConfig
 
 HOUR = 3_600_000

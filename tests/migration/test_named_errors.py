@@ -26,7 +26,7 @@ from migration.run.run import run_plan
 from migration.switch import switch
 from migration.verify.fingerprint import made_digest
 from migration.workspace import Workspace
-from store.config import read_properties
+from store.broker_conf import read_properties
 from store.errors import CorruptionError, StoreIOError
 from store.queue.bulk import UNIT_ROWS
 from tests.kit.migrations import NO_SPARK

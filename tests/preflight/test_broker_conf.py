@@ -10,7 +10,8 @@ from migration.preflight.broker_conf import lint, usable_config
 from migration.preflight.broker_keys import NEVER, UNUSED, broker_keys, parse_version
 from migration.preflight.layout import FolderKind
 from migration.preflight.report import PreflightFinding
-from store.config import StoreConfig, read_properties
+from store.broker_conf import read_properties
+from store.config import StoreConfig
 from store.errors import StoreConfigError, StoreIOError
 from tests.preflight.kit import FakeMachine, codes, names
 

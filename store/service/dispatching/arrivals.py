@@ -61,7 +61,11 @@ class ArrivalBatch:
 
 
 ArrivalListener = Callable[[ArrivalBatch], object]
-"""Called in a thread of its own, behind the moment in which units are visible."""
+"""Called in a thread of its own, behind the moment in which units are visible.
+
+No lock of the store is held. What it raises is logged and counted, and it goes on. Where it is too
+slow units are dropped, and the next call says how many. It may read from the store; it must not
+close it."""
 
 
 class ListenerThread:

@@ -70,12 +70,7 @@ def back_up(
         log = LogBackup(layout.log_folders, StorePaths(partial).commit_log, progress, link=link)
         tree = TreeBackup(layout, partial, link=link)
         log.check_room(root)
-        log.copy_closed()
-        tree.copy_positions()
-        tree.copy_derived()
-        tree.copy_metadata()
-        log.copy_rest()
-        tree.copy_last()
+        _copy(log, tree)
         was_open = before.was_open_until(_Moment.of(layout.paths)) or log.has_grown()
         damaged_at = log.cut_to_proven_end() if was_open else None
         if was_open:
@@ -89,6 +84,16 @@ def back_up(
         sync_below([partial])
         write_manifest(partial, manifest)
     return manifest
+
+
+def _copy(log: LogBackup, tree: TreeBackup) -> None:
+    """Copy all, in the order that lets nothing lie ahead of what it is derived from."""
+    log.copy_closed()
+    tree.copy_positions()
+    tree.copy_derived()
+    tree.copy_metadata()
+    log.copy_rest()
+    tree.copy_last()
 
 
 class _Moment(NamedTuple):

@@ -7,7 +7,7 @@ that is no longer kept stays where it lies, with a line that says up to where it
 opened, and catches up from there when it is kept again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -134,12 +134,7 @@ def change_mode(
     now = current_mode(layout, config)
     if to == now:
         return ModeChange(now, to, dict(layout.standing.behind))
-    ways = now.reachable if passing else now.neighbours
-    if to not in ways:
-        named = " or ".join(str(mode) for mode in ways)
-        raise RefusedStoreError(
-            f"one step from {now} leads to {named}, not to {to}", path=layout.paths.root
-        )
+    _require_step(layout, now, to, now.reachable if passing else now.neighbours)
     lock = StoreLock(layout.paths)
     try:
         look = _StepObstacles(layout, config, progress, known)
@@ -154,6 +149,16 @@ def change_mode(
         lock.release()
     done = _finish(layout, config, now, to, settled, progress)
     return replace(done, passed_over=look.passed_over)
+
+
+def _require_step(
+    layout: StoreLayout, now: StoreMode, to: StoreMode, ways: Collection[StoreMode]
+) -> None:
+    if to not in ways:
+        named = " or ".join(str(mode) for mode in ways)
+        raise RefusedStoreError(
+            f"one step from {now} leads to {named}, not to {to}", path=layout.paths.root
+        )
 
 
 def _behind(layout: StoreLayout, now: StoreMode, to: StoreMode, log_end: int) -> dict[str, int]:

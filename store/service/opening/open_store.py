@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from store.config import StoreConfig
 from store.errors import ConsumeQueueError, CorruptionError, StoreError
+from store.index.index_service import IndexService
 from store.journals.deleted_topics import DeletedTopics
 from store.journals.expired_queues import ExpiredQueues
 from store.journals.kept import KEPT_LOCK, register_existing
@@ -213,14 +214,7 @@ def _recover(
     report, deleted, state = parts.report, parts.deleted, parts.state
     if not parts.read_only and parts.last_exit_ok:
         marking.mark()
-    parts.index, fault = open_index(
-        paths, config, parts.last_exit_ok, parts.checkpoint, read_only=parts.read_only
-    )
-    index = parts.index
-    if parts.read_only:
-        report.index_left_out = fault
-    else:
-        report.index_dropped = str(fault or "")
+    parts.index = index = _open_index(parts)
     if index is not None:
         undo.callback(marking.closing, partial(index.close, flush=False))
     deleted.load()
@@ -255,6 +249,18 @@ def _recover(
         dispatcher.note_last(last.phy_offset, last.size, last.store_timestamp)
     parts.others = OtherIndexes(paths.root)
     state.locks.add_outer(parts.others.lock)
+
+
+def _open_index(parts: StoreComponents) -> IndexService | None:
+    """Open the index, and report one that cannot be used."""
+    index, fault = open_index(
+        parts.paths, parts.config, parts.last_exit_ok, parts.checkpoint, read_only=parts.read_only
+    )
+    if parts.read_only:
+        parts.report.index_left_out = fault
+    else:
+        parts.report.index_dropped = str(fault or "")
+    return index
 
 
 def _replay(

@@ -12,6 +12,7 @@ from store.queue.read_fallbacks import FallbackReason, ReadFallbacks, ReadKind
 from store.record.decoder import StoredMessage
 from store.record.message import MessageProperty
 from store.service.reading import _query
+from store.service.reading.arguments import check_query, check_texts
 from store.service.reading.other_indexes import OtherIndexes
 
 
@@ -38,6 +39,28 @@ class KeyQueries:
         self.others = others
         """Indexes of keys beside that in files."""
 
+    def in_all(
+        self, topic: str, key: str, max_num: int, begin: int, end: int
+    ) -> list[StoredMessage]:
+        """Return what all indexes know, see ``MessageStore.query_message``.
+
+        Raises:
+            TypeError: an argument is of another type.
+            CorruptionError, StoreIOError: an index beside that in files cannot be read.
+        """
+        try:
+            found = self.in_files(topic, key, max_num, begin, end)
+            if not self.others.are_none:
+                check_query(topic, key, max_num, begin, end)
+                found = self._with_others(found, topic, key, max_num, begin, end)
+            if found:
+                return found
+        except TypeError:
+            check_query(topic, key, max_num, begin, end)
+            raise
+        check_texts(topic=topic, key=key)
+        return []
+
     def in_files(
         self, topic: str, key: str, max_num: int, begin: int, end: int
     ) -> list[StoredMessage]:
@@ -53,14 +76,10 @@ class KeyQueries:
             topic, key, sorted(self._index.query(topic, key, limit, begin, end))
         )
 
-    def with_others(
+    def _with_others(
         self, found: list[StoredMessage], topic: str, key: str, max_num: int, begin: int, end: int
     ) -> list[StoredMessage]:
-        """Return the newest messages of ``found`` and of what the other indexes know.
-
-        Raises:
-            CorruptionError, StoreIOError: one of them cannot be read.
-        """
+        """Return the newest messages of ``found`` and of what the other indexes know."""
         limit = min(max_num, self._max_messages)
         return self.others.newest(self.messages_with_key, found, topic, key, limit, begin, end)
 

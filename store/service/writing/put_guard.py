@@ -1,0 +1,38 @@
+"""PutGuard: what a put asks where something forbids it. The sibling of ``ReadGuard``."""
+
+from contextlib import suppress
+
+from store.errors import STALLING
+from store.service.dispatching.dispatch import Dispatcher
+from store.service.results import PutMessageResult
+from store.service.runtime.meters import PutMeter
+from store.service.runtime.running_state import RunningState
+
+
+class PutGuard:
+    """Refuses puts of one store; a put that nothing forbids does not ask. Any thread."""
+
+    def __init__(self, state: RunningState, dispatcher: Dispatcher, meter: PutMeter) -> None:
+        """``meter`` counts what is refused."""
+        self._state = state
+        self._dispatcher = dispatcher
+        self._meter = meter
+
+    def refusal(self, messages: int = 1) -> PutMessageResult | None:
+        """Return why nothing is put, ``None`` if a stalled dispatch has just found room.
+
+        That many ``messages`` are counted as refused.
+
+        Raises:
+            StoreError: it is no matter of room.
+        """
+        state = self._state
+        state.check_writable()
+        if state.stalled:
+            with suppress(*STALLING):
+                self._dispatcher.drain()
+        if not state.unwritable:
+            return None
+        refused = state.refuse_put()
+        self._meter.not_ok(refused.status, messages)
+        return refused
