@@ -238,6 +238,22 @@ def test_no_more_are_found_than_the_settings_allow(tmp_path: Path) -> None:
         assert bodies == [b"6", b"7", b"8"]
 
 
+@pytest.mark.parametrize("later", [0, 31, 32, 40, 300])
+def test_a_key_is_found_behind_many_of_another_that_has_its_hash(
+    tmp_path: Path, later: int
+) -> None:
+    """``Aa`` and ``BB`` have one hash in Java; RocketMQ gives up where the others fill the answer."""
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        wanted = [Message("t", body, 0, {"KEYS": "Aa"}) for body in (b"first", b"second")]
+        assert all(each.ok for each in store.put_messages(wanted))
+        others = [Message("t", b"other", 0, {"KEYS": "BB"})] * later
+        assert all(each.ok for each in store.put_messages(others))
+        store.flush()
+        assert [found.body for found in store.query_message("t", "Aa", 32)] == [b"first", b"second"]
+        assert [found.body for found in store.query_message("t", "Aa", 1)] == [b"second"]
+        assert len(store.query_message("t", "BB", 32)) == min(later, 32)
+
+
 def test_a_closed_index_without_files_answers_nothing(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "store", CONFIG) as store:
         assert places(store, "k", 9) == []

@@ -16,6 +16,10 @@ from store.service.reading.arguments import check_query, check_texts
 from store.service.reading.other_indexes import OtherIndexes
 
 
+_MORE = 8
+"""How many times as many places are asked for where those of another key fill an answer."""
+
+
 class KeyQueries:
     """Answers queries by key of one store. Any thread; the caller has had what waits dispatched."""
 
@@ -71,10 +75,13 @@ class KeyQueries:
         if found is not None:
             return found
         self._fallbacks.add(ReadKind.QUERY, FallbackReason.DECLINED)
-        limit = min(max_num, self._max_messages)
-        return self.messages_with_key(
-            topic, key, sorted(self._index.query(topic, key, limit, begin, end))
-        )
+        limit = asked = min(max_num, self._max_messages)
+        while True:
+            places = self._index.query(topic, key, asked, begin, end)
+            found = self.messages_with_key(topic, key, sorted(places))
+            if len(found) >= limit or len(places) < asked:
+                return found[-limit:] if limit > 0 else []
+            asked *= _MORE  # records of another key that has the same hash came first
 
     def _with_others(
         self, found: list[StoredMessage], topic: str, key: str, max_num: int, begin: int, end: int
