@@ -242,7 +242,7 @@ def test_no_more_are_found_than_the_settings_allow(tmp_path: Path) -> None:
 def test_a_key_is_found_behind_many_of_another_that_has_its_hash(
     tmp_path: Path, later: int
 ) -> None:
-    """``Aa`` and ``BB`` have one hash in Java; RocketMQ gives up where the others fill the answer."""
+    """``Aa`` and ``BB`` have one hash; RocketMQ ends where the others fill the answer."""
     with MessageStore.open(tmp_path, CONFIG) as store:
         wanted = [Message("t", body, 0, {"KEYS": "Aa"}) for body in (b"first", b"second")]
         assert all(each.ok for each in store.put_messages(wanted))

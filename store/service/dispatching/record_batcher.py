@@ -53,7 +53,7 @@ class RecordBatcher:
 
     def fill(
         self,
-        blocks: Iterator[Scan],
+        blocks: Iterator[Scan | ScannedRecord],
         count: RecordCount,
         units: UnitBatch,
         keys: IndexBatch,
@@ -64,8 +64,8 @@ class RecordBatcher:
         """Add the records of ``blocks`` until ``full_at`` units wait; return whether there are.
 
         Units are those of records from ``queues_from`` on, keys those from ``index_from`` on, none
-        if it is ``None``. A block is left where the batch was full, and gone on with in the next
-        call for these ``blocks``.
+        if it is ``None``. An item may be a record itself. A block is left where the batch was full,
+        and gone on with in the next call for these ``blocks``.
 
         Raises:
             CorruptionError: as ``blocks`` raises it; what was read before is in the batches.

@@ -15,7 +15,6 @@ from store.service.reading import _query
 from store.service.reading.arguments import check_query, check_texts
 from store.service.reading.other_indexes import OtherIndexes
 
-
 _MORE = 8
 """How many times as many places are asked for where those of another key fill an answer."""
 
