@@ -53,7 +53,7 @@ class Feeder:
         host: str = "127.0.0.1",
         port: int = 0,
         allow: Sequence[Network] = LOOPBACK,
-        most_connections: int = MAX_CONNECTIONS,
+        max_connections: int = MAX_CONNECTIONS,
         settings: FeedSettings | None = None,
         tls: ssl.SSLContext | None = None,
         tell: Callable[[str], object] = _LOG.info,
@@ -73,7 +73,7 @@ class Feeder:
         self._store = store
         self._host = host
         self._allow = allow
-        self._limit = most_connections
+        self._limit = max_connections
         self._settings = settings or FeedSettings()
         self._tls = tls
         self._tell = _Telling(tell)
