@@ -221,7 +221,7 @@ def _limits(figures: FiguresSnapshot, told: list[Mismatch]) -> Iterator[str]:
             ReadOutcome.UNSETTLED,
             "differed, and no moment without a write was found to ask both again",
         ),
-        (ReadOutcome.GONE, "were not compared: the other backend had been set aside"),
+        (ReadOutcome.GONE, "were not compared: the other backend had been detached"),
     ):
         if count := figures.count(outcome):
             yield f"{count:,} reads {text}."

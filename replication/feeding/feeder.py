@@ -105,7 +105,7 @@ class Feeder:
         self.port = listener.getsockname()[1]
         self._log = ServedLog(self._store)
         self._growth = growth = AppendNotifier()
-        self.followers.attach(growth.check_soon)
+        self.followers.add_listener(growth.check_soon)
         for work in (growth.run(), self._accept_all(growth)):
             self._own.append(task := asyncio.create_task(work))
             task.add_done_callback(
@@ -114,7 +114,7 @@ class Feeder:
 
     async def _end_serving(self) -> None:
         if self._growth is not None:
-            self.followers.detach(self._growth.check_soon)
+            self.followers.remove_listener(self._growth.check_soon)
         for task in (tasks := [*self._own, *self._tasks]):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -63,7 +63,7 @@ class BackendReplica:
         self.own: set[QueueKey] | None = None
         """Queues that it alone had before it was filled; ``None``: nothing had to be filled."""
         self.failure: Exception | None = None
-        """Why it was set aside."""
+        """Why it was detached."""
 
     def accepts(self, topic: str) -> bool:
         """Return whether units of ``topic`` go to this part."""
@@ -84,7 +84,7 @@ class BackendReplica:
         if self.selection not in {None, NO_LIGHT}:
             facts["gets only"] = self.selection
         if self.failure is not None:
-            facts["set aside"] = f"whole up to phy offset {self.whole}: {self.failure}"
+            facts["detached"] = f"whole up to phy offset {self.whole}: {self.failure}"
             return facts
         if self.behind is not None:
             facts["behind"] = f"whole up to phy offset {self.behind}"

@@ -762,7 +762,7 @@ class MessageStore:
             raise
         return trace  # no call lies between: the caller has it, or it has been stopped
 
-    def backends_set_aside(self) -> dict[str, Exception]:
+    def detached_backends(self) -> dict[str, Exception]:
         """Return the backends that failed and are not kept until the next open, and why."""
         queues = self.queues
-        return queues.set_aside if isinstance(queues, CombinedConsumeQueueStore) else {}
+        return queues.detached if isinstance(queues, CombinedConsumeQueueStore) else {}
