@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from analysis.columns import EARLIEST_MS, LATEST_MS
 
-LEAST, MOST = -(1 << 63), (1 << 63) - 1
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
 _TOPIC = "topic"
@@ -25,8 +25,8 @@ _TIME, _STAMP = "store_time", "store_timestamp"
 class Span:
     """Whole numbers from ``low`` to ``high``, both included, and only ``among`` if that is set."""
 
-    low: int = LEAST
-    high: int = MOST
+    low: int = INT64_MIN
+    high: int = INT64_MAX
     among: frozenset[int] | None = None
 
     def both(self, other: "Span") -> "Span":
@@ -42,11 +42,11 @@ class Span:
 
     def mask(self, values: NDArray[Any]) -> NDArray[np.bool_]:
         """Return which of ``values`` lie in it."""
-        if self.low > self.high or self.low > MOST or self.high < LEAST:
+        if self.low > self.high or self.low > INT64_MAX or self.high < INT64_MIN:
             return np.zeros(len(values), np.bool_)
         found = (values >= self.low) & (values <= self.high)
         if self.among is not None:
-            wanted = [value for value in self.among if LEAST <= value <= MOST]
+            wanted = [value for value in self.among if INT64_MIN <= value <= INT64_MAX]
             found &= np.isin(values, np.array(wanted, np.int64))
         return np.asarray(found, np.bool_)
 
@@ -62,7 +62,7 @@ class RowFilter:
     topics: frozenset[str] | None = None
     prefixes: tuple[str, ...] = ()
     numbers: Mapping[str, Span] = field(default_factory=dict)
-    first_stamp: int = LEAST
+    first_stamp: int = INT64_MIN
 
     def span(self, name: str) -> Span:
         """Return what is asked of a column of numbers."""
@@ -104,7 +104,7 @@ class RowFilter:
     def _not_null(self, column: str) -> Self:
         if column == _TIME:
             return self.narrowed(_STAMP, Span(max(EARLIEST_MS, self.first_stamp), LATEST_MS))
-        if column == _STAMP and self.first_stamp > LEAST:
+        if column == _STAMP and self.first_stamp > INT64_MIN:
             return self.narrowed(_STAMP, Span(self.first_stamp))
         return self
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from analysis.columns import Column
-from analysis.filters import LEAST, MOST, RowFilter
+from analysis.filters import INT64_MAX, INT64_MIN, RowFilter
 from analysis.log_rows import LogRows
 from analysis.options import SourceOptions
 from store.log.commit_log import CommitLog
@@ -46,7 +46,7 @@ def plan_log(options: SourceOptions, rows: RowFilter) -> list[LogPart]:
         asked = rows.span("phy_offset")
         wanted = [span.end > asked.low and span.start <= asked.high for span in spans]
         times = rows.span("store_timestamp")
-        if times.low > LEAST or times.high < MOST or times.among is not None:
+        if times.low > INT64_MIN or times.high < INT64_MAX or times.among is not None:
             in_time = _in_time(log, spans, rows)
             wanted = [one and two for one, two in zip(wanted, in_time, strict=True)]
     return joined(spans, wanted, options.partition_bytes)
@@ -86,8 +86,8 @@ def _in_time(log: CommitLog, spans: Sequence[LogPart], rows: RowFilter) -> list[
     asked = rows.span("store_timestamp")
     low, high = asked.low, asked.high
     if asked.among is not None:
-        low = max(low, min(asked.among, default=MOST))
-        high = min(high, max(asked.among, default=LEAST))
+        low = max(low, min(asked.among, default=INT64_MAX))
+        high = min(high, max(asked.among, default=INT64_MIN))
     first: list[int] = []
     for span in spans:
         file = log.files.find(span.start)
@@ -95,7 +95,7 @@ def _in_time(log: CommitLog, spans: Sequence[LogPart], rows: RowFilter) -> list[
         if record is None or (first and record.store_timestamp + CLOCK_SLACK_MS < first[-1]):
             return [True] * len(spans)  # times that cannot be relied on
         first.append(record.store_timestamp)
-    last = [*first[1:], MOST]
+    last = [*first[1:], INT64_MAX]
     return [
         newest + CLOCK_SLACK_MS >= low and oldest - CLOCK_SLACK_MS <= high
         for oldest, newest in zip(first, last, strict=True)

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.types import StructType
 
 from analysis.columns import Column, chosen, ddl, log_columns, unit_columns
-from analysis.filters import LEAST, RowFilter
+from analysis.filters import INT64_MIN, RowFilter
 from analysis.log_table import plan_log, read_log
 from analysis.options import SourceOptions
 from analysis.queue_table import plan_queues, read_queues
@@ -52,7 +52,7 @@ class Table(Protocol):
 
 
 class _LogTable:
-    first_stamp = LEAST
+    first_stamp = INT64_MIN
     columns = staticmethod(log_columns)
     plan = staticmethod(plan_log)
     read = staticmethod(read_log)

@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from analysis.columns import ARROW, BATCH_ROWS, NULL_TIMESTAMP, Column, time_array
-from analysis.filters import LEAST, RowFilter
+from analysis.filters import INT64_MIN, RowFilter
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.facts import QueueType
@@ -146,7 +146,7 @@ class UnitRows:
         if column.name in {"store_timestamp", "store_time"}:
             stamps = self._columns["store_timestamp"]
             if column.name == "store_time":
-                return time_array(np.where(stamps < 0, LEAST, stamps))
+                return time_array(np.where(stamps < 0, INT64_MIN, stamps))
             return pa.array(stamps, kind, mask=stamps < 0)
         source = self._columns[column.name].astype(kind.to_pandas_dtype())
         no_code = self._columns["no_code"] if column.name == "tags_code" else None

@@ -170,7 +170,7 @@ def _raw(root: Path, folder: Path, units: int, queues: int) -> float:
                 "to": str(spare / str(part)),
                 "part": part,
                 "queues": queues,
-                "most": -(-units // queues),
+                "max_units": -(-units // queues),
             }
         )
         for part in range(PARTS)

@@ -41,7 +41,7 @@ def raw_part(item: str) -> str:
     ends = engine.table_writer(Family.OFFSET, folder / "offset.sst")
     for queue in islice(keys, given["part"] * share, (given["part"] + 1) * share):
         path = root / "consumequeue" / queue.topic / str(queue.queue_id) / f"{0:020d}"
-        found = np.fromfile(path, FILE_UNIT.dtype, given["most"])
+        found = np.fromfile(path, FILE_UNIT.dtype, given["max_units"])
         found = found[found["size"] > 0]
         rows = np.empty(len(found), UNIT_ROWS)
         rows["phy_offset"], rows["size"] = found["phy_offset"], found["size"]

@@ -22,7 +22,7 @@ CLI = "import importlib.metadata, typer, typer.rich_utils"
 def start(code: str, bare: str) -> Reached:
     """Compare the start of a process that runs ``code`` with one that runs ``bare``."""
     with folder() as compiled:
-        return Reached(_least_ms(code, compiled), _least_ms(bare, compiled), "ms of CPU")
+        return Reached(_min_ms(code, compiled), _min_ms(bare, compiled), "ms of CPU")
 
 
 def info(backend: str) -> Reached:
@@ -32,7 +32,7 @@ def info(backend: str) -> Reached:
         return start(COMMAND.format(["info", str(root)]), f"{STORE}; {CLI}")
 
 
-def _least_ms(code: str, compiled: Path) -> float:
+def _min_ms(code: str, compiled: Path) -> float:
     known = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     env = known | {"PYTHONPYCACHEPREFIX": str(compiled)}
     words = [sys.executable, "-c", code]

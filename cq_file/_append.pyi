@@ -12,7 +12,7 @@ class FileAppends:
         files: Mapping[str, OpenFile],
         note: Callable[[list[str], list[int]], None],
         file_size: int,
-        most_offset: int,
+        max_units: int,
     ) -> None: ...
     def append(self, batch: UnitBatch, held_back: Collection[QueueKey]) -> bytearray: ...
 

@@ -65,14 +65,14 @@ cdef class _Runs:
 
     cdef bint sort(
         self, const int32_t *queue, const int64_t *offset, const uint8_t *units, Py_ssize_t count,
-        int64_t most_offset,
+        int64_t max_units,
     ) noexcept nogil:
         """Group the units, in order; return whether all have possible queues and offsets."""
         cdef Py_ssize_t row, at, behind = 0
         cdef Run *run
         cdef int64_t phy
         for row in range(count):
-            if not (0 <= queue[row] < self.count and 0 <= offset[row] < most_offset):
+            if not (0 <= queue[row] < self.count and 0 <= offset[row] < max_units):
                 return False
             self.runs[queue[row]].size += UNIT_OF_FILES
         for at in range(self.count):
@@ -123,16 +123,16 @@ cdef class FileAppends:
 
     cdef dict _topics
     cdef object _files, _note
-    cdef int64_t _file_size, _most_offset
+    cdef int64_t _file_size, _max_units
 
-    def __init__(self, *, topics, files, note, int64_t file_size, int64_t most_offset):
+    def __init__(self, *, topics, files, note, int64_t file_size, int64_t max_units):
         """Take what the queues are found by.
 
         ``topics`` has the queues by topic and queue id, ``files`` those open by path; ``note``
         is called with the paths that have changed and how far.
         """
         self._topics, self._files, self._note = topics, files, note
-        self._file_size, self._most_offset = file_size, most_offset
+        self._file_size, self._max_units = file_size, max_units
 
     def append(self, batch, held_back):
         """Append what is plain; return which queues of the batch are left, a byte each.
@@ -154,7 +154,7 @@ cdef class FileAppends:
         with nogil:
             is_sound = runs.sort(
                 <const int32_t *> queue.buffer.buf, <const int64_t *> offset.buffer.buf,
-                <const uint8_t *> units.buffer.buf, count, self._most_offset,
+                <const uint8_t *> units.buffer.buf, count, self._max_units,
             )
         if is_sound:
             self._append(runs, keys, held_back, left)

@@ -10,7 +10,7 @@ class _Opened(Protocol):
 
 class FileUnits:
     def __init__(
-        self, log: LogView, opened: _Opened, file_size: int, *, most_offset: int
+        self, log: LogView, opened: _Opened, file_size: int, *, max_units: int
     ) -> None: ...
     def plain_units(
         self, table: SimpleQueues, topic: str, queue_id: int, queue_offset: int, max_count: int

@@ -66,15 +66,15 @@ cdef class FileUnits:
 
     cdef PlainLog log
     cdef object opened, entries
-    cdef int64_t file_size, most_offset
+    cdef int64_t file_size, max_units
 
-    def __init__(self, log, opened, int64_t file_size, *, int64_t most_offset):
+    def __init__(self, log, opened, int64_t file_size, *, int64_t max_units):
         """``opened`` gives a file of ``file_size`` bytes, open, by its path (DescriptorCache).
 
-        No queue has an offset of ``most_offset`` or above.
+        No queue has an offset of ``max_units`` or above.
         """
         self.log, self.opened = PlainLog(log), opened.get
-        self.file_size, self.most_offset = max(file_size, UNIT_OF_FILES), most_offset
+        self.file_size, self.max_units = max(file_size, UNIT_OF_FILES), max_units
         if not isinstance(opened.entries, dict):
             raise TypeError("open files are kept in a dict")
         self.entries = opened.entries
@@ -106,16 +106,17 @@ cdef class FileUnits:
         return file
 
     cdef bint _ends(
-        self, QueueEnds files, int64_t generation, int64_t least, int64_t *low, int64_t *high
+        self, QueueEnds files, int64_t generation, int64_t min_phy_offset,
+        int64_t *low, int64_t *high,
     ) noexcept:
         """Find where the queue begins and ends now; False: no reader has found it yet.
 
-        ``least``: where the log begins.
+        ``min_phy_offset``: where the log begins.
         """
         high[0] = files.high
-        if least <= 0:
+        if min_phy_offset <= 0:
             low[0] = files.low
-        elif files.min_life != generation or files.min_log != least:
+        elif files.min_life != generation or files.min_log != min_phy_offset:
             return False
         else:
             low[0] = files.min_found
@@ -169,14 +170,14 @@ cdef class FileUnits:
         if files is None:
             return None
         generation = files.lives
-        if not self._ends(files, generation, self.log.least(), &low, &high):
+        if not self._ends(files, generation, self.log.min_phy_offset(), &low, &high):
             return None
         if not low <= queue_offset < high:
             if files.lives != generation:
                 return None
             return low, high, b"", 0
         count = min(max_count, high - queue_offset)
-        if count < 1 or high > self.most_offset:
+        if count < 1 or high > self.max_units:
             return None
         data = PyBytes_FromStringAndSize(NULL, count * UNIT_OF_FILES)
         if not self._read(files, queue_offset, count, <uint8_t *> PyBytes_AS_STRING(data)):
@@ -187,7 +188,7 @@ cdef class FileUnits:
 
     def search(self, table, topic, queue_id, timestamp, bint upper):
         """Return the offset that ``timestamp`` leads to; ``None``: it is for the slow path."""
-        cdef int64_t generation, low = 0, high = 0, first, least, wanted, middle, at
+        cdef int64_t generation, low = 0, high = 0, first, min_phy_offset, wanted, middle, at
         cdef int64_t block_start = 0, block_end = 0
         cdef uint8_t block[BLOCK_UNITS * UNIT_OF_FILES]
         cdef const uint8_t *unit
@@ -197,14 +198,14 @@ cdef class FileUnits:
         if files is None or not whole_number(<PyObject *> timestamp, 0, MAX_TIME, &wanted):
             return None
         generation = files.lives
-        least = self.log.least()
+        min_phy_offset = self.log.min_phy_offset()
         if (
-            not self._ends(files, generation, least, &low, &high)
-            or high > self.most_offset or low < 0
+            not self._ends(files, generation, min_phy_offset, &low, &high)
+            or high > self.max_units or low < 0
         ):
             return None
         first = low
-        times = StoreTimes.__new__(StoreTimes, self.log, least)
+        times = StoreTimes.__new__(StoreTimes, self.log, min_phy_offset)
         while low < high:  # as the slow path: units below low are before, from high on behind
             middle = (low + high) // 2
             if not block_start <= middle < block_end:

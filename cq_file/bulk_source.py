@@ -165,12 +165,12 @@ class FileUnitSource:
                 )  # fmt: skip
             rows["tags_code"][row] = head.tags_code
 
-    def runs(self, queue: QueueKey, most_units: int) -> Iterator[UnitRun]:
+    def runs(self, queue: QueueKey, max_units: int) -> Iterator[UnitRun]:
         """Read block by block, stepping over holes."""
         files = self._open(queue)
         position = files.first_offset
         while position < files.max_offset:
-            block = files.read_block(position, most_units)
+            block = files.read_block(position, max_units)
             if block.count:
                 rows = np.empty(block.count, UNIT_ROWS)
                 _take(np.frombuffer(block.data, np.uint8), rows)

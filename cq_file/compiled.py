@@ -14,10 +14,10 @@ def plain_appends(access: FileAccess, table: QueueTable) -> _append.FileAppends:
         files=access.cache.entries,
         note=access.unsynced.note_files,
         file_size=access.mapped_file_size,
-        most_offset=MAX_UNITS,
+        max_units=MAX_UNITS,
     )
 
 
 def plain_units(access: FileAccess, log: LogView) -> _units.FileUnits:
     """Return what reads units, and searches them by time."""
-    return _units.FileUnits(log, access.cache, access.mapped_file_size, most_offset=MAX_UNITS)
+    return _units.FileUnits(log, access.cache, access.mapped_file_size, max_units=MAX_UNITS)

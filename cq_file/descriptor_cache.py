@@ -22,7 +22,7 @@ from store.logger import StoreLogger
 _LOG = StoreLogger(__name__)
 _RESERVE = 256
 """Descriptors left to the log, the index, RocksDB and the program around the store."""
-_LEAST = 8
+_MIN_OPEN = 8
 _MAX_MAPS = Path("/proc/sys/vm/max_map_count")
 _NEAR_PERCENT = 90
 """Share of a limit from which it is near."""
@@ -36,8 +36,8 @@ def descriptor_limit(wanted: int) -> int:
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
-        return max(wanted, _LEAST)
-    return max(min(wanted, soft - min(_RESERVE, soft // 2)), _LEAST)
+        return max(wanted, _MIN_OPEN)
+    return max(min(wanted, soft - min(_RESERVE, soft // 2)), _MIN_OPEN)
 
 
 def warn_from(limit: int) -> int:

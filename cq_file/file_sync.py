@@ -88,22 +88,22 @@ class UnsyncedFiles:
         with self._lock.entry():
             self._folders.difference_update(folders)
 
-    def sync(self, cache: DescriptorCache, least_bytes: int = 0) -> None:
+    def sync(self, cache: DescriptorCache, min_bytes: int = 0) -> None:
         """Make durable what was noted before the call. On failure all of it stays noted.
 
-        ``least_bytes``: only the files of which as many bytes have changed, and no folder.
+        ``min_bytes``: only the files of which as many bytes have changed, and no folder.
 
         Raises:
             StoreIOError: the disk refused.
         """
         with self._sync_lock.entry():
-            self._sync_noted(cache, least_bytes)
+            self._sync_noted(cache, min_bytes)
 
-    def _sync_noted(self, cache: DescriptorCache, least_bytes: int) -> None:
+    def _sync_noted(self, cache: DescriptorCache, min_bytes: int) -> None:
         with self._lock.entry():
             self._put_back()
-            files = {path: size for path, size in self._files.items() if size >= least_bytes}
-            folders = set() if least_bytes else self._folders.copy()
+            files = {path: size for path, size in self._files.items() if size >= min_bytes}
+            folders = set() if min_bytes else self._folders.copy()
             self._taken = files, folders
             for path in files:
                 del self._files[path]

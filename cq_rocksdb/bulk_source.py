@@ -69,13 +69,13 @@ class RocksDBUnitSource:
         """Scan straight into ``rows``."""
         return self._engine.scan_into(queue_prefix(*queue), queue_offset, row_table(rows))[0]
 
-    def runs(self, queue: QueueKey, most_units: int) -> Iterator[UnitRun]:
+    def runs(self, queue: QueueKey, max_units: int) -> Iterator[UnitRun]:
         """Scan from unit to unit; what no ``max`` entry covers is seen too."""
         prefix = queue_prefix(*queue)
         found = self._engine.first_unit(prefix, 0)
         position = found[0] if found is not None else None
         while position is not None:
-            rows = np.empty(most_units, UNIT_ROWS)
+            rows = np.empty(max_units, UNIT_ROWS)
             count, stop, following = self._engine.scan_into(prefix, position, row_table(rows))
             if count:  # none where the run before ended at a gap
                 yield UnitRun(position, rows[:count])

@@ -399,7 +399,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
 
     def locks(self) -> Sequence[CheckedLock]:
         """Return those of the offsets and of the database."""
-        if self._engine is None:  # it could not be opened, and is set aside
+        if self._engine is None:  # it could not be opened, and is detached
             return ()
         return self._offsets.lock, self._engine.write_lock
 

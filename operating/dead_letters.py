@@ -26,9 +26,9 @@ _OF_THE_FAILURE = {
     RETRY_TOPIC, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID, _FIRST_POP_TIME, MessageProperty.DELAY,
 }  # fmt: skip
 """Properties that a broker gave the message while it was tried again."""
-_MOST_TARGETS = 4096
+_MAX_TARGETS = 4096
 """Topics whose queues are remembered."""
-MOST_PARTS = 4096
+MAX_PARTS = 4096
 """Parts of one group that are told apart."""
 OTHERS = "(others)"
 """Stands for the original topics of a group that are not; no topic has such a name."""
@@ -73,7 +73,7 @@ class GroupLetters:
     def __init__(self, group: str, *, by_times: bool = False) -> None:
         self.group, self._by_times = group, by_times
         self.parts: dict[Part, LetterSums] = {}
-        """At most ``MOST_PARTS``, and one for all others."""
+        """At most ``MAX_PARTS``, and one for all others."""
 
     def add(self, read: ReadMessage) -> None:
         """Add one."""
@@ -81,7 +81,7 @@ class GroupLetters:
         part: Part = origin_topic(self.group, read.message.properties), None
         if self._by_times:
             part = part[0], times
-        if part not in self.parts and len(self.parts) >= MOST_PARTS:
+        if part not in self.parts and len(self.parts) >= MAX_PARTS:
             part = OTHERS, None
         stored = read.stored.store_timestamp
         self.parts.setdefault(part, LetterSums()).add(LetterSums(1, times, times, stored, stored))
@@ -166,7 +166,7 @@ class PutAgain:
     def _queues(self, topic: str) -> tuple[list[int], Iterator[int]]:
         found = self._targets.get(topic)
         if found is None:
-            if len(self._targets) >= _MOST_TARGETS:
+            if len(self._targets) >= _MAX_TARGETS:
                 self._targets.clear()
             ids = sorted(key.queue_id for key in self._store.queue_keys(topic))
             found = self._targets[topic] = ids, cycle(ids)

@@ -52,9 +52,9 @@ class FrameParser:
 
     head_size = FRAME_HEAD.size
 
-    def __init__(self, most_body_bytes: int = MAX_BODY_BYTES) -> None:
+    def __init__(self, max_body_bytes: int = MAX_BODY_BYTES) -> None:
         """Begin with the first byte of a connection; a larger body than that is refused."""
-        self._limit = most_body_bytes
+        self._limit = max_body_bytes
         self._head = b""
         self._at = 0
         self.frames = 0

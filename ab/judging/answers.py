@@ -11,7 +11,7 @@ def judge_answers(result: Result) -> AnswersJudgement:
     different = sum(workload.answers.different for workload in result.workloads)
     digests = [each for workload in result.workloads for each in _digests(workload)]
     first = [each for workload in result.workloads for each in workload.answers.first]
-    least = result.method.least_compared
+    min_compared = result.method.min_compared
     operations = count_text(compared, "operation")
     if different or digests or first:
         status = "different"
@@ -23,14 +23,16 @@ def judge_answers(result: Result) -> AnswersJudgement:
         sentence = f"The sides answer differently: {told}. No figure is judged."
     elif not compared:
         status, sentence = "none", "No operation was compared: this says nothing."
-    elif compared < least:
+    elif compared < min_compared:
         status = "too few"
-        sentence = f"Only {operations} compared, at least {least:,} are asked: there is no verdict."
+        sentence = (
+            f"Only {operations} compared, at least {min_compared:,} are asked: there is no verdict."
+        )
     else:
         status, sentence = "same", f"Every answer was the same, of {operations} compared."
     return AnswersJudgement(
         status=status, sentence=sentence, compared=compared, different=different,
-        least=least, digests=digests, first=first,
+        min_compared=min_compared, digests=digests, first=first,
     )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def matching(given: Sequence[str], names: Sequence[str]) -> list[str]:
 
 _NAMED = 4
 """Workloads that are named in a row; of more, how many more there are."""
-_CALM_AT_LEAST = 0.5
+_MIN_CALM = 0.5
 """Share of the rounds; with fewer all of them count, see ``ab.judging.rounds``."""
 
 
@@ -96,7 +96,7 @@ def _busy(workloads: Sequence[WorkloadFigures]) -> str:
         disturbed += len(marked)
         reasons.update(turn.disturbed.split(" took ")[0] for turn in marked)
         rounds = {turn.number for turn in counted}
-        if len(rounds) - len({turn.number for turn in marked}) < _CALM_AT_LEAST * len(rounds):
+        if len(rounds) - len({turn.number for turn in marked}) < _MIN_CALM * len(rounds):
             at.append(workload.name)
     if not at:
         return ""

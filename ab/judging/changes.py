@@ -124,7 +124,7 @@ def _change(
 def _outcome(pair: Pair, made: Interval | None, *, more: bool) -> Outcome:
     if made is None:
         return Outcome.FEW
-    strict = max((result.method for result in pair), key=lambda method: method.least_ratio)
+    strict = max((result.method for result in pair), key=lambda method: method.min_ratio)
     found = decide(made, None, strict)
     if found is not None:
         return found

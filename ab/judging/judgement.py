@@ -41,7 +41,7 @@ class AnswersJudgement(_Model):
     sentence: str
     compared: NonNegativeInt
     different: NonNegativeInt
-    least: NonNegativeInt = Field(description="Below it there is no verdict.")
+    min_compared: NonNegativeInt = Field(description="Below it there is no verdict.")
     digests: list[str] = Field(description="Rounds whose digests differ, sentences.")
     first: list[Difference]
 

@@ -106,7 +106,7 @@ def _in_spite(result: Result, first: ComparedFigure) -> str:
     """Say why it is called no difference though the interval excludes 1."""
     if (first.low or 0) <= 1 <= (first.high or 1):
         return ""
-    reference, minimum = result.sides[0].name, result.method.least_ratio
+    reference, minimum = result.sides[0].name, result.method.min_ratio
     if (first.floor or 1) > minimum:
         return f", but a repeat of {reference} may differ from it by {ratio_text(first.floor or 1)}"
     return f", and less than {ratio_text(minimum)} is not called a difference"

@@ -1,7 +1,7 @@
 """What is said of each figure of each side, and when a difference is called one.
 
 Three things must come together: the interval excludes 1; the ratio exceeds what is worth a word
-(``least_ratio``); and it exceeds the noise floor, what a repeat of the reference may show against
+(``min_ratio``); and it exceeds the noise floor, what a repeat of the reference may show against
 the reference itself. The intervals are so wide that all of a run hold at once with the confidence
 asked for: half of what may go wrong is shared by the headlines, half by all further figures.
 """
@@ -118,13 +118,13 @@ def decide(found: Interval, floor: Interval | None, method: Method) -> Outcome |
     A difference may have an interval that is wider than the method's bound, if even the end that
     is nearer to 1 lies beyond all that noise could do.
     """
-    minimum = max(method.least_ratio, floor.farthest if floor is not None else 1.0)
+    minimum = max(method.min_ratio, floor.farthest if floor is not None else 1.0)
     near = max(found.low, 1 / found.high)
     beyond = max(found.ratio, 1 / found.ratio) > minimum
-    if near > 1 and beyond and (found.width <= method.widest or near > minimum):
+    if near > 1 and beyond and (found.width <= method.max_width or near > minimum):
         return None
     widths = [each.width for each in (found, floor) if each is not None]
-    return Outcome.NOISY if max(widths) > method.widest else Outcome.SAME
+    return Outcome.NOISY if max(widths) > method.max_width else Outcome.SAME
 
 
 def _judged(

@@ -15,9 +15,9 @@ from ab.measuring.histograms import histogram_of
 from ab.measuring.machine import this_machine
 from ab.results.result import (
     CONFIDENCE,
+    MAX_WIDTH,
     MIN_COMPARED,
     MIN_RATIO,
-    WIDEST,
     Answers,
     Cache,
     Difference,
@@ -134,9 +134,9 @@ def _method(figures: FiguresSnapshot) -> Method:
         warm_up="none is dropped: a round is an hour of a running store",
         cache=Cache.WARM,
         confidence=CONFIDENCE,
-        least_compared=MIN_COMPARED,
-        widest=WIDEST,
-        least_ratio=MIN_RATIO,
+        min_compared=MIN_COMPARED,
+        max_width=MAX_WIDTH,
+        min_ratio=MIN_RATIO,
     )
 
 
@@ -221,7 +221,7 @@ def _limits(figures: FiguresSnapshot, told: list[Mismatch]) -> Iterator[str]:
             ReadOutcome.UNSETTLED,
             "differed, and no moment without a write was found to ask both again",
         ),
-        (ReadOutcome.GONE, "were not compared: the other backend had been set aside"),
+        (ReadOutcome.GONE, "were not compared: the other backend had been detached"),
     ):
         if count := figures.count(outcome):
             yield f"{count:,} reads {text}."

@@ -13,7 +13,7 @@ FORMAT: Literal[1] = 1
 PERCENTILES = {"p50": 50.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
 """Of a turn's latencies that are kept; merged histograms give all others."""
 MIN_COMPARED = 1_000
-CONFIDENCE, WIDEST, MIN_RATIO = 0.95, 1.5, 1.03
+CONFIDENCE, MAX_WIDTH, MIN_RATIO = 0.95, 1.5, 1.03
 """How results are judged that are made today, see ``Method``."""
 
 
@@ -93,13 +93,13 @@ class Method(_Model):
     warm_up: str = Field(description="The rule by which rounds were dropped, a sentence.")
     cache: Cache
     confidence: Annotated[float, Field(gt=0, lt=1)]
-    least_compared: NonNegativeInt = Field(
+    min_compared: NonNegativeInt = Field(
         description="Operations below which there is no verdict on answers."
     )
-    widest: Annotated[float, Field(gt=1)] = Field(
+    max_width: Annotated[float, Field(gt=1)] = Field(
         description="Upper end of an interval by its lower end: above it is too noisy to tell."
     )
-    least_ratio: Annotated[float, Field(gt=1)] = Field(
+    min_ratio: Annotated[float, Field(gt=1)] = Field(
         description="A smaller difference is not called one."
     )
 

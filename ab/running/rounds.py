@@ -177,7 +177,7 @@ class Measurement:
 
 def rounds_of(workload: Workload, effort: Effort) -> int:
     """Return how many rounds a workload gets."""
-    return min(effort.rounds, workload.most_rounds)
+    return min(effort.rounds, workload.max_rounds)
 
 
 def warm_up_of(workload: Workload) -> int:

@@ -21,9 +21,9 @@ from ab.judging.banner import matching
 from ab.measuring.machine import this_machine
 from ab.results.result import (
     CONFIDENCE,
+    MAX_WIDTH,
     MIN_COMPARED,
     MIN_RATIO,
-    WIDEST,
     Answers,
     Cache,
     Difference,
@@ -202,8 +202,8 @@ class Run:
         options = self._options
         return Method(
             seed=options.seed, rounds=options.effort.rounds, warm_up=WARM_UP_RULE,
-            cache=options.cache, confidence=CONFIDENCE, least_compared=MIN_COMPARED,
-            widest=WIDEST, least_ratio=MIN_RATIO,
+            cache=options.cache, confidence=CONFIDENCE, min_compared=MIN_COMPARED,
+            max_width=MAX_WIDTH, min_ratio=MIN_RATIO,
         )  # fmt: skip
 
     def _result(self, sides: Sides, figures: list[Figures], points: list[Point]) -> Result:

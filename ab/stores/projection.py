@@ -12,12 +12,12 @@ LOG_FILE_BYTES = 64 << 20
 """A log file of its own costs a point little."""
 _LIST = 256
 _BODY = bytes(16)
-_LEAST, _MOST = 4_000, 16_000
+_MIN_QUEUES, _MAX_QUEUES = 4_000, 16_000
 
 
 def points(target: int, queues: int) -> list[int]:
     """Return the numbers of queues to measure, of a store of ``queues``, for ``target`` of them."""
-    limit = min(max(queues, _LEAST), _MOST)
+    limit = min(max(queues, _MIN_QUEUES), _MAX_QUEUES)
     return [number for number in (limit // 16, limit // 4, limit) if number < target] or [target]
 
 

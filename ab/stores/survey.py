@@ -26,7 +26,7 @@ _MAX_QUEUES = 200_000
 """Whose names and offsets are kept."""
 _SAMPLES = 4_000
 """Messages that are read for tags and sizes."""
-_WANTED, _LEAST, _MOST = 0.01, 0.002, 0.05
+_WANTED, _MIN_SHARE, _MAX_SHARE = 0.01, 0.002, 0.05
 """Share of messages that a filter should match, and the range that is accepted."""
 
 
@@ -192,6 +192,6 @@ def _filter(tags: Counter[str]) -> tuple[str, float]:
         if chosen and abs(more - _WANTED) >= abs(share - _WANTED):
             break
         share, chosen = more, [*chosen, tag]
-    if not chosen or not _LEAST <= share <= _MOST:
+    if not chosen or not _MIN_SHARE <= share <= _MAX_SHARE:
         return "", share
     return " || ".join(chosen), share

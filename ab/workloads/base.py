@@ -86,7 +86,7 @@ class Workload(ABC):
     scales: ClassVar[bool] = True
     """A turn has as many operations as fit its time; else ``count`` of them."""
     count: ClassVar[int] = 1
-    most_rounds: ClassVar[int] = 1000
+    max_rounds: ClassVar[int] = 1000
     """Rounds beyond these would show little for their time."""
     paced: ClassVar[bool] = False
     """It can be run as an open loop."""

@@ -37,7 +37,7 @@ _ASKED = 1000
 class _Life(Workload):
     needs_open: ClassVar[bool] = False
     scales: ClassVar[bool] = False
-    most_rounds: ClassVar[int] = 6
+    max_rounds: ClassVar[int] = 6
     passes: ClassVar[int] = 1
 
     def _one(self, turn: Turn, work: Callable[[TurnResult], tuple[str, int]]) -> TurnResult:
@@ -113,7 +113,7 @@ class Restart(_Life):
     what = "Open the store after a clean stop."
     item = "openings"
     count: ClassVar[int] = 2
-    most_rounds: ClassVar[int] = 8
+    max_rounds: ClassVar[int] = 8
 
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
         """Open and close it a few times."""

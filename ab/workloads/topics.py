@@ -25,7 +25,7 @@ class TopicCreate(Workload):
     item = "topics"
     scales: ClassVar[bool] = False
     count: ClassVar[int] = 100
-    most_rounds: ClassVar[int] = 8
+    max_rounds: ClassVar[int] = 8
     passes: ClassVar[int] = 1
 
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
@@ -60,7 +60,7 @@ class TopicDelete(Workload):
     item = "topics"
     scales: ClassVar[bool] = False
     count: ClassVar[int] = 12
-    most_rounds: ClassVar[int] = 8
+    max_rounds: ClassVar[int] = 8
     passes: ClassVar[int] = 1
 
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:

@@ -24,7 +24,7 @@ GROUP_ROWS = 16_384
 """Of a row group, about: who reads a file back holds one in memory."""
 _TIMES = ("storeTimestamp", "bornTimestamp")
 _TIME = pa.timestamp("us", tz="UTC")
-_MOST_MS = (1 << 63) // 1000 - 1
+_MAX_MS = (1 << 63) // 1000 - 1
 _NULLABLE = {*_TIMES, "tags", "keys", "uniqKey"}
 _NO_STATISTICS = {"body", "properties"}
 
@@ -177,6 +177,6 @@ class _OpenFile:
 
 def _times(stamps: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return times in ms as a column of times."""
-    fits = pc.and_(pc.less_equal(stamps, _MOST_MS), pc.greater_equal(stamps, -_MOST_MS))
+    fits = pc.and_(pc.less_equal(stamps, _MAX_MS), pc.greater_equal(stamps, -_MAX_MS))
     within = pc.if_else(fits, stamps, pa.scalar(None, pa.int64()))
     return pc.multiply(within, 1000).cast(_TIME)

@@ -10,9 +10,10 @@ from bench.peer.sides import OURS, SIDES
 _COLOURS = {"file": "tab:blue", "rocksdb": "tab:orange"}
 _NAMES = {"file": "files", "rocksdb": "RocksDB"}
 _PANELS = {
-    "open": "open after a clean stop, ms",
-    "disk a queue of 2 units": "disk of the queues, bytes a queue",
+    "open": "opening after a clean stop: ms",
+    "disk a queue of 2 units": "disk of the queues: bytes a queue",
 }
+_MACHINE = ("processor", "memory")
 _ROW_INCHES = 0.2
 _APART = 0.17
 
@@ -63,7 +64,10 @@ def shown(row: Measured | Published) -> Spread | None:
 
 
 def draw_queues(report: Report, path: Path) -> None:
-    """Draw openings and disk of both sides over the number of queues, if any were measured."""
+    """Draw openings and disk of both sides over the number of queues, if any were measured.
+
+    The picture is shown without its table: it has units, shape of the queues and machine itself.
+    """
     import matplotlib as mpl  # noqa: PLC0415 - only here
 
     mpl.use("Agg")
@@ -96,6 +100,8 @@ def draw_queues(report: Report, path: Path) -> None:
                 each.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
             axis.grid(visible=True, which="major", alpha=0.3)
         axes[0][-1].legend()
+        machine = [value for name in _MACHINE if (value := report.machine.get(name))]
+        figure.suptitle(", ".join(("queues of 2 messages; medians", *machine)), fontsize=8)
         figure.savefig(path, dpi=120)
         plt.close(figure)
 

@@ -46,12 +46,12 @@ def each_seconds(window: Window) -> float:
     return float(window["seconds"]) / float(window["count"])
 
 
-def warm(side: Worker, each: tuple[str, ...], line: str, most_seconds: float) -> Warming:
+def warm(side: Worker, each: tuple[str, ...], line: str, max_seconds: float) -> Warming:
     """Have ``line`` done, each time after the lines of ``each``, until the side is warm.
 
-    After ``most_seconds`` no further window is begun; three are done in any case.
+    After ``max_seconds`` no further window is begun; three are done in any case.
     """
-    done, end = Warming(), time.monotonic() + most_seconds
+    done, end = Warming(), time.monotonic() + max_seconds
     while not done.is_warm:
         if len(done.windows) >= WINDOWS and time.monotonic() >= end:
             break

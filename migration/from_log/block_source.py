@@ -87,7 +87,7 @@ class BlockUnitSource:
             piece += 1
         return filled
 
-    def runs(self, queue: QueueKey, most_units: int) -> Iterator[UnitRun]:
+    def runs(self, queue: QueueKey, max_units: int) -> Iterator[UnitRun]:
         """Read as many units at once as wanted; inside a queue none is missing."""
         number = self._find(queue)
         first, last = (0, 0) if number is None else self._span(number)
@@ -95,7 +95,7 @@ class BlockUnitSource:
             return
         position, end = int(self._pieces[first]["queue_offset"]), self.next_offset(queue)
         while position < end:
-            rows = np.empty(min(most_units, end - position), UNIT_ROWS)
+            rows = np.empty(min(max_units, end - position), UNIT_ROWS)
             count = self.fill(queue, position, rows)
             if not count:
                 return

@@ -39,7 +39,7 @@ class SegmentWriter:
         self._source = source
         self._target = target
         self._config = config
-        self._most_units = max(segment_units, 1)
+        self._max_units = max(segment_units, 1)
         self._progress = progress
         self._root = root
         self._rows = np.empty(_CHUNK_UNITS, UNIT_ROWS)
@@ -62,7 +62,7 @@ class SegmentWriter:
             CorruptionError: a unit is missing inside [begin, end).
         """
         step = self._target.slice_units(self._config)
-        limit = max(self._most_units // step, 1) * step
+        limit = max(self._max_units // step, 1) * step
         while True:
             stop = min(begin // step * step + limit, end)
             checksum = self._checksum(queue, begin, stop)
@@ -89,7 +89,7 @@ class SegmentWriter:
         now = _Open(0, 0)
         for each in slices:
             units = each.end - each.begin
-            full = now.units + units > self._most_units or now.slices >= _MAX_SLICES
+            full = now.units + units > self._max_units or now.slices >= _MAX_SLICES
             if now.slices and full:
                 yield now.close()
                 now = _Open(now.number + 1, now.position + now.size_bytes)

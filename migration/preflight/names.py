@@ -30,7 +30,9 @@ class TopicNames(QueueCheck):
     def findings(self) -> Iterator[PreflightFinding]:
         """Yield a finding a kind of fault."""
         for fault, tally in self._found.items():
-            figures = {} if fault.limit is None else {"most": fault.limit, "longest": self._longest}
+            figures = {}
+            if fault.limit is not None:
+                figures = {"maxBytes": fault.limit, "longestBytes": self._longest}
             yield from tally.finding(fault.code, Severity.REFUSE, fault.sentence, **figures)
 
 

@@ -97,7 +97,7 @@ def delete_missing_topics(store: MessageStore, left: str) -> None:
     Topics of which nothing is left are deleted durably, so that no replay brings them back.
     """
     parts = {part.name: part for part in store.queues.parts()}
-    if left not in parts:  # set aside: the step is refused with the reason
+    if left not in parts:  # detached: the step is refused with the reason
         return
     served = store.queues.parts()[0]
     keys = list(_queues(parts[left], served, store.deleted_topics))

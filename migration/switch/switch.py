@@ -336,8 +336,8 @@ def walk(
             root, following, config, passing=True, known=known, settled=tidy if tidied else noop
         )
         report.known_queues += change.passed_over
-        if change.set_aside:
-            name, reason = next(iter(change.set_aside.items()))
+        if change.detached:
+            name, reason = next(iter(change.detached.items()))
             raise RefusedStoreError(f"the {name} queues cannot catch up: {reason}", path=root)
         report.caught_up_units += change.recovery.dispatched_units if change.recovery else 0
 
@@ -376,7 +376,7 @@ def _forget_deleted(store: MessageStore, plan: Plan) -> list[str]:
     """Delete from the new backend what the old one had deleted since the plan was made."""
     parts = {part.name: part for part in store.queues.parts()}
     old, new = parts.get(plan.source), parts.get(plan.target)
-    if old is None or new is None:  # set aside: the step is refused with the reason
+    if old is None or new is None:  # detached: the step is refused with the reason
         return []
     gone: set[str] = set()
     for queue in list(new.queues()):

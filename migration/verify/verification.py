@@ -175,7 +175,7 @@ def _compare(
     log = CommitLog(list(source.log_folders), source.config, read_only=True)
     log.load()
     bounds = Bounds(max(log.min_phy_offset(), 0), complete_to)
-    ranges = cut_ranges(source, target, most_units=range_units, most_queues=range_queues)
+    ranges = cut_ranges(source, target, max_units=range_units, max_queues=range_queues)
     items = range_items(source, target, bounds, ranges, deep=deep, facts=facts)
     progress(0, len(items))
     found = ComparisonFindings()

@@ -15,7 +15,7 @@ from replication.feeding.options import (
     Allow,
     Interval,
     Listen,
-    MostConnections,
+    MaxConnections,
     Slave,
     TlsCert,
     TlsClientCa,
@@ -39,7 +39,7 @@ def feed(
     *,
     listen: Listen = None,
     allow: Allow = None,
-    most_connections: MostConnections = MAX_CONNECTIONS,
+    max_connections: MaxConnections = MAX_CONNECTIONS,
     slave: Slave = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
@@ -71,7 +71,7 @@ def feed(
         store = MessageStore.open(root, opening, backend=backend, housekeeping=False, progress=tick)
     with store:
         feeder = Feeder(
-            store, host=host, port=port, allow=networks, most_connections=most_connections,
+            store, host=host, port=port, allow=networks, max_connections=max_connections,
             settings=settings, tls=tls, tell=note,
         )  # fmt: skip
         asyncio.run(_serve(feeder, store, host, interval, slaves))

@@ -53,7 +53,7 @@ class Feeder:
         host: str = "127.0.0.1",
         port: int = 0,
         allow: Sequence[Network] = LOOPBACK,
-        most_connections: int = MAX_CONNECTIONS,
+        max_connections: int = MAX_CONNECTIONS,
         settings: FeedSettings | None = None,
         tls: ssl.SSLContext | None = None,
         tell: Callable[[str], object] = _LOG.info,
@@ -73,7 +73,7 @@ class Feeder:
         self._store = store
         self._host = host
         self._allow = allow
-        self._limit = most_connections
+        self._limit = max_connections
         self._settings = settings or FeedSettings()
         self._tls = tls
         self._tell = _Telling(tell)
@@ -105,7 +105,7 @@ class Feeder:
         self.port = listener.getsockname()[1]
         self._log = ServedLog(self._store)
         self._growth = growth = AppendNotifier()
-        self.followers.attach(growth.check_soon)
+        self.followers.add_listener(growth.check_soon)
         for work in (growth.run(), self._accept_all(growth)):
             self._own.append(task := asyncio.create_task(work))
             task.add_done_callback(
@@ -114,7 +114,7 @@ class Feeder:
 
     async def _end_serving(self) -> None:
         if self._growth is not None:
-            self.followers.detach(self._growth.check_soon)
+            self.followers.remove_listener(self._growth.check_soon)
         for task in (tasks := [*self._own, *self._tasks]):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -90,12 +90,12 @@ class Followers:
 
     # ---- what a feeder reports
 
-    def attach(self, look: Callable[[], object]) -> None:
+    def add_listener(self, look: Callable[[], object]) -> None:
         """Have ``look`` called, by any thread, when a put begins to wait."""
         with self._lock.entry():
             self._looks = (*self._looks, look)
 
-    def detach(self, look: Callable[[], object]) -> None:
+    def remove_listener(self, look: Callable[[], object]) -> None:
         """Call ``look`` no more."""
         with self._lock.entry():
             self._looks = tuple(each for each in self._looks if each != look)

@@ -16,7 +16,7 @@ Allow = Annotated[
     list[str] | None,
     typer.Option(metavar="NET", help="A network that may follow, as 10.0.0.0/24; may be repeated."),
 ]
-MostConnections = Annotated[
+MaxConnections = Annotated[
     int, typer.Option(metavar="N", min=1, help="At once; further ones are closed.")
 ]
 TlsCert = Annotated[

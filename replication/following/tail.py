@@ -10,8 +10,8 @@ _MAGIC_AT = HEAD.offset("magic_code")
 _MAGIC = re.compile(b"|".join(re.escape(magic.to_bytes(4, "big", signed=True)) for magic in MAGICS))
 
 
-def tail_begin(log: CommitLog, least_bytes: int) -> int:
-    """Return where the last ``least_bytes`` begin, or before: where the last record does.
+def tail_begin(log: CommitLog, min_bytes: int) -> int:
+    """Return where the last ``min_bytes`` begin, or before: where the last record does.
 
     A blank record, and the end of a long body, may be the same in two logs. The head of a record
     holds its own place and the time of storing.
@@ -20,13 +20,13 @@ def tail_begin(log: CommitLog, least_bytes: int) -> int:
     if end <= low:
         return low
     # The last record lies in the last file that has bytes: none begins with its blank.
-    first, size = max(end - 1 - (end - 1) % log.files.file_size, low), least_bytes
+    first, size = max(end - 1 - (end - 1) % log.files.file_size, low), min_bytes
     while (begin := max(end - size, first)) > first:
         head = _last_head(bytes(log.view(begin, end - begin)), begin)
         if head >= 0:
-            return max(min(head, end - least_bytes), low)
+            return max(min(head, end - min_bytes), low)
         size *= 2
-    return max(min(first, end - least_bytes), low)
+    return max(min(first, end - min_bytes), low)
 
 
 def _last_head(data: bytes, phy_offset: int) -> int:

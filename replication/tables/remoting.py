@@ -65,9 +65,9 @@ def question(code: int, opaque: int, fields: Mapping[str, str]) -> bytes:
 class AnswerParser:
     """Takes what a broker sends, cut anywhere; keeps one command at most, as far as it came."""
 
-    def __init__(self, most_bytes: int = MAX_ANSWER_BYTES) -> None:
+    def __init__(self, max_bytes: int = MAX_ANSWER_BYTES) -> None:
         """Begin with the first byte of a connection; a larger command than that is refused."""
-        self._limit = most_bytes
+        self._limit = max_bytes
         self._kept = bytearray()
         self._wanted = COMMAND_HEAD.size
 

@@ -164,8 +164,8 @@ def _warnings(store: MessageStore) -> Iterator[str]:
         yield f"the {name} queues are {how}, whole up to phy offset {at}"
         if name in store.report.written_since:
             yield sentence(name, at, store.report.written_since[name], kept[0])
-    for name, exc in store.backends_set_aside().items():
-        yield f"the {name} queues cannot be used: {exc}"
+    for name, exc in store.detached_backends().items():
+        yield f"the {name} queues are detached: {exc}"
     for damage in islice(store.report.queues_damaged, _MAX_DAMAGED):
         topic, queue_id = damage.queue
         yield f"queue {queue_id} of {topic!r} is damaged: {damage.problem} ({damage.path})"

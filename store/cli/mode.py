@@ -151,7 +151,7 @@ def _step(
     output(kind).record(
         {
             "before": done.before, "state": done.after, "behind": _behind(done.behind, kind),
-            "setAside": done.set_aside, "dispatchedUnits": units, **facts,
+            "detached": done.detached, "dispatchedUnits": units, **facts,
         }
     )  # fmt: skip
     tables = StorePaths(root).topics.parent

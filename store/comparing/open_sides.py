@@ -137,11 +137,11 @@ class _OpenSide:
         _ = queue, queue_offset, rows
         return 0
 
-    def runs(self, queue: QueueKey, most_units: int) -> Iterator[UnitRun]:
+    def runs(self, queue: QueueKey, max_units: int) -> Iterator[UnitRun]:
         """Yield what the store reads, stepping over holes."""
         units, (at, end) = self.store.queue(*queue), self._span
         while at < end:
-            block = units.read_units(at, min(most_units, end - at))
+            block = units.read_units(at, min(max_units, end - at))
             if block.count:
                 rows = self._rows(units, block)
                 yield UnitRun(at, rows)

@@ -17,8 +17,8 @@ def cut_ranges(
     source: QueuePlace,
     target: QueuePlace,
     *,
-    most_units: int = RANGE_UNITS,
-    most_queues: int = RANGE_QUEUES,
+    max_units: int = RANGE_UNITS,
+    max_queues: int = RANGE_QUEUES,
 ) -> list[Range]:
     """Return ranges that cover every queue there is and may come to be, in key order.
 
@@ -32,7 +32,7 @@ def cut_ranges(
     try:
         other = target.open()
         try:
-            return list(_cut(opened, other, most_units, most_queues))
+            return list(_cut(opened, other, max_units, max_queues))
         finally:
             other.close()
     finally:
@@ -40,13 +40,13 @@ def cut_ranges(
 
 
 def _cut(
-    source: UnitSource, target: UnitSource, most_units: int, most_queues: int
+    source: UnitSource, target: UnitSource, max_units: int, max_queues: int
 ) -> Iterator[Range]:
     after: QueueKey | None = None
     last: QueueKey | None = None
     units = queues = 0
     for queue, end in _ends(source, target):
-        full = units >= most_units or queues >= most_queues
+        full = units >= max_units or queues >= max_queues
         if full and last is not None and queue.topic != last.topic:
             behind = QueueKey(last.topic, _LAST_ID)  # the other side may have more of the topic
             yield after, behind

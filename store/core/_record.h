@@ -15,12 +15,12 @@ static inline PyObject *blank_tuple(PyObject *type, Py_ssize_t size) {
     return made;
 }
 
-/* Read a whole number of [least, most]; 0: it is none, no exception is set. */
-static inline int whole_number(PyObject *object, int64_t least, int64_t most, int64_t *found) {
+/* Read a whole number of [low, high]; 0: it is none, no exception is set. */
+static inline int whole_number(PyObject *object, int64_t low, int64_t high, int64_t *found) {
     int overflow = 0;
     if (object == NULL || !PyLong_CheckExact(object)) return 0;
     *found = PyLong_AsLongLongAndOverflow(object, &overflow);
-    return !overflow && *found >= least && *found <= most;
+    return !overflow && *found >= low && *found <= high;
 }
 
 static inline char *put16(char *at, uint16_t value) {

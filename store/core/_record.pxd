@@ -15,7 +15,7 @@ cdef extern from "_record.h":
     int64_t get64(const char *at) noexcept nogil
     bint is_ascii(const char *data, size_t size) noexcept nogil
     void in_this_order() noexcept nogil
-    bint whole_number(PyObject *object, int64_t least, int64_t most, int64_t *found) noexcept
+    bint whole_number(PyObject *object, int64_t low, int64_t high, int64_t *found) noexcept
     object blank_tuple(object type, Py_ssize_t size)
 
 

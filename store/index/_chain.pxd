@@ -12,7 +12,7 @@ cdef enum:
 
 cdef struct Chain:
     # What is asked of a chain, see `walk_chain`, and what was found.
-    int64_t most, begin, end, began, entries, drained, after
+    int64_t max_num, begin, end, began, entries, drained, after
     bint read_only, has_before
     Py_ssize_t count
     int64_t places[MAX_PLACES]

@@ -21,7 +21,7 @@ def walk_chain(
     slots: int,
     entries: int,
     wanted: int,
-    most: int,
+    max_num: int,
     begin: int,
     end: int,
     began: int,

@@ -103,7 +103,7 @@ cdef class ChainFiles:
 
 def walk_chain(
     list before not None, FileMap file not None, int64_t slots, int64_t entries, int64_t wanted,
-    int64_t most, int64_t begin, int64_t end, int64_t began, int64_t drained, bint read_only,
+    int64_t max_num, int64_t begin, int64_t end, int64_t began, int64_t drained, bint read_only,
 ):
     """Return the phy offsets that the chain of a hash leads to, newest first.
 
@@ -115,7 +115,7 @@ def walk_chain(
         slots: its slots.
         entries: the entries that it can have, the unused one included.
         wanted: the hash.
-        most: records to return at most.
+        max_num: records to return at most.
         begin: store time from which on they are wanted, ms.
         end: likewise, up to which.
         began: the file's begin timestamp; not used read-only.
@@ -127,7 +127,7 @@ def walk_chain(
     cdef list found = list(before)
     cdef int64_t last = found[len(found) - 1] if found else -1
     chain.count = 0
-    chain.most = most - len(found)
+    chain.max_num = max_num - len(found)
     chain.begin, chain.end, chain.began = begin, end, began
     chain.entries, chain.drained, chain.read_only = entries, drained, read_only
     chain.after, chain.has_before = last, len(found) > 0
@@ -166,7 +166,7 @@ cdef int chain_places(FileMap file, int64_t slots, int64_t wanted, Chain *chain)
         if not -MAX_TIME <= chain.began <= MAX_TIME:
             return -1
         limit = min(max(<int64_t> load32(data + AT_INDEX_COUNT), <int64_t> 1), limit)
-    while 0 < index < limit and chain.count < chain.most:
+    while 0 < index < limit and chain.count < chain.max_num:
         looked += 1
         if looked > MAX_ENTRIES or chain.count == MAX_PLACES:
             return -1

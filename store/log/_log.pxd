@@ -23,7 +23,7 @@ cdef class PlainLog:
     cdef FilesByStart files
 
     cdef int64_t end(self) except? -2
-    cdef int64_t least(self) except? -2
+    cdef int64_t min_phy_offset(self) except? -2
     cdef bint open(self, int64_t phy, Part *part, list files) except -1
     cdef object _mapped(self, int64_t phy, int64_t *start, int64_t *there)
 
@@ -33,7 +33,7 @@ cdef class StoreTimes:
     cdef PlainLog log
     cdef list files
     cdef Part parts[PARTS]
-    cdef int64_t least, end
+    cdef int64_t min_phy_offset, end
     cdef int last
 
     cdef int64_t of(self, int64_t phy, int32_t size, bint *is_plain) except? -2

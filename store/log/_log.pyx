@@ -36,7 +36,7 @@ cdef class PlainLog:
         """Return where the next record goes."""
         return self.tail.at if self.tail is not None else self.log.max_phy_offset()
 
-    cdef int64_t least(self) except? -2:
+    cdef int64_t min_phy_offset(self) except? -2:
         """Return where the oldest file starts; -1 without files."""
         cdef Py_ssize_t at = 0
         cdef PyObject *first = NULL
@@ -95,9 +95,9 @@ cdef class PlainLog:
 cdef class StoreTimes:
     """Store times of records, for one search: what was looked at stays held until its end."""
 
-    def __cinit__(self, PlainLog log not None, int64_t least):
+    def __cinit__(self, PlainLog log not None, int64_t min_phy_offset):
         self.log, self.files, self.last = log, [], 0
-        self.least, self.end = least, log.end()
+        self.min_phy_offset, self.end = min_phy_offset, log.end()
         for at in range(PARTS):
             self.parts[at].start = self.parts[at].end = 0
 
@@ -111,7 +111,7 @@ cdef class StoreTimes:
         cdef const uint8_t *record
         cdef int64_t found
         cdef int at
-        if phy < 0 or phy < self.least or size < MIN_RECORD or phy > self.end - size:
+        if phy < 0 or phy < self.min_phy_offset or size < MIN_RECORD or phy > self.end - size:
             return -1
         if not part.start <= phy < part.end:
             for at in range(PARTS):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from store.record.message import SysFlag
 from store.record.record_layout import HEAD, MAGIC_V2, body_position
 
-MOST_TOPICS = 4096
+MAX_TOPICS = 4096
 OTHERS = "(others)"
 """Stands for all that are not told apart; no topic has such a name."""
 _HEAD_BYTES = body_position(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
@@ -29,9 +29,9 @@ class Came(NamedTuple):
 class TailTopics:
     """Counts records by topic until they are taken. One thread."""
 
-    def __init__(self, most: int = MOST_TOPICS) -> None:
-        """``most``: how many topics are told apart between two takes."""
-        self._most = most
+    def __init__(self, max_topics: int = MAX_TOPICS) -> None:
+        """``max_topics``: how many topics are told apart between two takes."""
+        self._max_topics = max_topics
         self._came: dict[bytes, list[int]] = {}
         self._others = [0, 0]
 
@@ -48,7 +48,7 @@ class TailTopics:
         sums = self._came.get(name)
         if sums is None:
             sums = self._others
-            if len(self._came) < self._most:
+            if len(self._came) < self._max_topics:
                 sums = self._came[name] = [0, 0]
         sums[0] += 1
         sums[1] += size

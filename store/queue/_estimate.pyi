@@ -15,5 +15,5 @@ class PlainFilter:
         end: int,
         per_file: int,
         max_scan: int,
-        most_matches: int,
+        max_matches: int,
     ) -> int | None: ...

@@ -47,7 +47,7 @@ cdef class PlainFilter:
                 return True
         return False
 
-    def estimate(self, queue, start, end, int64_t per_file, int64_t max_scan, int64_t most_matches):
+    def estimate(self, queue, start, end, int64_t per_file, int64_t max_scan, int64_t max_matches):
         """Estimate as ``ConsumeQueue.estimate_message_count``; ``None``: it is not plain.
 
         Plain are units that exist, and that contain their tags codes. ``per_file``: units of a
@@ -83,7 +83,7 @@ cdef class PlainFilter:
                     return None
                 if code < INT32_MIN:  # may be the address of an extension unit
                     return None
-                if scanned >= max_scan or found > most_matches:
+                if scanned >= max_scan or found > max_matches:
                     return <object> found * total // scanned
                 found += self._matches(code)
                 scanned += 1

@@ -66,7 +66,7 @@ class BackendReplica:
         self.own: set[QueueKey] | None = None
         """Queues that it alone had before it was filled; ``None``: nothing had to be filled."""
         self.failure: Exception | None = None
-        """Why it was set aside."""
+        """Why it was detached."""
 
     # ---- up to where it is whole: the caller lets no other thread change that meanwhile
 
@@ -121,7 +121,7 @@ class BackendReplica:
         if self.selection not in {None, NO_LIGHT}:
             facts["gets only"] = self.selection
         if self.failure is not None:
-            facts["set aside"] = f"whole up to phy offset {self.whole}: {self.failure}"
+            facts["detached"] = f"whole up to phy offset {self.whole}: {self.failure}"
             return facts
         if self.behind is not None:
             facts["behind"] = f"whole up to phy offset {self.behind}"
@@ -130,7 +130,7 @@ class BackendReplica:
     def stats(self) -> Iterator[QueueStat]:
         """Yield how it stands, and the numbers of its store."""
         failed = self.failure is not None
-        yield QueueStat("queue_backend_set_aside", self.name, int(failed))
+        yield QueueStat("queue_backend_detached", self.name, int(failed))
         yield QueueStat("queue_backend_whole_phy_offset", self.name, self.whole)
         if not failed:
             yield from self.store.stats()

@@ -75,8 +75,8 @@ class UnitSource(Protocol):
             CorruptionError: a unit cannot be read, or its tags code cannot be found.
         """
 
-    def runs(self, queue: QueueKey, most_units: int) -> Iterator[UnitRun]:
-        """Yield everything that is stored of a queue, in order, at most ``most_units`` a run.
+    def runs(self, queue: QueueKey, max_units: int) -> Iterator[UnitRun]:
+        """Yield everything that is stored of a queue, in order, at most ``max_units`` a run.
 
         Expired units too; no pre-blanks. Between two runs that do not meet units are missing.
         """

@@ -1,7 +1,7 @@
 """CombinedConsumeQueueStore: several backends kept alike, one of them read.
 
 Every write goes to all parts, first to those that are read or assign offsets. If such a one fails
-the store fails. Any other part that fails is *set aside*: a durable line says up to which phy
+the store fails. Any other part that fails is *detached*: a durable line says up to which phy
 offset it is surely whole, it is not touched again, and the next open catches it up by replaying the
 log from there. The line goes when the part is caught up and durably so.
 
@@ -99,7 +99,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         return [part for part in self._parts if part.failure is None]
 
     def _attempt(self, part: BackendReplica, what: str, call: Callable[[], _T]) -> _T | None:
-        """Call; set the part aside if that fails and the store can do without it.
+        """Call; detach the part if that fails and the store can do without it.
 
         Raises:
             StoreError: it cannot, or the line that says so cannot be written.
@@ -111,10 +111,10 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         except StoreError as exc:
             if part.needed:
                 raise
-            self._set_aside(part, what, exc)
+            self._detach(part, what, exc)
             return None
 
-    def _set_aside(self, part: BackendReplica, what: str, exc: StoreError) -> None:
+    def _detach(self, part: BackendReplica, what: str, exc: StoreError) -> None:
         with self._lock.entry():
             if part.failure is not None:
                 return
@@ -124,7 +124,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
             part.failure = exc
             self._count_in_checkpoint()
         _LOG.warning(
-            "the %s queues are set aside, whole up to phy offset %d: cannot %s: %s",
+            "the %s queues are detached, whole up to phy offset %d: cannot %s: %s",
             part.name, part.whole, what, exc,
         )  # fmt: skip
 
@@ -133,7 +133,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         self.counts_in_checkpoint = any(part.store.counts_in_checkpoint for part in self._live())
 
     @property
-    def set_aside(self) -> dict[str, Exception]:
+    def detached(self) -> dict[str, Exception]:
         """Return the parts that are not kept any more until the next open, and why."""
         return {part.name: part.failure for part in self._parts if part.failure is not None}
 
@@ -202,9 +202,9 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
                 refuse_lack(late, ahead, self._is_deleted, self.context.paths.root)
 
     def check_topic(self, topic: str) -> None:
-        """Refuse what any of them cannot hold, also one that was set aside: it is to catch up."""
+        """Refuse what any of them cannot hold, also one that was detached: it is to catch up."""
         light = self._router.light
-        if light is not None and light.name in self.set_aside and is_light(topic):
+        if light is not None and light.name in self.detached and is_light(topic):
             raise IllegalMessageError(
                 f"the {light.name} queues, which may have light queues, cannot be opened"
             )
@@ -314,7 +314,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
 
     @losing
     def delete_topics(self, topics: Sequence[str]) -> None:
-        """Delete from all; from one that was set aside when it catches up."""
+        """Delete from all; from one that was detached when it catches up."""
         for part in self._live():
             self._attempt(part, "delete topics", partial(part.store.delete_topics, topics))
 
@@ -401,11 +401,11 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         return [each for each in given if each is not None]
 
     def total_size_bytes(self) -> int:
-        """Return the sum, without those that were set aside."""
+        """Return the sum, without those that were detached."""
         return sum(part.store.total_size_bytes() for part in self._live())
 
     def check_files(self) -> Iterator[QueueFinding]:
-        """Yield the findings of all that were not set aside."""
+        """Yield the findings of all that were not detached."""
         for part in self._live():
             yield from part.store.check_files()
 
@@ -453,7 +453,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         if part.needed or not isinstance(exc, StoreError):
             return exc
         try:
-            self._set_aside(part, "close them", exc)
+            self._detach(part, "close them", exc)
         except StoreError as unwritten:
             return unwritten
         return None

@@ -77,7 +77,7 @@ class ReadRouter:
 class QueueApart(ConsumeQueue):
     """A queue of a topic that is read apart: each call asks for the backend that answers.
 
-    That one may be set aside at any time.
+    That one may be detached at any time.
     """
 
     __slots__ = ("_router",)

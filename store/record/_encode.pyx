@@ -111,7 +111,7 @@ cdef class PlainEncoder:
         if plain.size > INT32_MAX:
             return False
         scratch.total += plain.size
-        if scratch.total > scratch.most_total:
+        if scratch.total > scratch.max_total:
             return False
         plain.queue = self._known.queue(plain.key, plain.queue_id)
         plain.key = plain.queue.key
@@ -148,7 +148,7 @@ cdef class PlainEncoder:
         plain.body, plain.body_size = (
             PyBytes_AS_STRING(<object> body), PyBytes_GET_SIZE(<object> body)
         )
-        return plain.body_size <= scratch.most_body
+        return plain.body_size <= scratch.max_body
 
     @cython.final
     cdef bint _encode_host(
@@ -269,7 +269,7 @@ cdef class PlainEncoder:
             plain.flag, plain.prepared = get32(start + at + AT_FLAG_OF_BATCHED), 0
             plain.body, plain.body_size = start + at + BATCHED_BYTES, body_size
             if not (
-                body_size <= scratch.most_body
+                body_size <= scratch.max_body
                 and self._take_properties(
                     plain, start + at + size - properties_size, properties_size, scratch
                 )

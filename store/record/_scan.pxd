@@ -20,7 +20,7 @@ cdef struct Scanned:
 cdef class BlockScan:
     cdef object _made, _rules, _topics, _learn, _check_one, _look, _topic, _found_topic
     cdef bytes _data, _name
-    cdef int64_t _phy_offset, _left, _position, _behind, _last_end, _most_offset, _magic
+    cdef int64_t _phy_offset, _left, _position, _behind, _last_end, _max_queue_offset, _magic
     cdef bint _check_crc, _fast
     cdef Scanned found  # the last plain record that was stepped over
 

@@ -28,14 +28,14 @@ cdef class BlockScan:
 
     def __init__(
         self, made, bytes data not None, int64_t phy_offset, int64_t left, rules, topics,
-        check_one, int64_t most_offset, int64_t magic,
+        check_one, int64_t max_queue_offset, int64_t magic,
     ):
         self._made, self._data, self._phy_offset, self._left = made, data, phy_offset, left
         self._behind = phy_offset
         self._last_end = min(<int64_t> len(data), left - BLANK_BYTES)
         self._rules, self._check_crc, self._fast = rules, rules.check_crc, not rules.property_crc
         self._topics, self._learn, self._check_one = topics, topics.learn_name, check_one
-        self._most_offset, self._magic = most_offset, magic
+        self._max_queue_offset, self._magic = max_queue_offset, magic
         self._name = b""
 
     def __iter__(self):
@@ -120,7 +120,7 @@ cdef class BlockScan:
         properties_size = get16(record + properties_at - 2)
         if not (
             properties_at + properties_size == size and properties_size <= MAX_PROPERTIES
-            and get64(record + AT_PHY_OFFSET) == phy_offset and 0 <= offset < self._most_offset
+            and get64(record + AT_PHY_OFFSET) == phy_offset and 0 <= offset < self._max_queue_offset
         ):
             return False
         if not self._name_topic(record + topic_at + 1, topic_size):

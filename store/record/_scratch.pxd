@@ -38,8 +38,8 @@ cdef inline bint is_queued(const Plain *plain) noexcept nogil:
 cdef class Scratch:
     cdef Plain *plain
     cdef char *properties
-    cdef Py_ssize_t most, room, used, count, total
-    cdef Py_ssize_t most_body, most_total
+    cdef Py_ssize_t capacity, room, used, count, total
+    cdef Py_ssize_t max_body, max_total
     cdef list keys
     cdef bint is_held  # what the pointers lead to, in ``keys``: others run meanwhile
     cdef bint is_batch

@@ -7,9 +7,9 @@ from libc.stdlib cimport free, realloc
 cdef class Scratch:
     """What the messages of one call are encoded in; the next call starts over."""
 
-    def __cinit__(self, Py_ssize_t most_body, Py_ssize_t most_total, *, bint is_held=False):
+    def __cinit__(self, Py_ssize_t max_body, Py_ssize_t max_total, *, bint is_held=False):
         self.keys, self.is_held = [], is_held
-        self.most_body, self.most_total = most_body, most_total
+        self.max_body, self.max_total = max_body, max_total
 
     def __dealloc__(self):
         free(self.plain)
@@ -19,21 +19,21 @@ cdef class Scratch:
         cdef Plain *grown
         self.used = self.count = self.total = 0
         self.keys.clear()
-        if count > self.most:
+        if count > self.capacity:
             grown = <Plain *> realloc(self.plain, count * sizeof(Plain))
             if grown == NULL:
                 raise MemoryError
-            self.plain, self.most = grown, count
+            self.plain, self.capacity = grown, count
         return 0
 
     cdef Plain *more(self) except NULL:
         """Return where one message more is encoded."""
         cdef Plain *grown
-        if self.count == self.most:
-            grown = <Plain *> realloc(self.plain, 2 * self.most * sizeof(Plain))
+        if self.count == self.capacity:
+            grown = <Plain *> realloc(self.plain, 2 * self.capacity * sizeof(Plain))
             if grown == NULL:
                 raise MemoryError
-            self.plain, self.most = grown, 2 * self.most
+            self.plain, self.capacity = grown, 2 * self.capacity
         self.count += 1
         return &self.plain[self.count - 1]
 

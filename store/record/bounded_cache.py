@@ -25,10 +25,10 @@ class BoundedCache(dict[K, V], Generic[K, V]):
     the oldest go, and the number of entries has a bound that needs no count.
     """
 
-    def __init__(self, most_bytes: int) -> None:
-        """``most_bytes``: what all entries may take; none may take more than a 1024th of it."""
+    def __init__(self, max_bytes: int) -> None:
+        """``max_bytes``: what all entries may take; none may take more than a 1024th of it."""
         super().__init__()
-        self._limit = most_bytes
+        self._limit = max_bytes
         self._held = 0
         self._sizes: dict[K, int] = {}
         self._newest_gone = 0

@@ -710,11 +710,11 @@ class MessageStore:
         locks = (self._clean.lock, self._dispatcher.owner, self._dispatcher.drain_lock)
         return compare_open(self.queues, topic, queue_id, locks=locks, progress=progress)
 
-    def record_trace(self, path: Path | str, most_bytes: int = MAX_TRACE_BYTES) -> Trace:
+    def record_trace(self, path: Path | str, max_bytes: int = MAX_TRACE_BYTES) -> Trace:
         """Write down what is asked of the store from now on, see ``operation_lines``.
 
         Until the trace that is returned is stopped, or left as a context, or the store is closed;
-        at most ``most_bytes``, then it ends by itself. It holds names of topics and keys, and no
+        at most ``max_bytes``, then it ends by itself. It holds names of topics and keys, and no
         body. The file must not be there yet.
 
         Raises:
@@ -724,14 +724,14 @@ class MessageStore:
         self._ready()
         begun: list[Trace] = []
         try:
-            trace = self._traces.record(Path(path), most_bytes, self._route, begun)
+            trace = self._traces.record(Path(path), max_bytes, self._route, begun)
         except BaseException:
             for each in begun:
                 each.stop()
             raise
         return trace  # no call lies between: the caller has it, or it has been stopped
 
-    def backends_set_aside(self) -> dict[str, Exception]:
+    def detached_backends(self) -> dict[str, Exception]:
         """Return the backends that failed and are not kept until the next open, and why."""
         queues = self.queues
-        return queues.set_aside if isinstance(queues, CombinedConsumeQueueStore) else {}
+        return queues.detached if isinstance(queues, CombinedConsumeQueueStore) else {}

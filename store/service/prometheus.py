@@ -44,7 +44,7 @@ _HISTOGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
 _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_put_messages": ("Messages stored", ()),
     "cqstore_put_bytes": ("Bytes of the records stored", ()),
-    "cqstore_put_long_way": ("Messages stored that the compiled path did not take", ()),
+    "cqstore_put_fallbacks": ("Messages stored that the compiled path did not take", ()),
     "cqstore_reput_batches": ("Batches that the dispatch thread brought to queues and index", ()),
     "cqstore_listener_failures": ("Calls of arrival listeners that raised something", ()),
     "cqstore_arrivals_dropped": ("Units that arrival listeners were too slow for", ()),
@@ -307,7 +307,7 @@ def _gauge_samples(of: MetricsSnapshot) -> Iterator[tuple[str, tuple[str, ...], 
 def _counter_samples(of: MetricsSnapshot) -> Iterator[tuple[str, tuple[str, ...], float]]:
     yield "cqstore_put_messages", (), of.put_messages
     yield "cqstore_put_bytes", (), of.put_bytes
-    yield "cqstore_put_long_way", (), of.put_long_way
+    yield "cqstore_put_fallbacks", (), of.put_fallbacks
     yield "cqstore_reput_batches", (), of.reput_batches
     yield "cqstore_listener_failures", (), of.listener_failures
     yield "cqstore_arrivals_dropped", (), of.arrivals_dropped

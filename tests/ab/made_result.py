@@ -197,7 +197,7 @@ def made_method(seed: int, truth: Truth) -> Method:
     return Method(
         seed=seed, rounds=truth.rounds + truth.warm_up,
         warm_up="The first round of each workload is dropped.",
-        cache=Cache.WARM, confidence=0.95, least_compared=1_000, widest=1.5, least_ratio=1.05,
+        cache=Cache.WARM, confidence=0.95, min_compared=1_000, max_width=1.5, min_ratio=1.05,
     )  # fmt: skip
 
 

@@ -18,8 +18,8 @@ from tests.ab.made_store import CONFIG, make_varied_store
 from tests.ab.near import Answers, WrittenDown
 
 METHOD = Method(
-    seed=1, rounds=1, warm_up="", cache=Cache.WARM, confidence=0.9, least_compared=1, widest=2,
-    least_ratio=1.1,
+    seed=1, rounds=1, warm_up="", cache=Cache.WARM, confidence=0.9, min_compared=1, max_width=2,
+    min_ratio=1.1,
 )  # fmt: skip
 
 
@@ -96,7 +96,7 @@ def test_long_turns_come_one_a_round_and_every_other_order_is_the_mirror() -> No
     turns = turns_of(log)
     assert {(count, drop) for *_, count, drop in turns} == {(2, True)}
     orders = ["".join(side for side, *_ in each) for _, each in groupby(turns, lambda t: t[1])]
-    assert len(orders) == workloads()["restart"].most_rounds == 8
+    assert len(orders) == workloads()["restart"].max_rounds == 8
     assert [orders[at + 1] for at in range(0, 8, 2)] == [orders[at][::-1] for at in range(0, 8, 2)]
     assert len(set(orders)) > 2
     assert [turn.warm_up for turn in found.rounds] == [True] * 3 + [False] * 21

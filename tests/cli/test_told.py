@@ -474,7 +474,7 @@ def test_backends_are_compared_and_steps_are_told(tmp_path: Path) -> None:
     (done_so,) = rows("mode", root, "--to", "file")
     assert done_so == {
         "before": "double-write-file", "state": "file", "behind": {"rocksdb": end},
-        "setAside": {}, "dispatchedUnits": 0, "preparedTables": [], "convertedTables": {},
+        "detached": {}, "dispatchedUnits": 0, "preparedTables": [], "convertedTables": {},
         "olderTables": [],
     }  # fmt: skip
     (now,) = rows("mode", root)

@@ -42,7 +42,7 @@ def drive(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueDrive
     except StoreClosedError:
         return
     if isinstance(store, CombinedConsumeQueueStore):
-        assert store.set_aside == {}
+        assert store.detached == {}
         assert compare_open(store).clean
     driven.store.close()
 

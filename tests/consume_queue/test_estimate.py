@@ -15,7 +15,7 @@ def units(codes: str) -> Iterator[CqUnit]:
 
 
 @pytest.mark.parametrize(
-    ("codes", "total", "most_scanned", "most_matches", "expected"),
+    ("codes", "total", "max_scanned", "max_matches", "expected"),
     [
         ("", 5, 100, 100, 0),
         ("1011", 4, 100, 100, 3),
@@ -29,14 +29,14 @@ def units(codes: str) -> Iterator[CqUnit]:
     ],
 )
 def test_an_estimate_is_exact_until_a_bound_is_passed(
-    codes: str, total: int, most_scanned: int, most_matches: int, expected: int
+    codes: str, total: int, max_scanned: int, max_matches: int, expected: int
 ) -> None:
-    found = estimate(units(codes), 0, total, lambda code: code == 1, most_scanned, most_matches)
+    found = estimate(units(codes), 0, total, lambda code: code == 1, max_scanned, max_matches)
     assert found == expected
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "most_scanned", "most_matches", "expected"),
+    ("start", "end", "max_scanned", "max_matches", "expected"),
     [
         (0, 50, 100, 100, 30),
         (0, 30, 100, 100, 20),
@@ -48,7 +48,7 @@ def test_an_estimate_is_exact_until_a_bound_is_passed(
     ],
 )
 def test_messages_of_a_batch_are_counted_and_units_are_bounded(
-    start: int, end: int, most_scanned: int, most_matches: int, expected: int
+    start: int, end: int, max_scanned: int, max_matches: int, expected: int
 ) -> None:
     """Five units of ten messages; on the bounds of units as RocketMQ counts."""
     batches = (
@@ -56,5 +56,5 @@ def test_messages_of_a_batch_are_counted_and_units_are_bounded(
         for at, code in enumerate([1, 0, 1, 0, 1])
         if 10 * at + 10 > start
     )
-    found = estimate(batches, start, end, lambda code: code == 1, most_scanned, most_matches)
+    found = estimate(batches, start, end, lambda code: code == 1, max_scanned, max_matches)
     assert found == expected

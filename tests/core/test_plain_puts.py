@@ -402,7 +402,7 @@ def _forget(store: MessageStore) -> None:
     [_hold_lock, _fill_disk, _begin, _unmap, _unprepare, _forget],
     ids=lambda f: f.__name__,
 )
-def test_where_nothing_may_be_appended_the_message_goes_the_long_way(
+def test_where_nothing_may_be_appended_the_message_takes_the_slow_path(
     store: MessageStore, hinder: Callable[[MessageStore], None]
 ) -> None:
     good = Message("t", b"x")
@@ -497,7 +497,7 @@ def test_what_is_put_while_nobody_else_runs_is_bounded(tmp_path: Path, over: int
 
 
 @pytest.mark.parametrize("count", [16, 17])
-def test_more_names_than_are_kept_go_the_long_way(store: MessageStore, count: int) -> None:
+def test_more_names_than_are_kept_take_the_slow_path(store: MessageStore, count: int) -> None:
     store.put_message(Message("t", b""))
     properties = b"".join(b"n%d\x01v\x02" % number for number in range(count))
     batch = Message("t", batch_body([(b"x", properties, 0)]))

@@ -81,7 +81,7 @@ def test_a_store_on_files_gets_all_its_history_into_rocksdb(
     root = golden(name)
     with MessageStore.open(root, double_write(read)) as store:
         assert store.report.watermarks["rocksdb"] == 0
-        assert store.backends_set_aside() == {}
+        assert store.detached_backends() == {}
         assert store.verify().clean
     assert content(root, "file") == content(root, "rocksdb") == as_rocketmq_read(name)
 

@@ -67,7 +67,7 @@ def test_the_log_fills_what_is_lacking(
         )
         assert store.report.watermarks[name] == 0
         assert store.report.restarts == []
-        assert store.backends_set_aside() == {}
+        assert store.detached_backends() == {}
         assert store.verify().clean
         assert store.min_offset("t", 0) == 0
         assert store.get_message("t", 4, 0, 32).queue_offsets == list(range(10))
@@ -175,7 +175,7 @@ def test_a_part_that_proves_to_lack_units_is_built_anew(
     with open_store(root) as store:
         store.queues.parts()[1].truncate_dirty(told.phys[QueueKey("t", 0)][10])
         told.put(store, 5)
-        assert list(store.backends_set_aside()) == ["rocksdb"]
+        assert list(store.detached_backends()) == ["rocksdb"]
     assert standing(root).behind == {"rocksdb": 0}
     with open_store(root) as store:
         assert store.verify().clean

@@ -118,7 +118,7 @@ def test_a_journal_that_is_damaged_ends_the_mirror_alone(
         assert store.put_message(Message("t", b"x")).ok
 
 
-def test_a_backend_that_is_set_aside_is_not_asked(
+def test_a_backend_that_is_detached_is_not_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_hand(monkeypatch)
@@ -130,7 +130,7 @@ def test_a_backend_that_is_set_aside_is_not_asked(
             refuse(patch, "rocksdb", "put_batch")
             store.put_message(Message("t", b"x"))
             assert store.max_offset("t", 0) == 2
-        assert list(store.backends_set_aside()) == ["rocksdb"]
+        assert list(store.detached_backends()) == ["rocksdb"]
         store.max_offset("t", 0)
         assert drive(store) == 1
         assert outcomes(store) == {SAME: 1, ReadOutcome.GONE: 1}

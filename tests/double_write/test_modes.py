@@ -101,7 +101,7 @@ def test_a_store_goes_all_the_way_and_back_with_puts_in_every_state(tmp_path: Pa
     for before, to in pairwise(THERE_AND_BACK):
         assert {step.to for step in possible_steps(root) if step.possible} == set(before.neighbours)
         done = change_mode(root, to)
-        assert (done.before, done.after, done.set_aside) == (before, to, {})
+        assert (done.before, done.after, done.detached) == (before, to, {})
         record = standing(root)
         assert record.state == to
         left = {"file", "rocksdb"} - set(to.backends)
@@ -179,7 +179,7 @@ def test_a_log_that_is_cut_takes_it_from_the_backend_left_behind(tmp_path: Path,
             queue_id = 4 - number % 2
             result = store.put_message(Message("t", b"y" * number, queue_id))
             told.phys[QueueKey("t", queue_id)].append(result.phy_offset)
-    assert change_mode(root, StoreMode(f"double-write-{kept}")).set_aside == {}
+    assert change_mode(root, StoreMode(f"double-write-{kept}")).detached == {}
     told.check(root)
     with MessageStore.open(root, read_only=True) as store:
         assert store.verify().clean
@@ -287,7 +287,7 @@ def test_an_empty_folder_of_batch_queues_speaks_against_nothing(tmp_path: Path) 
     root = plain_store(tmp_path / "store", Told())
     (root / "batchconsumequeue").mkdir()
     assert all(step.possible for step in possible_steps(root))
-    assert change_mode(root, StoreMode("double-write-file")).set_aside == {}
+    assert change_mode(root, StoreMode("double-write-file")).detached == {}
 
 
 def test_no_old_file_goes_while_a_backend_catches_up(

@@ -60,7 +60,7 @@ def test_what_is_not_whole_is_not_read(tmp_path: Path, monkeypatch: pytest.Monke
             refuse(patch, "rocksdb", "put_batch")
             assert store.put_message(Message("hot", b"x")).ok
             assert store.max_offset("hot", 0) == 3
-        assert list(store.backends_set_aside()) == ["rocksdb"]
+        assert list(store.detached_backends()) == ["rocksdb"]
         assert told_by(kept) == told_by(store.queues.parts()[0].queue("hot", 0)) != before
         assert store.get_message("hot", 0, 0).queue_offsets == [0, 1, 2]
     with open_store(tmp_path, **settings) as store:  # caught up, and read again

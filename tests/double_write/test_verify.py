@@ -120,7 +120,7 @@ def test_many_ranges_are_compared_by_processes_as_one_is_by_this_one(
     ranges: list[object] = []
 
     def cut_small(*sides: QueuePlace) -> list[Range]:
-        ranges.extend(found := cut_ranges(*sides, most_queues=1))
+        ranges.extend(found := cut_ranges(*sides, max_queues=1))
         return found
 
     with MessageStore.open(root, read_only=True) as store:

@@ -207,7 +207,7 @@ def test_backends_are_alike_when_room_is_back(tmp_path: Path, faults: Faults, re
         told.put(store, 50)
         with pytest.raises(DiskFullError):
             store.flush()
-        assert store.backends_set_aside() == {}
+        assert store.detached_backends() == {}
         with pytest.raises(DiskFullError):
             store.verify()
         faults.heal()

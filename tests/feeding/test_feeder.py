@@ -399,7 +399,7 @@ def test_who_is_in_no_allowed_network_gets_not_a_byte(tmp_path: Path) -> None:
 
 
 def test_no_more_connections_are_served_than_may_be(tmp_path: Path) -> None:
-    with leading(tmp_path / "master", most_connections=2) as master:
+    with leading(tmp_path / "master", max_connections=2) as master:
         with WireSlave(master.port) as first, WireSlave(master.port) as second:
             first.report(0)
             second.report(0)

@@ -116,7 +116,7 @@ def test_who_says_nothing_is_closed(keys: Keys, tmp_path: Path) -> None:
 def test_who_is_not_allowed_shakes_no_hands(keys: Keys, tmp_path: Path) -> None:
     tls = master_context(keys.master, None, None)
     with (
-        leading(tmp_path / "master", settings=QUICK, tls=tls, most_connections=1) as master,
+        leading(tmp_path / "master", settings=QUICK, tls=tls, max_connections=1) as master,
         WireSlave(master.port),
     ):
         until(lambda: len(master.feeder.followers.links()) == 1)

@@ -102,7 +102,7 @@ def test_the_largest_body_that_there_may_be_is_taken() -> None:
 
 @given(st.binary(max_size=200))
 def test_any_bytes_give_pieces_or_that_error(data: bytes) -> None:
-    parser, taken = FrameParser(most_body_bytes=64), 0
+    parser, taken = FrameParser(max_body_bytes=64), 0
     try:
         for byte in data:
             pieces = list(parser.feed(bytes([byte])))

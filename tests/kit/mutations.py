@@ -29,7 +29,7 @@ class Hang(BaseException):
 
 
 @contextmanager
-def bounded(seconds: int = MAX_SECONDS, most_bytes: int = MAX_BYTES) -> Iterator[None]:
+def bounded(seconds: int = MAX_SECONDS, max_bytes: int = MAX_BYTES) -> Iterator[None]:
     """Fail if the block takes longer (main thread), or allocates more through Python."""
     tracemalloc.start()
     try:
@@ -38,11 +38,11 @@ def bounded(seconds: int = MAX_SECONDS, most_bytes: int = MAX_BYTES) -> Iterator
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak <= most_bytes, f"{peak} bytes allocated"
+    assert peak <= max_bytes, f"{peak} bytes allocated"
 
 
 @contextmanager
-def resident(most_bytes: int) -> Iterator[None]:
+def resident(max_bytes: int) -> Iterator[None]:
     """Fail if the process grows by more inside the block, its libraries and maps included.
 
     Cheaper than ``bounded`` where much is allocated, and blind where freed memory is used again.
@@ -51,7 +51,7 @@ def resident(most_bytes: int) -> Iterator[None]:
     before = _status("VmRSS")
     yield
     grown = _status("VmHWM") - before
-    assert grown <= most_bytes, f"the process grew by {grown} bytes"
+    assert grown <= max_bytes, f"the process grew by {grown} bytes"
 
 
 def _status(name: str) -> int:

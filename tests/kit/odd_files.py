@@ -73,7 +73,7 @@ def work(root: Path) -> None:
         store.delete_topic("t")
 
 
-def _most_resident() -> int:
+def _max_resident() -> int:
     """Return the most KiB that this program has had; ``getrusage`` counts who started it too."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
@@ -91,7 +91,7 @@ def main() -> None:
         ends = {" ".join(words): outcome(lambda: command(*words, str(root))) for words in READING}  # noqa: B023
         ends["open"] = outcome(lambda: work(root))  # noqa: B023
         shutil.rmtree(root)
-        most = _most_resident()
+        most = _max_resident()
         print(json.dumps([name, kind, ends, most]), flush=True)  # noqa: T201
 
 

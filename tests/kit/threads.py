@@ -320,15 +320,15 @@ class Threads:
         self._done.wait(draw.choice([0.01, 0.2]))
 
 
-def compare_all(store: MessageStore, model: Model, most_queries: int = 1000) -> int:
+def compare_all(store: MessageStore, model: Model, max_queries: int = 1000) -> int:
     """Compare a store at rest with the model; return how many messages were compared."""
     compared = 0
     for queue in QUEUES:
         compared += _compare_queue(store, model, queue)
     low = store.commit_log.min_phy_offset()
     there = [kept for phy, kept in sorted(model.by_phy.items()) if phy >= low]
-    rest = random.Random(0).sample(there, min(len(there), most_queries // 2))
-    for kept in {*there[-most_queries // 2 :], *rest}:
+    rest = random.Random(0).sample(there, min(len(there), max_queries // 2))
+    for kept in {*there[-max_queries // 2 :], *rest}:
         hits = store.query_message(kept.queue[0], kept.key)
         assert [hit.phy_offset for hit in hits] == [kept.phy_offset], ("not in the index", kept)
     assert [finding for finding in store.check() if finding.damage] == []

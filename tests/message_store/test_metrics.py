@@ -56,13 +56,13 @@ def test_messages_and_bytes_are_those_of_the_records_alone(store: MessageStore) 
     assert (snapshot.put_list_seconds.count, set(snapshot.put_not_ok.values())) == (2, {0})
 
 
-def test_messages_that_go_the_long_way_are_counted(store: MessageStore) -> None:
+def test_messages_that_take_the_slow_path_are_counted(store: MessageStore) -> None:
     def added(put: Callable[[], object]) -> tuple[int, int]:
         before = store.metrics.snapshot()
         put()
         after = store.metrics.snapshot()
         messages = after.put_messages - before.put_messages
-        return messages, after.put_long_way - before.put_long_way
+        return messages, after.put_fallbacks - before.put_fallbacks
 
     one, light, half = (
         Message("t", b"x"),
@@ -144,7 +144,7 @@ def test_a_store_that_nobody_has_asked_has_counted_nothing(store: MessageStore) 
     assert set(snapshot.gets.statuses) == set(GET)
     assert set(snapshot.gets.statuses.values()) == set(snapshot.put_not_ok.values()) == {0}
     assert (snapshot.gets.messages, snapshot.gets.total_bytes) == (0, 0)
-    assert snapshot.put_long_way == 0
+    assert snapshot.put_fallbacks == 0
     assert {*snapshot.read_fallbacks.values()} == {0}
 
 

@@ -75,14 +75,14 @@ def crashed(root: Path, kind: str, _: pytest.MonkeyPatch) -> Told:
     return told
 
 
-def set_aside(root: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> Told:
+def detach_files(root: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> Told:
     told = worked(root, kind)
     with monkeypatch.context() as patch:
         faults = Faults(patch)
         with open_store(root) as store:
             faults.fail("write", EIO, "/consumequeue/t/0")
             told.work(store)
-            assert list(store.backends_set_aside()) == ["file"]
+            assert list(store.detached_backends()) == ["file"]
     return told
 
 
@@ -118,7 +118,7 @@ Make = Callable[[Path, str, pytest.MonkeyPatch], Told]
 EACH = backend_names()
 STATES: list[tuple[Make, str]] = [
     *((state, kind) for state in (closed, crashed, half_rebuilt) for kind in EACH),
-    (set_aside, "double"),
+    (detach_files, "double"),
 ]
 LONG_STATES: list[tuple[Make, str]] = [
     *((state, kind) for state in (half_replaced, switched) for kind in EACH),

@@ -53,9 +53,9 @@ def test_what_was_done_is_what_is_scraped(tmp_path: Path) -> None:
         assert one(samples, "cqstore_up", store=a) == one(samples, "cqstore_up", store=b) == 1
         assert one(samples, "cqstore_put_messages_total", store=a) == 3
         assert one(samples, "cqstore_put_bytes_total", store=a) == 3 * done.appended.size
-        assert one(samples, "cqstore_put_long_way_total", store=a) == 1  # the first of its queue
+        assert one(samples, "cqstore_put_fallbacks_total", store=a) == 1  # the first of its queue
         assert one(samples, "cqstore_put_messages_total", store=b) == 0
-        assert one(samples, "cqstore_put_long_way_total", store=b) == 0
+        assert one(samples, "cqstore_put_fallbacks_total", store=b) == 0
         assert one(samples, "cqstore_put_not_ok_total", store=a, status="MESSAGE_ILLEGAL") == 1
         assert one(samples, "cqstore_gets_total", store=b, status="NO_MESSAGE_IN_QUEUE") == 1
         assert one(samples, "cqstore_rocksdb_memtable_bytes", store=b, part="offset") > 0

@@ -37,11 +37,11 @@ class Pulled:
     """A store whose one queue has a record of each of ``sizes``, tagged in turn."""
 
     store: MessageStore
-    most_filtered: int
+    max_filtered: int
     sizes: list[int] = field(default_factory=list)
 
     def expected(
-        self, offset: int, most: int, most_bytes: int, tag: str | None
+        self, offset: int, most: int, max_bytes: int, tag: str | None
     ) -> tuple[GetMessageStatus, list[int], int]:
         """Return status, queue offsets and next offset that RocketMQ's rules give."""
         end = len(self.sizes)
@@ -53,13 +53,13 @@ class Pulled:
                 GetMessageStatus.OFFSET_OVERFLOW_BADLY,
             )
             return one if offset == end else badly, [], end
-        bound = max(-(-self.most_filtered // 20), most)
+        bound = max(-(-self.max_filtered // 20), most)
         last = min(offset + bound, end, offset - offset % PER_FILE + PER_FILE)
-        most_bytes = min(max(most_bytes, MIN_BYTES), MAX_BYTES)
+        max_bytes = min(max(max_bytes, MIN_BYTES), MAX_BYTES)
         taken: list[int] = []
         total, following = 0, offset
         for at in range(offset, last):
-            full = len(taken) >= min(most, MAX_COUNT) or total + self.sizes[at] > most_bytes
+            full = len(taken) >= min(most, MAX_COUNT) or total + self.sizes[at] > max_bytes
             if taken and full:
                 break
             following = at + 1
@@ -97,15 +97,15 @@ def pulled(
 @given(
     offset=st.integers(-1, 39),
     most=st.integers(0, 12),
-    most_bytes=st.one_of(st.integers(0, 800), st.just(1 << 40)),
+    max_bytes=st.one_of(st.integers(0, 800), st.just(1 << 40)),
     tag=st.sampled_from([None, None, "a", "b", "d"]),
 )
 def test_a_pull_returns_what_the_rules_say(
-    pulled: Pulled, offset: int, most: int, most_bytes: int, tag: str | None
+    pulled: Pulled, offset: int, most: int, max_bytes: int, tag: str | None
 ) -> None:
     filtered = TagFilter(tag) if tag is not None else None
-    got = pulled.store.get_message("t", 0, offset, most, filtered, most_bytes)
-    status, taken, following = pulled.expected(offset, most, most_bytes, tag)
+    got = pulled.store.get_message("t", 0, offset, most, filtered, max_bytes)
+    status, taken, following = pulled.expected(offset, most, max_bytes, tag)
     assert (got.status, got.queue_offsets, got.next_begin_offset) == (status, taken, following)
     assert got.total_bytes == sum(pulled.sizes[at] for at in taken)
     assert [len(record) for record in got.records] == [pulled.sizes[at] for at in taken]
@@ -116,8 +116,8 @@ def test_a_pull_returns_what_the_rules_say(
 def test_bytes_and_counts_are_cut_exactly(pulled: Pulled, offset: int) -> None:
     """At the very sums of sizes, one below and one above."""
     sums = [sum(pulled.sizes[offset:at]) for at in range(offset + 1, offset + 6)]
-    for most_bytes in sorted({total + more for total in sums for more in (-1, 0, 1)}):
+    for max_bytes in sorted({total + more for total in sums for more in (-1, 0, 1)}):
         for most in (3, 32):
-            got = pulled.store.get_message("t", 0, offset, most, None, most_bytes)
-            expected = pulled.expected(offset, most, most_bytes, None)
+            got = pulled.store.get_message("t", 0, offset, most, None, max_bytes)
+            expected = pulled.expected(offset, most, max_bytes, None)
             assert (got.status, got.queue_offsets, got.next_begin_offset) == expected

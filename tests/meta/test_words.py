@@ -21,6 +21,10 @@ LEFT_BEHIND = {
     "Surroundings", "Talk", "Tap", "Trusted", "WholeFlush",
 }  # fmt: skip
 """Names of classes in the store's and the migration's packages that said nothing to a newcomer."""
+LIMIT = re.compile(r"_*(most|least)(_|$)")
+"""What no parameter is named: limits are ``max_`` and ``min_``."""
+UPSTREAM = {"least_pages"}
+"""RocketMQ's own word for a limit."""
 ROOMS = {
     "care", "finding", "upkeep", "running", "figures", "copying", "switching", "following",
     "way_back",
@@ -29,7 +33,7 @@ ROOMS = {
 
 PROSE = re.compile(
     r"\b(whoever|nobody|somebody|at\s+hand|long\s+way|of\s+late|goes\s+by|for\s+good|twins?"
-    r"|hand(s|ed|ing)?\s+on|built\s+anew)\b"
+    r"|hand(s|ed|ing)?\s+on|built\s+anew|sets?\s+aside)\b"
 )
 """Words without a thread, a caller, a path or a file that the sentence is about."""
 TWIN_OF_A_SIDE = "ab"
@@ -67,6 +71,22 @@ def test_no_class_has_a_name_that_was_left_behind() -> None:
         if isinstance(node, ast.ClassDef)
         and node.name.lstrip("_") in LEFT_BEHIND
         and path.startswith(("store/", "migration/", "replication/", "cq_"))
+    ] == []
+
+
+def test_limits_are_max_and_min() -> None:
+    files = [
+        path
+        for package in PACKAGES
+        for suffix in ("py", "pyi")
+        for path in (ROOT / package).rglob(f"*.{suffix}")
+    ]
+    assert len(files) > 500
+    assert [
+        f"{path.relative_to(ROOT)}: {node.arg}"
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.arg) and LIMIT.match(node.arg) and node.arg not in UPSTREAM
     ] == []
 
 

@@ -75,7 +75,7 @@ class ModelSource:
         rows["phy_offset"] = np.arange(held.behind) + BEHIND
         return UnitRun(held.next_offset, rows) if held.behind else None
 
-    def runs(self, queue: QueueKey, most_units: int) -> Iterator[UnitRun]:
+    def runs(self, queue: QueueKey, max_units: int) -> Iterator[UnitRun]:
         units = self._side[queue].units
         waiting: list[int] = []
         for offset in [*sorted(units), -1]:
@@ -89,7 +89,7 @@ class ModelSource:
                 waiting = []
             waiting.append(offset)
         assert len(waiting) == 1
-        assert most_units > 0
+        assert max_units > 0
 
     def is_open_ended(self, queue: QueueKey) -> bool:
         raise NotImplementedError
@@ -488,8 +488,8 @@ class _Broken(ModelSource):
             raise CorruptionError("no end")
         return super().next_offset(queue)
 
-    def runs(self, queue: QueueKey, most_units: int) -> Iterator[UnitRun]:
-        runs = super().runs(queue, most_units)
+    def runs(self, queue: QueueKey, max_units: int) -> Iterator[UnitRun]:
+        runs = super().runs(queue, max_units)
         yield next(runs)
         if queue == QUEUES[1]:
             raise CorruptionError("no more runs")
@@ -588,7 +588,7 @@ def test_ranges_end_with_the_topic_that_fills_them(
             queues += len(held)
             units += sum(max(0, *(side[queue] for side in told)) for queue in held if told)
             last = held[-1]
-        ranges = cut_ranges(*map(_Place, opened), most_units=most[0], most_queues=most[1])
+        ranges = cut_ranges(*map(_Place, opened), max_units=most[0], max_queues=most[1])
         assert [after for after, _ in ranges] == [None, *wanted]
         assert [last for _, last in ranges] == [*wanted, None]
         found = [[queue for queue, _ in union(opened[0], opened[1], one)] for one in ranges]

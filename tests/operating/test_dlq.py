@@ -205,7 +205,7 @@ def test_one_sharding_key_stays_in_one_queue(tmp_path: Path, backend: str) -> No
 def test_of_too_many_topics_the_rest_is_summed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dead_letters, "MOST_PARTS", 3)
+    monkeypatch.setattr(dead_letters, "MAX_PARTS", 3)
     root = tmp_path / "store"
     put(root, "file", [dead("g", f"t{number % 5}") for number in range(10)])
     found = {row["originTopic"]: row["messages"] for row in rows("dlq", root)}

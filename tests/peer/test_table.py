@@ -115,6 +115,8 @@ def test_the_plot_of_many_queues_shows_both_sides(tmp_path: Path) -> None:
     text = (tmp_path / "queues.svg").read_text(encoding="utf-8")
     assert ">cqstore, RocksDB<" in text
     assert ">RocketMQ, RocksDB<" in text
+    assert ">queues of 2 messages; medians, P, 2 cores<" in text
+    assert ">opening after a clean stop: ms<" in text
     assert len(text) < 1_000_000
 
 

@@ -45,11 +45,11 @@ def test_what_comes_before_each_round_comes_before_each_window() -> None:
     assert side.lines == ["fill", "put 10"] * 3
 
 
-@pytest.mark.parametrize(("most_seconds", "windows"), [(0.0, 3), (60.0, MAX_WINDOWS)])
+@pytest.mark.parametrize(("max_seconds", "windows"), [(0.0, 3), (60.0, MAX_WINDOWS)])
 def test_a_side_that_is_never_steady_is_measured_all_the_same(
-    most_seconds: float, windows: int
+    max_seconds: float, windows: int
 ) -> None:
-    found = warm(Scripted([2.0**at for at in range(40)]), (), "put 10", most_seconds)
+    found = warm(Scripted([2.0**at for at in range(40)]), (), "put 10", max_seconds)
     assert (found.is_warm, len(found.windows), found.spread) == (False, windows, 4.0)
 
 

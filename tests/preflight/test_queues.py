@@ -174,7 +174,7 @@ def test_281_bytes_fit_a_key_and_282_do_not() -> None:
     check.check(UnitRange("é" * 141, 3, 0, 5))
     (finding,) = check.findings()
     assert (finding.code, finding.severity) == ("name-too-long", Severity.REFUSE)
-    assert finding.figures == {"most": 281, "longest": 282}
+    assert finding.figures == {"maxBytes": 281, "longestBytes": 282}
     assert names(finding) == ["é" * 141 + "/3"]
 
 

@@ -9,13 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.columns import EARLIEST_MS, LATEST_MS, time_array
-from analysis.filters import LEAST, MOST, RowFilter, Span
+from analysis.filters import INT64_MAX, INT64_MIN, RowFilter, Span
 from tests.tables.oracle import COMPARED
 
-EDGES = [LEAST - 1, LEAST, LEAST + 1, -1, 0, 1, 7, MOST - 1, MOST, MOST + 1, 1 << 70, -(1 << 70)]
+EDGES = [
+    INT64_MIN - 1, INT64_MIN, INT64_MIN + 1, -1, 0, 1, 7, INT64_MAX - 1, INT64_MAX, INT64_MAX + 1,
+    1 << 70, -(1 << 70),
+]  # fmt: skip
 NUMBERS = st.sampled_from(EDGES)
 SPANS = st.builds(Span, NUMBERS, NUMBERS, st.none() | st.frozensets(NUMBERS, max_size=4))
-HELD = np.array([one for one in EDGES if LEAST <= one <= MOST], np.int64)
+HELD = np.array([one for one in EDGES if INT64_MIN <= one <= INT64_MAX], np.int64)
 KINDS = sorted(set(COMPARED) - {"In", "IsNotNull", "StringStartsWith"})
 
 
@@ -71,7 +74,9 @@ def test_a_time_is_compared_to_the_microsecond_in_any_zone(
 
 def test_a_time_outside_the_years_that_can_be_shown_is_null() -> None:
     """And equals, precedes and follows nothing."""
-    stamps = np.array([LEAST, EARLIEST_MS - 1, EARLIEST_MS, -1, 0, LATEST_MS, LATEST_MS + 1, MOST])
+    stamps = np.array(
+        [INT64_MIN, EARLIEST_MS - 1, EARLIEST_MS, -1, 0, LATEST_MS, LATEST_MS + 1, INT64_MAX]
+    )
     shown = [None if not EARLIEST_MS <= one <= LATEST_MS else one for one in stamps.tolist()]
     assert [one and one.year for one in time_array(stamps).to_pylist()] == [
         None, None, 1, 1969, 1970, 9999, None, None
@@ -80,7 +85,7 @@ def test_a_time_outside_the_years_that_can_be_shown_is_null() -> None:
         None if one is None else one * 1000 for one in shown
     ]
     for kind, value in [("IsNotNull", None), ("LessThanOrEqual", datetime.max.replace(tzinfo=UTC))]:
-        for first_stamp in (LEAST, 0, -5):
+        for first_stamp in (INT64_MIN, 0, -5):
             rows = RowFilter(first_stamp=first_stamp).taking(kind, "store_time", value)
             assert rows is not None
             found = rows.mask({"store_timestamp": stamps})
@@ -88,12 +93,12 @@ def test_a_time_outside_the_years_that_can_be_shown_is_null() -> None:
             assert found.tolist() == [one is not None and one >= first_stamp for one in shown]
 
 
-@pytest.mark.parametrize("first_stamp", [LEAST, LEAST + 1, 0])
+@pytest.mark.parametrize("first_stamp", [INT64_MIN, INT64_MIN + 1, 0])
 def test_a_missing_time_is_null_where_there_may_be_one(first_stamp: int) -> None:
     rows = RowFilter(first_stamp=first_stamp).taking("IsNotNull", "store_timestamp", None)
     assert rows is not None
     found = rows.mask({"store_timestamp": HELD})
-    if first_stamp == LEAST:
+    if first_stamp == INT64_MIN:
         assert found is None, "no time is null: nothing is asked"
     else:
         assert found is not None

@@ -245,8 +245,8 @@ class StoreCheck:
         queues = self._queues
         if not isinstance(queues, CombinedConsumeQueueStore):
             return
-        for name, exc in queues.set_aside.items():
-            yield CheckFinding(f"the {name} queues cannot be used: {exc}")
+        for name, exc in queues.detached.items():
+            yield CheckFinding(f"the {name} queues are detached: {exc}")
         for name, at in queues.behind.items():
             problem = f"the {name} queues are behind, whole up to here; the next open catches up"
             yield CheckFinding(problem, damage=False, phy_offset=at)

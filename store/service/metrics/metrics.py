@@ -43,11 +43,11 @@ class MetricsSnapshot:
     """Messages stored."""
     put_bytes: int
     """Their records, bytes."""
-    put_long_way: int
-    """Messages stored that the compiled path did not take: each costs several times as much.
+    put_fallbacks: int
+    """Messages stored that no single compiled call took: each costs several times as much.
 
-    All are where there is no compiled core, with ``enabledAppendPropCRC``, and for light queues.
-    Else few should be: the first of a queue, and what ``FastPut`` names.
+    Those with light queues or a delay, and bodies above 64 KiB, never are. Of all others few should
+    be: the first of a queue, and what ``FastPut`` names.
     """
     put_not_ok: Mapping[PutMessageStatus, int]
     """Messages by status: refused, or stored but late (``FLUSH_DISK_TIMEOUT``)."""
@@ -151,7 +151,7 @@ class StoreMetrics:
         return MetricsSnapshot(
             put_messages=log.appended_records,
             put_bytes=log.max_phy_offset() - self._opened_end - log.blank_bytes,
-            put_long_way=put.long_way,
+            put_fallbacks=put.fallbacks,
             put_not_ok=put.statuses(),
             put_seconds=put.seconds.snapshot(),
             put_list_seconds=put.list_seconds.snapshot(),

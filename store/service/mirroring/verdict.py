@@ -28,7 +28,7 @@ class ReadOutcome(StrEnum):
     UNSETTLED = "unsettled"
     """It differed, and there was no moment without a write to ask both again."""
     GONE = "gone"
-    """The other backend was set aside before it could be asked."""
+    """The other backend was detached before it could be asked."""
 
 
 class Verdict(NamedTuple):

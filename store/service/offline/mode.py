@@ -61,7 +61,7 @@ class ModeChange:
     after: StoreMode
     behind: dict[str, int] = field(default_factory=dict)
     """Backends that are behind now, or left behind: phy offset up to which each is whole."""
-    set_aside: dict[str, str] = field(default_factory=dict)
+    detached: dict[str, str] = field(default_factory=dict)
     """Backends that failed while they caught up, and why."""
     recovery: RecoveryReport | None = None
     """With a backend that is kept anew: the opening that caught it up."""
@@ -184,10 +184,10 @@ def _finish(
     with MessageStore.open(
         layout.paths.root, config, housekeeping=False, progress=progress
     ) as store:
-        aside = {name: str(exc) for name, exc in store.backends_set_aside().items()}
+        failed = {name: str(exc) for name, exc in store.detached_backends().items()}
         report = store.report
         settled(store)
-    return ModeChange(now, to, dict(read_standing(layout.paths).behind), aside, report)
+    return ModeChange(now, to, dict(read_standing(layout.paths).behind), failed, report)
 
 
 class _StepObstacles:

@@ -99,7 +99,7 @@ def open_store(
     if options.read_only:
         names = choose_backends(layout, config, options.backend, read_only=True)
     else:
-        lock, layout, names = _lock_and_set_aside(undo, layout, config, options)
+        lock, layout, names = _lock_and_prepare(undo, layout, config, options)
     marking = AbortMarker(layout.paths)
     undo.push(marking.undo)
     parts = _load(undo, marking, layout, config, names, lock)
@@ -114,7 +114,7 @@ def open_store(
     return parts
 
 
-def _lock_and_set_aside(
+def _lock_and_prepare(
     undo: ExitStack, layout: StoreLayout, config: StoreConfig, options: OpenOptions
 ) -> tuple[StoreLock, StoreLayout, list[str]]:
     """Lock the store, and move away what is to be rebuilt."""

@@ -62,12 +62,12 @@ cdef class FastPull:
     cdef PlainLog log
     cdef object meter
     cdef Histogram seconds
-    cdef int64_t most_bytes, most_count, in_memory, filtered, per_file
+    cdef int64_t max_bytes, max_count, in_memory, filtered, per_file
     cdef readonly int64_t found, messages, total_bytes
     """Pulls that found something, their records and bytes: all of those that this answered."""
 
     def __init__(
-        self, log, meter, int64_t most_bytes, int64_t most_count, int64_t in_memory,
+        self, log, meter, int64_t max_bytes, int64_t max_count, int64_t in_memory,
         int64_t filtered, int64_t per_file,
     ):
         """Take the log, and the limits.
@@ -76,28 +76,29 @@ cdef class FastPull:
             log: what a ``PlainLog`` is made of.
             meter: what the pulls took is counted in its ``seconds``, and told ``took`` of those
                 that found nothing.
-            most_bytes: of records that one pull may return from memory.
-            most_count: likewise, records.
+            max_bytes: of records that one pull may return from memory.
+            max_count: likewise, records.
             in_memory: bytes before the end of the log that count as memory.
             filtered: units that a filter may pass over, which bound a pull without one too.
             per_file: units of a queue file, whose end no pull passes.
         """
         self.log = PlainLog(log)
         self.meter, self.seconds = meter, meter.seconds
-        self.most_bytes, self.most_count = most_bytes, max(most_count, 1)
+        self.max_bytes, self.max_count = max_bytes, max(max_count, 1)
         self.in_memory, self.filtered, self.per_file = in_memory, filtered, max(per_file, 1)
 
     def get(self, queue, offset, max_msgs, max_total_bytes):
         """Pull from ``queue``; ``None``: nothing was done, for it is not plain."""
         cdef double started = clock_seconds()
-        cdef int64_t at, most, count, low, high
+        cdef int64_t at, limit, count, low, high
         cdef Py_ssize_t stride
         cdef BufferRef units
         cdef GetMessageResult result
         if not (is_small(offset) and is_small(max_msgs) and is_small(max_total_bytes)):
             return None
-        at, most = offset, max(<int64_t> max_msgs, 1)
-        count = min(most, max(self.filtered, <int64_t> max_msgs), self.per_file - at % self.per_file)
+        at, limit = offset, max(<int64_t> max_msgs, 1)
+        count = max(self.filtered, <int64_t> max_msgs)
+        count = min(limit, count, self.per_file - at % self.per_file)
         if count < 1:
             return None
         told = queue.plain_units(at, count)
@@ -113,7 +114,7 @@ cdef class FastPull:
             return result
         units = BufferRef(data)
         if stride < UNIT_OF_FILES or not self._sweep(
-            result, <const uint8_t *> units.buffer.buf, min(units.buffer.len // stride, most),
+            result, <const uint8_t *> units.buffer.buf, min(units.buffer.len // stride, limit),
             stride, at, max(MIN_BYTES, min(<int64_t> max_total_bytes, MAX_BYTES)),
         ):
             return None
@@ -136,7 +137,7 @@ cdef class FastPull:
 
     cdef bint _sweep(
         self, GetMessageResult result, const uint8_t *unit, Py_ssize_t count, Py_ssize_t stride,
-        int64_t first, int64_t most_bytes,
+        int64_t first, int64_t max_bytes,
     ) except -1:
         """Put into ``result`` what the units lead to; False and nothing: it is not plain."""
         cdef Found found[MAX_AT_ONCE]
@@ -146,7 +147,7 @@ cdef class FastPull:
         cdef int64_t phy, before = 0, total = 0
         cdef int32_t size
         cdef Py_ssize_t number, taken = 0
-        count = min(count, self.most_count)
+        count = min(count, self.max_count)
         if not 1 <= count <= MAX_AT_ONCE:
             return False
         phy = load64(unit)
@@ -162,7 +163,7 @@ cdef class FastPull:
                 if number == count - 1:  # what `ends_whole` reads
                     size = load32(unit + number * stride + AT_SIZE_OF_UNIT)
                     fetch_ahead(part.data + (phy - part.start) + max(size, 1) - 1)
-        most_bytes = min(most_bytes, self.most_bytes)
+        max_bytes = min(max_bytes, self.max_bytes)
         for number in range(count):
             phy, size = load64(unit), load32(unit + AT_SIZE_OF_UNIT)
             unit += stride
@@ -176,7 +177,7 @@ cdef class FastPull:
                     return False
             if size < MIN_RECORD or size > part.end - phy:
                 return False
-            if total + size > most_bytes and taken:
+            if total + size > max_bytes and taken:
                 break
             record = part.data + (phy - part.start)
             if not _is_there(record, phy, size):

@@ -28,30 +28,35 @@ cdef class FastQuery:
 
     cdef PlainLog log
     cdef ChainFiles index
-    cdef int64_t file_size, most
+    cdef int64_t file_size, max_msgs_num_batch
 
     def __init__(
-        self, PlainLog log not None, ChainFiles index not None, int64_t file_size, int64_t most
+        self, PlainLog log not None, ChainFiles index not None, int64_t file_size,
+        int64_t max_msgs_num_batch,
     ):
-        """Take the log with files of ``file_size`` bytes, and the index; ``most``: of one query."""
-        self.log, self.index, self.file_size, self.most = log, index, file_size, most
+        """Take the log with files of ``file_size`` bytes, and the index.
+
+        ``max_msgs_num_batch``: messages of one query.
+        """
+        self.log, self.index, self.file_size = log, index, file_size
+        self.max_msgs_num_batch = max_msgs_num_batch
 
     def ask(self, topic, key, max_num, begin, end):
         """Return what ``KeyQueries.in_files`` does; ``None``: it is for the slow path."""
         cdef Chain chain
-        cdef int64_t most, wanted, began
+        cdef int64_t limit, wanted, began
         cdef Py_ssize_t number
         cdef tuple files
         cdef ChainFile file
         if type(topic) is not str or type(key) is not str:
             return None
-        if not (_fits(max_num, &most) and _fits(begin, &chain.begin) and _fits(end, &chain.end)):
+        if not (_fits(max_num, &limit) and _fits(begin, &chain.begin) and _fits(end, &chain.end)):
             return None
         files = self.index.files
         if self.index.is_closed or files is None:
             return None
         wanted = without_sign(hash_on(hash_on(0, topic) * 31 + HASH_SIGN, key))
-        chain.count, chain.most = 0, min(most, self.most)
+        chain.count, chain.max_num = 0, min(limit, self.max_msgs_num_batch)
         for number in range(len(files) - 1, -1, -1):
             one = files[number]
             if not isinstance(one, ChainFile):
@@ -64,7 +69,7 @@ cdef class FastQuery:
             if chain.begin <= file.end and chain.end >= began:
                 if not self._walk(file, topic, key, wanted, began, &chain):
                     return None
-            if chain.count >= chain.most or (began < chain.begin and one.count):
+            if chain.count >= chain.max_num or (began < chain.begin and one.count):
                 break
         return self._messages(&chain, topic, key)
 

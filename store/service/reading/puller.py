@@ -107,7 +107,7 @@ class Puller:
         self._log = log
         self._queues = queues
         self._units_per_file = queues.units_per_file
-        self._most_filtered = -(-config.max_filter_message_size // CQ_UNIT_SIZE)
+        self._max_filtered = -(-config.max_filter_message_size // CQ_UNIT_SIZE)
         self.meter = GetMeter()
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._in_memory = memory * config.access_message_in_memory_max_ratio // 100
@@ -117,7 +117,7 @@ class Puller:
             self._plain = self.meter.plain = _pull.FastPull(
                 log, self.meter, config.max_transfer_bytes_on_message_in_memory,
                 config.max_transfer_count_on_message_in_memory, self._in_memory,
-                self._most_filtered, self._units_per_file,
+                self._max_filtered, self._units_per_file,
             )  # fmt: skip
 
     def get(
@@ -165,7 +165,7 @@ class Puller:
         tags: TagFilter | None,
         max_total_bytes: int,
     ) -> GetMessageResult:
-        scan = max(self._most_filtered, max_msgs)
+        scan = max(self._max_filtered, max_msgs)
         scan = min(scan, self._units_per_file - offset % self._units_per_file)
         min_offset, max_offset, block = queue.pull(offset, min(max(max_msgs, 1), scan))
         if max_offset == 0:
@@ -366,8 +366,8 @@ class _Pull:
         total = self.result.total_bytes + size
         if self.messages + messages > self.max_msgs or total > self.max_bytes:
             return True
-        most_bytes, most_count = self._puller.transfer_limits(phy_offset)
-        return total > most_bytes or self.messages >= most_count
+        max_bytes, max_count = self._puller.transfer_limits(phy_offset)
+        return total > max_bytes or self.messages >= max_count
 
 
 def _empty(status: GetMessageStatus, following: int, low: int, high: int) -> GetMessageResult:

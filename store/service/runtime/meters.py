@@ -53,7 +53,7 @@ class PutMeter:
         self.list_seconds = Histogram()
         """Calls that put several, all of them."""
         self._lock = threading.RLock()  # guards what follows
-        self._long_way = 0
+        self._fallbacks = 0
         self.hooked = self.hook_refusals = self.hook_failures = 0
         self._not_ok = dict.fromkeys(PutMessageStatus, 0)
         del self._not_ok[PutMessageStatus.PUT_OK]
@@ -61,7 +61,7 @@ class PutMeter:
     def count_fallback(self, messages: int = 1) -> None:
         """Count messages that were stored, but not by one compiled call (``FastPut``)."""
         with self._lock:
-            self._long_way += messages
+            self._fallbacks += messages
 
     def count_hooked(self) -> None:
         """Count a message of which put hooks are asked."""
@@ -79,9 +79,9 @@ class PutMeter:
             self.hook_failures += 1
 
     @property
-    def long_way(self) -> int:
+    def fallbacks(self) -> int:
         """Return how many messages were stored, but not by the fast path."""
-        return self._long_way
+        return self._fallbacks
 
     def not_ok(self, status: PutMessageStatus, messages: int = 1) -> None:
         """Count messages that were refused, or stored with a warning."""

@@ -32,16 +32,16 @@ _now = time.perf_counter
 class Trace:
     """One recording, from its making to ``stop``. Any thread may call any method."""
 
-    def __init__(self, path: Path, most_bytes: int, stopped: Callable[["Trace"], object]) -> None:
+    def __init__(self, path: Path, max_bytes: int, stopped: Callable[["Trace"], object]) -> None:
         """Make the file ``path``; ``stopped`` is called when nothing is to be noted any more.
 
         Raises:
-            StoreConfigError: the file is there already, or ``most_bytes`` makes no sense.
+            StoreConfigError: the file is there already, or ``max_bytes`` makes no sense.
             StoreIOError: it cannot be made.
         """
         self._first = first_line(int(time.time() * 1000))
-        if most_bytes < len(self._first):
-            raise StoreConfigError(f"a trace of {most_bytes} bytes holds nothing")
+        if max_bytes < len(self._first):
+            raise StoreConfigError(f"a trace of {max_bytes} bytes holds nothing")
         self.path = path
         with os_errors("make the trace", path):
             try:
@@ -57,7 +57,7 @@ class Trace:
         """It has reached its limit of bytes, and ended itself."""
         self.failure: BaseException | None = None
         """What ended it before it was stopped."""
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._stopped = stopped
         self._waiting: Waiting[tuple[StoreOp, float, tuple[object, ...]]] = Waiting(_MAX_WAITING)
         self._began = _now()
@@ -135,7 +135,7 @@ class Trace:
             op, at, values = noted
             line = operation_line(op, values, at - self._began)
             size += len(line)
-            if size > self._most_bytes:
+            if size > self._max_bytes:
                 self.full = True
                 self._stopped(self)
                 break

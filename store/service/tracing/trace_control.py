@@ -25,7 +25,7 @@ class TraceControl:
         self._last: Trace | None = None  # the one that was begun last: its end may be cut short
         self.lock = CheckedLock("the begin of a trace")
 
-    def record(self, path: Path, most_bytes: int, route: Route, begun: list[Trace]) -> Trace:
+    def record(self, path: Path, max_bytes: int, route: Route, begun: list[Trace]) -> Trace:
         """Begin a trace, see ``MessageStore.record_trace``; ``route`` sets what the store asks.
 
         It is in ``begun`` before it takes anything: a caller that is interrupted on the way back
@@ -33,7 +33,7 @@ class TraceControl:
         """
         with self.lock.entry():
             self._end_last()
-            self._last = trace = Trace(path, most_bytes, partial(self._forget, route))
+            self._last = trace = Trace(path, max_bytes, partial(self._forget, route))
             begun.append(trace)
             self._trace = trace
             recorder = Recorder(trace, self._reads, self._mirror)

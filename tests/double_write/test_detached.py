@@ -31,7 +31,7 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
 def assert_whole(root: Path, told: Told, read: str) -> None:
     """Open to write, which catches up, and compare what each backend has."""
     with open_store(root, read) as store:
-        assert store.backends_set_aside() == {}
+        assert store.detached_backends() == {}
         assert store.verify().clean
         assert [finding for finding in store.check() if finding.damage] == []
     assert standing(root).behind == {}
@@ -51,7 +51,7 @@ def test_files_that_fail_in_mid_batch_are_caught_up(
     faults.fail("write", code, "/consumequeue/t/3")  # queues 0 to 2 have been written by then
     told.put(store, 50)
     assert faults.refused == 1
-    assert list(store.backends_set_aside()) == ["file"]
+    assert list(store.detached_backends()) == ["file"]
     assert standing(root).behind == {"file": durable}
     faults.heal()
     told.put(store, 50)
@@ -75,7 +75,7 @@ def test_files_that_fail_in_mid_batch_are_caught_up(
     ],
     ids=["put", "flush", "clean"],
 )
-def test_a_part_that_fails_is_set_aside_and_caught_up(
+def test_a_part_that_fails_is_detached_and_caught_up(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     name: str,
@@ -92,7 +92,7 @@ def test_a_part_that_fails_is_set_aside_and_caught_up(
     with monkeypatch.context() as patched:
         refuse(patched, name, method)
         act(store, told)
-        assert list(store.backends_set_aside()) == [name]
+        assert list(store.detached_backends()) == [name]
         told.put(store, 20)
         assert standing(root).behind[name] <= told.phys[QueueKey("t", 0)][30]
         if crashed:
@@ -143,7 +143,7 @@ def test_a_part_that_fails_when_it_is_closed_is_noted(
 def test_only_the_part_that_is_read_makes_a_close_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """The other one's failure has been told when it was set aside."""
+    """The other one's failure has been told when it was detached."""
     for refused in (name, OTHER[name]):
         store = open_store(tmp_path / refused, name)
         Told().put(store, 5)
@@ -153,7 +153,7 @@ def test_only_the_part_that_is_read_makes_a_close_fail(
                 refuse(patched, refused, "put_batch")
                 assert store.put_message(Message("t", b"")).ok
                 assert store.max_offset("t", 0) == 2
-                assert list(store.backends_set_aside()) == [refused]
+                assert list(store.detached_backends()) == [refused]
             closing = type(parts[refused]).close
             if refused == name:
                 refuse(patched, refused, "close")
@@ -177,7 +177,7 @@ def test_a_part_that_cannot_be_opened_keeps_nobody_out(
     with monkeypatch.context() as patched:
         refuse(patched, name, method)
         with open_store(root, read) as store:
-            assert list(store.backends_set_aside()) == [name]
+            assert list(store.detached_backends()) == [name]
             told.put(store, 30)
     assert list(standing(root).behind) == [name]
     assert_whole(root, told, read)
@@ -290,7 +290,7 @@ def test_what_expired_or_was_deleted_meanwhile_is_no_fault(
                 told.phys[QueueKey("begins again", queue_id)].append(result.phy_offset)
             ends = store.commit_log.files.files()
             assert store.delete_expired_files(ends[-2].file_from_offset).log_files > 1
-            assert list(store.backends_set_aside()) == [name]
+            assert list(store.detached_backends()) == [name]
     assert_whole(root, told, read)
 
 
@@ -303,11 +303,11 @@ def test_how_a_part_stands_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     store.put_message(Message("t", b"", 0))
     store.flush()
     figures = {(name, part): value for name, part, value in store.metrics.snapshot().queue_stats}
-    assert figures["queue_backend_set_aside", "rocksdb"] == 1
-    assert figures["queue_backend_set_aside", "file"] == 0
+    assert figures["queue_backend_detached", "rocksdb"] == 1
+    assert figures["queue_backend_detached", "file"] == 0
     assert figures["queue_backend_whole_phy_offset", "rocksdb"] == whole
     assert figures["queue_backend_whole_phy_offset", "file"] > whole
-    assert f"whole up to phy offset {whole}" in str(store.queues.describe()["rocksdb set aside"])
+    assert f"whole up to phy offset {whole}" in str(store.queues.describe()["rocksdb detached"])
     store.close()
 
 
@@ -327,14 +327,14 @@ def test_the_first_failure_of_a_part_is_kept(tmp_path: Path) -> None:
         Told().put(store, 10)
         store.flush()
         assert isinstance(store.queues, CombinedConsumeQueueStore)
-        (aside,) = [part for part in store.queues._parts if part.name == "rocksdb"]
+        (lost,) = [part for part in store.queues._parts if part.name == "rocksdb"]
         first = ConsumeQueueError("first")
-        store.queues._set_aside(aside, "do it", first)
+        store.queues._detach(lost, "do it", first)
         line = standing(tmp_path / "store").behind
-        assert line == {"rocksdb": aside.whole}
-        assert aside.whole > 0
-        store.queues._set_aside(aside, "do it", QueueGapError("second"))
-        assert store.backends_set_aside() == {"rocksdb": first}
+        assert line == {"rocksdb": lost.whole}
+        assert lost.whole > 0
+        store.queues._detach(lost, "do it", QueueGapError("second"))
+        assert store.detached_backends() == {"rocksdb": first}
         assert standing(tmp_path / "store").behind == line
 
 
@@ -343,13 +343,13 @@ def test_a_gap_shows_that_a_part_never_had_what_it_claimed(tmp_path: Path) -> No
         Told().put(store, 10)
         store.flush()
         assert isinstance(store.queues, CombinedConsumeQueueStore)
-        (aside,) = [part for part in store.queues._parts if part.name == "rocksdb"]
-        store.queues._set_aside(aside, "do it", QueueGapError("a gap"))
+        (lost,) = [part for part in store.queues._parts if part.name == "rocksdb"]
+        store.queues._detach(lost, "do it", QueueGapError("a gap"))
         assert standing(tmp_path / "store").behind == {"rocksdb": 0}
 
 
 @pytest.mark.parametrize("method", ["delete_queue", "restore_end", "delete_topics", "put_batch"])
-def test_whatever_a_part_fails_at_sets_it_aside_or_fails_the_store(
+def test_whatever_a_part_fails_at_detaches_it_or_fails_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     given: dict[str, tuple[object, ...]] = {
@@ -365,7 +365,7 @@ def test_whatever_a_part_fails_at_sets_it_aside_or_fails_the_store(
                     getattr(store.queues, method)(*given[method])
             else:
                 getattr(store.queues, method)(*given[method])
-                (told,) = store.backends_set_aside().items()
+                (told,) = store.detached_backends().items()
                 assert (told[0], method in str(told[1])) == (name, True)
 
 
@@ -395,5 +395,5 @@ def test_of_two_backends_those_in_use_tell_what_they_have_written(
         with monkeypatch.context() as patched:
             refuse(patched, "rocksdb", "put_batch")
             told.put(store, 1)
-        assert store.backends_set_aside()
+        assert store.detached_backends()
         assert not store.queues.written_bytes()
