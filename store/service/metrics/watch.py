@@ -1,14 +1,14 @@
 """StoreWatch: what the files of a store show while another process has it open.
 
-It reads names, sizes, the checkpoint, ``abort``, a follower's note and the heads of log records. It
-takes no lock and never opens the file ``lock``: closing that would drop the lock of a store that
-this very process has open. Nothing is written.
+It reads names, sizes, the checkpoint, ``abort``, a follower's note, the offsets of delay levels and
+the heads of log records. It takes no lock and never opens the file ``lock``: closing that would
+drop the lock of a store that this very process has open. Nothing is written.
 """
 
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from store.queue.backends import backends, queue_folders
 from store.queue.facts import QueueStat
 from store.service.layout.store_layout import StoreLayout
 from store.service.metrics.metrics import disk_used_ratio
+from store.service.scheduling.delay_offsets import DelayOffsets
 
 MAX_FILES = 20_000
 """Files that a folder is measured by; of one with more (queues in files) only these are counted."""
@@ -61,6 +62,8 @@ class WatchSample:
     """What the backends' own files show, see ``ConsumeQueueStore.watch``."""
     following: Following | None
     """What a follower has noted last; ``None``: this store was never a follower's."""
+    delay_offsets: Mapping[int, int] = field(default_factory=dict)
+    """Delay level → next offset of its queue, as noted last; empty without the file."""
     topics: Mapping[str, Came] | None = None
     """What came since the look before, by topic; ``None`` unless that was asked for.
 
@@ -83,7 +86,8 @@ class StoreWatch:
 
         Raises:
             StoreIOError: something cannot be read.
-            CorruptionError: the checkpoint is too short, or a follower's note is damaged.
+            CorruptionError: the checkpoint is too short, or a follower's note or the offsets of
+                delay levels are damaged.
         """
         layout, paths = self._layout, self._layout.paths
         checkpoint = StoreCheckpoint(paths.checkpoint).fields
@@ -102,6 +106,7 @@ class StoreWatch:
             queue_disk_used_ratio=disk_used_ratio(paths.consume_queue),
             queue_stats=tuple(stat for kind in backends() for stat in kind.watch(paths)),
             following=read_following(paths),
+            delay_offsets=DelayOffsets(paths.delay_offset).read(),
             topics=None if is_first else came,
         )
 
