@@ -82,8 +82,7 @@ class QueueEnds:
             if self._has_light:
                 for name, offset in light_offsets(message).items():
                     self._note(log, message, name, 0, offset)
-        log.follower.passed_over.clear()  # what is damaged is told by ``check``
-        log.follower.expired = 0
+        log.follower.passed_over.clear()  # ``check`` lists what is damaged
 
     def _note(
         self, log: "_LogBehind", message: StoredMessage, topic: str, queue_id: int, offset: int
@@ -93,19 +92,17 @@ class QueueEnds:
             if not topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
                 return
             ends = self._ends[topic] = {}
-        low, high = ends.get(queue_id, (offset, offset))
-        if message.phy_offset >= log.opened_at:  # also of a queue that has begun anew
-            ends[queue_id] = min(low, offset), offset + 1
-        elif not log.deleted.has_record(topic, message.phy_offset):
-            ends[queue_id] = min(low, offset), max(high, offset + 1)
+        if not log.deleted.has_record(topic, message.phy_offset):
+            low, _ = ends.get(queue_id, (offset, offset))
+            ends[queue_id] = min(low, offset), offset + 1  # also of a queue that has begun anew
 
 
 class _LogBehind:
     """The log from where the queues of an opened store may end."""
 
     def __init__(self, store: MessageStore) -> None:
-        low, self.opened_at = store.commit_log.min_phy_offset(), store.commit_log.max_phy_offset()
-        start = min(max(store.queues.dispatch_from_phy_offset(), low, 0), self.opened_at)
+        low, high = store.commit_log.min_phy_offset(), store.commit_log.max_phy_offset()
+        start = min(max(store.queues.dispatch_from_phy_offset(), low, 0), high)
         self.deleted = store.deleted_topics
         self._folders = store.layout.log_folders
         self._first = first_file(self._folders)

@@ -26,6 +26,7 @@ from tests.kit.delays import (
 from tests.kit.logs import BACKENDS, CONFIG
 
 HOUR_MS = HOUR_SECONDS * 1000
+FILE = 65536
 MINUTE_MS = 60_000
 """More than a test takes between two steps, unless the machine pauses."""
 
@@ -113,6 +114,21 @@ def test_what_is_refused_for_now_waits_and_what_is_refused_for_ever_is_counted(
             delivery.deliver(now)
         (found,) = told(store).delay_levels
     assert (found.delivered, found.failures, found.waiting, found.lag_ms) == (2, 1, 0, 0)
+
+
+def test_what_expired_waits_no_more(tmp_path: Path, clock: Clock) -> None:
+    with opened(tmp_path, clock, mapped_file_size_commit_log=FILE) as store:
+        with service(store)._running.entry():
+            put(store, 1, 1)
+            clock.ahead = 10 * 60 + 30
+            assert store.put_message(Message("t", bytes(FILE - 300))).ok
+            put(store, 1, 2)
+            assert levels(store)[1] == (0, 2, 0, 0)
+            store.delete_expired_files(FILE)
+            clock.ahead += HOUR_SECONDS
+            assert levels(store)[1] == (0, 1, 1, 0), "overdue since just now, not for ten minutes"
+        deliver(store)
+        assert levels(store)[1] == (1, 0, 2, 0)
 
 
 def test_a_unit_that_cannot_be_read_tells_no_lag(

@@ -44,7 +44,7 @@ class DelayLevelFigures(NamedTuple):
     failures: int
     """Messages that could not be delivered, and never will be."""
     offset: int
-    """Queue offset of the first message that is not delivered, as ``delayOffset.json`` has it."""
+    """Queue offset of the first message that is to be delivered."""
     max_offset: int
     """End of the level's queue.
 
@@ -124,13 +124,12 @@ class LevelDelivery:
 
         Units that wait to be dispatched are in its queue no more than in any other.
         """
-        offset = self.next_offset
         low, high = self._queue.ends()
         if not high:
             return None
-        at = max(offset, low)
+        at = max(self.next_offset, low)
         lag = self._overdue(at, high, now) if at < high else 0
-        return DelayLevelFigures(self.level, self.delivered, self.failures, offset, high, lag)
+        return DelayLevelFigures(self.level, self.delivered, self.failures, at, high, lag)
 
     def _overdue(self, at: int, high: int, now: int) -> int | None:
         """Return how long the unit at ``at`` is due, ms; ``None``: it cannot be read."""
