@@ -23,7 +23,6 @@ from tests.kit import commands
 from tests.kit.operating import rows, write_config, write_offsets
 from tests.kit.tree import tree_digest
 
-BACKENDS = ["file", "rocksdb"]
 NEVER = 10_000_000
 FILE = 65536
 CONFIG = StoreConfig(
@@ -47,11 +46,19 @@ def put(store: MessageStore, topic: str, queue_id: int, count: int, size: int = 
         assert store.put_message(Message(topic, b"x" * size, queue_id)).ok
 
 
-@pytest.fixture(params=BACKENDS)
-def writer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MessageStore]:
+@pytest.fixture
+def backend() -> str:
+    return "file"
+
+
+both_backends = pytest.mark.parametrize("backend", ["file", "rocksdb"])
+
+
+@pytest.fixture
+def writer(backend: str, tmp_path: Path) -> Iterator[MessageStore]:
     """A store that is open, and has brought nothing to disk since."""
     root = tmp_path / "store"
-    with MessageStore.open(root, CONFIG, backend=request.param, housekeeping=False) as store:
+    with MessageStore.open(root, CONFIG, backend=backend, housekeeping=False) as store:
         for topic, queue_id, count in PUT:
             put(store, topic, queue_id, count)
         write_offsets(root, OFFSETS)
@@ -71,6 +78,7 @@ def looked(view: View) -> dict[object, tuple[object, ...]]:
     return {row["group"]: of(row)[1:] for row in view.rows(view.watch.sample(), None)}
 
 
+@both_backends
 def test_beside_a_writer_all_is_seen_that_is_in_the_log(writer: MessageStore) -> None:
     view = view_of(writer)
     first = view.watch.sample()
@@ -94,6 +102,7 @@ def test_beside_a_writer_all_is_seen_that_is_in_the_log(writer: MessageStore) ->
     assert writer.max_offset("orders", 0) == 9
 
 
+@both_backends
 def test_a_closed_store_is_told_as_groups_tells_it(writer: MessageStore) -> None:
     view, root = view_of(writer), writer.paths.root
     looked(view)
@@ -107,6 +116,7 @@ def test_a_closed_store_is_told_as_groups_tells_it(writer: MessageStore) -> None
         assert [topics, *figures] == [row[name] for name in names]
 
 
+@both_backends
 def test_a_group_that_begins_with_a_topic_is_seen(writer: MessageStore) -> None:
     view = view_of(writer)
     writer.flush()  # so that the log behind the queues has no retries
@@ -123,6 +133,7 @@ def test_a_group_that_begins_with_a_topic_is_seen(writer: MessageStore) -> None:
     }
 
 
+@both_backends
 def test_a_topic_that_begins_anew_ends_where_it_is_now(writer: MessageStore) -> None:
     view = view_of(writer)
     write_offsets(writer.paths.root, {"orders@g": {0: 1, 1: 0}})
@@ -133,6 +144,7 @@ def test_a_topic_that_begins_anew_ends_where_it_is_now(writer: MessageStore) -> 
     assert looked(view_of(writer))["g"] == (1, 1, 2, 1, 0, 0)
 
 
+@both_backends
 def test_what_was_deleted_before_counts_no_more(writer: MessageStore) -> None:
     """The log has its records still, behind what the queues of the opened store cover."""
     write_offsets(writer.paths.root, {"orders@g": {0: 0}})
@@ -141,6 +153,7 @@ def test_what_was_deleted_before_counts_no_more(writer: MessageStore) -> None:
     assert looked(view_of(writer))["g"] == (1, 0, 1, 1, 0, 0)
 
 
+@both_backends
 def test_what_expires_is_no_dead_letter_any_more(writer: MessageStore) -> None:
     view = view_of(writer)
     assert looked(view)["billing"][-1] == 2
@@ -155,6 +168,7 @@ def test_what_expires_is_no_dead_letter_any_more(writer: MessageStore) -> None:
     assert looked(view)["billing"][-1] == 2
 
 
+@both_backends
 def test_light_queues_have_ends_too(writer: MessageStore) -> None:
     write_offsets(writer.paths.root, {"%LMQ%a@g": {0: 1}})
     view = view_of(writer)
