@@ -1,6 +1,7 @@
 """``cqstore top --by group``: how far consumer groups are between two looks at a running store.
 
 Offsets are what the metadata says: a broker writes it every five seconds, as an embedded log does.
+So a rate is that between two looks which found new offsets, not between any two.
 Lag, retries and dead letters are counted as ``cqstore groups`` counts them.
 """
 
@@ -25,6 +26,8 @@ from store.config import StoreConfig
 from store.paths import StorePaths
 from store.service.message_store import MessageStore
 
+_STILL_SECONDS = 12.0
+"""Without new offsets for so long groups consume nothing."""
 OTHERS = "(others)"
 """Stands for the groups that have no row of their own."""
 
@@ -33,9 +36,9 @@ OTHERS = "(others)"
 class GroupLook:
     """What one look found."""
 
-    seconds: float
-    """A clock that only goes forward."""
     groups: Mapping[str, LagTotals]
+    per_second: Mapping[str, float]
+    """Messages that groups consume, where that is known yet."""
 
 
 class GroupWatch:
@@ -48,6 +51,12 @@ class GroupWatch:
         """``form`` is that of the metadata, where several are there."""
         self._paths, self._ends, self._form = paths, ends, form
         self._metadata: BrokerMetadata | None = None
+        self._offsets: dict[str, int] | None = None  # group → where it was at the last look
+        self._since = 0.0  # when these were seen first
+        self._has_changed = False  # else they may be older than the first look
+        self._per_second: dict[str, float] = {}
+        self.clock = time.monotonic
+        """Seconds; they only go forward."""
 
     def sample(self) -> GroupLook:
         """Return where the groups are now.
@@ -66,34 +75,43 @@ class GroupWatch:
             self._metadata = found
         known = GroupRows(self._metadata)
         self._ends.refresh(known.rows.keys())
-        seconds = time.monotonic()
         totals: dict[str, LagTotals] = defaultdict(LagTotals)
         for group in known.groups:
             totals[group] = LagTotals()
         for topic in self._ends.topics():
             for queue in known.of_topic(topic, self._ends.spans(topic)):
                 totals[queue.group].add_by_kind(queue)
-        return GroupLook(seconds, totals)
+        self._note({name: of.offset for name, of in totals.items()})
+        return GroupLook(totals, self._per_second)
+
+    def _note(self, offsets: dict[str, int]) -> None:
+        """Take in where each group is, and how fast it came there."""
+        now, before, self._offsets = self.clock(), self._offsets, offsets
+        seconds = now - self._since
+        if before is None:
+            self._since = now
+        elif offsets != before or seconds >= _STILL_SECONDS:
+            if self._has_changed or offsets == before:
+                self._per_second = {
+                    name: (offset - before[name]) / max(seconds, 1e-9)
+                    for name, offset in offsets.items()
+                    if name in before
+                }
+            self._since, self._has_changed = now, True
 
 
-def group_rows(look: GroupLook, before: GroupLook | None, limit: int) -> Iterator[Row]:
+def group_rows(look: GroupLook, _before: GroupLook | None, limit: int) -> Iterator[Row]:
     """Yield a row a group, that with the largest lag first, and one for all others.
 
     Groups without lag come by their retries, then by their dead letters.
     """
-    names = heapq.nsmallest(limit, look.groups, lambda name: _rank(name, look.groups[name]))
-    seconds = 0.0 if before is None else look.seconds - before.seconds
-    former = {} if before is None or seconds <= 0 else before.groups
+    groups = look.groups
+    names = heapq.nsmallest(limit, groups, lambda name: _rank(name, groups[name]))
     for name in names:
-        was = former.get(name)
-        pace = None if was is None else (look.groups[name].offset - was.offset) / seconds
-        yield _row(name, [look.groups[name]], pace)
-    others = look.groups.keys() - {*names}
-    if others:
-        kept = others & former.keys()
-        consumed = sum(look.groups[name].offset - former[name].offset for name in kept)
-        parts = [look.groups[name] for name in others]
-        yield _row(OTHERS, parts, consumed / seconds if former else None)
+        yield _row(name, [groups[name]], look.per_second.get(name))
+    if others := groups.keys() - {*names}:
+        known = [look.per_second[name] for name in others & look.per_second.keys()]
+        yield _row(OTHERS, [groups[name] for name in others], sum(known) if known else None)
 
 
 def group_view(

@@ -103,8 +103,8 @@ def top(
     row, since the look before; --once then waits for a second look.
 
     With --by group: the groups with the largest lag, and all others in one row: their offsets and
-    the ends of their queues in sum, the lag, messages consumed a second since the look before, lag
-    of retries, dead letters. This opens the store to read.
+    the ends of their queues in sum, the lag, messages consumed a second, lag of retries, dead
+    letters. This opens the store to read.
 
     Takes no lock and changes no byte. Ctrl-C ends it; without a terminal, and with another output
     than a table, it looks once.

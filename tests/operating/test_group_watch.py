@@ -8,12 +8,13 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from operating.group_watch import GroupLook, group_rows, group_view
+from operating.group_watch import GroupLook, GroupWatch, group_rows, group_view
 from store.cli.output import Row
 from store.cli.top import TopView, show
 from store.config import StoreConfig
@@ -91,15 +92,44 @@ def test_beside_a_writer_all_is_seen_that_is_in_the_log(writer: MessageStore) ->
     put(writer, RETRY, 0, 1)
     put(writer, "%DLQ%audit", 0, 2)  # a topic that was not there
     write_offsets(writer.paths.root, OFFSETS | {"orders@billing": {0: 5, 1: 4}})
-    second = view.watch.sample()
-    found = list(view.rows(second, first))
-    assert [of(row) for row in found] == [
+    assert [of(row) for row in view.rows(view.watch.sample(), first)] == [
         ("audit", 2, 15, 18, 7, 0, 2),
         ("billing", 1, 9, 13, 4, 3, 2),
     ]
-    seconds = second.seconds - first.seconds
-    assert [row["perSecond"] for row in found] == [0, round(3 / seconds, 1)]
     assert writer.max_offset("orders", 0) == 9
+
+
+def test_a_rate_is_that_between_two_changes_of_the_offsets(writer: MessageStore) -> None:
+    """They are written every five seconds, and looked at more often."""
+    view, now = view_of(writer), 100.0
+    assert isinstance(view.watch, GroupWatch)
+    view.watch.clock = lambda: now
+
+    def paces(offset: int) -> dict[object, object]:
+        write_offsets(writer.paths.root, {"orders@a": {0: offset}, "other@b": {0: 1}})
+        return {row["group"]: row["perSecond"] for row in view.rows(view.watch.sample(), None)}
+
+    steps = [
+        (0, 1, None), (1, 1, None),
+        (2, 3, None),  # since when it was at 1 is not known
+        (4, 3, None), (7, 5, 0.4), (9, 5, 0.4), (11, 6, 0.2), (22, 6, 0.2), (23, 6, 0.0),
+        (25, 6, 0.0), (27, 4, -0.5),  # set back
+    ]  # fmt: skip
+    for seconds, offset, expected in steps:
+        now = 100.0 + seconds
+        found = paces(offset)
+        assert found["a"] == expected, seconds
+        assert found["b"] == (None if expected is None else 0)
+
+
+def test_groups_that_do_nothing_have_a_rate_of_none_after_a_while(writer: MessageStore) -> None:
+    view, now = view_of(writer), 100.0
+    assert isinstance(view.watch, GroupWatch)
+    view.watch.clock = lambda: now
+    for seconds, expected in ((0, None), (11, None), (12, 0), (13, 0)):
+        now = 100.0 + seconds
+        found = list(view.rows(view.watch.sample(), None))
+        assert {row["perSecond"] for row in found} == {expected}
 
 
 @both_backends
@@ -219,17 +249,16 @@ def test_groups_that_have_no_row_are_summed(writer: MessageStore) -> None:
     root = writer.paths.root
     view = view_of(writer, 1)
     write_offsets(root, {f"orders@g{number}": {0: number, 1: 4} for number in range(5)})
-    first = view.watch.sample()
+    looked(view)
     write_offsets(root, {f"orders@g{number}": {0: number + 1, 1: 4} for number in range(5)})
-    second = view.watch.sample()
-    found = list(view.rows(second, first))
-    assert [of(row) for row in found] == [
+    look = view.watch.sample()
+    assert [of(row) for row in view.rows(look, None)] == [
         ("g0", 1, 5, 10, 5, 0, 0),
         ("(others)", 4, 30, 40, 10, 3, 2),  # billing has no offset of its retries now
     ]
-    seconds = second.seconds - first.seconds
-    assert [row["perSecond"] for row in found] == [round(1 / seconds, 1), round(4 / seconds, 1)]
-    assert list(group_rows(GroupLook(0, {}), None, 3)) == []
+    known = replace(look, per_second={"g0": 1.0, "g1": 2.0, "g2": 3.0})
+    assert [row["perSecond"] for row in view.rows(known, None)] == [1, 5]
+    assert list(group_rows(GroupLook({}, {}), None, 3)) == []
 
 
 def test_the_command_looks_once_and_changes_no_byte(writer: MessageStore) -> None:
