@@ -170,6 +170,8 @@ def test_how_far_delay_levels_are_is_shown_as_it_was_noted(tmp_path: Path) -> No
         for offset in (7, 57):  # as RocketMQ's ScheduleMessageService writes it
             path.write_text(f'{{"dataVersion":{{"counter":1}},"offsetTable":{{3:{offset},12:4}}}}')
             looks.append(looking.sample())
+        path.write_text(path.read_text()[:-5])  # it is being written
+        assert looking.sample().delay_offsets == looks[1].delay_offsets
         seconds = looks[1].seconds - looks[0].seconds
     found = [tuple(row.values()) for row in facts(*reversed(looks)) if row["part"] == "delays"]
     assert found == [

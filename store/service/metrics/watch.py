@@ -8,11 +8,12 @@ drop the lock of a store that this very process has open. Nothing is written.
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from store.errors import os_errors
+from store.errors import CorruptionError, os_errors
 from store.files import reading
 from store.journals.following import Following, read_following
 from store.log.checkpoint import CheckpointFields, StoreCheckpoint
@@ -79,6 +80,7 @@ class StoreWatch:
         self._layout = layout
         self._topics = TailTopics() if by_topic else None
         self._tail = LogTail(layout.log_folders, self._topics)
+        self._delay_offsets: Mapping[int, int] = {}
         self._has_looked = False
 
     def sample(self) -> WatchSample:
@@ -86,8 +88,7 @@ class StoreWatch:
 
         Raises:
             StoreIOError: something cannot be read.
-            CorruptionError: the checkpoint is too short, or a follower's note or the offsets of
-                delay levels are damaged.
+            CorruptionError: the checkpoint is too short, or a follower's note is damaged.
         """
         layout, paths = self._layout, self._layout.paths
         checkpoint = StoreCheckpoint(paths.checkpoint).fields
@@ -106,9 +107,15 @@ class StoreWatch:
             queue_disk_used_ratio=disk_used_ratio(paths.consume_queue),
             queue_stats=tuple(stat for kind in backends() for stat in kind.watch(paths)),
             following=read_following(paths),
-            delay_offsets=DelayOffsets(paths.delay_offset).read(),
+            delay_offsets=self._read_delay_offsets(),
             topics=None if is_first else came,
         )
+
+    def _read_delay_offsets(self) -> Mapping[int, int]:
+        """Return what the file says; while a broker writes it in place, what it said before."""
+        with suppress(CorruptionError):
+            self._delay_offsets = DelayOffsets(self._layout.paths.delay_offset).read()
+        return self._delay_offsets
 
 
 def measure(folder: Path, limit: int = MAX_FILES) -> FolderSize:
