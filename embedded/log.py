@@ -420,7 +420,7 @@ class EmbeddedLog:
         return self._topics
 
     def _retry_topics(self) -> RetryTopics:
-        return RetryTopics(self.store, self._writable_topics())
+        return RetryTopics(self.store, self._writable_topics(), self._writable_offsets())
 
     def _writable_offsets(self) -> ConsumerOffsets:
         if self._offsets is None:

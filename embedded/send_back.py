@@ -3,6 +3,9 @@
 Source: RocketMQ ``AbstractSendMessageProcessor.consumerSendMsgBack``, ``MixAll.getRetryTopic``.
 """
 
+from functools import partial
+
+from embedded.consumer_offsets import ConsumerOffsets
 from embedded.log_message import LogMessage
 from embedded.log_topics import LogTopics
 from embedded.names import check_group_name, is_topic_name
@@ -24,9 +27,10 @@ _OF_RECORD = {MessageProperty.CRC32, MessageProperty.INNER_MULTI_QUEUE_OFFSET}
 class RetryTopics:
     """The retry topics of the groups of one open store. Any thread."""
 
-    def __init__(self, store: MessageStore, topics: LogTopics) -> None:
+    def __init__(self, store: MessageStore, topics: LogTopics, offsets: ConsumerOffsets) -> None:
         self._store = store
         self._topics = topics
+        self._offsets = offsets
 
     @property
     def is_on(self) -> bool:
@@ -67,6 +71,9 @@ class RetryTopics:
         is_dead = times >= max_reconsume_times or wanted < 0
         topic = (DLQ_PREFIX if is_dead else RETRY_PREFIX) + group
         self._topics.create_unless_known(topic, _QUEUES)
+        if not is_dead:  # so that figures show the lag of retries that no tail reads
+            first = partial(self._store.min_offset, topic)
+            self._offsets.begin(group, topic, self._topics.queues_to_read(topic), first)
         delay = 0 if is_dead else wanted or _FIRST_LEVEL + times
         return _copy(stored, topic, self._topics.queue_of(topic, None), delay)
 

@@ -5,6 +5,7 @@ Source: RocketMQ ``AdminBrokerProcessor.getConsumeStats``, ``ConsumeStats``.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import groupby, islice
 from typing import NamedTuple
@@ -60,14 +61,58 @@ class QueueLag(NamedTuple):
         return max((self.offset or 0) - self.max_offset, 0)
 
 
-class GroupLags:
-    """The queues of every group, one pass over the queues of a store."""
+@dataclass(slots=True)
+class LagTotals:
+    """The sum over queues, each as one group sees it."""
 
-    def __init__(self, store: MessageStore, metadata: BrokerMetadata) -> None:
-        """Bring the offsets of ``metadata`` into the order of topics; reads no queue yet."""
-        self._store = store
-        self._topics = metadata.topics
-        self._rows: dict[str, dict[str, Row]] = defaultdict(dict)
+    queues: int = 0
+    messages: int = 0
+    offset: int = 0
+    """Sum of the offsets; a queue without one counts as at 0."""
+    end: int = 0
+    """Sum of the maxima."""
+    lag: int = 0
+    expired: int = 0
+    beyond: int = 0
+    uncommitted: int = 0
+    """Queues without an offset."""
+    retry_lag: int = 0
+    dead_letters: int = 0
+    topics: set[str] = field(default_factory=set)
+    oldest: int | None = None
+    """Store time of the next message, the oldest of all queues; ms."""
+
+    def add(self, found: QueueLag) -> None:
+        """Add one queue: all its figures."""
+        self.queues += 1
+        self.messages += found.messages
+        self.offset += max(found.offset or 0, 0)
+        self.end += found.max_offset
+        self.lag += found.lag
+        self.expired += found.expired
+        self.beyond += found.beyond
+        self.uncommitted += found.offset is None and found.is_consumed
+        timestamp = found.next_timestamp
+        if timestamp is not None and (self.oldest is None or timestamp < self.oldest):
+            self.oldest = timestamp
+
+    def add_by_kind(self, found: QueueLag) -> None:
+        """Add one queue of a group: retry and dead-letter queues by themselves."""
+        if found.kind is TopicKind.DLQ and not found.is_consumed:
+            self.dead_letters += found.messages
+        elif found.kind is TopicKind.RETRY:
+            self.retry_lag += found.lag
+        else:
+            self.add(found)
+            self.topics.add(found.queue.topic)
+
+
+class GroupRows:
+    """The offsets of ``metadata`` in the order of topics, and the groups that are known."""
+
+    def __init__(self, metadata: BrokerMetadata) -> None:
+        self.topics = metadata.topics
+        self.rows: dict[str, dict[str, Row]] = defaultdict(dict)
         """Topic → group → its offsets."""
         self.groups = set(metadata.groups)
         """Those that are known by configuration or by offsets."""
@@ -77,25 +122,56 @@ class GroupLags:
         self.groups.update(found[0][1] for found in ways.values() if len(found) == 1)
         for key, row in metadata.offsets.items():
             topic, group = self._pick(key, ways[key])
-            self._rows[topic][group] = row
+            self.rows[topic][group] = row
             self.groups.add(group)
 
-    @property
-    def topics(self) -> set[str]:
-        """Those that are known by configuration or by offsets."""
-        return {*self._topics, *self._rows}
+    def of_topic(self, topic: str, spans: Sequence[QueueSpan]) -> Iterator[QueueLag]:
+        """Yield the queues of ``topic``, which are ``spans``, as each of its groups sees them.
+
+        Of retries and dead letters their group is one, whether it has committed there or not.
+        """
+        rows: Mapping[str, Row] = self.rows.get(topic, {})
+        owner = group_of(topic, self.groups)
+        if spans and owner is not None and owner not in rows:
+            rows = {**rows, owner: {}}
+        if rows:
+            yield from _of_topic(topic, spans, rows)
 
     def _pick(self, key: str, ways: list[tuple[str, str]]) -> tuple[str, str]:
         """Return topic and group: those that are known, where that leaves one way to read."""
         if len(ways) == 1:
             return ways[0]
-        both = [way for way in ways if way[0] in self._topics and way[1] in self.groups]
-        one = [way for way in ways if way[0] in self._topics or way[1] in self.groups]
+        both = [way for way in ways if way[0] in self.topics and way[1] in self.groups]
+        one = [way for way in ways if way[0] in self.topics or way[1] in self.groups]
         for known in (both, one):
             if len(known) == 1:
                 return known[0]
         self.unsure.append(key)
         return ways[0] if ways else (key, "")
+
+
+class GroupLags:
+    """The queues of every group, one pass over the queues of a store."""
+
+    def __init__(self, store: MessageStore, metadata: BrokerMetadata) -> None:
+        """Bring the offsets of ``metadata`` into the order of topics; reads no queue yet."""
+        self._store = store
+        self._known = GroupRows(metadata)
+
+    @property
+    def groups(self) -> set[str]:
+        """Those that are known by configuration or by offsets."""
+        return self._known.groups
+
+    @property
+    def unsure(self) -> list[str]:
+        """Keys ``topic@group`` that cannot be read in one way alone; the first was taken."""
+        return self._known.unsure
+
+    @property
+    def topics(self) -> set[str]:
+        """Those that are known by configuration or by offsets."""
+        return {*self._known.topics, *self._known.rows}
 
     def queues(self, progress: Progress = noop) -> Iterator[QueueLag]:
         """Yield each queue that a group has an offset of, and its retry and dead-letter queues.
@@ -114,20 +190,15 @@ class GroupLags:
 
     def _found(self, progress: Progress) -> Iterator[QueueLag]:
         """Yield what ``queues`` does, without the times."""
-        left, passed = set(self._rows), 0
+        left, passed = set(self._known.rows), 0
         for topic, of_topic in groupby(self._store.queue_spans(), _topic_of):
             spans = list(of_topic)
             progress(passed)
             passed += len(spans)
             left.discard(topic)
-            rows: Mapping[str, Row] = self._rows.get(topic, {})
-            owner = group_of(topic, self.groups)
-            if owner is not None and owner not in rows:
-                rows = {**rows, owner: {}}
-            if rows:
-                yield from _of_topic(topic, spans, rows)
+            yield from self._known.of_topic(topic, spans)
         for topic in sorted(left):
-            yield from _of_topic(topic, [], self._rows[topic])
+            yield from self._known.of_topic(topic, [])
 
 
 def _topic_of(span: QueueSpan) -> str:

@@ -2,17 +2,15 @@
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from metadata.model import BrokerMetadata, Form
-from operating.group_lag import GroupLags, QueueLag, near_groups
+from operating.group_lag import GroupLags, LagTotals, QueueLag, near_groups
 from operating.one_form import BrokerForm, read_one_form
 from operating.ranking import Limit, Sort, ranked
-from operating.topic_kind import TopicKind
 from store.cli.known_queues import require_topic
 from store.cli.options import (
     Backend,
@@ -36,46 +34,6 @@ class By(StrEnum):
     GROUP = "group"
     TOPIC = "topic"
     QUEUE = "queue"
-
-
-@dataclass(slots=True)
-class LagTotals:
-    """The sum over queues, each as one group sees it."""
-
-    queues: int = 0
-    messages: int = 0
-    lag: int = 0
-    expired: int = 0
-    beyond: int = 0
-    uncommitted: int = 0
-    """Queues without an offset."""
-    retry_lag: int = 0
-    dead_letters: int = 0
-    topics: set[str] = field(default_factory=set)
-    oldest: int | None = None
-    """Store time of the next message, the oldest of all queues; ms."""
-
-    def add(self, found: QueueLag) -> None:
-        """Add one queue: all its figures."""
-        self.queues += 1
-        self.messages += found.messages
-        self.lag += found.lag
-        self.expired += found.expired
-        self.beyond += found.beyond
-        self.uncommitted += found.offset is None and found.is_consumed
-        timestamp = found.next_timestamp
-        if timestamp is not None and (self.oldest is None or timestamp < self.oldest):
-            self.oldest = timestamp
-
-    def add_by_kind(self, found: QueueLag) -> None:
-        """Add one queue of a group: retry and dead-letter queues by themselves."""
-        if found.kind is TopicKind.DLQ and not found.is_consumed:
-            self.dead_letters += found.messages
-        elif found.kind is TopicKind.RETRY:
-            self.retry_lag += found.lag
-        else:
-            self.add(found)
-            self.topics.add(found.queue.topic)
 
 
 COLUMNS = {

@@ -5,11 +5,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 import typer
 from rich.console import Console
@@ -18,11 +19,14 @@ from rich.live import Live
 from store.cli.options import CommitLogFolder, ConfigFile, Dir, Format, read_config
 from store.cli.output import OutputFormat, Row, output, table
 from store.cli.top_topics import topic_rows
+from store.config import StoreConfig
+from store.entries import entries
 from store.errors import RefusedStoreError
 from store.journals.following import Following
-from store.service.layout.store_layout import detect
+from store.service.layout.store_layout import StoreLayout, detect
 from store.service.metrics.watch import StoreWatch, WatchSample
 
+_GROUP = "cqstore.top"
 _LOGGED = re.compile(r"as (\w+) logged (.+)")
 
 
@@ -31,16 +35,59 @@ class By(StrEnum):
 
     FACT = "fact"
     TOPIC = "topic"
+    GROUP = "group"
+
+
+Look = TypeVar("Look")
+Look_co = TypeVar("Look_co", covariant=True)
+
+
+class Watch(Protocol[Look_co]):
+    """Looks at one store again and again."""
+
+    def sample(self) -> Look_co:
+        """Return what there is now."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopView(Generic[Look]):
+    """What is looked at, and the rows of a look."""
+
+    watch: Watch[Look]
+    rows: Callable[[Look, Look | None], Iterable[Row]]
+    """Of a look, and of the one before it."""
+    looks: int = 1
+    """After how many there is something to show."""
+
+
+class UpperView(Protocol):
+    """Makes a view of what an upper layer knows; an entry of ``cqstore.top``, by its name."""
+
+    def __call__(
+        self,
+        root: Path,
+        config: StoreConfig,
+        commit_log: Path | None,
+        form: str | None,
+        limit: int,
+        /,
+    ) -> TopView[Any]:
+        """``form`` is that of the metadata; at most ``limit`` rows, and one for all others."""
 
 
 def top(
     root: Dir,
-    by: Annotated[By, typer.Option(help="A row a fact, or a topic that messages come to.")] = (
-        By.FACT
-    ),
+    by: Annotated[
+        By,
+        typer.Option(help="A row a fact, a topic that messages come to, or a consumer group."),
+    ] = By.FACT,
     limit: Annotated[
-        int, typer.Option(metavar="N", min=1, help="With --by topic: so many, the rest in one.")
+        int, typer.Option(metavar="N", min=1, help="Topics or groups: so many, the rest in one.")
     ] = 20,
+    form: Annotated[
+        str | None,
+        typer.Option(metavar="FORM", help="Of groups: the form of metadata that the broker reads."),
+    ] = None,
     *,
     once: Annotated[bool, typer.Option("--once", help="One table, then end.")] = False,
     interval: Annotated[
@@ -55,28 +102,58 @@ def top(
     With --by topic: messages and bytes that come to the busiest topics, and to all others in one
     row, since the look before; --once then waits for a second look.
 
+    With --by group: the groups with the largest lag, and all others in one row: their offsets and
+    the ends of their queues in sum, the lag, messages consumed a second, lag of retries, dead
+    letters. This opens the store to read.
+
     Takes no lock and changes no byte. Ctrl-C ends it; without a terminal, and with another output
     than a table, it looks once.
     """
-    layout = detect(root, read_config(config, root), commit_log)
-    if not (layout.has_log or layout.backends or layout.paths.abort.exists()):
+    settings = read_config(config, root)
+    if not _is_store(layout := detect(root, settings, commit_log)):
         raise RefusedStoreError("no store here: neither commit log nor queues", path=root)
-    watch = StoreWatch(layout, by_topic=by is By.TOPIC)
-    if once or kind is not OutputFormat.TABLE or not sys.stdout.isatty():
-        look, before = watch.sample(), None
-        if by is By.TOPIC:
-            time.sleep(interval)
-            look, before = watch.sample(), look
-        found = topic_rows(look, before, limit) if by is By.TOPIC else facts(look)
-        fits = by is By.FACT and kind is OutputFormat.TABLE
-        output(kind).rows(narrow(found) if fits else found)
+    if by is By.GROUP:
+        view = _upper_view(by)(root, settings, commit_log, form, limit)
+    elif form is None:
+        view = _view(layout, by, kind, limit)
     else:
-        rows = partial(topic_rows, limit=limit) if by is By.TOPIC else narrow_facts
-        show(watch, Console(), lambda: time.sleep(interval), rows)
+        raise typer.BadParameter("groups alone have one: --by group", param_hint="--form")
+    if once or kind is not OutputFormat.TABLE or not sys.stdout.isatty():
+        output(kind).rows(_rows_of(view, lambda: time.sleep(interval)))
+    else:
+        show(view, Console(), lambda: time.sleep(interval))
 
 
-Rows = Callable[[WatchSample, WatchSample | None], Iterable[Row]]
-"""A look, and the one before it."""
+def _is_store(layout: StoreLayout) -> bool:
+    return bool(layout.has_log or layout.backends or layout.paths.abort.exists())
+
+
+def _view(layout: StoreLayout, by: By, kind: OutputFormat, limit: int) -> TopView[WatchSample]:
+    if by is By.TOPIC:
+        return TopView(StoreWatch(layout, by_topic=True), partial(topic_rows, limit=limit), 2)
+    return TopView(StoreWatch(layout), narrow_facts if kind is OutputFormat.TABLE else facts)
+
+
+def _rows_of(view: TopView[Any], wait: Callable[[], object]) -> Iterable[Row]:
+    """Return the rows of as many looks as it takes, with ``wait`` between them."""
+    before, look = None, view.watch.sample()
+    for _ in range(view.looks - 1):
+        wait()
+        before, look = look, view.watch.sample()
+    return view.rows(look, before)
+
+
+def _upper_view(by: By) -> UpperView:
+    """Return what makes the view of a layer above.
+
+    Raises:
+        RefusedStoreError: it is not installed.
+    """
+    for entry in entries(_GROUP):
+        if entry.name == by:
+            made: UpperView = entry.load()
+            return made
+    raise RefusedStoreError(f"what shows a row a {by} is not installed")
 
 
 def narrow_facts(look: WatchSample, before: WatchSample | None = None) -> Iterator[Row]:
@@ -84,15 +161,13 @@ def narrow_facts(look: WatchSample, before: WatchSample | None = None) -> Iterat
     return narrow(facts(look, before))
 
 
-def show(
-    watch: StoreWatch, console: Console, wait: Callable[[], object], rows: Rows = narrow_facts
-) -> None:
+def show(view: TopView[Look], console: Console, wait: Callable[[], object]) -> None:
     """Show look after look, with ``wait`` between them, until Ctrl-C; the last one stays."""
-    before: WatchSample | None = None
-    with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as view:
+    before: Look | None = None
+    with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
         while True:
-            look = watch.sample()
-            view.update(table(rows(look, before)), refresh=True)
+            look = view.watch.sample()
+            live.update(table(view.rows(look, before)), refresh=True)
             before = look
             wait()
 
@@ -121,6 +196,7 @@ def facts(look: WatchSample, before: WatchSample | None = None) -> Iterator[Row]
     yield _row("store", "looked at", now)
     yield from _log_facts(look, before)
     yield from _follower_facts(look, before)
+    yield from _delay_facts(look, before)
     fields = look.checkpoint
     for label, stamp in (
         ("log on disk, s ago", fields.physic_msg_timestamp),
@@ -181,6 +257,13 @@ def _follower_facts(look: WatchSample, before: WatchSample | None) -> Iterator[R
         whole = _ago(look, now.metadata_time) if now.metadata_time else None
         yield _row("follower", "metadata whole, s ago", whole)
         yield _row("follower", "metadata", now.metadata_fault or "whole")
+
+
+def _delay_facts(look: WatchSample, before: WatchSample | None) -> Iterator[Row]:
+    for level, offset in sorted(look.delay_offsets.items()):
+        old = before.delay_offsets.get(level) if before is not None else None
+        pace = _pace(look, before, offset, old)
+        yield _row("delays", f"level {level} is delivered to", offset, pace)
 
 
 def _follower_state(of: Following) -> str:

@@ -27,6 +27,8 @@ from store.service.metrics.by_topic import LIMIT, FiguresByTopic, TopicSnapshot
 from store.service.metrics.metrics import MetricsSnapshot
 from store.service.mirroring.mirror import MirrorSnapshot
 from store.service.runtime.meters import BOUNDS, HistogramSnapshot
+from store.service.scheduling.level_delivery import DelayLevelFigures
+from store.service.scheduling.schedule_message_service import LATE_BOUNDS
 from store.service.topic_families import BrokerLabels, TopicFamilies
 
 _HISTOGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -36,6 +38,7 @@ _HISTOGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "cqstore_get_seconds": ("Pulls", ()),
     "cqstore_flush_seconds": ("Flushes of the commit log", ()),
+    "cqstore_delay_late_seconds": ("How late delayed messages came to their topics", ()),
     "cqstore_ab_seconds": (
         "Reads of a backend: served, or mirrored to both of them",
         ("op", "side", "way"),
@@ -53,6 +56,8 @@ _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_put_hook_failures": ("Calls of put hooks that failed", ()),
     "cqstore_dispatcher_records": ("Records that all dispatchers have taken", ()),
     "cqstore_dispatcher_failures": ("Calls of dispatchers that failed", ()),
+    "cqstore_delay_delivered": ("Delayed messages that came to their topics", ("level",)),
+    "cqstore_delay_failures": ("Delayed messages that were passed over", ("level",)),
     "cqstore_put_not_ok": ("Messages refused, or stored but flushed late, by status", ("status",)),
     "cqstore_gets": ("Pulls by status", ("status",)),
     "cqstore_get_messages": ("Messages that pulls returned", ()),
@@ -90,6 +95,8 @@ _GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_log_min_phy_offset_bytes": ("Start of the commit log", ()),
     "cqstore_log_max_phy_offset_bytes": ("End of the commit log", ()),
     "cqstore_log_flushed_phy_offset_bytes": ("Up to where the log is surely on disk", ()),
+    "cqstore_delay_waiting": ("Delayed messages that wait, due or not", ("level",)),
+    "cqstore_delay_lag_seconds": ("How long the first of them is overdue", ("level",)),
     "cqstore_ab_failed": ("1: the mirror ended by a failure, reads are not mirrored", ()),
     "cqstore_ab_waiting": ("Reads that wait to be mirrored", ()),
     "cqstore_disk_used_ratio": ("How full the file system of a folder is, 0 to 1", ("folder",)),
@@ -264,6 +271,8 @@ class _Families:
             self._histograms[name].add_metric(
                 (root, *labels), list(_buckets(histogram)), histogram.total_seconds
             )
+        if of.delay_late_seconds is not None:
+            self._add_delays(root, of.delay_levels, of.delay_late_seconds)
         if of.mirror is not None:
             self._add_mirror(root, of.mirror)
         for name, part, value in of.queue_stats:
@@ -272,6 +281,20 @@ class _Families:
                 text = "What a queue backend reports of itself"
                 self._gauges[known_as] = GaugeMetricFamily(known_as, text, labels=("store", "part"))
             self.gauge(known_as, root, value, part)
+
+    def _add_delays(
+        self, root: str, levels: Iterable[DelayLevelFigures], late: HistogramSnapshot
+    ) -> None:
+        for each in levels:
+            level = str(each.level)
+            self._counters["cqstore_delay_delivered"].add_metric((root, level), each.delivered)
+            self._counters["cqstore_delay_failures"].add_metric((root, level), each.failures)
+            self.gauge("cqstore_delay_waiting", root, each.waiting, level)
+            if each.lag_ms is not None:
+                self.gauge("cqstore_delay_lag_seconds", root, each.lag_ms / 1000, level)
+        self._histograms["cqstore_delay_late_seconds"].add_metric(
+            (root,), list(_buckets(late, LATE_BOUNDS)), late.total_seconds
+        )
 
     def _add_mirror(self, root: str, of: MirrorSnapshot) -> None:
         self.gauge("cqstore_ab_failed", root, bool(of.failure))
@@ -326,9 +349,11 @@ def _counter_samples(of: MetricsSnapshot) -> Iterator[tuple[str, tuple[str, ...]
     yield "cqstore_get_bytes", (), of.gets.total_bytes
 
 
-def _buckets(histogram: HistogramSnapshot) -> Iterator[tuple[str, float]]:
+def _buckets(
+    histogram: HistogramSnapshot, bounds: Iterable[float] = BOUNDS
+) -> Iterator[tuple[str, float]]:
     """Yield upper bound and count of all that was at most that, the last bound infinite."""
     total = 0
-    for bound, count in zip((*BOUNDS, float("inf")), histogram.counts, strict=True):
+    for bound, count in zip((*bounds, float("inf")), histogram.counts, strict=True):
         total += count
         yield "+Inf" if bound == float("inf") else str(bound), total

@@ -18,7 +18,7 @@ import pytest
 from rich.console import Console
 
 from cq_rocksdb.folders import log_folder
-from store.cli.top import facts, show
+from store.cli.top import TopView, facts, narrow_facts, show
 from store.cli.top_topics import topic_rows
 from store.config import StoreConfig
 from store.errors import StoreLockedError
@@ -160,6 +160,26 @@ def test_what_rocksdb_logged_is_shown(tmp_path: Path) -> None:
     assert seen["as RocksDB logged 2026/01/02-03:04:05.678", "rocksdb_block_cache_misses"] == 12
 
 
+def test_how_far_delay_levels_are_is_shown_as_it_was_noted(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        store.put_message(Message("t", b"x"))
+        looking, path = watch(store), store.paths.delay_offset
+        assert not [row for row in facts(looking.sample()) if row["part"] == "delays"]
+        path.parent.mkdir(exist_ok=True)
+        looks = []
+        for offset in (7, 57):  # as RocketMQ's ScheduleMessageService writes it
+            path.write_text(f'{{"dataVersion":{{"counter":1}},"offsetTable":{{3:{offset},12:4}}}}')
+            looks.append(looking.sample())
+        path.write_text(path.read_text()[:-5])  # it is being written
+        assert looking.sample().delay_offsets == looks[1].delay_offsets
+        seconds = looks[1].seconds - looks[0].seconds
+    found = [tuple(row.values()) for row in facts(*reversed(looks)) if row["part"] == "delays"]
+    assert found == [
+        ("delays", "level 3 is delivered to", 57, round(50 / seconds)),
+        ("delays", "level 12 is delivered to", 4, 0),
+    ]
+
+
 def test_a_killed_store_is_told_from_an_open_one(tmp_path: Path) -> None:
     dies = "import os, sys, cqstore as c; c.MessageStore.open(sys.argv[1]); os.kill(os.getpid(), 9)"
     done = subprocess.Popen([sys.executable, "-c", dies, str(tmp_path)])
@@ -186,7 +206,7 @@ def test_the_view_goes_on_until_it_is_stopped(tmp_path: Path) -> None:
                 raise KeyboardInterrupt
             store.put_message(Message("t", b"x"))
 
-        show(watch(store), console, wait)
+        show(TopView(watch(store), narrow_facts), console, wait)
     shown = screen.getvalue()
     assert len(ends) == len(set(ends)) == 3
     assert all(str(end) in shown for end in ends)
@@ -352,7 +372,7 @@ def test_the_view_by_topic_begins_with_the_second_look(tmp_path: Path) -> None:
                 raise KeyboardInterrupt
             store.put_message(Message(topic, b"x"))
 
-        show(looking, console, wait, partial(topic_rows, limit=3))
+        show(TopView(looking, partial(topic_rows, limit=3)), console, wait)
     shown = screen.getvalue()
     assert re.search(r"first +1 ", shown)
     assert re.search(r"second +1 ", shown)

@@ -19,6 +19,7 @@ from store.record.message import SCHEDULE_TOPIC
 from tests.kit.delays import HOUR_SECONDS, Clock, config_of, deliver
 from tests.kit.logs import BACKENDS
 from tests.kit.logs import opened as opened_without
+from tests.kit.operating import rows
 from tests.kit.waiting import run
 
 LEVELS = " ".join(f"{level}h" for level in range(1, 19))
@@ -191,6 +192,53 @@ def test_one_consumer_of_a_group_gets_what_came_back(tmp_path: Path, clock: Cloc
                 assert [each.body for each in await take(other, 1)] == [b"new"]
 
     run(story())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_group_of_several_topics_has_one_retry_topic_and_figures_say_so(
+    tmp_path: Path, clock: Clock, backend: str
+) -> None:
+    """As in RocketMQ, whose retry topic is the group's; dead letters name their topics."""
+
+    async def story() -> None:
+        with opened(tmp_path, clock, backend) as log:
+            figures = log.store.metrics.by_topic(9, log.offsets)
+
+            def lags() -> dict[str, int]:
+                return {each.topic: each.lag for each in figures.sample().groups.groups}
+
+            for number in range(3):
+                log.put("orders", b"order %d" % number)
+            log.put("payments", b"payment 0")
+            log.put("payments", b"payment 1")
+            for topic in ("orders", "payments"):
+                dead, *others = log.read(topic)
+                log.send_back(dead, "billing", -1)
+                for each in others:
+                    log.send_back(each, "billing", 1)
+            assert lags() == {RETRY: 0}
+            advance(log, clock, 1)
+            assert log.store.max_offset(RETRY, 0) == 3
+            assert lags() == {RETRY: 3}, "also before a tail reads them"
+            async with (
+                log.tail("orders", group="billing", begin="latest", retries=False) as orders,
+                log.tail("payments", group="billing", begin="latest", retries=False) as payments,
+                log.tail(RETRY, group="billing") as retries,
+            ):
+                came = await take(retries, 3)
+                assert [each.origin_topic for each in came] == ["orders", "orders", "payments"]
+                log.put("orders", b"new")
+                log.put("payments", b"new")
+                for tail in (orders, payments):
+                    assert [each.body for each in await take(tail, 1)] == [b"new"]
+            assert lags() == {"orders": 0, "payments": 0, RETRY: 0}
+
+    run(story())
+    (group,) = rows("groups", tmp_path)
+    names = ("group", "topics", "lag", "retryLag", "deadLetters")
+    assert [group[name] for name in names] == ["billing", 2, 0, 0, 2]
+    found = [(row["group"], row["originTopic"], row["messages"]) for row in rows("dlq", tmp_path)]
+    assert sorted(found) == [("billing", "orders", 1), ("billing", "payments", 1)]
 
 
 def test_a_retry_topic_is_read_by_its_name_too(tmp_path: Path, clock: Clock) -> None:

@@ -14,7 +14,7 @@ BLOCKS = re.findall(
 
 
 @pytest.mark.disk  # log files of a gigabyte
-@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.long), 2, 3])
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.long), 2, 3, 4])
 def test_the_example_runs_and_prints_what_it_says(number: int, tmp_path: Path) -> None:
     code, printed = BLOCKS[number]
     done = subprocess.run(

@@ -323,6 +323,28 @@ def test_one_that_knows_its_place_gets_all_from_there(tmp_path: Path) -> None:
         assert (placed.bodies, plain.bodies) == ([b"6"], [b"6"])
 
 
+def test_one_without_a_place_never_gets_what_others_dispatched(tmp_path: Path) -> None:
+    """Another program recovers what a kill left behind, and puts: a broker, or a command."""
+    plain, placed = Taker(), Placed(0)
+    with opened(tmp_path / "s", dispatchers=[plain, placed]) as store:
+        put(store, *numbered(0, 2))
+        store.flush()
+        with store._dispatcher.owner.entry():  # so that nothing is dispatched before the kill
+            put(store, *numbered(2, 4))
+            image = crash_image(tmp_path / "s", tmp_path / "image")
+            assert plain.bodies == placed.bodies == numbered(0, 2)
+            place = placed.taken[-1].phy_offset + placed.taken[-1].size
+    with opened(image) as store:
+        put(store, b"4")
+        assert bodies_of(store) == numbered(0, 5)
+    plain, placed = Taker(), Placed(place)
+    with opened(image, dispatchers=[plain, placed]) as store:
+        put(store, b"5")
+        assert bodies_of(store) == numbered(0, 6)
+    assert plain.bodies == [b"5"]
+    assert placed.bodies == numbered(2, 6)
+
+
 def test_one_that_cannot_say_its_place_refuses_the_opening(tmp_path: Path) -> None:
     class Lost(Placed):
         def dispatch_from_phy_offset(self) -> int:

@@ -30,6 +30,8 @@ from store.service.writing.putter import Putter
 
 if TYPE_CHECKING:
     from store.service.mirroring.mirror import Mirror, MirrorSnapshot
+    from store.service.scheduling.level_delivery import DelayLevelFigures
+    from store.service.scheduling.schedule_message_service import ScheduleMessageService
 
 PAGE_CACHE_BUSY_MS = 1000
 """An append that takes longer means a busy page cache (``osPageCacheBusyTimeOutMills``)."""
@@ -100,6 +102,10 @@ class MetricsSnapshot:
     """Records that all dispatchers have taken."""
     dispatcher_failures: int = 0
     """Calls of dispatchers that raised something; each was made again, or will be."""
+    delay_levels: "tuple[DelayLevelFigures, ...]" = ()
+    """The levels that ever had a message, by level; none where no delayed ones are delivered."""
+    delay_late_seconds: HistogramSnapshot | None = None
+    """How late they came behind the times at which they were due; ``None``: see above."""
 
     @property
     def page_cache_busy(self) -> bool:
@@ -124,6 +130,7 @@ class StoreMetrics:
         puller: Puller,
         state: RunningState,
         mirror: "Mirror | None",
+        schedule: "ScheduleMessageService | None" = None,
     ) -> None:
         """Keep the parts; recovery is over, what is appended from here on was put."""
         self._paths = paths
@@ -135,6 +142,7 @@ class StoreMetrics:
         self._puller = puller
         self._state = state
         self._mirror = mirror
+        self._schedule = schedule
         self._opened_end = log.max_phy_offset()
 
     def snapshot(self) -> MetricsSnapshot:
@@ -148,6 +156,7 @@ class StoreMetrics:
         log, put = self._log, self._putter.meter
         lag_bytes, lag_ms = self._lag()
         began, dispatchers = log.append_began, self._dispatcher.dispatchers
+        schedule = self._schedule
         return MetricsSnapshot(
             put_messages=log.appended_records,
             put_bytes=log.max_phy_offset() - self._opened_end - log.blank_bytes,
@@ -180,6 +189,8 @@ class StoreMetrics:
             put_hook_failures=put.hook_failures,
             dispatcher_records=0 if dispatchers is None else dispatchers.records,
             dispatcher_failures=0 if dispatchers is None else dispatchers.failures,
+            delay_levels=() if schedule is None else schedule.figures(),
+            delay_late_seconds=None if schedule is None else schedule.late_seconds.snapshot(),
         )
 
     def by_topic(

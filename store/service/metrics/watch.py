@@ -1,18 +1,19 @@
 """StoreWatch: what the files of a store show while another process has it open.
 
-It reads names, sizes, the checkpoint, ``abort``, a follower's note and the heads of log records. It
-takes no lock and never opens the file ``lock``: closing that would drop the lock of a store that
-this very process has open. Nothing is written.
+It reads names, sizes, the checkpoint, ``abort``, a follower's note, the offsets of delay levels and
+the heads of log records. It takes no lock and never opens the file ``lock``: closing that would
+drop the lock of a store that this very process has open. Nothing is written.
 """
 
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from store.errors import os_errors
+from store.errors import CorruptionError, os_errors
 from store.files import reading
 from store.journals.following import Following, read_following
 from store.log.checkpoint import CheckpointFields, StoreCheckpoint
@@ -22,6 +23,7 @@ from store.queue.backends import backends, queue_folders
 from store.queue.facts import QueueStat
 from store.service.layout.store_layout import StoreLayout
 from store.service.metrics.metrics import disk_used_ratio
+from store.service.scheduling.delay_offsets import DelayOffsets
 
 MAX_FILES = 20_000
 """Files that a folder is measured by; of one with more (queues in files) only these are counted."""
@@ -61,6 +63,8 @@ class WatchSample:
     """What the backends' own files show, see ``ConsumeQueueStore.watch``."""
     following: Following | None
     """What a follower has noted last; ``None``: this store was never a follower's."""
+    delay_offsets: Mapping[int, int] = field(default_factory=dict)
+    """Delay level → next offset of its queue, as noted last; empty without the file."""
     topics: Mapping[str, Came] | None = None
     """What came since the look before, by topic; ``None`` unless that was asked for.
 
@@ -76,6 +80,7 @@ class StoreWatch:
         self._layout = layout
         self._topics = TailTopics() if by_topic else None
         self._tail = LogTail(layout.log_folders, self._topics)
+        self._delay_offsets: Mapping[int, int] = {}
         self._has_looked = False
 
     def sample(self) -> WatchSample:
@@ -102,8 +107,15 @@ class StoreWatch:
             queue_disk_used_ratio=disk_used_ratio(paths.consume_queue),
             queue_stats=tuple(stat for kind in backends() for stat in kind.watch(paths)),
             following=read_following(paths),
+            delay_offsets=self._read_delay_offsets(),
             topics=None if is_first else came,
         )
+
+    def _read_delay_offsets(self) -> Mapping[int, int]:
+        """Return what the file says; while a broker writes it in place, what it said before."""
+        with suppress(CorruptionError):
+            self._delay_offsets = DelayOffsets(self._layout.paths.delay_offset).read()
+        return self._delay_offsets
 
 
 def measure(folder: Path, limit: int = MAX_FILES) -> FolderSize:

@@ -321,10 +321,11 @@ def _serve(parts: StoreComponents, options: OpenOptions) -> None:
         config, log, levels, options.surroundings, parts.clean.delete_expired_files,
         state.set_disk_full, state.fail,
     )  # fmt: skip
-    parts.metrics = StoreMetrics(
-        paths, log, queues, dispatcher, commit, parts.putter, parts.puller, state, parts.mirror
-    )
     parts.schedule = _schedule(parts, options)
+    parts.metrics = StoreMetrics(
+        paths, log, queues, dispatcher, commit, parts.putter, parts.puller, state, parts.mirror,
+        parts.schedule,
+    )  # fmt: skip
     parts.stops = () if parts.read_only else tuple(_stops(parts, options))
 
 

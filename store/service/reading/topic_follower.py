@@ -116,10 +116,16 @@ class TopicFollower:
             return message.queue_id, message.queue_offset
         if not topic.startswith(LMQ_PREFIX):
             return None
-        properties = message.properties
-        names = properties.get(MessageProperty.INNER_MULTI_DISPATCH, "").split(",")
-        offsets = properties.get(MessageProperty.INNER_MULTI_QUEUE_OFFSET, "").split(",")
-        if topic not in names or len(names) != len(offsets):
-            return None
-        offset = offsets[names.index(topic)]
-        return (0, int(offset)) if offset.isdecimal() else None
+        offset = light_offsets(message).get(topic)
+        return None if offset is None else (0, offset)
+
+
+def light_offsets(message: StoredMessage) -> dict[str, int]:
+    """Return the light queues that have a unit of ``message``, and the queue offset in each."""
+    properties = message.properties
+    names = properties.get(MessageProperty.INNER_MULTI_DISPATCH, "").split(",")
+    offsets = properties.get(MessageProperty.INNER_MULTI_QUEUE_OFFSET, "").split(",")
+    if len(names) != len(offsets):
+        return {}
+    found = zip(names, offsets, strict=True)
+    return {name: int(offset) for name, offset in found if offset.isdecimal()}

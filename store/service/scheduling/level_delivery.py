@@ -3,12 +3,13 @@
 Source: RocketMQ ``ScheduleMessageService.DeliverDelayedMessageTimerTask``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from store.errors import CorruptionError
+from store.errors import CorruptionError, StoreError
 from store.log.commit_log import CommitLog
 from store.logger import StoreLogger
+from store.progress import noop
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.units import BlockStop
@@ -33,12 +34,40 @@ class ListPut(Protocol):
         """Put ``messages``, without a wait for disk or followers."""
 
 
+class DelayLevelFigures(NamedTuple):
+    """How far one delay level is delivered at one moment."""
+
+    level: int
+    """Counted from 1."""
+    delivered: int
+    """Messages that were put to their own topics since the store was opened."""
+    failures: int
+    """Messages that could not be delivered, and never will be."""
+    offset: int
+    """Queue offset of the first message that is to be delivered."""
+    max_offset: int
+    """End of the level's queue.
+
+    Source of both: RocketMQ ``ScheduleMessageService.buildRunningStats``.
+    """
+    lag_ms: int | None
+    """How long the first of those that wait is overdue; 0: it is not due, or none waits.
+
+    ``None``: it cannot be read.
+    """
+
+    @property
+    def waiting(self) -> int:
+        """Return how many messages wait, those among them that are not due."""
+        return max(self.max_offset - self.offset, 0)
+
+
 class _Due(NamedTuple):
     """Messages of a level that are due, and what follows them."""
 
     messages: list[Message]
-    offsets: list[int]
-    """Their queue offsets."""
+    places: list[tuple[int, int]]
+    """Queue offset of each, and when it was due, ms."""
     next_offset: int
     """Behind them, and behind what cannot be delivered."""
     next_look: int
@@ -46,20 +75,25 @@ class _Due(NamedTuple):
 
 
 class LevelDelivery:
-    """One level. One thread delivers; any thread sets ``is_noted``."""
+    """One level. One thread delivers; any thread sets ``is_noted`` and asks for ``figures``."""
 
     def __init__(
-        self, level: int, delay_ms: int, log: CommitLog, queues: ConsumeQueueStore, put: ListPut
-    ) -> None:
+        self, level: int, delay_ms: int, log: CommitLog, queues: ConsumeQueueStore, put: ListPut,
+        on_delivered: Callable[[int], object] = noop,
+    ) -> None:  # fmt: skip
+        """``on_delivered`` is called with when a message was due, ms, once it has been put."""
         self.level = level
         self._delay_ms = delay_ms
         self._log, self._queues, self._put = log, queues, put
+        self._on_delivered = on_delivered
         self.next_offset = 0
         """Queue offset of the first message that is not delivered."""
         self.due: int | None = None
         """When to look next, ms since the epoch; ``None``: nothing waits."""
         self.is_noted = False
         """Whether something was appended since the last look, if ``due`` is ``None``."""
+        self.delivered = 0
+        """Messages that were put to their own topics."""
         self.failures = 0
         """Messages that could not be delivered, and never will be."""
 
@@ -84,6 +118,31 @@ class LevelDelivery:
                 self.level, self.next_offset, offset, low, high,
             )  # fmt: skip
         self.is_noted = self.next_offset < high
+
+    def figures(self, now: int) -> DelayLevelFigures | None:
+        """Return what is told of it at ``now``, ms; ``None``: it never had a message.
+
+        Units that wait to be dispatched are in its queue no more than in any other.
+        """
+        low, high = self._queue.ends()
+        if not high:
+            return None
+        at = max(self.next_offset, low)
+        lag = self._overdue(at, high, now) if at < high else 0
+        return DelayLevelFigures(self.level, self.delivered, self.failures, at, high, lag)
+
+    def _overdue(self, at: int, high: int, now: int) -> int | None:
+        """Return how long the unit at ``at`` is due, ms; ``None``: it cannot be read."""
+        queue = self._queue
+        try:
+            row = next(queue.read_units_below(high, at, 1).rows(), None)
+            if row is None:
+                return None
+            phy_offset, size, tags_code = row
+            due = self._due_time(queue.resolve_tags_code(tags_code), phy_offset, size, now)
+        except StoreError:
+            return None
+        return max(now - due, 0)
 
     def is_due(self, now: int) -> bool:
         """Return whether to look at ``now``, ms: also where the clock was set back meanwhile."""
@@ -122,30 +181,34 @@ class LevelDelivery:
         if not found.messages:
             return True
         results = self._put(found.messages)
-        for offset, message, result in zip(found.offsets, found.messages, results, strict=True):
-            if result.appended is None:
-                if result.status not in _NEVER_TAKEN:
-                    _LOG.warning("delay level %d waits at %d: %s", self.level, offset, result)
-                    self.next_offset = offset
-                    return False
+        for place, message, result in zip(found.places, found.messages, results, strict=True):
+            offset, due = place
+            if result.appended is not None:
+                self.delivered += 1
+                self._on_delivered(due)
+            elif result.status in _NEVER_TAKEN:
                 self._pass_over(offset, f"topic {message.topic!r} refuses it: {result.reason}")
+            else:
+                _LOG.warning("delay level %d waits at %d: %s", self.level, offset, result)
+                self.next_offset = offset
+                return False
         return True
 
     def _find(self, queue: ConsumeQueue, high: int, now: int) -> _Due:
         """Read units until one is not due, or a batch is full."""
         block = queue.read_units_below(high, self.next_offset, MAX_BATCH)
         messages: list[Message] = []
-        offsets: list[int] = []
+        places: list[tuple[int, int]] = []
         at, left = self.next_offset, _MAX_BATCH_BYTES
         for phy_offset, size, tags_code in block.rows():
             due = self._due_time(queue.resolve_tags_code(tags_code), phy_offset, size, now)
             if due > now:
-                return _Due(messages, offsets, at, due)
+                return _Due(messages, places, at, due)
             if left <= 0:
-                return _Due(messages, offsets, at, now)
+                return _Due(messages, places, at, now)
             try:
                 messages.append(message_time_up(self._stored(phy_offset)))
-                offsets.append(at)
+                places.append((at, due))
             except CorruptionError as exc:
                 self._pass_over(at, str(exc))
             left -= size
@@ -154,7 +217,7 @@ class LevelDelivery:
             self._pass_over(at, f"units up to {block.hole.stop} are missing")
             at = block.hole.stop
         gone = at == self.next_offset  # its queue is being rebuilt
-        return _Due(messages, offsets, at, now + RETRY_MS if gone else now)
+        return _Due(messages, places, at, now + RETRY_MS if gone else now)
 
     def _due_time(self, tags_code: int | None, phy_offset: int, size: int, now: int) -> int:
         """Return when a unit is due; now, where the clock was set back behind its put.

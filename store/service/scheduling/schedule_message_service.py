@@ -18,12 +18,20 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.service.dispatching.arrivals import EXIT_SECONDS
 from store.service.dispatching.delay import DelayLevels
 from store.service.runtime.environment import Environment
+from store.service.runtime.meters import Histogram
 from store.service.runtime.worker import Worker
 from store.service.scheduling.delay_offsets import DelayOffsets
-from store.service.scheduling.level_delivery import RETRY_MS, LevelDelivery, ListPut
+from store.service.scheduling.level_delivery import (
+    RETRY_MS,
+    DelayLevelFigures,
+    LevelDelivery,
+    ListPut,
+)
 from store.wakeup import Wakeup
 
 _LOG = StoreLogger(__name__)
+LATE_BOUNDS = (1e-3, 1e-2, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 600.0, 3600.0, 43200.0)
+"""Upper bounds of the buckets of ``late_seconds``: what waited for a restart is hours late."""
 _MAX_SLEEP_SECONDS = 60.0
 """The clock may be set forward while the thread sleeps, or the machine may have slept."""
 
@@ -48,8 +56,10 @@ class ScheduleMessageService:
         interval_ms: int,
     ) -> None:
         """``ready`` dispatches what was appended; ``interval_ms``: from a delivery to its write."""
+        self.late_seconds = Histogram(LATE_BOUNDS)
+        """How late deliveries came behind the times at which their messages were due."""
         self.deliveries = {
-            level: LevelDelivery(level, delay_ms, log, queues, put)
+            level: LevelDelivery(level, delay_ms, log, queues, put, self._observe)
             for level, delay_ms in enumerate(levels.delays_ms, 1)
         }
         """By level."""
@@ -70,6 +80,16 @@ class ScheduleMessageService:
         """Looks of the thread that failed; each is tried again."""
 
     # ---- from outside
+
+    def figures(self) -> tuple[DelayLevelFigures, ...]:
+        """Return what is told of each level that ever had a message, by level. Any thread.
+
+        Raises:
+            StoreError: the ends of a queue cannot be read.
+        """
+        now = self._now()
+        found = (each.figures(now) for each in self.deliveries.values())
+        return tuple(each for each in found if each is not None)
 
     def start(self) -> None:
         """Read how far each level is, and start the thread if something waits.
@@ -171,6 +191,9 @@ class ScheduleMessageService:
 
     def _now(self) -> int:
         return int(self._surroundings.now() * 1000)
+
+    def _observe(self, due: int) -> None:
+        self.late_seconds.observe(max(self._now() - due, 0) / 1000)
 
     # ---- the thread
 
