@@ -140,7 +140,7 @@ cdef class FastQuery:
                 return None
             if held:
                 found.append(message)
-        if len(found) < chain.count and chain.count >= chain.most:
+        if len(found) < chain.count and chain.count >= chain.max_num:
             return None  # places of another key with the same hash: behind them may be more
         return found if _is_whole(last) else None
 
