@@ -15,6 +15,7 @@ from bench.peer.measured import Measured, Spread
 from bench.peer.sessions import Rounds, Row, Session, UnequalError, stores
 from bench.peer.sides import SIDES, THEIRS, SideProcess, Sides, Window
 
+_QUEUES_IN = {"file": "files", "rocksdb": "RocksDB"}
 _REPORT_BYTES = 8
 _READ_BYTES = 1 << 18
 _COMPARED_BYTES = 1 << 24
@@ -117,8 +118,9 @@ class Follows:
         median, low, high = Spread.of(bare)
         for measured in self.row.measured(self.backend, found):
             measured.note = (
-                f"a bare copy of the same bytes from the same master's socket into a file reached"
-                f" {median:,.0f} MB/s ({low:,.0f} to {high:,.0f})"
+                f"a bare copy of the same bytes from the same master's socket into a file, beside"
+                f" queues in {_QUEUES_IN[self.backend]}, reached {median:,.0f} MB/s ({low:,.0f} to"
+                f" {high:,.0f})"
             )
             yield measured
 
