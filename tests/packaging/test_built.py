@@ -178,6 +178,8 @@ FEW = ("tests/codec/test_records.py", "tests/core/test_scan.py", "tests/index/te
         ("ab", ["tests/ab/test_intervals.py"]),
         ("report", []),
         ("spark", ["tests/tables/test_java_notes.py"]),
+        ("arrow", ["tests/tables/test_scan_streams.py"]),
+        ("iceberg", ["tests/archive/test_iceberg.py"]),
         ("all", ["tests/consume_queue/test_rocksdb_choice.py"]),
     ],
 )
