@@ -341,8 +341,7 @@ class CommitLog(_tail.LogTail):
         Raises:
             RefusedStoreError: they do not continue the log; an empty one begins at a file's start.
         """
-        begins = self._is_empty() and phy_offset % self._file_size == 0
-        if phy_offset != self.end and not begins:
+        if phy_offset != self.end and (phy_offset % self._file_size or not self._is_empty()):
             raise RefusedStoreError(
                 f"records from {phy_offset} on do not continue the log, which ends at {self.end}",
                 path=self.files.folder, phy_offset=phy_offset,
