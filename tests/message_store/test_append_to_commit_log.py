@@ -2,6 +2,7 @@
 
 import errno
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -243,6 +244,7 @@ def test_a_full_disk_takes_the_files_that_it_has_room_for(
 ) -> None:
     with MessageStore.open(leader, CONFIG) as store:
         data = log_of(store)
+        records = [record for record in store.commit_log.scan(0) if record.topic == "t"]
     faults = Faults(monkeypatch)
     with MessageStore.open(tmp_path / "own", CONFIG) as store:
         faults.fail("fallocate", errno.ENOSPC, "/commitlog/")
@@ -256,6 +258,9 @@ def test_a_full_disk_takes_the_files_that_it_has_room_for(
         end = store.append_to_commit_log(end, data[end:])
         assert end % 4096 == 0
         assert 0 < end < len(data)
+        there = Counter(record.queue_id for record in records if record.phy_offset < end)
+        assert [store.max_offset("t", queue_id) for queue_id in (0, 1)] == [there[0], there[1]]
+        assert store.commit_log.appended_records == len(list(store.commit_log.scan(0)))
         with pytest.raises(DiskFullError):
             store.append_to_commit_log(end, data[end:])
         faults.heal()
