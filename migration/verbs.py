@@ -148,7 +148,10 @@ def switch(
     to: Annotated[
         StoreMode | None,
         typer.Option(
-            "--to", parser=state, metavar="STATE", help="State to go to [the new backend alone]."
+            "--to",
+            parser=state,
+            metavar="STATE",
+            help="State to go to; default: the new backend alone.",
         ),
     ] = None,
     workspace: Annotated[
@@ -215,7 +218,9 @@ def tables(
     root: Dir,
     to: Annotated[
         StoreMode | None,
-        typer.Option("--to", parser=state, metavar="STATE", help="Of the next broker [as it is]."),
+        typer.Option(
+            "--to", parser=state, metavar="STATE", help="Of the next broker; default: as it is."
+        ),
     ] = None,
     *,
     without: WithoutOption = None,

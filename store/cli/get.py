@@ -30,7 +30,7 @@ from store.record.decoder import StoredMessage
 from store.record.message_id import decode_message_id
 from store.service.message_store import MessageStore
 from store.service.reading.puller import TagFilter
-from store.service.results import GetMessageStatus
+from store.service.results import DamagedRecord, GetMessageStatus
 
 _COUNT = 32
 
@@ -75,7 +75,8 @@ def get(
     """Print messages with their bodies (text, or Base64 where it is none). Changes nothing.
 
     With --begin or --end: all that were stored between the two, over all queues of the topic or
-    those of --queue-id, by store time. Where the messages end is said on standard error.
+    those of --queue-id, by store time. Where the messages end, and what damaged is passed over, is
+    said on standard error; for the latter the exit code is 1.
     """
     if (topic is None) == (message_id is None):
         raise typer.BadParameter(
@@ -95,14 +96,18 @@ def get(
             _print_between(store, topic or "", selection, count, printed)
             return
         found: Iterable[tuple[int, StoredMessage]]
+        damaged: list[DamagedRecord] = []
         if message_id is not None:
             message = _by_id(store, message_id)
             found = [(message.queue_offset, message)]
         elif key is not None:
             found = _by_key(store, topic or "", key, count or _COUNT)
         else:
-            found = _from(store, topic or "", queue_id or 0, offset, count or _COUNT, selection)
+            limit = count or _COUNT
+            found = _from(store, topic or "", queue_id or 0, offset, limit, selection, damaged)
         printed.messages(read for each in found for read in read_messages(*each))
+        if damaged:
+            raise typer.Exit(1)
 
 
 def _by_key(
@@ -165,25 +170,28 @@ def _by_id(store: MessageStore, message_id: str) -> StoredMessage:
 
 def _from(
     store: MessageStore, topic: str, queue_id: int, offset: int | None, count: int,
-    selection: Selection,
+    selection: Selection, damaged: list[DamagedRecord],
 ) -> Iterable[tuple[int, StoredMessage]]:  # fmt: skip
     require_queue(store, topic, queue_id)
-    pulled = _pull(store, topic, queue_id, offset, count, selection.tags or TagFilter())
+    tags = selection.tags or TagFilter()
+    pulled = _pull(store, topic, queue_id, offset, count, tags, damaged)
     return counted(pulled, "reading", count, "messages")
 
 
 def _pull(
-    store: MessageStore, topic: str, queue_id: int, offset: int | None, count: int, tags: TagFilter
-) -> Iterator[tuple[int, StoredMessage]]:
-    """Pull until ``count`` messages have come or the queue ends."""
+    store: MessageStore, topic: str, queue_id: int, offset: int | None, count: int,
+    tags: TagFilter, damaged: list[DamagedRecord],
+) -> Iterator[tuple[int, StoredMessage]]:  # fmt: skip
+    """Pull until ``count`` messages have come or the queue ends; what is passed over is noted."""
     at = store.min_offset(topic, queue_id) if offset is None else offset
     left = count
     while left > 0:
         result = store.get_message(topic, queue_id, at, left, tags)
         messages = result.messages()
         yield from zip(result.queue_offsets, messages, strict=True)
-        for damaged in result.damaged:
-            note(f"unit {damaged.queue_offset} is passed over: {damaged.reason}")
+        damaged += result.damaged
+        for record in result.damaged:
+            note(f"unit {record.queue_offset} is passed over: {record.reason}")
         left -= len(messages)
         if (
             result.status not in _GOING_ON and not result.damaged

@@ -149,6 +149,7 @@ def test_missing_units_and_damaged_records_are_said(made: Made, tmp_path: Path) 
     done = call("get", root, "--topic", "t", "--offset", 11, "--count", 3)
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["queueOffset"] for row in found] == [11, 13, 14]
+    assert done.exit_code == 1
     assert "cqstore: unit 12 is passed over: " in done.stderr
     only = call("get", root, "--topic", "t", "--offset", 12, "--count", 1)
     assert '"queueOffset":13' in only.stdout, "it goes on behind it"
