@@ -57,8 +57,9 @@ cdef class ReplayBatcher:
     def fill(self, blocks, result, units, keys, int64_t queues_from, index_from, int64_t full_at):
         """Note the records of ``blocks`` until ``full_at`` units wait; are there more, maybe?
 
-        Items that are records are taken as such. A block is left where the batch was full, and
-        gone on with in the next call for these ``blocks``.
+        Units are those of records from ``queues_from`` on, keys those from ``index_from`` on, none
+        if it is ``None``. Items that are records are taken as such. A block is left where the batch
+        was full, and gone on with in the next call for these ``blocks``.
         """
         cdef int64_t count = 0, index_start = -1 if index_from is None else index_from
         cdef bint has_index = index_from is not None and self._keys_wanted, is_full = False

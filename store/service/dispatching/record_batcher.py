@@ -6,7 +6,7 @@ Source: RocketMQ ``CommitLog.checkMessageAndReturnSize``, ``MultiDispatchUtils``
 """
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from store.index.index_batch import TAGS_PREFIX, IndexBatch
 from store.queue.units import UnitBatch
@@ -36,41 +36,20 @@ class RecordCount:
         self.last = last or self.last
 
 
-class RecordBatcher:
+class RecordBatcher(_replay.ReplayBatcher):
     """Adds scanned records to batches under one configuration. One thread.
 
-    Compiled code takes what is plain; ``RecordUnits`` and ``RecordKeys`` say what of the others is
-    dispatched.
+    Compiled code takes what is plain (``fill``); ``RecordUnits`` and ``RecordKeys`` say what of the
+    others is dispatched.
     """
 
     def __init__(self, units: RecordUnits, keys: RecordKeys) -> None:
-        self._units = units
-        self._keys = keys
-        self._fill = _replay.ReplayBatcher(
+        super().__init__(
             note=self._note, deleted=units.deleted, scheduled=SCHEDULE_TOPIC,
             tags_prefix=TAGS_PREFIX, keys_wanted=keys.wanted, tags_wanted=keys.tags,
-        ).fill  # fmt: skip
-
-    def fill(
-        self,
-        blocks: Iterator[Scan | ScannedRecord],
-        count: RecordCount,
-        units: UnitBatch,
-        keys: IndexBatch,
-        queues_from: int,
-        index_from: int | None,
-        full_at: int,
-    ) -> bool:
-        """Add the records of ``blocks`` until ``full_at`` units wait; return whether there are.
-
-        Units are those of records from ``queues_from`` on, keys those from ``index_from`` on, none
-        if it is ``None``. An item may be a record itself. A block is left where the batch was full,
-        and gone on with in the next call for these ``blocks``.
-
-        Raises:
-            CorruptionError: as ``blocks`` raises it; what was read before is in the batches.
-        """
-        return self._fill(blocks, count, units, keys, queues_from, index_from, full_at)
+        )  # fmt: skip
+        self._units = units
+        self._keys = keys
 
     def batches_of(self, blocks: Iterable[Scan]) -> "RecordBatches":
         """Return the batches of all records of ``blocks``.

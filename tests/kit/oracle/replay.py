@@ -1,12 +1,12 @@
 """Scanned records noted one by one, in Python: the core's ``ReplayBatcher`` notes the same."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from store.index.index_batch import IndexBatch
 from store.queue.units import UnitBatch
-from store.record.scan import Scan, ScannedRecord
-from store.service.dispatching.record_batcher import RecordCount
-from store.service.dispatching.replay import Replay
+from store.record.scan import ScannedRecord
+from store.service.dispatching.replay import Replay, ReplayResult
 
 
 def replay_by_oracle(replay: Replay) -> None:
@@ -19,13 +19,13 @@ class OneByOne:
 
     def __init__(self, replay: Replay) -> None:
         self._note = replay._batcher._note
-        self._blocks: Iterator[Scan | ScannedRecord] = iter(())
+        self._blocks: Iterator[Any] = iter(())
         self._records: Iterator[ScannedRecord] = iter(())
 
     def fill(
         self,
-        blocks: Iterator[Scan | ScannedRecord],
-        count: RecordCount,
+        blocks: Iterator[Any],
+        result: object,
         units: UnitBatch,
         keys: IndexBatch,
         queues_from: int,
@@ -33,17 +33,18 @@ class OneByOne:
         full_at: int,
     ) -> bool:
         """Note records until ``full_at`` units wait; return whether there may be more."""
+        assert isinstance(result, ReplayResult)
         if blocks is not self._blocks:
             self._blocks, self._records = blocks, _records(blocks)
         for record in self._records:
-            count.note_several(record, record, 1)
+            result.note_several(record, record, 1)
             self._note(record, units, keys, queues_from, index_from)
             if len(units) >= full_at:
                 return True
         return False
 
 
-def _records(blocks: Iterator[Scan | ScannedRecord]) -> Iterator[ScannedRecord]:
+def _records(blocks: Iterator[Any]) -> Iterator[ScannedRecord]:
     for block in blocks:
         if isinstance(block, ScannedRecord):
             yield block
