@@ -5,11 +5,10 @@ writer has in memory. The records of its log say the rest: the last one of a que
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from pathlib import Path
 
 from operating.topic_kind import DLQ_PREFIX
-from store.errors import RefusedStoreError, os_errors
-from store.files import is_file_name
+from store.errors import RefusedStoreError
+from store.log.log_files import list_log_files
 from store.log.log_follower import LogFollower
 from store.queue.facts import QueueSpan
 from store.queue.units import QueueKey
@@ -105,19 +104,12 @@ class _LogBehind:
         start = min(max(store.queues.dispatch_from_phy_offset(), low, 0), high)
         self.deleted = store.deleted_topics
         self._folders = store.layout.log_folders
-        self._first = first_file(self._folders)
+        self._first = self._first_file()
         self.follower = LogFollower(self._folders, start)
 
     def has_expired(self) -> bool:
         """Return whether the first of its files is another one now."""
-        return self._first is not None and first_file(self._folders) != self._first
+        return self._first is not None and self._first_file() != self._first
 
-
-def first_file(folders: Sequence[Path]) -> int | None:
-    """Return the phy offset at which the log's first file begins; ``None``: there is none."""
-    found: list[int] = []
-    for folder in folders:
-        with os_errors("list the commit log", folder):
-            names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-        found += [int(name) for name in names if is_file_name(name)]
-    return min(found, default=None)
+    def _first_file(self) -> int | None:
+        return next(iter(list_log_files(self._folders)), None)

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from store.errors import CorruptionError, RefusedStoreError, os_errors
-from store.files import is_file_name, reading
+from store.files import reading
+from store.log.log_files import LogFiles, list_log_files, log_file_at
 from store.record.decoder import StoredMessage, check_record, record_span
 from store.record.record_layout import BLANK_SIZE, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 
@@ -34,7 +35,7 @@ class LogFollower:
         self.passed_over: list[CorruptionError] = []
         self.expired = 0
         self._last: tuple[int, bytes] | None = None  # phy offset and head of the last record read
-        self._files: dict[int, tuple[Path, int]] = {}  # listed anew where one is not there
+        self._files: LogFiles = {}  # listed anew where one is not there
         place = self._place(phy_offset)
         if place is not None and not self._starts_at(place, phy_offset):
             self.phy_offset = place[0]
@@ -138,25 +139,10 @@ class LogFollower:
 
     def _place(self, at: int) -> tuple[int, Path, int] | None:
         """Return start, path and length of the file that holds ``at``."""
-        found = _holding(self._files, at)
+        found = log_file_at(self._files, at)
         if found is None:
-            self._files = self._list()
-            found = _holding(self._files, at)
-        return found
-
-    def _list(self) -> "dict[int, tuple[Path, int]]":
-        found: dict[int, tuple[Path, int]] = {}
-        for folder in self._folders:
-            with os_errors("list the commit log", folder):
-                for path in folder.iterdir() if folder.is_dir() else ():
-                    if not is_file_name(path.name):
-                        continue
-                    try:
-                        length = path.stat().st_size
-                    except FileNotFoundError:  # it has just expired
-                        continue
-                    if length:  # else it is being made
-                        found[int(path.name)] = path, length
+            self._files = list_log_files(self._folders)
+            found = log_file_at(self._files, at)
         return found
 
 
@@ -177,10 +163,3 @@ def _check(record: bytes, at: int) -> StoredMessage:
 def _bytes_at(file: BinaryIO, position: int, size: int) -> bytes:
     """Return what lies there now; a buffered file would give what lay there when it was read."""
     return os.pread(file.fileno(), size, position)
-
-
-def _holding(files: dict[int, tuple[Path, int]], at: int) -> tuple[int, Path, int] | None:
-    for start, (path, length) in files.items():
-        if start <= at < start + length:
-            return start, path, length
-    return None

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from store.errors import CorruptionError, os_errors
-from store.files import is_file_name, reading
+from store.files import reading
+from store.log.log_files import LogFiles, list_log_files, log_file_at
 from store.log.tail_topics import Read, TailTopics
 from store.record.decoder import record_span
 from store.record.record_layout import BLANK_SIZE
@@ -61,29 +62,16 @@ class LogTail:
             self._records += passed
         return LogEnds(len(files), size, min(files), self._end, self._records)
 
-    def _list(self) -> "_Files":
-        found: _Files = {}
-        for folder in self._folders:
-            with os_errors("list the commit log", folder):
-                for path in folder.iterdir() if folder.is_dir() else ():
-                    name = path.name
-                    if not is_file_name(name):
-                        continue
-                    try:
-                        length = path.stat().st_size
-                    except FileNotFoundError:  # it has just expired
-                        continue
-                    if length:  # else it is being made
-                        found[int(name)] = path, length
-        return dict(sorted(found.items()))
+    def _list(self) -> LogFiles:
+        return list_log_files(self._folders)
 
-    def _still_there(self, files: "_Files") -> bool:
+    def _still_there(self, files: LogFiles) -> bool:
         """Return whether the last record seen is still where it was."""
         if self._last < 0:
             return False
         return self._last + self._span(files, self._last) == self._end
 
-    def _start(self, files: "_Files", near: int) -> tuple[int, int]:
+    def _start(self, files: LogFiles, near: int) -> tuple[int, int]:
         """Return start and end of a record to walk from; -1 and the log's start without any."""
         for start in reversed(files):  # the newest may have been made ahead, without a record
             for at in (near, start):
@@ -92,10 +80,10 @@ class LogTail:
                     return at, at + size
         return -1, min(files)
 
-    def _walk(self, files: "_Files") -> int:
+    def _walk(self, files: LogFiles) -> int:
         """Move to the end of the log; return how many records were passed."""
         passed = 0
-        while (place := _place(files, self._end)) is not None:
+        while (place := log_file_at(files, self._end)) is not None:
             start, path, length = place
             before = self._end
             with os_errors("read a commit log file", path):
@@ -131,9 +119,9 @@ class LogTail:
                 break
         return passed
 
-    def _span(self, files: "_Files", at: int) -> int:
+    def _span(self, files: LogFiles, at: int) -> int:
         """Return the size of the record at ``at``; 0 if none starts there, or a blank one."""
-        place = _place(files, at)
+        place = log_file_at(files, at)
         if place is None:
             return 0
         start, path, length = place
@@ -160,16 +148,3 @@ def _reader(data: bytes, position: int, size: int, file: BinaryIO, at: int) -> R
         return file.read(count)
 
     return read
-
-
-_Files = dict[int, tuple[Path, int]]
-"""By start offset, in order: path and length."""
-
-
-def _place(files: _Files, at: int) -> tuple[int, Path, int] | None:
-    """Return start, path and length of the file that holds ``at``."""
-    for start in reversed(files):
-        path, length = files[start]
-        if start <= at < start + length:
-            return start, path, length
-    return None
