@@ -14,6 +14,7 @@ from itertools import cycle
 
 from operating.topic_kind import DLQ_PREFIX
 from store.cli.message_fields import ReadMessage
+from store.log.tail_topics import OTHERS
 from store.record.java_hash import java_hash
 from store.record.message import RETRY_PREFIX, Message, MessageProperty
 from store.service.message_store import MessageStore
@@ -30,8 +31,6 @@ _MAX_TARGETS = 4096
 """Topics whose queues are remembered."""
 MAX_PARTS = 4096
 """Parts of one group that are told apart."""
-OTHERS = "(others)"
-"""Stands for the original topics of a group that are not; no topic has such a name."""
 
 Part = tuple[str | None, int | None]
 """Original topic, and how often its messages were consumed again; ``None``: not known, or all."""

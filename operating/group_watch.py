@@ -23,13 +23,12 @@ from store.cli.options import note
 from store.cli.output import Row
 from store.cli.top import TopView
 from store.config import StoreConfig
+from store.log.tail_topics import OTHERS
 from store.paths import StorePaths
 from store.service.message_store import MessageStore
 
 _STILL_SECONDS = 12.0
 """Without new offsets for so long groups consume nothing."""
-OTHERS = "(others)"
-"""Stands for the groups that have no row of their own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ from store.errors import RefusedStoreError
 from store.log.log_files import list_log_files
 from store.log.log_follower import LogFollower
 from store.queue.facts import QueueSpan
+from store.queue.light_home import is_light
 from store.queue.units import QueueKey
 from store.record.decoder import StoredMessage
-from store.record.message import LMQ_PREFIX, RETRY_PREFIX, is_queued
+from store.record.message import RETRY_PREFIX, is_queued
 from store.service.message_store import MessageStore
 from store.service.reading.topic_follower import light_offsets
 
@@ -66,7 +67,7 @@ class QueueEnds:
                 topic: {key.queue_id: (low, high) for key, low, high in store.queue_spans(topic)}
                 for topic in wanted
             }
-            self._has_light = any(topic.startswith(LMQ_PREFIX) for topic in wanted)
+            self._has_light = any(map(is_light, wanted))
             self._log = _LogBehind(store)
 
     def _read_on(self) -> None:

@@ -9,7 +9,7 @@ from store.record.record_layout import HEAD, MAGIC_V2, body_position
 
 MAX_TOPICS = 4096
 OTHERS = "(others)"
-"""Stands for all that are not told apart; no topic has such a name."""
+"""Stands for all topics or groups that have no row of their own; none can have the name."""
 _HEAD_BYTES = body_position(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 """Up to the body of any record."""
 _INT = Struct(">i")

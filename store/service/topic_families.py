@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from store.log.tail_topics import OTHERS
 from store.record.message import RETRY_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
 from store.service.metrics.by_group import GroupFigures
-from store.service.metrics.by_topic import OTHERS, TopicFigures, TopicSnapshot
+from store.service.metrics.by_topic import TopicFigures, TopicSnapshot
 from store.service.metrics.metrics import MetricsSnapshot
 
 Sample = tuple[str, tuple[str, ...], float]

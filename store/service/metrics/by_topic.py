@@ -25,8 +25,6 @@ from store.service.metrics.by_group import FiguresByGroup, GroupOffsets, GroupSn
 from store.service.reading.puller import Puller
 from store.service.runtime.running_state import RunningState
 
-OTHERS = "(others)"
-"""Stands for all topics, or groups, that are not told apart; none can have the name."""
 LIMIT = 20
 _SAMPLED_RECORDS, _SAMPLED_BYTES = 4096, 4 << 20
 _TRACKED = 4

@@ -14,9 +14,9 @@ from typing import TypeVar, TypeVarTuple
 from store.config import StoreConfig
 from store.errors import DiskFullError, IllegalMessageError
 from store.log.commit_log import CommitLog
+from store.queue.light_home import is_light
 from store.queue.units import QueueKey
 from store.record.encoding_rules import EncodingRules
-from store.record.message import LMQ_PREFIX
 from store.record.properties import DispatchProperties
 from store.record.scan import ScanRules
 from store.service.dispatching.dispatch import Dispatcher
@@ -193,4 +193,4 @@ class Appender:
 
 
 def _is_light(queue: QueueKey) -> bool:
-    return queue.topic.startswith(LMQ_PREFIX)
+    return is_light(queue.topic)
