@@ -50,8 +50,6 @@ from store.service.message_store import MessageStore
 from store.service.offline.mode import StoreMode, change_mode, current_mode, set_mode
 from store.service.recovering.claims import vouch_for_queues
 
-"""Called with what is being done, a few words."""
-
 
 @dataclass(slots=True, kw_only=True)
 class SwitchReport(TablesReport):
@@ -75,7 +73,7 @@ class SkippableComparison:
     """What a switch that began in this call need not compare once more."""
 
     whole: bool = False
-    """Nothing."""
+    """Nothing at all: no byte has changed since all was compared."""
     known: KnownFile | None = None
     stamp: int = 0
     """Of the lock file: as long as it is the same no broker has been started."""
@@ -128,7 +126,7 @@ def switch(
         wait_for_broker(layout.paths, own, tell)
         broker = NextBroker(goal.backends, config, without, accept_older_tables)
         plan_conversion(layout.paths, broker)  # what is refused is refused before all else
-        trusted = _publish_once(space, own, plan, layout, broker, report, goal, tell)
+        trusted = _publish(space, own, plan, layout, broker, report, goal, tell)
         note_tables(layout.paths, own)
         if trusted.whole:
             report.caught_up_units = _open_as_compared(layout, config, plan, tell)
@@ -152,39 +150,20 @@ def _note_deleted(report: SwitchReport, plan: Plan, store: MessageStore) -> None
     report.deleted_since += _forget_deleted(store, plan)
 
 
-def _publish_once(
-    space: Workspace,
-    own: Workspace,
-    plan: Plan,
-    layout: StoreLayout,
-    broker: NextBroker,
-    report: SwitchReport,
-    goal: StoreMode,
-    tell: Tell,
-) -> SkippableComparison:
-    """Publish, unless an interrupted call has done that; return what ``_publish`` does."""
-    if own.switched.exists():
-        report.add(prepare(layout.paths, broker, own))
-        return SkippableComparison()
-    tell("publishing")
-    return _publish(space, own, plan, layout, broker, report, goal)
-
-
 def _publish(
-    space: Workspace,
-    own: Workspace,
-    plan: Plan,
-    layout: StoreLayout,
-    broker: NextBroker,
-    report: SwitchReport,
-    goal: StoreMode,
-) -> SkippableComparison:
+    space: Workspace, own: Workspace, plan: Plan, layout: StoreLayout, broker: NextBroker,
+    report: SwitchReport, goal: StoreMode, tell: Tell,
+) -> SkippableComparison:  # fmt: skip
     """Put tables and new queues into the store; return what need not be compared once more.
 
     These are kept alone from here on if ``goal`` says so, and nothing has touched the store since
-    they were compared.
+    they were compared. Where an interrupted call has put them there only the tables are.
     """
     paths, before, config = layout.paths, report.before, broker.config
+    if own.switched.exists():
+        report.add(prepare(paths, broker, own))
+        return SkippableComparison()
+    tell("publishing")
     _check(space, plan, layout, before, config)
     target = bulk_backend(plan.target)
     lock = StoreLock(paths)
