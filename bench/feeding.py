@@ -80,26 +80,43 @@ def put_with(slave: str, count: int) -> Reached:
 def replicated(slave: str, writers: int, seconds: float) -> Reached:
     """Puts that return when one follower has them."""
     with _master(slave, sync=True) as store:
-        counts = [0] * writers
-        ended = threading.Event()
 
-        def put(place: int) -> None:
+        def writer(place: int) -> Callable[[], None]:
             message = Message("topic_of_17_chars", _BODY, place, {"TAGS": "TagA"})
-            while not ended.is_set():
-                assert store.put_message(message).status is PutMessageStatus.PUT_OK
-                counts[place] += 1
 
-        threads = [threading.Thread(target=put, args=(place,)) for place in range(writers)]
-        for thread in threads:
-            thread.start()
-        ended.wait(1)
-        before, began = sum(counts), time.perf_counter()
-        ended.wait(seconds)
-        reached = (sum(counts) - before) / (time.perf_counter() - began)
-        ended.set()
-        for thread in threads:
-            thread.join()
+            def put() -> None:
+                assert store.put_message(message).status is PutMessageStatus.PUT_OK
+
+            return put
+
+        reached = _puts_a_second(writer, writers, seconds)
     return Reached(reached, _bare_puts(writers, seconds), "messages/s")
+
+
+def _puts_a_second(
+    writer: Callable[[int], Callable[[], object]], writers: int, seconds: float
+) -> float:
+    """Return how often threads put; ``writer`` makes what one of them calls again and again."""
+    counts = [0] * writers
+    ended = threading.Event()
+
+    def run(place: int) -> None:
+        put = writer(place)
+        while not ended.is_set():
+            put()
+            counts[place] += 1
+
+    threads = [threading.Thread(target=run, args=(place,)) for place in range(writers)]
+    for thread in threads:
+        thread.start()
+    ended.wait(1)
+    before, began = sum(counts), time.perf_counter()
+    ended.wait(seconds)
+    reached = (sum(counts) - before) / (time.perf_counter() - began)
+    ended.set()
+    for thread in threads:
+        thread.join()
+    return reached
 
 
 @contextmanager
@@ -154,36 +171,28 @@ class _BarePuts:
         self._sending = threading.Lock()
         self._sleeping: deque[tuple[int, threading.Lock]] = deque()
         self._end = 0
-        self._ended = False
 
     def reached(self, writers: int, seconds: float) -> float:
         """Return the frames that were acknowledged a second."""
-        counts = [0] * writers
-        threads = [threading.Thread(target=self._put, args=(counts, at)) for at in range(writers)]
         hearing = threading.Thread(target=self._hear)
-        for thread in (hearing, *threads):
-            thread.start()
-        time.sleep(1)
-        before, began = sum(counts), time.perf_counter()
-        time.sleep(seconds)
-        reached = (sum(counts) - before) / (time.perf_counter() - began)
-        self._ended = True
-        for thread in threads:
-            thread.join()
+        hearing.start()
+        reached = _puts_a_second(self._writer, writers, seconds)
         self._peer.shutdown(socket.SHUT_RDWR)
         hearing.join()
         return reached
 
-    def _put(self, counts: list[int], at: int) -> None:
+    def _writer(self, _place: int) -> Callable[[], None]:
         gate, body = threading.Lock(), bytes(_RECORD_BYTES)
         gate.acquire()
-        while not self._ended:
+
+        def put() -> None:
             with self._sending:
                 begin, self._end = self._end, self._end + _RECORD_BYTES
                 self._sleeping.append((self._end, gate))
                 self._peer.sendall(_HEAD.pack(begin, _RECORD_BYTES) + body)
             gate.acquire()
-            counts[at] += 1
+
+        return put
 
     def _hear(self) -> None:
         while data := self._peer.recv(4096):

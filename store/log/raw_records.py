@@ -40,10 +40,10 @@ class RawRecords:
         self.end, self.blank_bytes = self.phy_offset, 0
         behind = self.phy_offset + len(self._data)
         while self.end < behind:
-            left = self._file_size - self.end % self._file_size
-            block = self._block(left)
-            scan = scan_block(block, self.end, left, self._rules, self._topics)
-            begin = self.end
+            begin, left = self.end, self._file_size - self.end % self._file_size
+            at = begin - self.phy_offset
+            block = self._data[at : at + left]
+            scan = scan_block(block, begin, left, self._rules, self._topics)
             yield scan
             self.end = scan.behind
             rest = block[self.end - begin :]
@@ -65,7 +65,3 @@ class RawRecords:
         """Return those that end at or before ``end``, of which ``blocks`` was not read yet."""
         data = self._data[: end - self.phy_offset]
         return RawRecords(self.phy_offset, data, self._file_size, self._rules, self._topics)
-
-    def _block(self, left: int) -> bytes:
-        begin = self.end - self.phy_offset
-        return self._data[begin : begin + left]
