@@ -226,7 +226,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
             min_phy_offset: the log's minimum; units below it have expired.
 
         Returns:
-            The offsets that a new life of the queue replaced, ``None`` if none began.
+            The offsets that a new incarnation of the queue replaced, ``None`` if none began.
 
         Raises:
             QueueGapError: units are missing before ``queue_offset``.
@@ -253,7 +253,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         return None
 
     def _begin_within(self, queue_offset: int, data: bytes, last_phy: int, end_phy: int) -> range:
-        """Begin a new life at an offset that the queue has passed; return what that replaced."""
+        """Begin a new incarnation at an offset the queue has passed; return what it replaced."""
         dropped = range(max(queue_offset, self.first_offset), self.max_offset)
         if queue_offset <= self.first_offset:
             self._begin(queue_offset, data, last_phy, end_phy)

@@ -232,7 +232,7 @@ class SlaveSynchronize:
             async with asyncio.timeout(_PAUSE_SECONDS):
                 gone = {name for name in due if not await tables.has_topic(client, name)}
             if gone:
-                await to_the_end(self._forget_offsets, gone)  # first: its next life begins at 0
+                await to_the_end(self._forget_offsets, gone)  # first: the next one begins at 0
                 await to_the_end(self._store.delete_topics, gone)
         return gone
 

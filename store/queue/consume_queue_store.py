@@ -89,8 +89,8 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
         Ordered: within a queue, units come in log order. Idempotent: a unit that the queue has
         already is left as it is. A unit at the queue's end is appended; a first unit may have any
         offset (the units before it have expired). A unit *below* the end whose record lies
-        *behind* that of the queue's last unit begins a new life of the queue: the units from its
-        offset on are dropped, and the restart is returned. Not durable until ``flush``: after a
+        *behind* that of the queue's last unit begins a new incarnation of the queue: the units from
+        its offset on are dropped, and the restart is returned. Not durable until ``flush``: after a
         crash the caller replays the log from ``dispatch_from_phy_offset``.
 
         Raises:

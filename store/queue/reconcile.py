@@ -19,7 +19,7 @@ _LOG = StoreLogger(__name__)
 _BLOCK = 4096
 """Queues whose ends are asked for at once."""
 IsDeleted = Callable[[str, int], bool]
-"""Whether the record of a topic at a phy offset belongs to a deleted life of it."""
+"""Whether the record of a topic at a phy offset belongs to a deleted incarnation of it."""
 
 
 class MissingUnits(NamedTuple):

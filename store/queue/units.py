@@ -158,7 +158,7 @@ class UnitBatch(_batch.UnitColumns):
         return int(np.argmax(self._numbers() == number))
 
     def begins(self, wanted: Callable[[QueueKey], bool]) -> int:
-        """Return how many units of queues that are ``wanted`` are the first of a life."""
+        """Return how many units of queues that are ``wanted`` are the first of an incarnation."""
         chosen = [number for number, queue in enumerate(self.queues) if wanted(queue)]
         if not chosen:
             return 0

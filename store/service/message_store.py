@@ -586,9 +586,9 @@ class MessageStore:
     def delete_topics(self, topics: Iterable[str]) -> None:
         """Delete the queues of ``topics``, durably: no crash, no replay brings them back.
 
-        Their records stay in the log until they expire. What is put afterwards begins a new life. A
-        put into one of them waits until its thousand of topics is deleted; other puts go on. A
-        crash leaves whole thousands deleted, those after untouched.
+        Their records stay in the log until they expire. What is put afterwards begins a new
+        incarnation. A put into one of them waits until its thousand of topics is deleted; other
+        puts go on. A crash leaves whole thousands deleted, those after untouched.
 
         Raises:
             IllegalMessageError: no queue could have one of the names; nothing was deleted.

@@ -285,7 +285,7 @@ def test_what_expired_or_was_deleted_meanwhile_is_no_fault(
                 store.delete_topic(topic)
                 for key in [key for key in told.phys if key.topic == topic]:
                     del told.phys[key]
-            for queue_id in range(2):  # fewer queues than in its first life
+            for queue_id in range(2):  # fewer queues than in its first incarnation
                 result = store.put_message(Message("begins again", b"", queue_id))
                 told.phys[QueueKey("begins again", queue_id)].append(result.phy_offset)
             ends = store.commit_log.files.files()

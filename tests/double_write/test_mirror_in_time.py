@@ -65,7 +65,7 @@ def test_deletion_expiry_and_a_rebuild_since_are_no_differences(
         for topic in ("gone", "again", "expired", "rebuilt"):
             read_all(store, topic)
         store.delete_topics(["gone", "again"])
-        store.put_message(Message("again", b"of a new life"))
+        store.put_message(Message("again", b"of a new incarnation"))
         store.rebuild_queues("rebuilt")
         files = store.commit_log.files.files()
         store.delete_expired_files(files[-2].file_from_offset)

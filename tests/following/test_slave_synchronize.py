@@ -257,7 +257,7 @@ def test_a_topic_goes_when_two_answers_in_a_row_lack_it(
                 f"127.0.0.1:{broker.port}: of the topics, a, unused: gone at the master, and now"
                 " here"
             ]
-            # Its next life begins at 0, here as there.
+            # Its next incarnation begins at 0, here as there.
             broker.topics["a"] = topic("a")
             broker.versions[21] += 1
             more = next_records(tmp_path / "like", log, "a")

@@ -75,7 +75,7 @@ def test_a_broker_starts_on_what_was_followed_and_knows_all_that_its_master_knew
 
 
 @pytest.mark.parametrize("backend", backend_names())
-def test_a_topic_that_a_broker_deletes_goes_and_its_next_life_comes(
+def test_a_topic_that_a_broker_deletes_goes_and_its_next_incarnation_comes(
     tmp_path: Path, brokers: Brokers, backend: str
 ) -> None:
     told = list[str]()

@@ -82,7 +82,7 @@ class StoreCheck:
         self._rules = ScanRules(check_crc=True, property_crc=config.force_verify_prop_crc)
         self._delays = DelayLevels(config.message_delay_level)
         self._progress = progress or (lambda _: None)
-        self._lives = QueueIncarnations()
+        self._incarnations = QueueIncarnations()
         self._unit_bytes = 0  # of the records that units lead to
         self.records = 0
         self.units = 0
@@ -107,9 +107,9 @@ class StoreCheck:
                 queue_offset=finding.queue_offset,
             )
         for keys in _blocks(self._queues.queues(), _QUEUES):
-            for key, life in zip(keys, self._lives.lookup(keys), strict=True):
-                yield from self._check_queue(key, life)
-        for hashed, phy_offset in self._lives.not_asked():
+            for key, logged in zip(keys, self._incarnations.lookup(keys), strict=True):
+                yield from self._check_queue(key, logged)
+        for hashed, phy_offset in self._incarnations.not_asked():
             yield CheckFinding(
                 "the log has records of this queue, but there is no such queue: its topic was "
                 "deleted, or it was never dispatched",
@@ -187,7 +187,7 @@ class StoreCheck:
         properties = dispatch_properties(record.properties)
         for topic, queue_id, offset in _places(record, properties):
             if not self._deleted.has_record(topic, record.phy_offset):
-                self._lives.note((topic, queue_id), offset, record.phy_offset)
+                self._incarnations.note((topic, queue_id), offset, record.phy_offset)
 
     def _queue_of(self, phy_offset: int, hashed: int) -> QueueKey | None:
         """Return the queue of a record, its own or a light one, that has this hash."""
@@ -201,11 +201,13 @@ class StoreCheck:
 
     # ---- the queues
 
-    def _check_queue(self, key: QueueKey, life: QueueIncarnation | None) -> Iterator[CheckFinding]:
+    def _check_queue(
+        self, key: QueueKey, logged: QueueIncarnation | None
+    ) -> Iterator[CheckFinding]:
         try:
             queue = self._queues.queue(*key)
             low, high = queue.ends()
-            yield from self._compare_with_log(key, life, low, high)
+            yield from self._compare_with_log(key, logged, low, high)
             if self._queues.queue_type(key.topic) is QueueType.BATCH:
                 yield from self._check_batch_queue(key, low)
                 return
@@ -229,15 +231,17 @@ class StoreCheck:
             yield CheckFinding(str(exc), queue=key)
 
     def _compare_with_log(
-        self, key: QueueKey, life: QueueIncarnation | None, low: int, high: int
+        self, key: QueueKey, logged: QueueIncarnation | None, low: int, high: int
     ) -> Iterator[CheckFinding]:
-        if life is None:
+        if logged is None:
             return
-        if life.last >= high:
-            problem = f"records {max(high, life.first)} to {life.last} of the log have no unit"
+        if logged.last >= high:
+            problem = f"records {max(high, logged.first)} to {logged.last} of the log have no unit"
             yield self._unit(problem, key, high)
-        if life.first < low:
-            problem = f"records {life.first} to {low - 1} of the log lie before the queue's minimum"
+        if logged.first < low:
+            problem = (
+                f"records {logged.first} to {low - 1} of the log lie before the queue's minimum"
+            )
             yield self._unit(problem, key, low)
 
     def _compare_backends(self) -> Iterator[CheckFinding]:

@@ -99,7 +99,7 @@ class RecoveryReport:
     cut_at: int | None = None
     """Where the log was to end by a cut that had been asked for."""
     restarts: list[QueueRestart] = field(default_factory=list)
-    """Queues of which the log holds an older life; the last one won."""
+    """Queues of which the log holds an older incarnation; the last one won."""
 
     @property
     def needed(self) -> bool:
