@@ -53,7 +53,9 @@ class MessageScan:
         """
         unseen = TopicFollower(self._store).topics()
         for topic in self._topics(unseen):
-            yield from self._topic(topic, behind=topic in unseen or topic.startswith(LMQ_PREFIX))
+            yield from self._topic(
+                topic, with_undispatched=topic in unseen or topic.startswith(LMQ_PREFIX)
+            )
         yield from self._rest()
 
     def _topics(self, unseen: set[str]) -> list[str]:
@@ -67,7 +69,7 @@ class MessageScan:
                 require_topic(self._store, topic)
         return [*named]
 
-    def _topic(self, topic: str, *, behind: bool) -> Iterator[pa.RecordBatch]:
+    def _topic(self, topic: str, *, with_undispatched: bool) -> Iterator[pa.RecordBatch]:
         keys = sorted(
             key for key in self._store.queue_keys(topic) if self._request.takes_queue(key.queue_id)
         )
@@ -77,8 +79,8 @@ class MessageScan:
                 yield from self._queue_places(key, places)
             else:
                 yield from self._queue(key)
-        if behind:
-            yield from self._behind_queues(topic)
+        if with_undispatched:
+            yield from self._undispatched(topic)
 
     def _is_in_units(self, topic: str) -> bool:
         """Return whether each unit of the topic stands for one message of the same topic."""
@@ -100,7 +102,7 @@ class MessageScan:
             if self._messages.is_full:
                 yield from self._messages.rest()
 
-    def _behind_queues(self, topic: str) -> Iterator[pa.RecordBatch]:
+    def _undispatched(self, topic: str) -> Iterator[pa.RecordBatch]:
         request, follower = self._request, TopicFollower(self._store)
         yield from self._places_before()
         for each in follower.poll(topic):

@@ -165,7 +165,7 @@ class _DeadLetters:
     def of_group(self, group: str) -> Iterator[ReadMessage]:
         """Yield the dead letters of one group, by store time."""
         topic = dlq_topic(group)
-        for read in self._reads.topic(topic, behind=topic in self._unseen):
+        for read in self._reads.topic(topic, with_undispatched=topic in self._unseen):
             if self._origin in {None, origin_topic(group, read.message.properties)}:
                 yield read
 

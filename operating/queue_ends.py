@@ -34,7 +34,7 @@ class QueueEnds:
         self._open_store = open_store
         self._ends: dict[str, Ends] = {}
         self._has_light = False
-        self._log: _LogBehind | None = None
+        self._log: _UndispatchedLog | None = None
 
     def refresh(self, topics: Collection[str]) -> None:
         """Read on; ``topics`` are those whose ends are asked for next.
@@ -68,7 +68,7 @@ class QueueEnds:
                 for topic in wanted
             }
             self._has_light = any(map(is_light, wanted))
-            self._log = _LogBehind(store)
+            self._log = _UndispatchedLog(store)
 
     def _read_on(self) -> None:
         """Take in the records that came."""
@@ -85,7 +85,12 @@ class QueueEnds:
         log.follower.passed_over.clear()  # ``check`` lists what is damaged
 
     def _note(
-        self, log: "_LogBehind", message: StoredMessage, topic: str, queue_id: int, offset: int
+        self,
+        log: "_UndispatchedLog",
+        message: StoredMessage,
+        topic: str,
+        queue_id: int,
+        offset: int,
     ) -> None:
         ends = self._ends.get(topic)
         if ends is None:
@@ -97,7 +102,7 @@ class QueueEnds:
             ends[queue_id] = min(low, offset), offset + 1  # also of a queue that has begun anew
 
 
-class _LogBehind:
+class _UndispatchedLog:
     """The log from where the queues of an opened store may end."""
 
     def __init__(self, store: MessageStore) -> None:

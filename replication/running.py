@@ -97,11 +97,11 @@ def line_of(standing: FollowerProgress, bytes_per_second: float, age_seconds: fl
     """
     line = f"followed to {standing.end}"
     if standing.caught_up:
-        return f"{line}: 0 bytes behind"
+        return f"{line}: lag 0 bytes"
     if age_seconds is not None:
         line += f", {bytes_per_second:,.0f} bytes/s"
         if standing.lag_bytes is not None:
-            line += f", {standing.lag_bytes:,} bytes behind"
+            line += f", lag {standing.lag_bytes:,} bytes"
         line += f", last record stored {age_seconds:.1f} s ago"
     return line if standing.connected else f"{line}; not connected"
 

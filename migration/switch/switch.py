@@ -1,6 +1,6 @@
 """The switch to the new queues.
 
-The new queues are put into the store as a backend that is behind: its state stays the old one, so
+The new queues are put into the store as a backend that lags: its state stays the old one, so
 no reads go to them. Where the store is, file by file, the one that was compared, they are read from
 then on. Else the store goes from state to state (``cqstore mode``): the new backend catches up from
 the log, both are compared again, and only then it is read. The old queues stay where they are, with
@@ -57,7 +57,7 @@ class SwitchReport(TablesReport):
 
     before: StoreMode
     caught_up_units: int = 0
-    """Units dispatched from the log into the backend that was behind."""
+    """Units dispatched from the log into the backend that lagged."""
     deleted_since: list[str] = field(default_factory=list)
     """Topics that had been deleted since the plan was made; they stay deleted."""
     known_queues: int = 0
@@ -276,7 +276,7 @@ def _is_publishing(plan: Plan, layout: StoreLayout) -> bool:
 
     The new queues may have moved in part.
     """
-    return layout.standing.behind.get(plan.target) == plan.complete_to
+    return layout.standing.lagging.get(plan.target) == plan.complete_to
 
 
 def walk(
@@ -300,7 +300,7 @@ def walk(
         now = current_mode(layout, settings)
         report.state = now
         report.left_behind = {
-            name: at for name, at in layout.standing.behind.items() if name not in now.backends
+            name: at for name, at in layout.standing.lagging.items() if name not in now.backends
         }
         if now == goal:
             return
@@ -341,10 +341,10 @@ def _accept_queues_from_log(root: Path, config: StoreConfig, plan: Plan, tell: T
 
 
 def recover(root: Path, config: StoreConfig, tell: Tell) -> None:
-    """Open the store to write if it was not closed well, or keeps a backend that is behind."""
+    """Open the store to write if it was not closed well, or keeps a backend that lags."""
     layout, settings = resolve_layout(root, config, None, read_only=True)
     kept = current_mode(layout, settings).backends
-    needed = layout.paths.abort.exists() or any(name in kept for name in layout.standing.behind)
+    needed = layout.paths.abort.exists() or any(name in kept for name in layout.standing.lagging)
     if needed:
         tell("recovering the store")
         with MessageStore.open(root, config, housekeeping=False):

@@ -107,8 +107,9 @@ class Checked:
         tails = [tail.end - tail.begin for tail in self.tails]
         if not any(tails):
             return f"the same from {low} to {high}, where both end"
-        behind = self.sides[0] if tails[1] > tails[0] else self.sides[1]
-        return f"the same from {low} to {high}, where {behind.name} ends: {max(tails)} bytes behind"
+        lagging = self.sides[0] if tails[1] > tails[0] else self.sides[1]
+        lag = f"it lags by {max(tails)} bytes"
+        return f"the same from {low} to {high}, where {lagging.name} ends: {lag}"
 
     def as_json(self) -> dict[str, object]:
         """Return all of it; a program finds the same keys each time."""
@@ -124,7 +125,7 @@ class Checked:
                 "phyOffset": at, "firstByte": common.differs_at,
                 "a": place_of(logs[0], at), "b": place_of(logs[1], at),
             } if parted else None,
-            "behind": {"a": self.tails[0].as_json(), "b": self.tails[1].as_json()},
+            "own": {"a": self.tails[0].as_json(), "b": self.tails[1].as_json()},
             "metadataForms": {
                 name: None if each is None else each.as_json()
                 for name, each in zip("ab", self.tables, strict=True)
@@ -144,8 +145,8 @@ class Checked:
         yield self._row("bytes of a log file", [side.log.files.file_size for side in sides])
         if self.common.differs_at is not None:
             yield self._row(f"at {at}", [_shown(place_of(side.log, at)) for side in sides])
-        yield self._row("records behind", [tail.records for tail in self.tails])
-        yield self._row("bytes behind", [tail.end - tail.begin for tail in self.tails])
+        yield self._row("own records", [tail.records for tail in self.tails])
+        yield self._row("own bytes", [tail.end - tail.begin for tail in self.tails])
         for label, times in {
             "first stored": [tail.first_stored for tail in self.tails],
             "last stored": [tail.last_stored for tail in self.tails],

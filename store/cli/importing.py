@@ -166,7 +166,7 @@ def _rows_of_store(store: MessageStore, source: Path, first: int) -> Iterator[Me
     unseen = reads.unseen_topics()
     names = (name for name in {*store.topics(), *unseen} if not name.startswith(LMQ_PREFIX))
     for topic in sorted(names):
-        for read in reads.topic(topic, behind=topic in unseen):
+        for read in reads.topic(topic, with_undispatched=topic in unseen):
             number += 1
             if not reads.damaged and number >= first:
                 yield MessageLine(number, to_put(read.message))

@@ -159,9 +159,9 @@ def _warnings(store: MessageStore) -> Iterator[str]:
     if layout.combined:
         both = "double write" if len(kept) > 1 else f"only the {kept[0]} queues are kept"
         yield f"two backends hold queues ({both})"
-    for name, at in layout.standing.behind.items():
-        how = "behind" if name in kept else "left behind"
-        yield f"the {name} queues are {how}, whole up to phy offset {at}"
+    for name, at in layout.standing.lagging.items():
+        how = "lag" if name in kept else "are left behind"
+        yield f"the {name} queues {how}, whole up to phy offset {at}"
         if name in store.report.written_since:
             yield sentence(name, at, store.report.written_since[name], kept[0])
     for name, exc in store.detached_backends().items():

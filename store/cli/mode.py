@@ -117,7 +117,7 @@ def _show(root: Path, settings: StoreConfig, kind: OutputFormat) -> None:
         "set": "by cqstore mode" if layout.standing.state else "by what lies here and the settings",
         "queues in": ", ".join(layout.backends),
         "kept, the one that is read first": ", ".join(now.backends),
-        "behind": _behind(layout.standing.behind, kind),
+        "lagging": _lagging(layout.standing.lagging, kind),
     }
     with progress("looking at the steps", about_end(root, settings)) as tick:
         for step in possible_steps(root, settings, progress=tick):
@@ -125,11 +125,11 @@ def _show(root: Path, settings: StoreConfig, kind: OutputFormat) -> None:
     output(kind).record(facts)
 
 
-def _behind(behind: Mapping[str, int], kind: OutputFormat) -> object:
+def _lagging(lagging: Mapping[str, int], kind: OutputFormat) -> object:
     """Return which backends are no longer kept and lack the log from where on."""
-    if kind is not OutputFormat.TABLE or not behind:
-        return dict(behind)
-    return ", ".join(f"{name} (from phy offset {at:,} on)" for name, at in behind.items())
+    if kind is not OutputFormat.TABLE or not lagging:
+        return dict(lagging)
+    return ", ".join(f"{name} (from phy offset {at:,} on)" for name, at in lagging.items())
 
 
 def _step(
@@ -150,7 +150,7 @@ def _step(
     units = done.recovery.dispatched_units if done.recovery else 0
     output(kind).record(
         {
-            "before": done.before, "state": done.after, "behind": _behind(done.behind, kind),
+            "before": done.before, "state": done.after, "lagging": _lagging(done.lagging, kind),
             "detached": done.detached, "dispatchedUnits": units, **facts,
         }
     )  # fmt: skip

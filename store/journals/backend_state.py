@@ -1,4 +1,4 @@
-"""The record of a store's backends: its state, and up to where those that are behind are whole.
+"""The record of a store's backends: its state, and up to where those that lag are whole.
 
 One note of ours, ``cqstore/mode``. Without it all backends that lie in the store are kept alike.
 """
@@ -23,8 +23,10 @@ class BackendState:
 
     state: StoreMode | None = None
     """The state that was set; ``None``: what lies on disk and the settings decide."""
-    behind: Mapping[str, int] = field(default_factory=dict)
+    lagging: Mapping[str, int] = field(default_factory=dict)
     """Backend → phy offset up to which it surely has every record; one that is not here is whole.
+
+    On disk the key is ``behind``.
 
     What it holds of later records is removed before anything is put into it: it may have holes, or
     be of a log that was cut there since, or of a broker that did not keep the other backend.
@@ -63,7 +65,7 @@ def write_standing(paths: StorePaths, standing: BackendState) -> None:
     """
     entry = {
         "state": standing.state,
-        "behind": dict(standing.behind),
+        "behind": dict(standing.lagging),
         "covers": dict(standing.covers),
         "alike": standing.alike,
     }
@@ -74,16 +76,16 @@ def write_standing(paths: StorePaths, standing: BackendState) -> None:
         register(paths.mode)
 
 
-def set_mode(paths: StorePaths, state: StoreMode, behind: Mapping[str, int]) -> None:
-    """Set the state, and up to where each backend is whole that is behind, durably.
+def set_mode(paths: StorePaths, state: StoreMode, lagging: Mapping[str, int]) -> None:
+    """Set the state, and up to where each backend is whole that lags, durably.
 
-    A backend that ``behind`` does not name passes for whole from now on. The caller has the store's
-    lock.
+    A backend that ``lagging`` does not name passes for whole from now on. The caller has the
+    store's lock.
 
     Raises:
         StoreIOError: it cannot be written; the old record is unchanged.
     """
-    write_standing(paths, replace(read_standing(paths), state=state, behind=dict(behind)))
+    write_standing(paths, replace(read_standing(paths), state=state, lagging=dict(lagging)))
 
 
 def _is_entry(entry: Entry) -> bool:

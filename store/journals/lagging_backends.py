@@ -17,9 +17,9 @@ class LaggingBackends:
         self._read_only = read_only
         self.standing = read_standing(paths)
 
-    def behind(self, name: str) -> int | None:
-        """Return up to where a backend that is behind is whole; ``None`` if it is not behind."""
-        return self.standing.behind.get(name)
+    def lags_from(self, name: str) -> int | None:
+        """Return up to where a backend that lags is whole; ``None`` if it does not lag."""
+        return self.standing.lagging.get(name)
 
     def covers(self, name: str) -> str | None:
         """Return which topics the backend was given; ``None``: all."""
@@ -35,15 +35,15 @@ class LaggingBackends:
         if self.standing != BackendState():
             register(self._paths.mode)
 
-    def note_behind(self, name: str, phy_offset: int) -> None:
+    def note_lagging(self, name: str, phy_offset: int) -> None:
         """Note that a backend is whole only up to there.
 
         Raises:
             StoreIOError: it cannot be noted.
         """
-        if self.standing.behind.get(name) != phy_offset:
-            behind = {**self.standing.behind, name: phy_offset}
-            self._write(replace(self.standing, behind=behind))
+        if self.standing.lagging.get(name) != phy_offset:
+            lagging = {**self.standing.lagging, name: phy_offset}
+            self._write(replace(self.standing, lagging=lagging))
 
     def caught_up(self, name: str) -> None:
         """Note that a backend is whole, durably.
@@ -51,8 +51,8 @@ class LaggingBackends:
         Raises:
             StoreIOError: it cannot be noted.
         """
-        behind = {key: at for key, at in self.standing.behind.items() if key != name}
-        self._write(replace(self.standing, behind=behind))
+        lagging = {key: at for key, at in self.standing.lagging.items() if key != name}
+        self._write(replace(self.standing, lagging=lagging))
 
     def note_covers(self, name: str, topics: str | None) -> None:
         """Note which topics a backend gets; ``None``: all.
@@ -67,17 +67,17 @@ class LaggingBackends:
             self._write(replace(self.standing, covers=covers))
 
     def log_was_cut(self, end: int, opened: Collection[str]) -> None:
-        """Note, for backends that are behind and not open, that the log was cut at ``end``.
+        """Note, for backends that lag and are not open, that the log was cut at ``end``.
 
         Raises:
             StoreIOError: it cannot be noted.
         """
-        behind = {
+        lagging = {
             name: at if name in opened else min(at, end)
-            for name, at in self.standing.behind.items()
+            for name, at in self.standing.lagging.items()
         }
-        if behind != self.standing.behind:
-            self._write(replace(self.standing, behind=behind))
+        if lagging != self.standing.lagging:
+            self._write(replace(self.standing, lagging=lagging))
 
     @property
     def alike(self) -> bool:

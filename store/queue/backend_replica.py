@@ -46,21 +46,21 @@ class BackendReplica:
         lines: LaggingBackends,
         roles: Roles,
     ) -> None:
-        """Make the store, not yet loaded. One that is behind is opened as after a crash."""
+        """Make the store, not yet loaded. One that lags is opened as after a crash."""
         self._context, self._lines = context, lines
         self.name = kind.name
         self.needed = self.name in roles.needed
-        self.behind = lines.behind(self.name)
+        self.lags_from = lines.lags_from(self.name)
         self.selection = roles.selections.get(self.name)
         claimed = context.checkpoint.logics_phy_offset
         self.whole = claimed if kind.counts_in_checkpoint else 0
         """Every record that ends at or below is in its queue, durably."""
-        if self.behind is not None:
-            self.whole = self.behind
+        if self.lags_from is not None:
+            self.whole = self.lags_from
             view = _OwnClaim(self.whole)
             context = replace(context, checkpoint=view, last_exit_ok=False)
         self.store = kind(context)
-        self.was_behind = self.behind is not None
+        self.was_lagging = self.lags_from is not None
         """A line of ours said so when the part was opened."""
         self.began_empty = False
         self.own: set[QueueKey] | None = None
@@ -74,29 +74,29 @@ class BackendReplica:
         """Recover the queues, and find out up to where they are whole."""
         store, context = self.store, self._context
         store.recover()
-        if self.behind is not None and not context.read_only:
+        if self.lags_from is not None and not context.read_only:
             # What lies behind the line has holes, or is of a program that did not keep the others.
-            store.truncate_dirty(max(self.behind, context.log.min_phy_offset()))
+            store.truncate_dirty(max(self.lags_from, context.log.min_phy_offset()))
         self.began_empty = next(store.queues(), None) is None
         claimed = store.dispatch_from_phy_offset()
-        self.whole = claimed if self.behind is None else min(claimed, self.behind)
+        self.whole = claimed if self.lags_from is None else min(claimed, self.lags_from)
         if context.read_only:
             return
         had = self._lines.covers(self.name)
         if had not in {None, self.selection}:
             self.whole = 0
-            self.note_behind(0)
+            self.note_lagging(0)
         self._lines.note_covers(self.name, self.selection)
 
-    def note_behind(self, phy_offset: int) -> None:
+    def note_lagging(self, phy_offset: int) -> None:
         """Write the line that says that it is whole up to ``phy_offset`` alone, durably."""
-        self._lines.note_behind(self.name, phy_offset)
-        self.behind = phy_offset
+        self._lines.note_lagging(self.name, phy_offset)
+        self.lags_from = phy_offset
 
     def note_caught_up(self) -> None:
         """Remove the line."""
         self._lines.caught_up(self.name)
-        self.behind = None
+        self.lags_from = None
 
     # ---- what it gets
 
@@ -123,8 +123,8 @@ class BackendReplica:
         if self.failure is not None:
             facts["detached"] = f"whole up to phy offset {self.whole}: {self.failure}"
             return facts
-        if self.behind is not None:
-            facts["behind"] = f"whole up to phy offset {self.behind}"
+        if self.lags_from is not None:
+            facts["lagging"] = f"whole up to phy offset {self.lags_from}"
         return facts | self.store.describe()
 
     def stats(self) -> Iterator[QueueStat]:

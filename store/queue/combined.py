@@ -120,7 +120,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
                 return
             if isinstance(exc, QueueGapError):
                 part.whole = 0  # it lacks what it claimed to have
-            part.note_behind(part.whole)
+            part.note_lagging(part.whole)
             part.failure = exc
             self._count_in_checkpoint()
         _LOG.warning(
@@ -138,9 +138,9 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         return {part.name: part.failure for part in self._parts if part.failure is not None}
 
     @property
-    def behind(self) -> dict[str, int]:
-        """Return up to which phy offset each part is whole that is, or was when opened, behind."""
-        return {part.name: part.behind for part in self._parts if part.behind is not None}
+    def lagging(self) -> dict[str, int]:
+        """Return up to which phy offset each part is whole that lags, or did when opened."""
+        return {part.name: part.lags_from for part in self._parts if part.lags_from is not None}
 
     # ---- opening
 
@@ -174,8 +174,8 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         newest, low = max(marks.values(), default=0), max(self.context.log.min_phy_offset(), 0)
         for part in self._live():
             # Where the log has no records any more that it lacks, they are made up for at the end.
-            if part.behind is None and part.whole < newest and part.whole <= low:
-                part.note_behind(part.whole)
+            if part.lags_from is None and part.whole < newest and part.whole <= low:
+                part.note_lagging(part.whole)
         self._marks = marks
 
     def _compare(self) -> None:
@@ -189,13 +189,13 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         live = self._live()
         if len(live) == 1:
             return
-        whole = [part for part in live if part.behind is None]
+        whole = [part for part in live if part.lags_from is None]
         if self._router.light is None:
             self._read_light_from(diverged_replica(whole, self.roles, self._is_deleted))
         for ahead in whole:  # what another one has may have been deleted since
             late = live[1 - live.index(ahead)]
             if not self.context.read_only:
-                note = partial(late.note_behind, 0)
+                note = partial(late.note_lagging, 0)
                 compare = partial(backfill, late, ahead, self._is_deleted, note)
                 self._attempt(late, "compare them", compare)
             elif late.store is self._read and late.name == self.context.config.preferred_backend:
@@ -256,16 +256,16 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
             most = max(most, cut or 0)
             with self._lock.entry():
                 part.whole = min(part.whole, phy_offset)
-                if part.behind is not None and part.behind > phy_offset:
-                    part.note_behind(phy_offset)
+                if part.lags_from is not None and part.lags_from > phy_offset:
+                    part.note_lagging(phy_offset)
         self._put_end = min(self._put_end, phy_offset)
         return most
 
     def catch_up(self) -> bool:
-        """Bring up those that were behind; their lines stay until ``allow_expiry``."""
+        """Bring up those that lagged; their lines stay until ``allow_expiry``."""
         live = self._live()
-        late = [part for part in live if part.behind is not None]
-        ahead = [part for part in live if part.behind is None]
+        late = [part for part in live if part.lags_from is not None]
+        ahead = [part for part in live if part.lags_from is None]
         for part in late if ahead else ():
             self._attempt(
                 part, "catch up", partial(reconcile_unlogged, part, ahead[0], self._is_deleted)
@@ -275,12 +275,12 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         return any(part.store.counts_in_checkpoint for part in late if part.failure is None)
 
     def allow_expiry(self, min_phy_offset: int) -> None:
-        """Tell all; those that were behind have been caught up by now, and their lines go."""
+        """Tell all; those that lagged have caught up by now, and their lines go."""
         self._replaying = False
         if classes := self.context.config.read_topic_classes:
             self._router.apart = ClassOfTopic(classes, "")
         for part in self._live():
-            if part.behind is not None:
+            if part.lags_from is not None:
                 with self._lock.entry():
                     part.note_caught_up()
         for part in self._live():

@@ -108,7 +108,7 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
         """
 
     def catch_up(self) -> bool:
-        """Give queues that were behind what no record of the log contains, durably.
+        """Give queues that lagged what no record of the log contains, durably.
 
         Called once, after the replay and before ``allow_expiry``. Returns whether such queues are
         among them as the checkpoint is for, which is to vouch for them first.

@@ -28,7 +28,7 @@ def light_home(
 ) -> BackendReplica | None:
     """Return the part that has the light queues alone, of parts that are loaded; ``None``: none.
 
-    The others get none from now on. A part that is behind or empty is no evidence. One that cannot
+    The others get none from now on. A part that lags or is empty is no evidence. One that cannot
     be opened may have them, and is returned where nothing tells that it has not.
 
     Raises:
@@ -87,7 +87,7 @@ def _has_light(part: BackendReplica) -> bool:
 
 def _lacks_light(others: Sequence[BackendReplica]) -> bool:
     """Return whether these have queues, but no light ones: those are kept apart."""
-    told = [part for part in others if part.failure is None and part.behind is None]
+    told = [part for part in others if part.failure is None and part.lags_from is None]
     return bool(told) and all(
         next(part.store.queues(), None) is not None and not _has_light(part) for part in told
     )

@@ -42,7 +42,7 @@ class ReadRouter:
     def _complete_backends(self, topic: str) -> Iterator[ConsumeQueueStore]:
         """Yield those that have all units of ``topic``."""
         for part in [each for each in self._replicas if each.failure is None]:
-            if part.behind is None and part.accepts(topic):
+            if part.lags_from is None and part.accepts(topic):
                 yield part.store
 
     def alike(self, topic: str) -> tuple[ConsumeQueueStore, ConsumeQueueStore] | None:

@@ -89,17 +89,17 @@ def backfill(
     late: BackendReplica,
     ahead: BackendReplica,
     is_deleted: IsDeleted,
-    note_behind: Callable[[], object],
+    note_lagging: Callable[[], object],
 ) -> None:
     """Fill what ``late`` lacks by a replay of the log, if it lacks anything.
 
-    ``note_behind`` notes durably that it has nothing for sure; called before a queue goes that the
+    ``note_lagging`` notes durably that it has nothing for sure; called before a queue goes that the
     replay could not fill.
     """
     units = queues = 0
     for lack in missing_units(late, ahead, is_deleted):
         if not queues:
-            note_behind()
+            note_lagging()
             late.own = {
                 key for key in late.store.queues() if not ahead.store.queue(*key).max_offset()
             }
@@ -148,7 +148,7 @@ def reconcile_unlogged(late: BackendReplica, ahead: BackendReplica, is_deleted: 
             continue
         if not ahead.has_live_units(*key) and not late.has_live_units(*key):
             late.store.restore_end(*key, end)
-    replayed = late.was_behind or late.began_empty or late.own is not None
+    replayed = late.was_lagging or late.began_empty or late.own is not None
     gone = [
         key
         for key in (late.store.queues() if replayed else ())

@@ -121,7 +121,7 @@ class Queues:
 
 def of(queues: Queues, *, but: str = "", **facts: object) -> Any:
     live = lambda *key: queues.min_offset(*key) < queues.max_offset(*key)  # noqa: E731
-    told = {"was_behind": False, "began_empty": False, "own": None, "whole": 10**9, **facts}
+    told = {"was_lagging": False, "began_empty": False, "own": None, "whole": 10**9, **facts}
     accepts = lambda topic: topic not in but  # noqa: E731
     return SimpleNamespace(name="x", store=queues, has_live_units=live, accepts=accepts, **told)
 
@@ -146,7 +146,7 @@ def test_after_a_replay_ends_are_restored_and_what_was_deleted_goes() -> None:
     own = {QueueKey(name, 0) for name in ("deleted", "lives")}
     ended = [("ended", 0, 9)]
     assert evened({}) == (ended, [])
-    assert evened({"was_behind": True}) == (ended, ["expired", "deleted"])
+    assert evened({"was_lagging": True}) == (ended, ["expired", "deleted"])
     assert evened({"began_empty": True}) == (ended, ["expired", "deleted", "lives"])
     assert evened({"own": own}) == (ended, ["expired", "deleted"])
     assert evened({"own": set()}) == (ended, ["expired", "deleted", "lives"])

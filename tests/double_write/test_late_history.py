@@ -72,7 +72,7 @@ def test_the_log_fills_what_is_lacking(
         assert store.min_offset("t", 0) == 0
         assert store.get_message("t", 4, 0, 32).queue_offsets == list(range(10))
         told.put(store, 5)
-    assert standing(root).behind == {}
+    assert standing(root).lagging == {}
     told.check(root)
 
 
@@ -101,7 +101,7 @@ def test_cut_short_it_is_filled_by_the_next_open(
         refuse(patched, name, "put_batch")
         with pytest.raises(ConsumeQueueError):
             open_store(root, name)
-    assert standing(root).behind == {name: 0}
+    assert standing(root).lagging == {name: 0}
     with open_store(root) as store:
         assert store.verify().clean
     told.check(root)
@@ -176,7 +176,7 @@ def test_a_part_that_proves_to_lack_units_is_built_anew(
         store.queues.parts()[1].truncate_dirty(told.phys[QueueKey("t", 0)][10])
         told.put(store, 5)
         assert list(store.detached_backends()) == ["rocksdb"]
-    assert standing(root).behind == {"rocksdb": 0}
+    assert standing(root).lagging == {"rocksdb": 0}
     with open_store(root) as store:
         assert store.verify().clean
     told.check(root)

@@ -56,9 +56,7 @@ def reasons(root: Path, to: StoreMode) -> str:
 
 
 @pytest.mark.parametrize("kept", ["file", "rocksdb"])
-def test_a_backend_that_comes_in_is_behind_until_it_has_caught_up(
-    tmp_path: Path, kept: str
-) -> None:
+def test_a_backend_that_comes_in_lags_until_it_has_caught_up(tmp_path: Path, kept: str) -> None:
     """What a crash on the way would find."""
     root = plain_store(tmp_path / "store", Told(), kept)
     calls, seen = CallOrder(root), list[BackendState]()
@@ -70,9 +68,9 @@ def test_a_backend_that_comes_in_is_behind_until_it_has_caught_up(
         change_mode(root, both)
     (comes,) = {"file", "rocksdb"} - {kept}
     records = [record for record in seen if record.state == both]
-    assert records[0].behind == {comes: 0}
+    assert records[0].lagging == {comes: 0}
     assert seen[-1] == standing(root)
-    assert (seen[-1].state, seen[-1].behind) == (both, {})
+    assert (seen[-1].state, seen[-1].lagging) == (both, {})
 
 
 def test_a_cut_before_the_line_of_a_backend_lowers_it(tmp_path: Path) -> None:
@@ -90,7 +88,7 @@ def test_a_cut_before_the_line_of_a_backend_lowers_it(tmp_path: Path) -> None:
     calls.at_each = lambda _: seen.append(standing(root))
     with calls.watching(), MessageStore.open(root, PLAIN, cut_at=bad) as store:
         assert store.verify().clean
-    lines = [record.behind.get("rocksdb") for record in seen]
+    lines = [record.lagging.get("rocksdb") for record in seen]
     assert set(lines) == {line, bad, None}
     assert lines.index(bad) < lines.index(None)
 
@@ -105,7 +103,7 @@ def test_a_store_goes_all_the_way_and_back_with_puts_in_every_state(tmp_path: Pa
         record = standing(root)
         assert record.state == to
         left = {"file", "rocksdb"} - set(to.backends)
-        assert set(record.behind) == left
+        assert set(record.lagging) == left
         with MessageStore.open(root, PLAIN) as store:
             assert [part.name for part in store.queues.parts()] == list(to.backends)
             told.put(store, 15)
@@ -131,7 +129,7 @@ def test_a_backend_left_behind_is_not_served_nor_touched(tmp_path: Path, left: s
     with MessageStore.open(root, config(left)) as store:  # double write by the settings
         assert [part.name for part in store.queues.parts()] == [kept]
         told.put(store, 30)
-    assert standing(root).behind == {left: end}
+    assert standing(root).lagging == {left: end}
     for read_only in (True, False):
         with pytest.raises(RefusedStoreError, match=f"state is {kept}"):
             MessageStore.open(root, read_only=read_only, backend=left)
@@ -151,7 +149,7 @@ def test_a_line_counts_more_than_what_the_backend_says(tmp_path: Path, name: str
     set_mode(StorePaths(root), StoreMode(f"double-write-{OTHER[name]}"), {name: line})
     with MessageStore.open(root, PLAIN) as store:
         assert store.report.watermarks[name] == line
-    assert standing(root).behind == {}
+    assert standing(root).lagging == {}
     told.check(root)
 
 
@@ -209,7 +207,7 @@ def test_the_inner_states_are_passed_in_one_step_with_the_same_result(
         change_mode(root, StoreMode(name))
     done = change_mode(root, StoreMode(name), passing=True)
     assert (done.before, done.after) == (StoreMode(f"double-write-{OTHER[name]}"), name)
-    assert done.behind == standing(root).behind == {OTHER[name]: end}
+    assert done.lagging == standing(root).lagging == {OTHER[name]: end}
     for step in (StoreMode(f"double-write-{name}"), StoreMode(name)):
         change_mode(slow, step)
     assert standing(root) == standing(slow)
@@ -313,7 +311,7 @@ def test_no_old_file_goes_while_a_backend_catches_up(
 
 
 @pytest.mark.parametrize("name", ["file", "rocksdb"])
-def test_a_backend_that_is_behind_is_neither_read_nor_left_alone(
+def test_a_backend_that_lags_is_neither_read_nor_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     root, told, read = tmp_path / "store", Told(), OTHER[name]
@@ -321,9 +319,9 @@ def test_a_backend_that_is_behind_is_neither_read_nor_left_alone(
         told.put(store, 10)
         refuse(patched, name, "put_batch")
         told.put(store, 10)
-    set_mode(StorePaths(root), StoreMode(f"double-write-{read}"), standing(root).behind)
-    assert f"{name} queues are behind" in reasons(root, StoreMode(f"double-write-{name}"))
-    with pytest.raises(RefusedStoreError, match="behind"):
+    set_mode(StorePaths(root), StoreMode(f"double-write-{read}"), standing(root).lagging)
+    assert f"{name} queues lag" in reasons(root, StoreMode(f"double-write-{name}"))
+    with pytest.raises(RefusedStoreError, match="lag"):
         MessageStore.open(root, read_only=True, backend=name)
     (step,) = [step for step in possible_steps(root) if step.to == read]
     assert step.possible, "the one that is whole may be left alone"
@@ -343,7 +341,7 @@ def test_differences_keep_the_incomplete_one_from_being_read(golden: Golden) -> 
     assert (row["topic"], row["from"], row["to"], row["lacking"]) == (topic, 3, 4, "rocksdb")
     with pytest.raises(RefusedStoreError, match="rocksdb queues lack 2 units"):
         change_mode(root, StoreMode("rocksdb"), passing=True)
-    assert change_mode(root, StoreMode("file")).behind
+    assert change_mode(root, StoreMode("file")).lagging
     with MessageStore.open(root) as store:
         assert store.queues.name == "file"
 

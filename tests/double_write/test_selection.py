@@ -140,7 +140,7 @@ def test_rocksdb_gets_the_selected_topics_and_the_rest_when_that_ends(tmp_path: 
         assert store.verify().clean
         assert store.verify().units == 20
     with open_store(root, "file", **SELECTIVE) as store:
-        assert store.report.dispatched_units == 0, "nothing is behind"
+        assert store.report.dispatched_units == 0, "nothing lags"
     with pytest.raises(RefusedStoreError, match="some topics only"):
         MessageStore.open(root, read_only=True, backend="rocksdb")
     assert standing(root).covers == {"rocksdb": "lite-*;t"}
@@ -163,7 +163,7 @@ def test_what_a_backend_is_to_get_now_is_not_noted_before_what_it_lacks(tmp_path
     calls.at_each = lambda _: seen.append(standing(root))
     with calls.watching(), open_store(root, "file", **SELECTIVE | {"doubleWriteTopics": "*"}):
         seen.append(standing(root))
-    noted = [found.behind for found in seen if found.covers == {"rocksdb": "*"}]
+    noted = [found.lagging for found in seen if found.covers == {"rocksdb": "*"}]
     assert noted[0] == {"rocksdb": 0}
     assert noted[-1] == {}, "it has caught up"
 

@@ -325,4 +325,4 @@ def test_a_line_says_how_far_it_is() -> None:
         "followed to 12, 0 bytes/s, last record stored 70.0 s ago; not connected"
     )
     standing.caught_up = True
-    assert line_of(standing, 0, 70) == "followed to 12: 0 bytes behind"
+    assert line_of(standing, 0, 70) == "followed to 12: lag 0 bytes"

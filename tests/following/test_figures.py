@@ -74,7 +74,7 @@ def test_top_shows_a_follower_and_its_store_is_read_meanwhile(
             assert shown["state"] == "caught up"
             assert shown["phy offset"] == shown["reported to the master"] == half
             assert shown["master's max phy offset"] == len(led.log) + 77
-            assert (shown["behind the master, bytes"], shown["behind the master, s"]) == (0, 0)
+            assert (shown["lag, bytes"], shown["lag, s"]) == (0, 0)
             assert shown["metadata"] == "whole"
             read(root, led, half)
             until(lambda: has_key(root, 68))  # keys are written when the queues are flushed
@@ -133,7 +133,7 @@ def test_rates_are_between_two_looks(tmp_path: Path) -> None:
     assert {fact: row["value"] for fact, row in rows.items()} == {
         "master": "a:1", "state": "verified", "noted, s ago": 4.0, "phy offset": 800,
         "reported to the master": 400, "master's max phy offset": 900,
-        "behind the master, bytes": 400, "behind the master, s": 14.0, "connections": 2,
+        "lag, bytes": 400, "lag, s": 14.0, "connections": 2,
         "received, bytes": 1100, "metadata whole, s ago": 9.0, "metadata": "no right",
     }  # fmt: skip
     assert (rows["phy offset"]["perSecond"], rows["received, bytes"]["perSecond"]) == (150, 200)
@@ -145,9 +145,9 @@ def test_rates_are_between_two_looks(tmp_path: Path) -> None:
         ({"connected": False}, "state", "not connected"),
         ({"verified": False}, "state", "asked"),
         ({"master_end": -1, "lag_bytes": None}, "master's max phy offset", None),
-        ({"master_end": -1, "lag_bytes": None}, "behind the master, bytes", None),
+        ({"master_end": -1, "lag_bytes": None}, "lag, bytes", None),
         ({"reported": -1}, "reported to the master", None),
-        ({"last_stored_ms": 0}, "behind the master, s", None),
+        ({"last_stored_ms": 0}, "lag, s", None),
         ({"metadata_time": 0.0, "metadata_fault": "x"}, "metadata whole, s ago", None),
     ],
 )

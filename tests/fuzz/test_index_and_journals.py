@@ -192,7 +192,7 @@ class TestDamaged:
         def run(data: bytes) -> None:
             paths.mode.write_bytes(data)
             found = read_standing(paths)
-            for at in (*found.behind.values(), found.alike):
+            for at in (*found.lagging.values(), found.alike):
                 assert 0 <= at <= LONG_MAX
             assert found.state is None or found.state in store_modes()
 

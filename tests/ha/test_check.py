@@ -217,7 +217,7 @@ def test_a_former_master_is_told_record_by_record(tmp_path: Path, backend: str) 
         place = divergence[side]
         assert (place["topic"], place["queueId"], place["queueOffset"]) == (topic, 0, 0)
         assert place["bytes"] == log[end : end + 32].hex()
-    behind = found["behind"]
+    behind = found["own"]
     assert isinstance(behind, dict)
     assert behind["a"]["topics"] == {"former": 5}
     assert (behind["b"]["records"], behind["b"]["topics"]) == (40, {"new": 40})
@@ -229,7 +229,7 @@ def test_a_former_master_is_told_record_by_record(tmp_path: Path, backend: str) 
     assert "new/0/0" in done.stdout
 
 
-def test_a_log_that_is_behind_has_not_parted(tmp_path: Path) -> None:
+def test_a_log_that_lags_has_not_parted(tmp_path: Path) -> None:
     one, other, end = parted(tmp_path, 20, 0, 7)
     found = found_by(one, other, code=0)
     assert (found["commonEnd"], found["divergence"], found["differences"]) == (end, None, [])

@@ -98,9 +98,9 @@ def same_reads(paths: StorePaths) -> int:
     return 0 if found is None else found.count(ReadOutcome.SAME)
 
 
-def fall_behind(paths: StorePaths, number: int) -> None:
+def begin_to_lag(paths: StorePaths, number: int) -> None:
     lines = LaggingBackends(paths, read_only=False)
-    lines.note_behind("rocksdb", number)
+    lines.note_lagging("rocksdb", number)
     lines.keep()
 
 
@@ -115,7 +115,7 @@ NOTES: dict[str, Note] = {
         read_standing,
     ),
     "behind": Note(
-        fall_behind, read_standing,
+        begin_to_lag, read_standing,
     ),
     "deleted": Note(delete, deleted_below),
     "fitted": Note(fit, deleted_below),

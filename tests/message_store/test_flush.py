@@ -203,7 +203,7 @@ def test_the_thread_flushes_four_pages_and_leaves_less_to_the_thorough_round(
     with MessageStore.open(tmp_path / "store", config) as store:
         disk.syncs = 0
         assert store.put_message(message()).ok
-        until(lambda: not store._dispatcher.behind)  # the thread came by
+        until(lambda: not store._dispatcher.has_undispatched)  # the thread came by
         flushed = store.commit_log.flushed_phy_offset
         assert flushed() == 0
         while store.commit_log.max_phy_offset() < 4 * 4096:

@@ -382,8 +382,8 @@ def test_backends_are_alike_only_by_the_time_of_a_lock_that_is_there(tmp_path: P
     assert order.made == [], "it says so already"
     before = paths.mode.read_bytes()
     reading = LaggingBackends(paths, read_only=True)
-    reading.note_behind("file", 7)
-    assert (reading.behind("file"), reading.behind("rocksdb")) == (7, None)
+    reading.note_lagging("file", 7)
+    assert (reading.lags_from("file"), reading.lags_from("rocksdb")) == (7, None)
     assert paths.mode.read_bytes() == before
 
 
@@ -434,16 +434,16 @@ def test_lines_say_how_far_each_backend_is_whole(tmp_path: Path) -> None:
         read_standing(paths)
     paths.mode.unlink()
     lines = LaggingBackends(paths, read_only=False)
-    lines.note_behind("file", 70)
-    lines.note_behind("rocksdb", 50)
+    lines.note_lagging("file", 70)
+    lines.note_lagging("rocksdb", 50)
     lines.note_covers("rocksdb", "a;b*")
     written = paths.mode.stat().st_ino
     lines.log_was_cut(70, [])
     assert paths.mode.stat().st_ino == written, "nothing was cut off: it is not rewritten"
     lines.log_was_cut(60, ["rocksdb"])
-    assert read_standing(paths).behind == {"file": 60, "rocksdb": 50}
+    assert read_standing(paths).lagging == {"file": 60, "rocksdb": 50}
     lines.log_was_cut(40, ["file"])
-    assert read_standing(paths).behind == {"file": 60, "rocksdb": 40}
+    assert read_standing(paths).lagging == {"file": 60, "rocksdb": 40}
     lines.caught_up("file")
     assert LaggingBackends(paths, read_only=True).standing == BackendState(
         None, {"rocksdb": 40}, {"rocksdb": "a;b*"}

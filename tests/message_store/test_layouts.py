@@ -202,7 +202,7 @@ def test_what_is_not_whole_is_not_served(tmp_path: Path, standing: BackendState)
     layout = there(tmp_path, BOTH, standing)
     assert choose_backends(layout, StoreConfig(), None) == BOTH
     assert choose_backends(layout, StoreConfig(), None, read_only=True) == BOTH[::-1]
-    with pytest.raises(RefusedStoreError, match="the file queues are behind or hold some"):
+    with pytest.raises(RefusedStoreError, match="the file queues lag or hold some"):
         choose_backends(layout, StoreConfig(), "file", read_only=True)
     assert choose_backends(layout, StoreConfig(), "rocksdb", read_only=True) == BOTH[::-1]
 

@@ -55,7 +55,7 @@ def test_what_was_compared_is_served_at_once_and_goes_back(
     assert compared(root, target)
     assert steps(root) == AT_ONCE
     record = read_standing(StorePaths(root))
-    assert (record.state, set(record.behind)) == (target, {"file", "rocksdb"} - {target})
+    assert (record.state, set(record.lagging)) == (target, {"file", "rocksdb"} - {target})
     assert served(root) == before
     assert rollback(root) is not None
     assert served(root) == before
@@ -184,7 +184,7 @@ def test_new_queues_that_cannot_be_opened_leave_the_old_ones_served(
         with pytest.raises(StoreIOError, match="no room"):
             switch(root)
     record = read_standing(StorePaths(root))
-    assert (record.state, list(record.behind)) == ("file", ["rocksdb"])
+    assert (record.state, list(record.lagging)) == ("file", ["rocksdb"])
     assert served(root) == before
     assert steps(root)[0] == "going to double-write-file"  # the same call takes all steps
     assert served(root) == before

@@ -23,7 +23,7 @@ def written_since(
     Asked before the store is recovered, which takes over what was written.
     """
     found: dict[str, int] = {}
-    for name, line in standing.behind.items() if standing.state is not None else ():
+    for name, line in standing.lagging.items() if standing.state is not None else ():
         if name in kept:
             continue
         try:

@@ -151,10 +151,10 @@ def choose_backends(
 
     The state that was set decides, else what lies on disk, with double write also what the settings
     load; for a new store ``asked`` or ``storeType``. ``asked`` picks the one to read of several.
-    Read-only nothing is opened that is not there, and nothing served that is behind.
+    Read-only nothing is opened that is not there, and nothing served that lags.
 
     Raises:
-        RefusedStoreError: ``asked`` has no queues here but another backend has, or is left behind;
+        RefusedStoreError: ``asked`` has no queues here but another backend has, or lags;
             or queues lie here that the settings do not load.
         StoreConfigError: an unknown ``storeType``.
     """
@@ -172,7 +172,7 @@ def choose_backends(
             first = next((name for name in names if _servable(layout, name, names)), first)
         if not _servable(layout, first, names):
             raise RefusedStoreError(
-                f"the {first} queues are behind or hold some topics only, and are not served so;"
+                f"the {first} queues lag or hold some topics only, and are not served so;"
                 " open the store to write (cqstore recover) and they catch up",
                 path=layout.paths.root,
             )
@@ -182,7 +182,7 @@ def choose_backends(
 def _servable(layout: StoreLayout, name: str, names: Sequence[str]) -> bool:
     given = layout.standing.covers.get(name)
     whole = given is None or (given == NO_LIGHT and taking_a_share(names) is not None)
-    return whole and name not in layout.standing.behind
+    return whole and name not in layout.standing.lagging
 
 
 def _refuse_asked(layout: StoreLayout, asked: str) -> NoReturn:

@@ -245,16 +245,16 @@ class StoreCheck:
             yield self._unit(problem, key, low)
 
     def _compare_backends(self) -> Iterator[CheckFinding]:
-        """Compare the backends of a store with double write, unless one is known to be behind."""
+        """Compare the backends of a store with double write, unless one is known to lag."""
         queues = self._queues
         if not isinstance(queues, CombinedConsumeQueueStore):
             return
         for name, exc in queues.detached.items():
             yield CheckFinding(f"the {name} queues are detached: {exc}")
-        for name, at in queues.behind.items():
-            problem = f"the {name} queues are behind, whole up to here; the next open catches up"
+        for name, at in queues.lagging.items():
+            problem = f"the {name} queues lag, whole up to here; the next open catches up"
             yield CheckFinding(problem, damage=False, phy_offset=at)
-        if queues.behind or len(queues.parts()) == 1:
+        if queues.lagging or len(queues.parts()) == 1:
             return
         from store.comparing.open_sides import compare_open  # noqa: PLC0415 - seldom needed
 

@@ -207,7 +207,7 @@ class StoreMetrics:
 
     def _lag(self) -> tuple[int, int]:
         dispatcher, log = self._dispatcher, self._log
-        if not dispatcher.behind:
+        if not dispatcher.has_undispatched:
             return 0, 0
         oldest, last = dispatcher.oldest_waiting(), dispatcher.last_dispatched
         done = last.phy_offset + last.size if last is not None else log.min_phy_offset()

@@ -59,8 +59,8 @@ class ModeChange:
 
     before: StoreMode
     after: StoreMode
-    behind: dict[str, int] = field(default_factory=dict)
-    """Backends that are behind now, or left behind: phy offset up to which each is whole."""
+    lagging: dict[str, int] = field(default_factory=dict)
+    """Backends that lag now, or are left behind: phy offset up to which each is whole."""
     detached: dict[str, str] = field(default_factory=dict)
     """Backends that failed while they caught up, and why."""
     recovery: RecoveryReport | None = None
@@ -133,7 +133,7 @@ def change_mode(
     layout, config = resolve_layout(root, config or StoreConfig(), None, read_only=True)
     now = current_mode(layout, config)
     if to == now:
-        return ModeChange(now, to, dict(layout.standing.behind))
+        return ModeChange(now, to, dict(layout.standing.lagging))
     _require_step(layout, now, to, now.reachable if passing else now.neighbours)
     lock = StoreLock(layout.paths)
     try:
@@ -144,7 +144,7 @@ def change_mode(
                 f"no step from {now} to {to}: {'; '.join(reasons)}", path=layout.paths.root
             )
         ready(layout.paths)
-        set_mode(layout.paths, to, _behind(layout, now, to, look.log_end))
+        set_mode(layout.paths, to, _lagging(layout, now, to, look.log_end))
     finally:
         lock.release()
     done = _finish(layout, config, now, to, settled, progress)
@@ -161,14 +161,14 @@ def _require_step(
         )
 
 
-def _behind(layout: StoreLayout, now: StoreMode, to: StoreMode, log_end: int) -> dict[str, int]:
-    """Return up to where backends are whole that are behind, with those that go or come."""
-    behind = dict(layout.standing.behind)
+def _lagging(layout: StoreLayout, now: StoreMode, to: StoreMode, log_end: int) -> dict[str, int]:
+    """Return up to where backends are whole that lag, with those that go or come."""
+    lagging = dict(layout.standing.lagging)
     for name in set(now.backends) - set(to.backends):
-        behind.setdefault(name, log_end)
+        lagging.setdefault(name, log_end)
     for name in set(to.backends) - set(now.backends):
-        behind.setdefault(name, 0)
-    return behind
+        lagging.setdefault(name, 0)
+    return lagging
 
 
 def _finish(
@@ -180,14 +180,14 @@ def _finish(
     progress: Progress,
 ) -> ModeChange:
     if not set(to.backends) - set(now.backends):
-        return ModeChange(now, to, dict(read_standing(layout.paths).behind))
+        return ModeChange(now, to, dict(read_standing(layout.paths).lagging))
     with MessageStore.open(
         layout.paths.root, config, housekeeping=False, progress=progress
     ) as store:
         failed = {name: str(exc) for name, exc in store.detached_backends().items()}
         report = store.report
         settled(store)
-    return ModeChange(now, to, dict(read_standing(layout.paths).behind), failed, report)
+    return ModeChange(now, to, dict(read_standing(layout.paths).lagging), failed, report)
 
 
 class _StepObstacles:
@@ -236,7 +236,7 @@ class _StepObstacles:
         found: list[str] = []
         for name in sorted(set(to.backends) - set(now.backends)):
             found += self._not_for(store, name)
-            begin = self._layout.standing.behind.get(name, 0)
+            begin = self._layout.standing.lagging.get(name, 0)
             levels = unlike_levels(store, self._config.message_delay_level, begin)
             found += [each.sentence() for each in levels]
         if len(now.backends) > 1:
@@ -269,10 +269,10 @@ class _StepObstacles:
     def _not_whole(self, store: MessageStore, kept: Sequence[str], *, locked: bool) -> list[str]:
         """Return why the first of these could not be the one that is read, or the only one."""
         standing, name = self._layout.standing, kept[0]
-        if name in standing.behind:
+        if name in standing.lagging:
             return [
-                f"the {name} queues are behind, whole only up to phy offset"
-                f" {standing.behind[name]}: open the store to write (cqstore recover)"
+                f"the {name} queues lag, whole only up to phy offset"
+                f" {standing.lagging[name]}: open the store to write (cqstore recover)"
             ]
         given = standing.covers.get(name)
         if given == NO_LIGHT and len(kept) == 1:

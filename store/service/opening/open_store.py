@@ -200,7 +200,7 @@ def _queues(
 ) -> ConsumeQueueStore:
     """Make the queues of backends ``names``: several, or one that was not always kept, combined."""
     kinds = [backend(name) for name in names]
-    if len(kinds) == 1 and names[0] not in {*lines.standing.behind, *lines.standing.covers}:
+    if len(kinds) == 1 and names[0] not in {*lines.standing.lagging, *lines.standing.covers}:
         return kinds[0](context)
     roles = choose_roles(names, context.config)
     return CombinedConsumeQueueStore(context, kinds, roles, lines, deleted.has_record)
