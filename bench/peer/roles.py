@@ -75,5 +75,5 @@ class Roles:
     def _ends_at(self, store: MessageStore) -> int:
         """Return where the log ends whose records have been handed to the queues."""
         if self._follower is not None:
-            return self._follower.standing.end  # known when an append has returned
+            return self._follower.progress.end  # known when an append has returned
         return store.commit_log.max_phy_offset()

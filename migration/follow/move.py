@@ -215,19 +215,19 @@ class FollowedMove:
     def _follower(self, store: MessageStore) -> Follower:
         return Follower(store, *self._master, timing=self._timing, tell=self._tell)
 
-    def _is_level(self, store: MessageStore, standing: FollowerProgress) -> bool:
+    def _is_level(self, store: MessageStore, progress: FollowerProgress) -> bool:
         """Return whether the follower has all that the broker had a moment ago.
 
         A broker that is busy always has more: then the last record here is a new one.
         """
         stored = store.commit_log.followed_timestamp / 1000
-        is_new = standing.verified and time.time() - stored < _LEVEL_SECONDS
-        return is_new or standing.caught_up or self._has_stopped(standing)
+        is_new = progress.verified and time.time() - stored < _LEVEL_SECONDS
+        return is_new or progress.caught_up or self._has_stopped(progress)
 
-    def _has_stopped(self, standing: FollowerProgress) -> bool:
-        if standing.connected:
+    def _has_stopped(self, progress: FollowerProgress) -> bool:
+        if progress.connected:
             self._last_sign = time.monotonic()
-        return not standing.connected and self._is_stopped()
+        return not progress.connected and self._is_stopped()
 
     def _is_stopped(self) -> bool:
         """Return whether the broker has released its store."""

@@ -276,7 +276,7 @@ def _is_publishing(plan: Plan, layout: StoreLayout) -> bool:
 
     The new queues may have moved in part.
     """
-    return layout.standing.lagging.get(plan.target) == plan.complete_to
+    return layout.backend_state.lagging.get(plan.target) == plan.complete_to
 
 
 def walk(
@@ -300,7 +300,9 @@ def walk(
         now = current_mode(layout, settings)
         report.state = now
         report.left_behind = {
-            name: at for name, at in layout.standing.lagging.items() if name not in now.backends
+            name: at
+            for name, at in layout.backend_state.lagging.items()
+            if name not in now.backends
         }
         if now == goal:
             return
@@ -344,7 +346,9 @@ def recover(root: Path, config: StoreConfig, tell: Tell) -> None:
     """Open the store to write if it was not closed well, or keeps a backend that lags."""
     layout, settings = resolve_layout(root, config, None, read_only=True)
     kept = current_mode(layout, settings).backends
-    needed = layout.paths.abort.exists() or any(name in kept for name in layout.standing.lagging)
+    needed = layout.paths.abort.exists() or any(
+        name in kept for name in layout.backend_state.lagging
+    )
     if needed:
         tell("recovering the store")
         with MessageStore.open(root, config, housekeeping=False):

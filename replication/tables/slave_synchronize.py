@@ -117,12 +117,12 @@ class SlaveSynchronize:
 
     async def fetch_log_end(self, client: BrokerClient) -> None:
         """Ask once where the master's log ends; a fault is reported, and it is not known then."""
-        standing = self._follower.standing
+        progress = self._follower.progress
         try:
-            standing.master_end = (await tables.log_end(client)).max_phy_offset
+            progress.master_end = (await tables.log_end(client)).max_phy_offset
             self._told_of_end = ""
         except (OSError, StoreError) as exc:
-            standing.master_end = -1
+            progress.master_end = -1
             if _reason(exc) != self._told_of_end:
                 self._told_of_end = _reason(exc)
                 self._announce(f"{_reason(exc)}; where the master's log ends is not known")
@@ -149,10 +149,10 @@ class SlaveSynchronize:
                 code = exc.code if isinstance(exc, BrokerError) else 0
                 if not (may_be_missing and code in {UNKNOWN_CODE, SYSTEM_ERROR}):
                     fault = self._fail(exc)
-        standing = self._follower.standing
-        standing.metadata_fault = fault
+        progress = self._follower.progress
+        progress.metadata_fault = fault
         if not fault:
-            standing.metadata_time = time.time()
+            progress.metadata_time = time.time()
             self._told.clear()
 
     def _fail(self, exc: OSError | StoreError) -> str:
@@ -217,12 +217,12 @@ class SlaveSynchronize:
     async def _delete(self, client: BrokerClient, topics: Collection[str]) -> set[str]:
         """Delete the queues of those topics that are surely gone; return them."""
         ports = (await tables.log_end(client)).slave_ports
-        standing = self._follower.standing
-        if not (standing.connected and ports is not None and standing.port in ports):
+        progress = self._follower.progress
+        if not (progress.connected and ports is not None and progress.port in ports):
             if fresh := [name for name in topics if name not in self._told_kept]:
                 self._announce(
                     f"{_some(fresh)}: not among the master's topics, but kept: the broker does not"
-                    f" list the connection from port {standing.port} among its slaves"
+                    f" list the connection from port {progress.port} among its slaves"
                 )
             self._told_kept = {*topics}
             return set()

@@ -92,7 +92,7 @@ def facts(store: MessageStore) -> Iterator[tuple[str, object]]:
     opener = opened_by(store.paths.root)
     yield "root", str(store.paths.root)
     yield "backends", list(layout.backends)
-    yield "state", layout.standing.state or None
+    yield "state", layout.backend_state.mode or None
     yield "kept_backends", [part.name for part in store.queues.parts()]
     yield "last_exit", "open" if opener else "clean" if store.last_exit_ok else "not clean"
     yield "opened_by", opener or None
@@ -159,7 +159,7 @@ def _warnings(store: MessageStore) -> Iterator[str]:
     if layout.combined:
         both = "double write" if len(kept) > 1 else f"only the {kept[0]} queues are kept"
         yield f"two backends hold queues ({both})"
-    for name, at in layout.standing.lagging.items():
+    for name, at in layout.backend_state.lagging.items():
         how = "lag" if name in kept else "are left behind"
         yield f"the {name} queues {how}, whole up to phy offset {at}"
         if name in store.report.written_since:

@@ -114,10 +114,12 @@ def _show(root: Path, settings: StoreConfig, kind: OutputFormat) -> None:
     now = current_mode(layout, settings)
     facts: dict[str, object] = {
         "state": now,
-        "set": "by cqstore mode" if layout.standing.state else "by what lies here and the settings",
+        "set": "by cqstore mode"
+        if layout.backend_state.mode
+        else "by what lies here and the settings",
         "queues in": ", ".join(layout.backends),
         "kept, the one that is read first": ", ".join(now.backends),
-        "lagging": _lagging(layout.standing.lagging, kind),
+        "lagging": _lagging(layout.backend_state.lagging, kind),
     }
     with progress("looking at the steps", about_end(root, settings)) as tick:
         for step in possible_steps(root, settings, progress=tick):

@@ -21,7 +21,7 @@ _OLD, _NEW = {"cut"}, {"alike"}
 class BackendState:
     """The record as it lies on disk."""
 
-    state: StoreMode | None = None
+    mode: StoreMode | None = None
     """The state that was set; ``None``: what lies on disk and the settings decide."""
     lagging: Mapping[str, int] = field(default_factory=dict)
     """Backend → phy offset up to which it surely has every record; one that is not here is whole.
@@ -40,7 +40,7 @@ class BackendState:
     """
 
 
-def read_standing(paths: StorePaths) -> BackendState:
+def read_backend_state(paths: StorePaths) -> BackendState:
     """Return the record; an empty one if there is none. Changes nothing.
 
     Raises:
@@ -51,32 +51,32 @@ def read_standing(paths: StorePaths) -> BackendState:
     if entry is None:
         return BackendState()
     try:
-        state = None if entry["state"] is None else StoreMode(entry["state"])
+        mode = None if entry["state"] is None else StoreMode(entry["state"])
     except ValueError as exc:
         raise CorruptionError(f"the record of the backends: {exc}", path=paths.mode) from exc
-    return BackendState(state, entry["behind"], entry["covers"], entry.get("alike", 0))
+    return BackendState(mode, entry["behind"], entry["covers"], entry.get("alike", 0))
 
 
-def write_standing(paths: StorePaths, standing: BackendState) -> None:
+def write_backend_state(paths: StorePaths, state: BackendState) -> None:
     """Replace the record, durably when it returns.
 
     Raises:
         StoreIOError: it cannot be written; the old one is unchanged.
     """
     entry = {
-        "state": standing.state,
-        "behind": dict(standing.lagging),
-        "covers": dict(standing.covers),
-        "alike": standing.alike,
+        "state": state.mode,
+        "behind": dict(state.lagging),
+        "covers": dict(state.covers),
+        "alike": state.alike,
     }
-    if standing == BackendState():  # says what no record says, too
+    if state == BackendState():  # says what no record says, too
         unregister(paths.mode)
     write_note(paths.mode, entry)
-    if standing != BackendState():
+    if state != BackendState():
         register(paths.mode)
 
 
-def set_mode(paths: StorePaths, state: StoreMode, lagging: Mapping[str, int]) -> None:
+def set_mode(paths: StorePaths, mode: StoreMode, lagging: Mapping[str, int]) -> None:
     """Set the state, and up to where each backend is whole that lags, durably.
 
     A backend that ``lagging`` does not name passes for whole from now on. The caller has the
@@ -85,7 +85,7 @@ def set_mode(paths: StorePaths, state: StoreMode, lagging: Mapping[str, int]) ->
     Raises:
         StoreIOError: it cannot be written; the old record is unchanged.
     """
-    write_standing(paths, replace(read_standing(paths), state=state, lagging=dict(lagging)))
+    write_backend_state(paths, replace(read_backend_state(paths), mode=mode, lagging=dict(lagging)))
 
 
 def _is_entry(entry: Entry) -> bool:

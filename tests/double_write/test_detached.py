@@ -17,7 +17,7 @@ from store.queue.units import QueueKey, UnitBatch
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.crash_images import crash_image
-from tests.kit.double_write import OTHER, Told, open_store, refuse, standing
+from tests.kit.double_write import OTHER, Told, backend_state, open_store, refuse
 from tests.kit.faults import EIO, ENOSPC, Faults
 
 Act = Callable[[MessageStore, Told], None]
@@ -34,7 +34,7 @@ def assert_whole(root: Path, told: Told, read: str) -> None:
         assert store.detached_backends() == {}
         assert store.verify().clean
         assert [finding for finding in store.check() if finding.damage] == []
-    assert standing(root).lagging == {}
+    assert backend_state(root).lagging == {}
     told.check(root)
 
 
@@ -52,7 +52,7 @@ def test_files_that_fail_in_mid_batch_are_caught_up(
     told.put(store, 50)
     assert faults.refused == 1
     assert list(store.detached_backends()) == ["file"]
-    assert standing(root).lagging == {"file": durable}
+    assert backend_state(root).lagging == {"file": durable}
     faults.heal()
     told.put(store, 50)
     store.flush()
@@ -60,7 +60,7 @@ def test_files_that_fail_in_mid_batch_are_caught_up(
     if crashed:
         root = crash_image(store.paths.root, tmp_path / "crashed")
     store.close()
-    assert standing(root).lagging == {"file": durable}
+    assert backend_state(root).lagging == {"file": durable}
     assert_whole(root, told, "rocksdb")
 
 
@@ -94,7 +94,7 @@ def test_a_part_that_fails_is_detached_and_caught_up(
         act(store, told)
         assert list(store.detached_backends()) == [name]
         told.put(store, 20)
-        assert standing(root).lagging[name] <= told.phys[QueueKey("t", 0)][30]
+        assert backend_state(root).lagging[name] <= told.phys[QueueKey("t", 0)][30]
         if crashed:
             root = crash_image(store.paths.root, tmp_path / "crashed")
         store.close()
@@ -135,7 +135,7 @@ def test_a_part_that_fails_when_it_is_closed_is_noted(
         store.close()
         patched.undo()
         closing()
-    assert list(standing(root).lagging) == [name]
+    assert list(backend_state(root).lagging) == [name]
     assert_whole(root, told, read)
 
 
@@ -163,7 +163,7 @@ def test_only_the_part_that_is_read_makes_a_close_fail(
                 patched.setattr(type(parts[refused]), "close", lambda _: 1 / 0)
                 store.close()
         closing(parts[refused])
-        assert list(standing(tmp_path / refused).lagging) == [refused] * (refused != name)
+        assert list(backend_state(tmp_path / refused).lagging) == [refused] * (refused != name)
 
 
 @pytest.mark.parametrize("name", ["file", "rocksdb"])
@@ -179,7 +179,7 @@ def test_a_part_that_cannot_be_opened_keeps_nobody_out(
         with open_store(root, read) as store:
             assert list(store.detached_backends()) == [name]
             told.put(store, 30)
-    assert list(standing(root).lagging) == [name]
+    assert list(backend_state(root).lagging) == [name]
     assert_whole(root, told, read)
 
 
@@ -199,7 +199,7 @@ def test_the_part_that_is_read_fails_the_store(
             store.put_message(Message("u", b""))
         store.close()
     told.phys[QueueKey("u", 0)].append(told.phys[QueueKey("t", 4)][-1] + size_of_last(root))
-    assert standing(root).lagging == {}
+    assert backend_state(root).lagging == {}
     assert_whole(root, told, read)
 
 
@@ -220,7 +220,7 @@ def test_the_part_that_assigns_offsets_fails_the_store(
         with pytest.raises(ConsumeQueueError):
             store.flush()
         store.close()
-    assert standing(tmp_path / "store").lagging == {}
+    assert backend_state(tmp_path / "store").lagging == {}
 
 
 @pytest.mark.parametrize("name", ["file", "rocksdb"])
@@ -253,14 +253,14 @@ def test_a_crash_in_the_middle_of_catching_up_loses_nothing(
         with monkeypatch.context() as patched:
             refuse(patched, name, "put_batch")
             told.put(store, 100)
-    line = standing(root).lagging
+    line = backend_state(root).lagging
     with monkeypatch.context() as patched:
         patched.setattr("store.service.dispatching.replay.REPLAY_UNITS", 16)
         patched.setattr("store.service.dispatching.replay.SLICE_PER_QUEUE", 0)
         refuse(patched, read, "allow_expiry")  # the replay is done, nothing else of it
         with pytest.raises(ConsumeQueueError):
             open_store(root, read)
-    assert standing(root).lagging in ({}, line)
+    assert backend_state(root).lagging in ({}, line)
     assert_whole(root, told, read)
 
 
@@ -330,12 +330,12 @@ def test_the_first_failure_of_a_part_is_kept(tmp_path: Path) -> None:
         (lost,) = [part for part in store.queues._parts if part.name == "rocksdb"]
         first = ConsumeQueueError("first")
         store.queues._detach(lost, "do it", first)
-        line = standing(tmp_path / "store").lagging
+        line = backend_state(tmp_path / "store").lagging
         assert line == {"rocksdb": lost.whole}
         assert lost.whole > 0
         store.queues._detach(lost, "do it", QueueGapError("second"))
         assert store.detached_backends() == {"rocksdb": first}
-        assert standing(tmp_path / "store").lagging == line
+        assert backend_state(tmp_path / "store").lagging == line
 
 
 def test_a_gap_shows_that_a_part_never_had_what_it_claimed(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_a_gap_shows_that_a_part_never_had_what_it_claimed(tmp_path: Path) -> No
         assert isinstance(store.queues, CombinedConsumeQueueStore)
         (lost,) = [part for part in store.queues._parts if part.name == "rocksdb"]
         store.queues._detach(lost, "do it", QueueGapError("a gap"))
-        assert standing(tmp_path / "store").lagging == {"rocksdb": 0}
+        assert backend_state(tmp_path / "store").lagging == {"rocksdb": 0}
 
 
 @pytest.mark.parametrize("method", ["delete_queue", "restore_end", "delete_topics", "put_batch"])

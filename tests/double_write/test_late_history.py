@@ -15,7 +15,7 @@ from store.queue.units import QueueKey
 from store.record.message import Message, SysFlag
 from store.service.message_store import MessageStore
 from tests.double_write.test_verify import Database
-from tests.kit.double_write import Told, config, open_store, refuse, standing
+from tests.kit.double_write import Told, backend_state, config, open_store, refuse
 from tests.kit.tree import tree_digest
 
 EACH = 30
@@ -72,7 +72,7 @@ def test_the_log_fills_what_is_lacking(
         assert store.min_offset("t", 0) == 0
         assert store.get_message("t", 4, 0, 32).queue_offsets == list(range(10))
         told.put(store, 5)
-    assert standing(root).lagging == {}
+    assert backend_state(root).lagging == {}
     told.check(root)
 
 
@@ -80,7 +80,7 @@ def test_it_is_looked_for_once_and_again_after_somebody_else(root: Path, told: T
     """In RocksDB: that files were lost is noticed in another way, at any time."""
     with open_store(root) as store:
         assert store.report.dispatched_units == 0
-    alike = standing(root).alike
+    alike = backend_state(root).alike
     assert alike == (root / "lock").stat().st_mtime_ns
     lose_history(root, "rocksdb")
     with open_store(root) as store:
@@ -88,7 +88,7 @@ def test_it_is_looked_for_once_and_again_after_somebody_else(root: Path, told: T
     os.utime(root / "lock", ns=(alike + 1_000_000,) * 2)
     with open_store(root) as store:
         assert store.report.dispatched_units == 5 * EACH
-    assert standing(root).alike == alike + 1_000_000
+    assert backend_state(root).alike == alike + 1_000_000
     told.check(root)
 
 
@@ -101,7 +101,7 @@ def test_cut_short_it_is_filled_by_the_next_open(
         refuse(patched, name, "put_batch")
         with pytest.raises(ConsumeQueueError):
             open_store(root, name)
-    assert standing(root).lagging == {name: 0}
+    assert backend_state(root).lagging == {name: 0}
     with open_store(root) as store:
         assert store.verify().clean
     told.check(root)
@@ -176,7 +176,7 @@ def test_a_part_that_proves_to_lack_units_is_built_anew(
         store.queues.parts()[1].truncate_dirty(told.phys[QueueKey("t", 0)][10])
         told.put(store, 5)
         assert list(store.detached_backends()) == ["rocksdb"]
-    assert standing(root).lagging == {"rocksdb": 0}
+    assert backend_state(root).lagging == {"rocksdb": 0}
     with open_store(root) as store:
         assert store.verify().clean
     told.check(root)

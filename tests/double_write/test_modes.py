@@ -29,7 +29,7 @@ from tests.double_write.test_verify import Database
 from tests.kit import commands
 from tests.kit.call_order import CallOrder
 from tests.kit.crash_images import crash_image
-from tests.kit.double_write import OTHER, Told, config, open_store, refuse, standing
+from tests.kit.double_write import OTHER, Told, backend_state, config, open_store, refuse
 from tests.kit.golden import load_dump
 from tests.kit.tree import tree_digest
 
@@ -60,17 +60,17 @@ def test_a_backend_that_comes_in_lags_until_it_has_caught_up(tmp_path: Path, kep
     """What a crash on the way would find."""
     root = plain_store(tmp_path / "store", Told(), kept)
     calls, seen = CallOrder(root), list[BackendState]()
-    calls.at_each = lambda _: seen.append(standing(root))
+    calls.at_each = lambda _: seen.append(backend_state(root))
     both = {"file": StoreMode("double-write-file"), "rocksdb": StoreMode("double-write-rocksdb")}[
         kept
     ]
     with calls.watching():
         change_mode(root, both)
     (comes,) = {"file", "rocksdb"} - {kept}
-    records = [record for record in seen if record.state == both]
+    records = [record for record in seen if record.mode == both]
     assert records[0].lagging == {comes: 0}
-    assert seen[-1] == standing(root)
-    assert (seen[-1].state, seen[-1].lagging) == (both, {})
+    assert seen[-1] == backend_state(root)
+    assert (seen[-1].mode, seen[-1].lagging) == (both, {})
 
 
 def test_a_cut_before_the_line_of_a_backend_lowers_it(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_cut_before_the_line_of_a_backend_lowers_it(tmp_path: Path) -> None:
     data[bad + 4] ^= 1  # the magic code
     log.write_bytes(data)
     calls, seen = CallOrder(root), list[BackendState]()
-    calls.at_each = lambda _: seen.append(standing(root))
+    calls.at_each = lambda _: seen.append(backend_state(root))
     with calls.watching(), MessageStore.open(root, PLAIN, cut_at=bad) as store:
         assert store.verify().clean
     lines = [record.lagging.get("rocksdb") for record in seen]
@@ -100,8 +100,8 @@ def test_a_store_goes_all_the_way_and_back_with_puts_in_every_state(tmp_path: Pa
         assert {step.to for step in possible_steps(root) if step.possible} == set(before.neighbours)
         done = change_mode(root, to)
         assert (done.before, done.after, done.detached) == (before, to, {})
-        record = standing(root)
-        assert record.state == to
+        record = backend_state(root)
+        assert record.mode == to
         left = {"file", "rocksdb"} - set(to.backends)
         assert set(record.lagging) == left
         with MessageStore.open(root, PLAIN) as store:
@@ -129,7 +129,7 @@ def test_a_backend_left_behind_is_not_served_nor_touched(tmp_path: Path, left: s
     with MessageStore.open(root, config(left)) as store:  # double write by the settings
         assert [part.name for part in store.queues.parts()] == [kept]
         told.put(store, 30)
-    assert standing(root).lagging == {left: end}
+    assert backend_state(root).lagging == {left: end}
     for read_only in (True, False):
         with pytest.raises(RefusedStoreError, match=f"state is {kept}"):
             MessageStore.open(root, read_only=read_only, backend=left)
@@ -149,7 +149,7 @@ def test_a_line_counts_more_than_what_the_backend_says(tmp_path: Path, name: str
     set_mode(StorePaths(root), StoreMode(f"double-write-{OTHER[name]}"), {name: line})
     with MessageStore.open(root, PLAIN) as store:
         assert store.report.watermarks[name] == line
-    assert standing(root).lagging == {}
+    assert backend_state(root).lagging == {}
     told.check(root)
 
 
@@ -190,7 +190,7 @@ def test_no_step_leads_further_than_a_neighbour(tmp_path: Path) -> None:
     root = plain_store(tmp_path / "store", Told())
     with pytest.raises(RefusedStoreError, match="leads to double-write-file, not to rocksdb"):
         change_mode(root, StoreMode("rocksdb"))
-    assert standing(root).state is None
+    assert backend_state(root).mode is None
 
 
 @pytest.mark.parametrize("name", ["file", "rocksdb"])
@@ -207,10 +207,10 @@ def test_the_inner_states_are_passed_in_one_step_with_the_same_result(
         change_mode(root, StoreMode(name))
     done = change_mode(root, StoreMode(name), passing=True)
     assert (done.before, done.after) == (StoreMode(f"double-write-{OTHER[name]}"), name)
-    assert done.lagging == standing(root).lagging == {OTHER[name]: end}
+    assert done.lagging == backend_state(root).lagging == {OTHER[name]: end}
     for step in (StoreMode(f"double-write-{name}"), StoreMode(name)):
         change_mode(slow, step)
-    assert standing(root) == standing(slow)
+    assert backend_state(root) == backend_state(slow)
     with MessageStore.open(root, PLAIN) as store:
         assert [part.name for part in store.queues.parts()] == [name]
         told.put(store, 5)
@@ -319,7 +319,7 @@ def test_a_backend_that_lags_is_neither_read_nor_left_alone(
         told.put(store, 10)
         refuse(patched, name, "put_batch")
         told.put(store, 10)
-    set_mode(StorePaths(root), StoreMode(f"double-write-{read}"), standing(root).lagging)
+    set_mode(StorePaths(root), StoreMode(f"double-write-{read}"), backend_state(root).lagging)
     assert f"{name} queues lag" in reasons(root, StoreMode(f"double-write-{name}"))
     with pytest.raises(RefusedStoreError, match="lag"):
         MessageStore.open(root, read_only=True, backend=name)

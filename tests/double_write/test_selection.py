@@ -13,7 +13,7 @@ from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.offline.mode import StoreMode, change_mode, possible_steps
 from tests.kit.call_order import CallOrder
-from tests.kit.double_write import Told, config, open_store, standing
+from tests.kit.double_write import Told, backend_state, config, open_store
 
 SELECTIVE = {"rocksdbCQSelectiveDoubleWriteEnable": True, "doubleWriteTopics": "t; lite-*"}
 
@@ -143,13 +143,13 @@ def test_rocksdb_gets_the_selected_topics_and_the_rest_when_that_ends(tmp_path: 
         assert store.report.dispatched_units == 0, "nothing lags"
     with pytest.raises(RefusedStoreError, match="some topics only"):
         MessageStore.open(root, read_only=True, backend="rocksdb")
-    assert standing(root).covers == {"rocksdb": "lite-*;t"}
+    assert backend_state(root).covers == {"rocksdb": "lite-*;t"}
     with open_store(root, "file", **SELECTIVE | {"doubleWriteTopics": "t;o*"}) as store:
         assert {key.topic for key in rocksdb_ends(store)} >= {"t", "other"}
         assert store.verify().clean
     with open_store(root, "rocksdb") as store:
         assert store.verify().clean
-    assert standing(root).covers == {}
+    assert backend_state(root).covers == {}
     told.check(root)
 
 
@@ -160,9 +160,9 @@ def test_what_a_backend_is_to_get_now_is_not_noted_before_what_it_lacks(tmp_path
         for topic in ("t", "other"):
             assert store.put_message(Message(topic, b"", 0)).ok
     calls, seen = CallOrder(root), list[BackendState]()
-    calls.at_each = lambda _: seen.append(standing(root))
+    calls.at_each = lambda _: seen.append(backend_state(root))
     with calls.watching(), open_store(root, "file", **SELECTIVE | {"doubleWriteTopics": "*"}):
-        seen.append(standing(root))
+        seen.append(backend_state(root))
     noted = [found.lagging for found in seen if found.covers == {"rocksdb": "*"}]
     assert noted[0] == {"rocksdb": 0}
     assert noted[-1] == {}, "it has caught up"
@@ -173,7 +173,7 @@ def test_a_backend_that_was_given_some_topics_is_not_to_be_read(tmp_path: Path) 
     with open_store(root, "file", **SELECTIVE) as store:
         for topic in ("t", "other"):
             assert store.put_message(Message(topic, b"", 0)).ok
-    assert standing(root).covers == {"rocksdb": "lite-*;t"}
+    assert backend_state(root).covers == {"rocksdb": "lite-*;t"}
     steps = {step.to: step for step in possible_steps(root, config("file", **SELECTIVE))}
     assert steps[StoreMode("file")].possible
     to = StoreMode("double-write-rocksdb")

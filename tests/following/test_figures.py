@@ -214,8 +214,8 @@ def test_prometheus_has_the_figures_of_a_follower(led: Led, tmp_path: Path) -> N
                     "metadata_seconds",
                 }  # fmt: skip
                 task = asyncio.create_task(follower.run())
-                await becomes(lambda: follower.standing.caught_up)
-                follower.standing.metadata_time = 5.0
+                await becomes(lambda: follower.progress.caught_up)
+                follower.progress.metadata_time = 5.0
                 begin = len(led.log) - len(led.log) % 4096
                 stored = store.commit_log.followed_timestamp
                 assert samples(registry, store) == {
@@ -242,7 +242,7 @@ class Asked:
 
     def __init__(self, root: Path) -> None:
         self.looks = 0
-        self.standing = FollowerProgress(end=5, connected=True)
+        self.progress = FollowerProgress(end=5, connected=True)
         self.paths = StorePaths(root)
         self.commit_log = self
 
@@ -265,7 +265,7 @@ def test_how_far_it_is_is_said_where_that_has_changed(
     async def story() -> None:
         task = asyncio.create_task(running_follower._report_progress(asked, asked, 0.001))  # type: ignore[arg-type]
         await becomes(lambda: asked.looks > 3)
-        asked.standing.end = 9
+        asked.progress.end = 9
         await becomes(lambda: said[-1] == "followed to 9")
         looks = asked.looks
         await becomes(lambda: asked.looks > looks + 3)

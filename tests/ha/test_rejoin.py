@@ -41,7 +41,7 @@ def follow(root: Path, log: bytes) -> None:
         with MessageStore.open(root, CONFIG, housekeeping=False) as store:
             async with WireMaster(log) as master, asyncio.timeout(60):
                 follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
-                await follower.run(lambda standing: standing.caught_up)
+                await follower.run(lambda progress: progress.caught_up)
 
     asyncio.run(story())
 

@@ -7,7 +7,7 @@ import pytest
 
 from store.config import StoreConfig
 from store.errors import ConsumeQueueError
-from store.journals.backend_state import BackendState, read_standing
+from store.journals.backend_state import BackendState, read_backend_state
 from store.paths import StorePaths
 from store.queue.backends import backend
 from store.queue.units import QueueKey
@@ -79,8 +79,8 @@ class Told:
                     assert [row[0] for row in rows] == phys[low:], (name, key)
 
 
-def standing(root: Path) -> BackendState:
-    return read_standing(StorePaths(root))
+def backend_state(root: Path) -> BackendState:
+    return read_backend_state(StorePaths(root))
 
 
 def refuse(patched: pytest.MonkeyPatch, name: str, method: str) -> None:

@@ -16,7 +16,7 @@ from store.config import StoreConfig
 from store.errors import CorruptionError, IllegalMessageError, StoreIOError
 from store.journals import journal as journals
 from store.journals import note
-from store.journals.backend_state import BackendState, read_standing
+from store.journals.backend_state import BackendState, read_backend_state
 from store.journals.deleted_topics import DeletedTopics
 from store.journals.expired_queues import ExpiredQueues
 from store.journals.journal import Journal, read_lines
@@ -431,7 +431,7 @@ def test_lines_say_how_far_each_backend_is_whole(tmp_path: Path) -> None:
     paths.own.mkdir()
     paths.mode.touch()
     with pytest.raises(CorruptionError, match="record of the backends is damaged"):
-        read_standing(paths)
+        read_backend_state(paths)
     paths.mode.unlink()
     lines = LaggingBackends(paths, read_only=False)
     lines.note_lagging("file", 70)
@@ -441,15 +441,15 @@ def test_lines_say_how_far_each_backend_is_whole(tmp_path: Path) -> None:
     lines.log_was_cut(70, [])
     assert paths.mode.stat().st_ino == written, "nothing was cut off: it is not rewritten"
     lines.log_was_cut(60, ["rocksdb"])
-    assert read_standing(paths).lagging == {"file": 60, "rocksdb": 50}
+    assert read_backend_state(paths).lagging == {"file": 60, "rocksdb": 50}
     lines.log_was_cut(40, ["file"])
-    assert read_standing(paths).lagging == {"file": 60, "rocksdb": 40}
+    assert read_backend_state(paths).lagging == {"file": 60, "rocksdb": 40}
     lines.caught_up("file")
-    assert LaggingBackends(paths, read_only=True).standing == BackendState(
+    assert LaggingBackends(paths, read_only=True).backend_state == BackendState(
         None, {"rocksdb": 40}, {"rocksdb": "a;b*"}
     )
     lines.note_covers("rocksdb", None)
     lines.caught_up("rocksdb")
-    assert read_standing(paths) == BackendState()
+    assert read_backend_state(paths) == BackendState()
     kept = read_lines(paths.own / "kept", lambda _: True)
     assert [*kept] == [{"kept": []}], "its loss says nothing"

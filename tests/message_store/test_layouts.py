@@ -145,10 +145,10 @@ def test_a_backend_that_is_not_loaded_assigns_no_offset() -> None:
 BOTH = ["file", "rocksdb"]
 
 
-def there(root: Path, names: list[str], standing: BackendState | None = None) -> StoreLayout:
+def there(root: Path, names: list[str], backend_state: BackendState | None = None) -> StoreLayout:
     return StoreLayout(
         StorePaths(root), [root / "commitlog"], has_log=True, backends=names,
-        standing=standing or BackendState(),
+        backend_state=backend_state or BackendState(),
     )  # fmt: skip
 
 
@@ -196,10 +196,10 @@ def test_a_state_that_was_set_decides(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "standing", [BackendState(None, {"file": 5}), BackendState(None, {}, {"file": "some-*"})]
+    "backend_state", [BackendState(None, {"file": 5}), BackendState(None, {}, {"file": "some-*"})]
 )
-def test_what_is_not_whole_is_not_served(tmp_path: Path, standing: BackendState) -> None:
-    layout = there(tmp_path, BOTH, standing)
+def test_what_is_not_whole_is_not_served(tmp_path: Path, backend_state: BackendState) -> None:
+    layout = there(tmp_path, BOTH, backend_state)
     assert choose_backends(layout, StoreConfig(), None) == BOTH
     assert choose_backends(layout, StoreConfig(), None, read_only=True) == BOTH[::-1]
     with pytest.raises(RefusedStoreError, match="the file queues lag or hold some"):
@@ -208,11 +208,13 @@ def test_what_is_not_whole_is_not_served(tmp_path: Path, standing: BackendState)
 
 
 def test_files_without_light_queues_are_served_beside_those_that_have_them(tmp_path: Path) -> None:
-    standing = BackendState(None, {}, {"file": NO_LIGHT})
-    layout = there(tmp_path, BOTH, standing)
+    backend_state = BackendState(None, {}, {"file": NO_LIGHT})
+    layout = there(tmp_path, BOTH, backend_state)
     assert choose_backends(layout, StoreConfig(), None, read_only=True) == BOTH
     with pytest.raises(RefusedStoreError, match="the file queues"):
-        choose_backends(there(tmp_path, ["file"], standing), StoreConfig(), None, read_only=True)
+        choose_backends(
+            there(tmp_path, ["file"], backend_state), StoreConfig(), None, read_only=True
+        )
 
 
 def test_batch_queues_keep_double_write_away_and_nothing_else(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import NoReturn
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreConfigError, os_errors
 from store.installed import backend_of_type, known_types, taking_a_share
-from store.journals.backend_state import BackendState, read_standing
+from store.journals.backend_state import BackendState, read_backend_state
 from store.journals.kept import check_kept
 from store.paths import StorePaths
 from store.queue.backend_replica import NO_LIGHT, Roles
@@ -32,7 +32,7 @@ class StoreLayout:
     """Backends that hold queues here, sorted by name."""
     refusals: list[str] = field(default_factory=list)
     """Why it must not be opened read-write."""
-    standing: BackendState = field(default_factory=BackendState)
+    backend_state: BackendState = field(default_factory=BackendState)
     """Our record of its backends."""
 
     @property
@@ -69,7 +69,7 @@ def _detect(root: Path, config: StoreConfig, commit_log: Path | None) -> StoreLa
     has_log = any(_has_files(folder) for folder in folders)
     found = present_backends(paths)
     check_kept(paths)
-    return StoreLayout(paths, folders, has_log, found, refusals, read_standing(paths))
+    return StoreLayout(paths, folders, has_log, found, refusals, read_backend_state(paths))
 
 
 def present_backends(paths: StorePaths) -> list[str]:
@@ -180,13 +180,13 @@ def choose_backends(
 
 
 def _servable(layout: StoreLayout, name: str, names: Sequence[str]) -> bool:
-    given = layout.standing.covers.get(name)
+    given = layout.backend_state.covers.get(name)
     whole = given is None or (given == NO_LIGHT and taking_a_share(names) is not None)
-    return whole and name not in layout.standing.lagging
+    return whole and name not in layout.backend_state.lagging
 
 
 def _refuse_asked(layout: StoreLayout, asked: str) -> NoReturn:
-    if (state := layout.standing.state) is not None:
+    if (state := layout.backend_state.mode) is not None:
         raise RefusedStoreError(
             f"the store's state is {state}: backend {asked!r} is not kept in it (cqstore mode)",
             path=layout.paths.root,
@@ -202,7 +202,7 @@ def _kept(
     layout: StoreLayout, config: StoreConfig, asked: str | None, *, read_only: bool
 ) -> list[str]:
     """Return the backends that are kept, in the order in which they would be read."""
-    there, state = layout.backends, layout.standing.state
+    there, state = layout.backends, layout.backend_state.mode
     if state is not None:
         names = list(state.backends)
     elif not there:

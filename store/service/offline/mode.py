@@ -15,7 +15,7 @@ from store.comparing.compared import Compared
 from store.comparing.verified_queues import KnownFile
 from store.config import StoreConfig
 from store.errors import IllegalMessageError, RefusedStoreError, StoreError
-from store.journals.backend_state import read_standing, set_mode
+from store.journals.backend_state import read_backend_state, set_mode
 from store.journals.store_lock import StoreLock, locked_by
 from store.journals.store_mode import StoreMode, store_modes
 from store.paths import StorePaths
@@ -76,8 +76,8 @@ def current_mode(layout: StoreLayout, config: StoreConfig) -> StoreMode:
         RefusedStoreError, StoreConfigError: as ``choose_backends``; or more backends than two are
             kept, between which no steps lead.
     """
-    if layout.standing.state is not None:
-        return layout.standing.state
+    if layout.backend_state.mode is not None:
+        return layout.backend_state.mode
     names = choose_backends(layout, config, None)
     if len(names) > _MAX_BACKENDS:
         raise RefusedStoreError(
@@ -133,7 +133,7 @@ def change_mode(
     layout, config = resolve_layout(root, config or StoreConfig(), None, read_only=True)
     now = current_mode(layout, config)
     if to == now:
-        return ModeChange(now, to, dict(layout.standing.lagging))
+        return ModeChange(now, to, dict(layout.backend_state.lagging))
     _require_step(layout, now, to, now.reachable if passing else now.neighbours)
     lock = StoreLock(layout.paths)
     try:
@@ -163,7 +163,7 @@ def _require_step(
 
 def _lagging(layout: StoreLayout, now: StoreMode, to: StoreMode, log_end: int) -> dict[str, int]:
     """Return up to where backends are whole that lag, with those that go or come."""
-    lagging = dict(layout.standing.lagging)
+    lagging = dict(layout.backend_state.lagging)
     for name in set(now.backends) - set(to.backends):
         lagging.setdefault(name, log_end)
     for name in set(to.backends) - set(now.backends):
@@ -180,14 +180,14 @@ def _finish(
     progress: Progress,
 ) -> ModeChange:
     if not set(to.backends) - set(now.backends):
-        return ModeChange(now, to, dict(read_standing(layout.paths).lagging))
+        return ModeChange(now, to, dict(read_backend_state(layout.paths).lagging))
     with MessageStore.open(
         layout.paths.root, config, housekeeping=False, progress=progress
     ) as store:
         failed = {name: str(exc) for name, exc in store.detached_backends().items()}
         report = store.report
         settled(store)
-    return ModeChange(now, to, dict(read_standing(layout.paths).lagging), failed, report)
+    return ModeChange(now, to, dict(read_backend_state(layout.paths).lagging), failed, report)
 
 
 class _StepObstacles:
@@ -236,7 +236,7 @@ class _StepObstacles:
         found: list[str] = []
         for name in sorted(set(to.backends) - set(now.backends)):
             found += self._not_for(store, name)
-            begin = self._layout.standing.lagging.get(name, 0)
+            begin = self._layout.backend_state.lagging.get(name, 0)
             levels = unlike_levels(store, self._config.message_delay_level, begin)
             found += [each.sentence() for each in levels]
         if len(now.backends) > 1:
@@ -268,13 +268,13 @@ class _StepObstacles:
 
     def _not_whole(self, store: MessageStore, kept: Sequence[str], *, locked: bool) -> list[str]:
         """Return why the first of these could not be the one that is read, or the only one."""
-        standing, name = self._layout.standing, kept[0]
-        if name in standing.lagging:
+        backend_state, name = self._layout.backend_state, kept[0]
+        if name in backend_state.lagging:
             return [
                 f"the {name} queues lag, whole only up to phy offset"
-                f" {standing.lagging[name]}: open the store to write (cqstore recover)"
+                f" {backend_state.lagging[name]}: open the store to write (cqstore recover)"
             ]
-        given = standing.covers.get(name)
+        given = backend_state.covers.get(name)
         if given == NO_LIGHT and len(kept) == 1:
             return [f"the {name} queues hold no light queues: those lie in the other ones alone"]
         if given not in {None, NO_LIGHT}:

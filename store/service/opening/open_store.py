@@ -189,7 +189,7 @@ def _load(
     queues.load()
     report = RecoveryReport(last_exit_ok, read_only)
     kept = [part.name for part in queues.parts()]
-    report.written_since = written_since(context, lines.standing, kept)
+    report.written_since = written_since(context, lines.backend_state, kept)
     return StoreComponents(
         layout, config, lock, state, checkpoint, last_exit_ok, report, log, lines, deleted, queues
     )
@@ -200,7 +200,10 @@ def _queues(
 ) -> ConsumeQueueStore:
     """Make the queues of backends ``names``: several, or one that was not always kept, combined."""
     kinds = [backend(name) for name in names]
-    if len(kinds) == 1 and names[0] not in {*lines.standing.lagging, *lines.standing.covers}:
+    if len(kinds) == 1 and names[0] not in {
+        *lines.backend_state.lagging,
+        *lines.backend_state.covers,
+    }:
         return kinds[0](context)
     roles = choose_roles(names, context.config)
     return CombinedConsumeQueueStore(context, kinds, roles, lines, deleted.has_record)
