@@ -150,9 +150,9 @@ class TablesLeft:
 
 
 def _rocksdb_queues(store: MessageStore) -> RocksDBConsumeQueueStore:
-    for part in store.queues.parts():
-        if isinstance(part, RocksDBConsumeQueueStore):
-            return part
+    for backend in store.queues.backends():
+        if isinstance(backend, RocksDBConsumeQueueStore):
+            return backend
     raise RefusedStoreError("no RocksDB holds queues here", path=store.paths.root)
 
 

@@ -67,9 +67,9 @@ def make_plan(
 def _refuse(store: MessageStore, target: str, *, replace: bool) -> bool:
     """Return whether queues of the target are to be replaced."""
     root = store.paths.root
-    name = store.queues.parts()[0].name
+    name = store.queues.backends()[0].name
     there = target in store.layout.backends
-    if there and (name == target or len(store.queues.parts()) == 1):
+    if there and (name == target or len(store.queues.backends()) == 1):
         raise RefusedStoreError(f"there are {target} queues already", path=root)
     if name not in store.layout.backends:
         raise RefusedStoreError(
@@ -107,7 +107,7 @@ class _Planner:
         self._space = space
         self._segment_units = segment_units
         self._progress = progress
-        self._queues = store.queues.parts()[0]
+        self._queues = store.queues.backends()[0]
         self._settings = task_settings(store)
         self._config = StoreConfig.from_mapping(self._settings)
         self._count = self._expired = self._empty = 0

@@ -179,8 +179,10 @@ class _Examination:
 
     def _of_store(self, store: MessageStore, source: str) -> Iterator[PreflightFinding]:
         yield from _damage(store)
-        parts: Mapping[str, ConsumeQueueStore] = {part.name: part for part in store.queues.parts()}
-        queues = parts[source]
+        by_name: Mapping[str, ConsumeQueueStore] = {
+            each.name: each for each in store.queues.backends()
+        }
+        queues = by_name[source]
         self.surveyed = source
         self.totals = Totals(queues.units_per_file)
         table, remarks = read_topic_table(store.paths)
@@ -189,7 +191,7 @@ class _Examination:
         checks += [
             BatchQueues(queues), table,
             UnitCheck(queues, store.commit_log, self._to, is_written=self._is_written),
-            *(CombinedStart(queues, part) for part in parts.values() if part is not queues),
+            *(CombinedStart(queues, each) for each in by_name.values() if each is not queues),
         ]  # fmt: skip
         if self._lite is not None:
             expirations = table.lite_expirations
@@ -204,12 +206,12 @@ class _Examination:
         else:
             yield from ConsumerOffsets(store.paths, queues).findings()
         yield from _levels(store, self._config)
-        yield from machine_findings(self._extent(store, parts), self._machine)
+        yield from machine_findings(self._extent(store, by_name), self._machine)
 
-    def _extent(self, store: MessageStore, parts: Mapping[str, ConsumeQueueStore]) -> Extent:
+    def _extent(self, store: MessageStore, by_name: Mapping[str, ConsumeQueueStore]) -> Extent:
         assert self.totals is not None
         paths, log = store.paths, store.commit_log
-        files = (part.describe().get("queue files") for part in parts.values())
+        files = (each.describe().get("queue files") for each in by_name.values())
         log_folders = store.layout.log_folders
         return Extent(
             root=self._root,

@@ -357,8 +357,8 @@ def recover(root: Path, config: StoreConfig, tell: Tell) -> None:
 
 def _forget_deleted(store: MessageStore, plan: Plan) -> list[str]:
     """Delete from the new backend what the old one had deleted since the plan was made."""
-    parts = {part.name: part for part in store.queues.parts()}
-    old, new = parts.get(plan.source), parts.get(plan.target)
+    by_name = {each.name: each for each in store.queues.backends()}
+    old, new = by_name.get(plan.source), by_name.get(plan.target)
     if old is None or new is None:  # detached: the step is refused with the reason
         return []
     gone: set[str] = set()

@@ -71,7 +71,7 @@ def new_store(target: Path, source: MessageStore) -> Iterator[MessageStore]:
             "rocksdb_cq_double_write_enable": False,
         }
     )
-    backend = next(iter(source.queues.parts())).name
+    backend = next(iter(source.queues.backends())).name
     whole = False
     try:
         with MessageStore.open(

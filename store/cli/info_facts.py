@@ -93,7 +93,7 @@ def facts(store: MessageStore) -> Iterator[tuple[str, object]]:
     yield "root", str(store.paths.root)
     yield "backends", list(layout.backends)
     yield "state", layout.backend_state.mode or None
-    yield "kept_backends", [part.name for part in store.queues.parts()]
+    yield "kept_backends", [backend.name for backend in store.queues.backends()]
     yield "last_exit", "open" if opener else "clean" if store.last_exit_ok else "not clean"
     yield "opened_by", opener or None
     yield "commit_log_files", len(log.files.files())
@@ -155,7 +155,7 @@ def _retention(store: MessageStore) -> Iterator[tuple[str, object]]:
 def _warnings(store: MessageStore) -> Iterator[str]:
     layout = store.layout
     yield from (f"read-only here: {reason}" for reason in layout.refusals)
-    kept = [part.name for part in store.queues.parts()]
+    kept = [backend.name for backend in store.queues.backends()]
     if layout.combined:
         both = "double write" if len(kept) > 1 else f"only the {kept[0]} queues are kept"
         yield f"two backends hold queues ({both})"

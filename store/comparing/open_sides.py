@@ -39,7 +39,7 @@ def compare_open(
         RefusedStoreError: only one part is in use.
         StoreIOError: the disk refused.
     """
-    reference, copy = two_parts(queues)
+    reference, copy = two_backends(queues)
     given = queues.selections if isinstance(queues, CombinedConsumeQueueStore) else []
 
     def wants(key: QueueKey) -> bool:
@@ -96,19 +96,19 @@ def _compare(
     return Compared(reference.name, copy.name, found, timeless, skipped)
 
 
-def two_parts(queues: ConsumeQueueStore) -> tuple[ConsumeQueueStore, ConsumeQueueStore]:
+def two_backends(queues: ConsumeQueueStore) -> tuple[ConsumeQueueStore, ConsumeQueueStore]:
     """Return the stores that are kept, the one that is read first.
 
     Raises:
         RefusedStoreError: it is one alone.
     """
-    parts = queues.parts()
-    if len(parts) == 1:
+    kept = queues.backends()
+    if len(kept) == 1:
         raise RefusedStoreError(
-            f"only the {parts[0].name} queues are kept: nothing to compare them with",
+            f"only the {kept[0].name} queues are kept: nothing to compare them with",
             path=queues.context.paths.root,
         )
-    return parts[0], parts[1]
+    return kept[0], kept[1]
 
 
 class _OpenSide:

@@ -32,7 +32,7 @@ class BackendState:
     be of a log that was cut there since, or of a broker that did not keep the other backend.
     """
     covers: Mapping[str, str] = field(default_factory=dict)
-    """Backend → which topics it was given (``part.selects``); one not here: all of them."""
+    """Backend → which topics it was given (``selects``); one not here: all of them."""
     alike: int = 0
     """Time of the file ``lock``, ns, when all backends were last alike, by a look or since filled.
 

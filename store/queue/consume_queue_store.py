@@ -178,7 +178,7 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
         Units themselves are compared with the log by the caller.
         """
 
-    def parts(self) -> Sequence["ConsumeQueueStore"]:
+    def backends(self) -> Sequence["ConsumeQueueStore"]:
         """Return the stores that this one is made of: itself, unless it combines several."""
         return (self,)
 

@@ -130,7 +130,7 @@ def test_a_part_that_fails_when_it_is_closed_is_noted(
     store = open_store(root, read)
     told.put(store, 30)
     with monkeypatch.context() as patched:
-        closing = store.queues.parts()[1].close
+        closing = store.queues.backends()[1].close
         refuse(patched, name, "close")
         store.close()
         patched.undo()
@@ -147,22 +147,22 @@ def test_only_the_part_that_is_read_makes_a_close_fail(
     for refused in (name, OTHER[name]):
         store = open_store(tmp_path / refused, name)
         Told().put(store, 5)
-        parts = {part.name: part for part in store.queues.parts()}
+        by_name = {each.name: each for each in store.queues.backends()}
         with monkeypatch.context() as patched:
             if refused != name:
                 refuse(patched, refused, "put_batch")
                 assert store.put_message(Message("t", b"")).ok
                 assert store.max_offset("t", 0) == 2
                 assert list(store.detached_backends()) == [refused]
-            closing = type(parts[refused]).close
+            closing = type(by_name[refused]).close
             if refused == name:
                 refuse(patched, refused, "close")
                 with pytest.raises(StoreError):
                     store.close()
             else:
-                patched.setattr(type(parts[refused]), "close", lambda _: 1 / 0)
+                patched.setattr(type(by_name[refused]), "close", lambda _: 1 / 0)
                 store.close()
-        closing(parts[refused])
+        closing(by_name[refused])
         assert list(backend_state(tmp_path / refused).lagging) == [refused] * (refused != name)
 
 
@@ -302,7 +302,9 @@ def test_how_a_part_stands_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     refuse(monkeypatch, "rocksdb", "put_batch")
     store.put_message(Message("t", b"", 0))
     store.flush()
-    figures = {(name, part): value for name, part, value in store.metrics.snapshot().queue_stats}
+    figures = {
+        (name, replica): value for name, replica, value in store.metrics.snapshot().queue_stats
+    }
     assert figures["queue_backend_detached", "rocksdb"] == 1
     assert figures["queue_backend_detached", "file"] == 0
     assert figures["queue_backend_whole_phy_offset", "rocksdb"] == whole
@@ -327,12 +329,12 @@ def test_the_first_failure_of_a_part_is_kept(tmp_path: Path) -> None:
         Told().put(store, 10)
         store.flush()
         assert isinstance(store.queues, CombinedConsumeQueueStore)
-        (lost,) = [part for part in store.queues._parts if part.name == "rocksdb"]
+        (lost,) = [replica for replica in store.queues._replicas if replica.name == "rocksdb"]
         first = ConsumeQueueError("first")
         store.queues._detach(lost, "do it", first)
         line = backend_state(tmp_path / "store").lagging
-        assert line == {"rocksdb": lost.whole}
-        assert lost.whole > 0
+        assert line == {"rocksdb": lost.synced_to}
+        assert lost.synced_to > 0
         store.queues._detach(lost, "do it", QueueGapError("second"))
         assert store.detached_backends() == {"rocksdb": first}
         assert backend_state(tmp_path / "store").lagging == line
@@ -343,7 +345,7 @@ def test_a_gap_shows_that_a_part_never_had_what_it_claimed(tmp_path: Path) -> No
         Told().put(store, 10)
         store.flush()
         assert isinstance(store.queues, CombinedConsumeQueueStore)
-        (lost,) = [part for part in store.queues._parts if part.name == "rocksdb"]
+        (lost,) = [replica for replica in store.queues._replicas if replica.name == "rocksdb"]
         store.queues._detach(lost, "do it", QueueGapError("a gap"))
         assert backend_state(tmp_path / "store").lagging == {"rocksdb": 0}
 
@@ -373,13 +375,15 @@ def test_a_part_is_whole_as_far_as_it_was_flushed_as_a_whole(tmp_path: Path) -> 
     with open_store(tmp_path / "store") as store:
         Told().put(store, 50)
         assert isinstance(store.queues, CombinedConsumeQueueStore)
-        parts = store.queues._parts
-        before = [part.whole for part in parts]
+        replicas = store.queues._replicas
+        before = [replica.synced_to for replica in replicas]
         store.queues.flush(1)  # what fills a page: none, or some of it
-        assert [part.whole for part in parts] == before
+        assert [replica.synced_to for replica in replicas] == before
         store.queues.flush()
-        assert [part.whole for part in parts] == [store.commit_log.max_phy_offset()] * 2
-        assert not any("lagging" in part.describe() for part in parts)
+        assert [replica.synced_to for replica in replicas] == [
+            store.commit_log.max_phy_offset()
+        ] * 2
+        assert not any("lagging" in replica.describe() for replica in replicas)
 
 
 def test_of_two_backends_those_in_use_tell_what_they_have_written(
@@ -389,7 +393,7 @@ def test_of_two_backends_those_in_use_tell_what_they_have_written(
     with open_store(tmp_path / "s", "file") as store:
         told.put(store, 30)
         store.flush()
-        (database,) = (part for part in store.queues.parts() if part.written_bytes())
+        (database,) = (each for each in store.queues.backends() if each.written_bytes())
         assert store.queues.written_bytes() == database.written_bytes()
         assert store.queues.written_bytes()["flush"] > 0
         with monkeypatch.context() as patched:

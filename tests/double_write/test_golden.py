@@ -31,7 +31,7 @@ def content(root: Path, name: str) -> Content:
     """Return what backend ``name`` alone serves."""
     found: Content = {}
     with MessageStore.open(root, read_only=True, backend=name) as store:
-        queues = store.queues.parts()[0]
+        queues = store.queues.backends()[0]
         assert queues.name == name
         for key in queues.queues():
             low, high = queues.queue(*key).ends()
@@ -64,7 +64,7 @@ def test_a_combined_store_is_opened_without_loss(golden: Golden, name: str, read
     root = golden(name)
     files, before = queue_files(root), {kind: content(root, kind) for kind in TYPES}
     with MessageStore.open(root, double_write(read)) as store:
-        assert next(part.name for part in store.queues.parts()) == read
+        assert next(each.name for each in store.queues.backends()) == read
         assert store.report.dispatched_units == 0
         assert store.verify().clean
     assert queue_files(root) == files, "a queue file was changed, made or removed"

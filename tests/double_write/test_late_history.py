@@ -135,7 +135,7 @@ def test_a_topic_that_rocketmq_deleted_does_not_come_back(
     """No journal tells of it; where one backend has it still, nothing tells that it was deleted."""
     with open_store(root) as store:
         told.put(store, 20, "gone")
-        for part in store.queues.parts():
+        for part in store.queues.backends():
             if part.name in deleted_in:
                 part.delete_topics(["gone"])
         told.put(store, 5)
@@ -173,7 +173,7 @@ def test_a_part_that_proves_to_lack_units_is_built_anew(
 ) -> None:
     """A gap shows that what it said of itself is not so: from its line on it would show again."""
     with open_store(root) as store:
-        store.queues.parts()[1].truncate_dirty(told.phys[QueueKey("t", 0)][10])
+        store.queues.backends()[1].truncate_dirty(told.phys[QueueKey("t", 0)][10])
         told.put(store, 5)
         assert list(store.detached_backends()) == ["rocksdb"]
     assert backend_state(root).lagging == {"rocksdb": 0}

@@ -165,10 +165,10 @@ def test_no_offset_is_given_that_any_part_has_given(tmp_path: Path) -> None:
             store.put_message(Message("t", b"", 0))
         last = store.commit_log.max_phy_offset() - 1
         assert store.max_offset("t", 0) == 5
-        store.queues.parts()[0].truncate_dirty(last - 100)
-        store._parts.pending.offsets.forget_all()
+        store.queues.backends()[0].truncate_dirty(last - 100)
+        store._components.pending.offsets.forget_all()
         assert store.max_offset("t", 0) < 5
-        assert store._parts.pending.offsets.assign(("t", 0)) == 5
+        assert store._components.pending.offsets.assign(("t", 0)) == 5
 
 
 def test_nothing_is_put_to_light_queues_that_nobody_can_look_at(

@@ -163,7 +163,7 @@ def test_units_that_expire_while_their_neighbours_stay_are_no_difference(
         store.delete_expired_files(least)
         assert store.queues.queue("t", 0).min_offset() == low
         (rocks,) = [
-            part for part in store.queues.parts() if isinstance(part, RocksDBConsumeQueueStore)
+            each for each in store.queues.backends() if isinstance(each, RocksDBConsumeQueueStore)
         ]
         assert rocks.compact().wait(30)
         drive(store)

@@ -105,7 +105,7 @@ def test_a_store_goes_all_the_way_and_back_with_puts_in_every_state(tmp_path: Pa
         left = {"file", "rocksdb"} - set(to.backends)
         assert set(record.lagging) == left
         with MessageStore.open(root, PLAIN) as store:
-            assert [part.name for part in store.queues.parts()] == list(to.backends)
+            assert [each.name for each in store.queues.backends()] == list(to.backends)
             told.put(store, 15)
             if not left:
                 assert store.verify().clean
@@ -127,7 +127,7 @@ def test_a_backend_left_behind_is_not_served_nor_touched(tmp_path: Path, left: s
     for step in (StoreMode(f"double-write-{kept}"), kept):
         change_mode(root, step, config(OTHER[left]))
     with MessageStore.open(root, config(left)) as store:  # double write by the settings
-        assert [part.name for part in store.queues.parts()] == [kept]
+        assert [each.name for each in store.queues.backends()] == [kept]
         told.put(store, 30)
     assert backend_state(root).lagging == {left: end}
     for read_only in (True, False):
@@ -212,7 +212,7 @@ def test_the_inner_states_are_passed_in_one_step_with_the_same_result(
         change_mode(slow, step)
     assert backend_state(root) == backend_state(slow)
     with MessageStore.open(root, PLAIN) as store:
-        assert [part.name for part in store.queues.parts()] == [name]
+        assert [each.name for each in store.queues.backends()] == [name]
         told.put(store, 5)
 
 
@@ -400,10 +400,10 @@ def test_settings_decide_where_no_state_was_set(tmp_path: Path) -> None:
     with MessageStore.open(root, PLAIN) as store:
         assert store.queues.name == "file"
     with open_store(root, "rocksdb") as store:
-        assert [part.name for part in store.queues.parts()] == ["rocksdb", "file"]
+        assert [each.name for each in store.queues.backends()] == ["rocksdb", "file"]
         told.put(store, 10)
     with MessageStore.open(root, StoreConfig()) as store:  # both lie here: both are kept
-        assert [part.name for part in store.queues.parts()] == ["file", "rocksdb"]
+        assert [each.name for each in store.queues.backends()] == ["file", "rocksdb"]
     with pytest.raises(RefusedStoreError, match="rocksdb queues lie here"):
         open_store(root, "file", combineCQLoadingCQTypes="default")
     told.check(root)

@@ -60,7 +60,7 @@ def filled(root: Path, name: str) -> Path:
 
 def parts(root: Path, config: StoreConfig | None = None) -> list[str]:
     with MessageStore.open(root, config, read_only=True) as store:
-        return [part.name for part in store.queues.parts()]
+        return [each.name for each in store.queues.backends()]
 
 
 def test_it_is_opened_put_to_read_rebuilt_and_checked(tmp_path: Path) -> None:

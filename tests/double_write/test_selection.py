@@ -74,14 +74,14 @@ def test_a_star_stands_for_whatever_follows_and_nothing_else_does(
 
 
 def next_offset(store: MessageStore, topic: str) -> int:
-    return store._parts.pending.offsets.assign((topic, 0))
+    return store._components.pending.offsets.assign((topic, 0))
 
 
 def lose_last_units(store: MessageStore, part: int) -> None:
     """Let one backend end before the last record."""
     last = max(record.phy_offset for record in store.commit_log.scan(0))
-    store.queues.parts()[part].truncate_dirty(last)
-    store._parts.pending.offsets.forget_all()
+    store.queues.backends()[part].truncate_dirty(last)
+    store._components.pending.offsets.forget_all()
 
 
 def test_reading_follows_prefer_and_offsets_follow_assign(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_light_queues_can_be_rocksdbs(tmp_path: Path) -> None:
 
 
 def rocksdb_ends(store: MessageStore) -> dict[QueueKey, int]:
-    part = store.queues.parts()[1]
+    part = store.queues.backends()[1]
     assert part.name == "rocksdb"
     return {key: part.queue(*key).max_offset() for key in part.queues()}
 

@@ -194,9 +194,9 @@ def test_what_a_combined_start_of_rocketmq_leaves_out_is_told(root: Path, read: 
 @pytest.mark.parametrize("emptied", [0, 1])
 def test_queues_without_a_unit_on_one_side_count_once(root: Path, emptied: int) -> None:
     with open_store(root) as store:
-        store.queues.parts()[emptied].truncate_dirty(0)
+        store.queues.backends()[emptied].truncate_dirty(0)
         found = store.verify()
-        lacking = store.queues.parts()[emptied].name
+        lacking = store.queues.backends()[emptied].name
         kind = [Kind.ONLY_TARGET, Kind.ONLY_SOURCE][emptied]
         assert found.tally.counts == {kind: 5}
         assert (found.missing_units(lacking), found.queues) == (5 * EACH, 5)

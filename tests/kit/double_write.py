@@ -67,7 +67,7 @@ class Told:
         for name in TYPES:
             with MessageStore.open(root, read_only=True, backend=name) as store:
                 least = store.commit_log.min_phy_offset()
-                assert store.queues.parts()[0].name == name
+                assert store.queues.backends()[0].name == name
                 assert {key for key in store.queue_keys() if store.max_offset(*key)} == set(
                     self.phys
                 )

@@ -137,7 +137,7 @@ def test_a_unit_that_was_changed_since_is_found(golden: Golden) -> None:
     with pytest.raises(RefusedStoreError):
         switch(root)
     with MessageStore.open(root, read_only=True) as store:
-        assert store.queues.parts()[0].name == "file"
+        assert store.queues.backends()[0].name == "file"
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {

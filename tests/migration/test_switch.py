@@ -49,7 +49,7 @@ def put(root: Path, count: int, topic: str = "since") -> None:
 
 def backend_of(root: Path) -> list[str]:
     with MessageStore.open(root, read_only=True) as store:
-        return [part.name for part in store.queues.parts()]
+        return [each.name for each in store.queues.backends()]
 
 
 @pytest.mark.parametrize(("name", "target"), MOVES)

@@ -254,7 +254,7 @@ class StoreCheck:
         for name, at in queues.lagging.items():
             problem = f"the {name} queues lag, whole up to here; the next open catches up"
             yield CheckFinding(problem, damage=False, phy_offset=at)
-        if queues.lagging or len(queues.parts()) == 1:
+        if queues.lagging or len(queues.backends()) == 1:
             return
         from store.comparing.open_sides import compare_open  # noqa: PLC0415 - seldom needed
 

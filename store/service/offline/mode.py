@@ -279,8 +279,8 @@ class _StepObstacles:
             return [f"the {name} queues hold no light queues: those lie in the other ones alone"]
         if given not in {None, NO_LIGHT}:
             return [f"the {name} queues hold only the topics {given!r}"]
-        if len(store.queues.parts()) == 1:
-            if store.queues.parts()[0].name == name:
+        if len(store.queues.backends()) == 1:
+            if store.queues.backends()[0].name == name:
                 return []
             return [f"there are no {name} queues yet: open the store to write (cqstore recover)"]
         found = compare_backends(store, locked=locked, known=self._known, progress=self._progress)

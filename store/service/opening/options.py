@@ -25,5 +25,5 @@ class OpenOptions:
     put_hooks: Sequence[PutMessageHook] = ()
     dispatchers: Sequence[CommitLogDispatcher] = ()
     installed_hooks: bool = True
-    surroundings: Environment = field(default_factory=Environment)
+    environment: Environment = field(default_factory=Environment)
     progress: Progress = noop

@@ -247,7 +247,7 @@ class Recovery:
         """
         queues_from = self._queues.dispatch_from_phy_offset()
         marks = self._report.watermarks = self._queues.watermarks()
-        counting = [part.name for part in self._queues.parts() if part.counts_in_checkpoint]
+        counting = [each.name for each in self._queues.backends() if each.counts_in_checkpoint]
         known = min([marks[name] for name in counting], default=queues_from)
         claims.withdraw(self._checkpoint, self._index, known)
         index_from = self._index.resume_phy_offset() if self._index else None
