@@ -90,7 +90,10 @@ class FileUnitSource:
         context = self._context
         end = context.log.max_phy_offset()
         files.recover(
-            trusted=context.last_exit_ok, safe_phy_offset=end, max_phy_offset=end, read_only=True
+            last_exit_ok=context.last_exit_ok,
+            safe_phy_offset=end,
+            max_phy_offset=end,
+            read_only=True,
         )
         self._opened = (queue, files)
         return files

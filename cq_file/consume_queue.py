@@ -48,7 +48,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
     # ---- opening
 
     def recover(
-        self, *, trusted: bool, safe_phy_offset: int, max_phy_offset: int, read_only: bool
+        self, *, last_exit_ok: bool, safe_phy_offset: int, max_phy_offset: int, read_only: bool
     ) -> bool:
         """Find the end; read-write: leave nothing behind it. Return whether a hole was found.
 
@@ -58,7 +58,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         with os_errors("recover a queue", self.folder):
             end = find_end(
                 self,
-                trusted=trusted,
+                last_exit_ok=last_exit_ok,
                 safe_phy_offset=safe_phy_offset,
                 max_phy_offset=max_phy_offset,
             )
@@ -70,7 +70,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
                 self.cut(end.max_offset * _UNIT)
         # Of what was not synced a power cut may leave a unit's first part alone, up to the end of a
         # page: the tags code, whose rest is zero then, looks like any other. The replay knows it.
-        self._unproven = not trusted
+        self._unproven = not last_exit_ok
         return end.has_hole
 
     def restore(self, first_offset: int, max_offset: int, last_phy: int, end_phy: int) -> None:

@@ -53,7 +53,7 @@ def _find_end(
 
 def _recover(context: QueueStoreContext, queue: FileConsumeQueue, safe: int) -> None:
     has_hole = queue.recover(
-        trusted=context.last_exit_ok,
+        last_exit_ok=context.last_exit_ok,
         safe_phy_offset=safe,
         max_phy_offset=context.log.max_phy_offset(),
         read_only=context.read_only,

@@ -126,15 +126,15 @@ def switch(
         wait_for_broker(layout.paths, own, tell)
         broker = NextBroker(goal.backends, config, without, accept_older_tables)
         plan_conversion(layout.paths, broker)  # what is refused is refused before all else
-        trusted = _publish(space, own, plan, layout, broker, report, goal, tell)
+        skippable = _publish(space, own, plan, layout, broker, report, goal, tell)
         note_tables(layout.paths, own)
-        if trusted.whole:
+        if skippable.whole:
             report.caught_up_units = _open_as_compared(layout, config, plan, tell)
         forget: Callable[[MessageStore], object] = partial(_note_deleted, report, plan)
         if plan.source == LOG:
             report.caught_up_units = _accept_queues_from_log(root, config, plan, tell)
             forget = noop
-        walk(root, config, goal, report, tell, forget, trusted)
+        walk(root, config, goal, report, tell, forget, skippable)
         own.note("switched", plan=plan.digest, state=str(goal))
     return report
 
@@ -187,13 +187,13 @@ def _publish(
         if alone:  # last: from here on there is nothing to go on with
             _advance_checkpoint(layout, config, plan)
             set_mode(paths, goal, {plan.source: plan.complete_to})
-        trusted = SkippableComparison(alone, known, lock_stamp(paths))
+        skippable = SkippableComparison(alone, known, lock_stamp(paths))
     finally:
         lock.release()
     own.note("published", plan=plan.digest)
     for folder in (space.made.root, space.segments, ScanSpace(space).root):
         shutil.rmtree(folder, ignore_errors=True)
-    return trusted
+    return skippable
 
 
 def _advance_checkpoint(layout: StoreLayout, config: StoreConfig, plan: Plan) -> None:
@@ -286,7 +286,7 @@ def walk(
     report: SwitchReport,
     tell: Tell,
     tidy: Callable[[MessageStore], object],
-    trusted: SkippableComparison | None = None,
+    skippable: SkippableComparison | None = None,
 ) -> None:
     """Take the steps to ``goal``, one after the other.
 
@@ -311,7 +311,9 @@ def walk(
         if following.backends[0] != now.backends[0] and not tidied:
             with MessageStore.open(root, config, housekeeping=False) as store:
                 tidy(store)
-        known = trusted.known if trusted and trusted.stamp == lock_stamp(layout.paths) else None
+        known = (
+            skippable.known if skippable and skippable.stamp == lock_stamp(layout.paths) else None
+        )
         tidied = goal.backends[0] not in now.backends
         change = change_mode(
             root, following, config, passing=True, known=known, settled=tidy if tidied else noop
