@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from operating.pending_parts import PendingMessage, PendingPart, Source, Step
+from operating.pending_parts import PendingMessage, PendingPart, PendingSource, Step
 from store.progress import noop
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.units import EXT_ADDRESS_MAX, BlockStop
@@ -38,7 +38,9 @@ def delay_levels(
     spans = sorted(store.queue_spans(SCHEDULE_TOPIC), key=lambda span: span.queue.queue_id)
     for (topic, queue_id), low, high in spans:
         queue = store.queues.queue(topic, queue_id)
-        part = PendingPart(Source.DELAY, queue_id + 1, positions.get(queue_id + 1, low), high)
+        part = PendingPart(
+            PendingSource.DELAY, queue_id + 1, positions.get(queue_id + 1, low), high
+        )
         begin = max(part.position, low)
         for due in _due_times(queue, begin, high):
             step(len(due))
@@ -73,7 +75,7 @@ def delayed_messages(
             message = store.message_by_offset(unit.phy_offset)
             properties = message.properties
             yield PendingMessage(
-                Source.DELAY, queue_id + 1, unit.queue_offset, unit.phy_offset,
+                PendingSource.DELAY, queue_id + 1, unit.queue_offset, unit.phy_offset,
                 message.store_timestamp, unit.tags_code,
                 properties.get(MessageProperty.REAL_TOPIC),
                 properties.get(MessageProperty.UNIQ_KEY), None, None,

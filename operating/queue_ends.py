@@ -1,4 +1,4 @@
-"""QueueEnds: where queues end in a store that another process writes, look after look.
+"""FollowedEnds: where queues end in a store that another process writes, look after look.
 
 A store that is opened to read shows where they ended then, and of RocksDB's queues not what the
 writer has in memory. The records of its log say the rest: the last one of a queue is its end.
@@ -22,7 +22,7 @@ Ends = dict[int, tuple[int, int]]
 """Queue id → minimum and maximum."""
 
 
-class QueueEnds:
+class FollowedEnds:
     """The ends of the queues of some topics, and of all retry and dead-letter topics. One thread.
 
     The store is opened anew where a topic is asked for that was not, where log files have expired

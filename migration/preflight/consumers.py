@@ -20,7 +20,7 @@ _FILES = ("consumerOffset.json", "lmqConsumerOffset.json")
 _SEPARATOR = "@"
 
 
-class ConsumerOffsets:
+class OffsetsCheck:
     """The comparison of one store's tables with its queues."""
 
     def __init__(self, paths: StorePaths, queues: ConsumeQueueStore) -> None:

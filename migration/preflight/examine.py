@@ -12,7 +12,7 @@ from pathlib import Path
 from migration.preflight.broker_conf import lint, usable_config
 from migration.preflight.broker_keys import parse_version
 from migration.preflight.combined import CombinedStart
-from migration.preflight.consumers import ConsumerOffsets, not_compared
+from migration.preflight.consumers import OffsetsCheck, not_compared
 from migration.preflight.layout import (
     IN_USE,
     READABLE,
@@ -204,7 +204,7 @@ class _Examination:
                 " of its queues in memory.",
             )
         else:
-            yield from ConsumerOffsets(store.paths, queues).findings()
+            yield from OffsetsCheck(store.paths, queues).findings()
         yield from _levels(store, self._config)
         yield from machine_findings(self._extent(store, by_name), self._machine)
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from replication.checking.logs import Common
 from replication.checking.metadata import BrokerTables, EntryDifference, not_compared
-from replication.checking.sides import Side, Undispatched
-from replication.checking.tails import Tail, place_of
+from replication.checking.sides import LogSide, Undispatched
+from replication.checking.tails import OwnRecords, place_of
 
 _SHOWN_TOPICS = 5
 _SHOWN_NAMES = 20
@@ -18,10 +18,10 @@ _ASK_MORE = " (--last BYTES compares more)"
 class Checked:
     """Two sides and what is the same, and what not. The logs must still be open."""
 
-    one: Side
-    other: Side
+    one: LogSide
+    other: LogSide
     common: Common
-    tails: tuple[Tail, Tail]
+    tails: tuple[OwnRecords, OwnRecords]
     stuck: tuple[Undispatched | None, Undispatched | None]
     tables: tuple[BrokerTables | None, BrokerTables | None] = (None, None)
     """``None``: a side has none, or they could not be looked at."""
@@ -31,7 +31,7 @@ class Checked:
     """What differs in the brokers' tables."""
 
     @property
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[LogSide, LogSide]:
         """Return both."""
         return self.one, self.other
 
@@ -163,7 +163,7 @@ class Checked:
         return {"": what, "A": values[0], "B": values[1]}
 
 
-def _range(side: Side) -> str:
+def _range(side: LogSide) -> str:
     log = side.log
     return f"{max(log.min_phy_offset(), 0)} to {log.max_phy_offset()}"
 
@@ -188,7 +188,7 @@ def _time(milliseconds: object) -> str:
     return found.isoformat(timespec="milliseconds")
 
 
-def _topics(tail: Tail) -> str:
+def _topics(tail: OwnRecords) -> str:
     shown = [f"{topic} {count}" for topic, count in tail.topics.most_common(_SHOWN_TOPICS)]
     more = len(tail.topics) - len(shown)
     return ", ".join(shown) + (f", and {more} more" if more else "")

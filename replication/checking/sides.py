@@ -38,7 +38,7 @@ class Undispatched:
     """The store was not closed properly, and is not open: the next open dispatches them."""
 
 
-class Side(ABC):
+class LogSide(ABC):
     """One log of two."""
 
     name: str
@@ -77,7 +77,7 @@ class Side(ABC):
         }  # fmt: skip
 
 
-class StoreSide(Side):
+class StoreSide(LogSide):
     """A store in a folder."""
 
     def __init__(self, root: Path, store: MessageStore, config: StoreConfig) -> None:

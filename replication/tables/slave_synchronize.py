@@ -21,7 +21,7 @@ from replication.following.follower import Follower
 from replication.tables import broker_tables as tables
 from replication.tables import config_files
 from replication.tables.broker_client import SYSTEM_ERROR, UNKNOWN_CODE, BrokerClient
-from replication.tables.broker_tables import GROUPS, TOPICS, Table, fetch_table
+from replication.tables.broker_tables import GROUPS, TOPICS, BrokerTable, fetch_table
 from replication.tables.config_files import ConfigFiles
 from replication.tables.lmq_offsets import (
     LMQ_TABLE,
@@ -87,7 +87,7 @@ class SlaveSynchronize:
         self._accept_lower = accept_lower_offsets
         self._tell = tell
         self._files = ConfigFiles(store.paths)
-        self._held: dict[str, Table] = {}  # by name of the table, what last came whole
+        self._held: dict[str, BrokerTable] = {}  # by name of the table, what last came whole
         self._absent: dict[str, frozenset[str]] = {}  # by name of the table, in its last answer
         self._leaving: dict[str, int] = {}  # topics; where the master's log ended without them
         self._told: set[str] = set()  # since the last round without a fault
@@ -262,7 +262,7 @@ class SlaveSynchronize:
              GROUPS.table: {**table.entries, **stay}},
         )  # fmt: skip
 
-    async def _table(self, client: BrokerClient, of: tables.Paged) -> Table:
+    async def _table(self, client: BrokerClient, of: tables.Paged) -> BrokerTable:
         table = await fetch_table(client, of, self._held.get(of.what))
         if lacking := _OF_EVERY_BROKER[of] - table.entries.keys():
             raise BrokerError(

@@ -189,11 +189,11 @@ def test_a_log_has_something_from_its_begin_to_its_end(
 
 
 def test_a_tail_names_the_topics_with_most_records_and_counts_the_others() -> None:
-    few = tails.Tail(5, 9, topics=Counter({"a": 1, "b": 2})).as_json()
+    few = tails.OwnRecords(5, 9, topics=Counter({"a": 1, "b": 2})).as_json()
     assert (few["bytes"], few["topics"], few["otherTopics"]) == (4, {"b": 2, "a": 1}, 0)
     assert few["damage"] is None
     many = Counter({f"t{number}": number for number in range(1, tails.MAX_TOPICS + 3)})
-    told = tails.Tail(0, 9, topics=many).as_json()
+    told = tails.OwnRecords(0, 9, topics=many).as_json()
     del many["t1"], many["t2"]
     assert (told["topics"], told["otherTopics"]) == (many, 2)
 

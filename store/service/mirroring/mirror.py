@@ -27,8 +27,8 @@ from store.service.mirroring.reads import (
     Answer,
     MirroredRead,
     NumberRead,
+    PulledQueue,
     PullRead,
-    QueueEnds,
     Sides,
 )
 from store.service.mirroring.shares import Shares
@@ -281,4 +281,4 @@ class Mirror:
 
 
 def _items(answer: Answer) -> int:
-    return len(answer.rows) if isinstance(answer, QueueEnds) else 1
+    return len(answer.rows) if isinstance(answer, PulledQueue) else 1

@@ -24,7 +24,7 @@ from store.log.mapped_file import MappedFile
 from store.log.synced_mark import SyncedMark
 from store.record.decoder import check_record, record_span
 from store.record.record_layout import BLANK_SIZE, HEAD, MAGIC_V1, MAGIC_V2
-from store.record.scan import Scan, ScannedRecord, ScanRules
+from store.record.scan import RecordScan, ScannedRecord, ScanRules
 
 PROVEN_BYTES = 1 << 20
 """Bytes of records at the end of the log that every opening checks, at least."""
@@ -209,7 +209,7 @@ def lacks_a_sector(log: CommitLog, phy_offset: int) -> bool:
     return not all(any(file.read_raw(at, min(_SECTOR - at % _SECTOR, limit - at))) for at in bounds)
 
 
-def whole_records(log: CommitLog, blocks: Iterable[Scan]) -> Iterator[Scan]:
+def whole_records(log: CommitLog, blocks: Iterable[RecordScan]) -> Iterator[RecordScan]:
     """Yield the records of a log that a crash ended, up to the first one that lost its end.
 
     The CRC covers the body alone: a sector that is missing behind it leaves zeros in topic or

@@ -38,7 +38,7 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueDamage, QueueRestart
 from store.queue.units import QueueKey
 from store.record.decoder import StoredMessage
-from store.record.scan import Scan, ScannedRecord, ScanRules
+from store.record.scan import RecordScan, ScannedRecord, ScanRules
 from store.service.dispatching.replay import Replay, ReplayResult
 from store.service.recovering import claims
 from store.service.recovering.cut_off import cut_off
@@ -353,7 +353,7 @@ class Recovery:
         self._report.start_phy_offset = start
         return start
 
-    def _scan(self, start: int) -> Iterator[Scan]:
+    def _scan(self, start: int) -> Iterator[RecordScan]:
         blocks = self._log.scan_blocks(start, rules=self._rules)
         return blocks if self._report.last_exit_ok else whole_records(self._log, blocks)
 
