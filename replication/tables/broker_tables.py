@@ -24,6 +24,7 @@ from replication.tables.broker_client import (
     refusal,
 )
 from replication.tables.lmq_offsets import LMQ_TABLE
+from replication.tables.remoting import Response
 from store.broker_json import broker_object
 
 TOPIC_CONFIG, CONSUMER_OFFSET, DELAY_OFFSET, GROUP_CONFIG = 21, 43, 45, 201
