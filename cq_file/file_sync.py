@@ -161,7 +161,11 @@ def remove_folders(folders: Collection[Path]) -> None:
 
 
 def for_each(work: Callable[[T], object], items: Collection[T]) -> None:
-    """Do something that waits for the file system with each of ``items``, many side by side."""
+    """Do something that waits for the file system with each of ``items``, many side by side.
+
+    Raises:
+        BaseException: what ``work`` raised first; items that no thread had taken are left out.
+    """
     left, faults = deque(items), list[BaseException]()
 
     def run() -> None:

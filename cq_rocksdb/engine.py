@@ -155,7 +155,11 @@ class RocksEngine(Protocol):
     def append(
         self, job: "AppendJob", put: tuple[bytes, bytes], others: EngineBatch | None = None
     ) -> None:
-        """Apply ``job``, ``put`` in family ``offset``, and ``others``, as one ``write``."""
+        """Apply ``job``, ``put`` in family ``offset``, and ``others``, as one ``write``.
+
+        Raises:
+            UnsupportedFormatError: this engine makes no jobs.
+        """
 
     def get(self, family: str, key: bytes) -> bytes | None:
         """Return the value of ``key``, ``None`` if there is none."""

@@ -397,7 +397,12 @@ class NativeEngine:
         return named[1] if named else "unknown"
 
     def close(self, *, flush: bool = True) -> None:
-        """Close the database; the private folder of a read-only open is removed."""
+        """Close the database; the private folder of a read-only open is removed.
+
+        Raises:
+            NestedCallError: this thread is in the middle of a call or a write; nothing was done.
+            RocksDBError: what waits cannot be flushed; the database is closed.
+        """
         self.write_lock.entry()  # not in the middle of a write of this thread: nothing is done
         if self._gate.is_inside and self._database.snapshots:
             raise NestedCallError(

@@ -203,7 +203,11 @@ class RocksdictEngine:
     # ---- reading
 
     def snapshot(self) -> AbstractContextManager[EngineSnapshot]:
-        """Refuse: iterators of rocksdict's snapshots see what was written later (0.3.29)."""
+        """Refuse: iterators of rocksdict's snapshots see what was written later (0.3.29).
+
+        Raises:
+            UnsupportedFormatError: always.
+        """
         raise UnsupportedFormatError("the rocksdict engine has no snapshots: use the native one")
 
     def append_job(self, batch: UnitBatch) -> None:
@@ -212,7 +216,11 @@ class RocksdictEngine:
     def append(
         self, job: object, put: tuple[bytes, bytes], others: EngineBatch | None = None
     ) -> None:
-        """Refuse: there is no job of this engine."""
+        """Refuse: there is no job of this engine.
+
+        Raises:
+            UnsupportedFormatError: always.
+        """
         raise UnsupportedFormatError("the rocksdict engine has no compiled writes")
 
     @gated

@@ -147,7 +147,13 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             opened.close()
 
     def load(self) -> Self:
-        """Open the database; a read-only open without one has empty queues."""
+        """Open the database; a read-only open without one has empty queues.
+
+        Raises:
+            StoreLockedError: the database is open elsewhere.
+            RocksDBDamagedError: it is damaged, or lacks a file; the sentence says what mends it.
+            RocksDBError: it cannot be opened.
+        """
         context = self.context
         separate = context.config.use_separate_store_path_for_rocksdb_cq
         new = separate_folder(context.paths) if separate else context.paths.consume_queue

@@ -35,12 +35,12 @@ class BlockWriter:
     """Collects units in log order and writes them, a block at a time, into ``folder``."""
 
     def __init__(self, folder: Path, topics: list[str]) -> None:
-        """``topics`` are those of ``Units.queues``; the list grows while units are added."""
+        """``topics`` are those of ``ScannedUnits.queues``; the list grows while units are added."""
         self._folder = folder
         self._topics = topics
         self._waiting: list[ScannedUnits] = []
         self._count = 0
-        self._known: dict[int, int] = {}  # as in Units.queues → number of the queue
+        self._known: dict[int, int] = {}  # as in ScannedUnits.queues → number of the queue
         self._keys: list[QueueKey] = []
         self._runs: list[Runs] = []
         self._rows = 0

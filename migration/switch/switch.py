@@ -292,6 +292,10 @@ def walk(
 
     ``tidy`` is told the store, open to write and with both backends, before another one of them is
     read. A process that was killed in a step may have had the store open: then it is recovered.
+
+    Raises:
+        RefusedStoreError: a step has obstacles, or a backend cannot catch up.
+        StoreError: as for ``change_mode``.
     """
     recover(root, config, tell)
     tidied = False

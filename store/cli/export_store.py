@@ -40,7 +40,12 @@ class StoreWriter(MessageWriter):
             self.finish()
 
     def finish(self) -> None:
-        """Put what waits; it is durable once the store is closed."""
+        """Put what waits; it is durable once the store is closed.
+
+        Raises:
+            IllegalMessageError: the new store does not take a message.
+            StoreError: it cannot be written.
+        """
         results = self._store.put_messages(self._waiting)
         for place, result in zip(self._places, results, strict=True):
             if not result.ok:

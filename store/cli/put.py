@@ -182,7 +182,7 @@ def put_all(
     told how many were put.
 
     Raises:
-        IllegalLineError: a line is no message; the sentence says what was put and how to go on.
+        IllegalMessageError: a line is no message; the sentence says what was put and how to go on.
     """
     done, fault = done or PutLines(), None
     while fault is None:

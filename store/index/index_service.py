@@ -450,6 +450,7 @@ class _FlushBehind:
         self._thread = StoreThread("cqstore-index-flush", self._run)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def _run(self) -> None:
@@ -464,6 +465,11 @@ class _FlushBehind:
         self._thread.join()
 
     def wait(self) -> IndexFile:
+        """Wait for the end of the sync; return the file, which is on disk.
+
+        Raises:
+            StoreFailedError: it could not be synced.
+        """
         self._thread.join()
         if not self._is_synced:  # also where the start of the thread was interrupted
             raise StoreFailedError(

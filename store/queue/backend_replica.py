@@ -148,6 +148,9 @@ def close_all(
     """Close the stores of all replicas, also if one fails or is cut short.
 
     ``failed`` is told what went wrong with a replica, and returns what is to be raised in the end.
+
+    Raises:
+        Exception: the first that ``failed`` returned; all are closed then.
     """
     failure: Exception | None = None
     with ExitStack() as closing:

@@ -72,17 +72,15 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         self.roles = roles
         self._lines = lines
         replicas = [BackendReplica(kind, context, lines, roles) for kind in kinds]
-        self._replicas = sorted(
-            replicas, key=lambda each: (each.name != roles.read, not each.needed)
-        )
+        replicas.sort(key=lambda each: (each.name != roles.read, not each.needed))
+        self._replicas = replicas
         by_name = {replica.name: replica.store for replica in replicas}
         self._read, self._assign = by_name[roles.read], by_name[roles.assign]
         self._router = ReadRouter(self._read, self._replicas)
         self.lmq_needs_multi_dispatch = self._read.lmq_needs_multi_dispatch
         self.hides_unflushed = any(each.store.hides_unflushed for each in replicas if each.needed)
-        self._lock = CheckedLock(
-            "a change of the backends"
-        )  # guards synced_to and failure of the replicas, and the lines
+        # Guards synced_to and failure of the replicas, and the lines.
+        self._lock = CheckedLock("a change of the backends")
         self._put_end = 0
         self._marks: dict[str, int] = {}
         self._replaying = True
@@ -167,7 +165,14 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         self.lmq_needs_multi_dispatch = home.store.lmq_needs_multi_dispatch
 
     def recover(self) -> None:
-        """Recover all, and compare how far they have come."""
+        """Recover every replica, and note those that lack records which the log has no more.
+
+        If another program may have had the store since, units are compared first, see ``_compare``.
+
+        Raises:
+            StoreError: a replica that the store needs failed; another one is detached.
+            RefusedStoreError: as for ``_compare``.
+        """
         for replica in self._live():
             self._attempt(replica, "recover them", replica.recover)
         if not self._lines.alike:
@@ -176,23 +181,21 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         newest, low = max(marks.values(), default=0), max(self.context.log.min_phy_offset(), 0)
         for replica in self._live():
             # Where the log has no records any more that it lacks, they are made up for at the end.
-            if (
-                replica.lags_from is None
-                and replica.synced_to < newest
-                and replica.synced_to <= low
-            ):
+            lacks = replica.synced_to < newest and replica.synced_to <= low
+            if lacks and replica.lags_from is None:
                 replica.note_lagging(replica.synced_to)
         self._marks = marks
 
     def _compare(self) -> None:
-        """Let the log fill what a replica lacks though it claims to be whole.
+        """Find what one of two replicas lacks though it claims to be whole; the replay fills it.
 
-        RocketMQ switches double write on without the history, and says nothing.
+        RocketMQ switches double write on without the history, and says nothing. Nothing to do where
+        one replica alone is left.
 
         Raises:
             RefusedStoreError: read-only, and the replica that the settings prefer lacks units.
         """
-        live = self._live()
+        live, config = self._live(), self.context.config
         if len(live) == 1:
             return
         whole = [replica for replica in live if replica.lags_from is None]
@@ -204,14 +207,15 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
                 note = partial(lagging.note_lagging, 0)
                 compare = partial(backfill, lagging, ahead, self._is_deleted, note)
                 self._attempt(lagging, "compare them", compare)
-            elif (
-                lagging.store is self._read
-                and lagging.name == self.context.config.preferred_backend
-            ):
+            elif lagging.store is self._read and lagging.name == config.preferred_backend:
                 refuse_lack(lagging, ahead, self._is_deleted, self.context.paths.root)
 
     def check_topic(self, topic: str) -> None:
-        """Refuse what any of them cannot hold, also one that was detached: it is to catch up."""
+        """Refuse what any of them cannot hold, also one that was detached: it is to catch up.
+
+        Raises:
+            IllegalMessageError: one cannot hold it, or the one for light queues is detached.
+        """
         light = self._router.light
         if light is not None and light.name in self.detached and is_light(topic):
             raise IllegalMessageError(
@@ -222,16 +226,16 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
                 replica.store.check_topic(topic)
 
     def dispatch_from_phy_offset(self) -> int:
-        """Return the smallest of all; read-only, where none is brought up, of those needed."""
+        """Return the smallest of all; read-only, where none catches up, of those needed."""
         read_only = self.context.read_only
         return min(self._marks[each.name] for each in self._live() if each.needed or not read_only)
 
     def damaged_queues(self) -> Sequence[QueueDamage]:
-        """Return those of all replicas."""
+        """Return the damaged queues of all replicas; a queue comes once for each that has it."""
         return [each for replica in self._live() for each in replica.store.damaged_queues()]
 
     def damage_is_settled(self) -> None:
-        """Tell all."""
+        """Have every replica take units for all its queues again."""
         for replica in self._live():
             replica.store.damage_is_settled()
 
@@ -243,7 +247,14 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
 
     @changing
     def put_batch(self, batch: UnitBatch) -> list[QueueRestart]:
-        """Put into all; the restarts are those of the store that is read."""
+        """Put into all replicas; the restarts are those of the one that is read.
+
+        While the log is replayed a replica gets only what it has not.
+
+        Raises:
+            StoreError: a replica that the store needs failed; another one is detached.
+            StoreFailedError: an earlier write was interrupted.
+        """
         restarts: list[QueueRestart] = []
         for replica in self._live():
             has = self._marks[replica.name] if self._replaying else 0
@@ -258,12 +269,11 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
 
     @losing
     def truncate_dirty(self, phy_offset: int) -> int:
-        """Truncate all; return the largest number of queues cut."""
+        """Truncate all; return the largest number of queues that one of them cut."""
         most = 0
         for replica in self._live():
-            cut = self._attempt(
-                replica, "cut them", partial(replica.store.truncate_dirty, phy_offset)
-            )
+            truncate = partial(replica.store.truncate_dirty, phy_offset)
+            cut = self._attempt(replica, "cut them", truncate)
             most = max(most, cut or 0)
             with self._lock.entry():
                 replica.synced_to = min(replica.synced_to, phy_offset)
@@ -273,22 +283,33 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         return most
 
     def catch_up(self) -> bool:
-        """Bring up those that lagged; their lines stay until ``allow_expiry``."""
+        """Bring replicas that lagged level with one that did not, in what the replay could not.
+
+        Their lines stay until ``allow_expiry``. Returns whether the checkpoint is for one of them:
+        it has to be advanced before the lines go.
+
+        Raises:
+            StoreError: a replica that the store needs failed; another one is detached.
+        """
         live = self._live()
         lagging = [replica for replica in live if replica.lags_from is not None]
         ahead = [replica for replica in live if replica.lags_from is None]
         for replica in lagging if ahead else ():
-            self._attempt(
-                replica,
-                "catch up",
-                partial(reconcile_unlogged, replica, ahead[0], self._is_deleted),
-            )
+            reconcile = partial(reconcile_unlogged, replica, ahead[0], self._is_deleted)
+            self._attempt(replica, "catch up", reconcile)
         if lagging:
             self.flush()
         return any(each.store.counts_in_checkpoint for each in lagging if each.failure is None)
 
     def allow_expiry(self, min_phy_offset: int) -> None:
-        """Tell all; those that lagged have caught up by now, and their lines go."""
+        """End the recovery: lines of replicas that have caught up go, and all may expire units.
+
+        From now on topics are read where the settings say, and if no replica is detached the record
+        says that all are alike.
+
+        Raises:
+            StoreError: a replica that the store needs failed, or a line cannot be written.
+        """
         self._replaying = False
         if classes := self.context.config.read_topic_classes:
             self._router.apart = ClassOfTopic(classes, "")

@@ -69,7 +69,7 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
         """Take units for every queue again; called once no queue is going to be rebuilt."""
 
     def watermarks(self) -> dict[str, int]:
-        """Return ``dispatch_from_phy_offset`` of each part that is in use, by its name."""
+        """Return ``dispatch_from_phy_offset`` of each backend that is in use, by its name."""
         return {self.name: self.dispatch_from_phy_offset()}
 
     def check_topic(self, topic: str) -> None:

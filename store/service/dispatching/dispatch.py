@@ -200,10 +200,10 @@ class Dispatcher(_waiting.InFlight):
         """Return whether all is dispatched, or no dispatcher is called with what is not."""
         return self.dispatchers is None or not self.has_undispatched
 
-    def raise_if_interrupted(self) -> None:
+    def fail_if_interrupted(self) -> None:
         """Fail the store if a dispatch was interrupted, and no later caller has noticed."""
         with self.owner.entry(), self.drain_lock:
-            self._handing_on.raise_if_poisoned()
+            self._handing_on.fail_if_interrupted()
 
     def store(self, units: UnitBatch, keys: IndexBatch) -> list[QueueRestart]:
         """Bring units and keys into queues and index; no other thread may meanwhile.

@@ -64,14 +64,19 @@ class StoreCheck:
         progress: Callable[[int], None] | None = None,
         index_left_out: StoreError | None = None,
     ) -> None:
-        """Take the parts of an open store; ``progress`` is called with phy offsets now and then.
+        """Prepare a check; nothing is read yet.
 
-        The log is passed over for its records, then for the units that lead to them, by their
-        bytes.
-
-        ``index_left_out``: why ``index`` is ``None``, if there is one that cannot be read.
-
-        Records below ``end_phy_offset`` have been dispatched to queues and index.
+        Args:
+            config: the settings of the store.
+            log: its commit log.
+            end_phy_offset: records below it have been dispatched to queues and index; the check
+                ends here, however far the log has grown.
+            queues: its queues.
+            index: its index; ``None``: it has none, or none that can be read.
+            deleted: its journal of deleted topics, whose records need no unit.
+            progress: called with phy offsets now and then. They rise twice: as far as the log was
+                scanned, then as many bytes as the records have that checked units lead to.
+            index_left_out: why there is an index that cannot be read.
         """
         self._log = log
         self._end = end_phy_offset
@@ -85,7 +90,9 @@ class StoreCheck:
         self._incarnations = QueueIncarnations()
         self._unit_bytes = 0  # of the records that units lead to
         self.records = 0
+        """Records that were scanned."""
         self.units = 0
+        """Units that were checked."""
 
     def run(self, *, queues: bool = True) -> Iterator[CheckFinding]:
         """Yield everything that is found: the log first, then queues, files and index.

@@ -83,7 +83,13 @@ class CleanService:
         """Topics that are not to be deleted: a service of the store reads them."""
 
     def delete_topics(self, topics: Iterable[str]) -> None:
-        """Delete topics, a slice at a time, see ``MessageStore.delete_topics``."""
+        """Delete topics, a slice at a time, see ``MessageStore.delete_topics``.
+
+        Raises:
+            IllegalMessageError: one cannot be the name of a topic.
+            RefusedStoreError: the store delivers from one; nothing was deleted.
+            StoreError: as for ``MessageStore.delete_topics``.
+        """
         _require_several(topics)
         names = list(dict.fromkeys(topics))
         for name in names:

@@ -93,7 +93,12 @@ class FileExpiry:
     def run(self) -> int:
         """Look once and delete at most ``delete_file_batch_max`` files; return how many.
 
+        None outside of ``delete_hours``, unless a disk is nearly full or a deletion by hand was
+        asked for, and none within ``redelete_hanged_file_interval`` of one that failed. A file that
+        cannot be deleted is no error: it is logged, and ends this look.
+
         Raises:
+            StoreIOError: a file cannot be looked at.
             StoreError: the store has failed or is closed.
         """
         config, environment = self._config, self._environment

@@ -31,9 +31,9 @@ class StoreShutdown:
             with state.failing():
                 self._stop_trace()
                 components.stop()
-                components.dispatcher.raise_if_interrupted()
+                components.dispatcher.fail_if_interrupted()
                 with components.pending.owner.entry(), components.pending.lock:
-                    components.pending.appending.raise_if_poisoned()
+                    components.pending.appending.fail_if_interrupted()
                     state.close()
                 self.ended = True
         finally:

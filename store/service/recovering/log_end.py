@@ -1,8 +1,8 @@
-"""Where a log ends: the place to start looking, what lies behind the end, and cutting it off.
+"""Where a log ends: the place to start looking, and what lies behind the end.
 
-Opening destroys nothing. What lies behind the end of the log is either nothing, or a torn tail
-(saved below ``cqstore/cut`` before it is zeroed), or damage with valid records behind it, which is
-refused until an operator says so.
+The log is not changed here: ``cut_off`` cuts it. Behind its end lies nothing, or a torn tail (saved
+below ``cqstore/cut`` before it is zeroed), or damage with valid records behind it, which is refused
+until an operator says so.
 
 Source: RocketMQ ``CommitLog.recoverNormally``, ``recoverAbnormally``,
 ``isMappedFileMatchedRecover``.

@@ -69,7 +69,12 @@ class QueueRebuild:
     def run(
         self, topic: str, queue_id: int | None = None, progress: Progress | None = None
     ) -> RebuildReport:
-        """Rebuild one queue, or all of ``topic``, see ``MessageStore.rebuild_queues``."""
+        """Rebuild one queue, or all of ``topic``, see ``MessageStore.rebuild_queues``.
+
+        Raises:
+            RefusedStoreError: a BatchCQ topic, or a queue that would lose units.
+            StoreError: as for ``MessageStore.rebuild_queues``.
+        """
         queues = self._queues
         queues.check_topic(topic)
         if queues.queue_type(topic) is QueueType.BATCH:

@@ -427,7 +427,11 @@ class Recovery:
                 )
 
     def _damage(self, end: int, newest: int) -> str:
-        """Return why the log must not end at ``end``, empty if it may; ``newest`` the queues say.
+        """Return what would be lost if the log ended at ``end``; empty: nothing, it is cut there.
+
+        ``end`` is where reading came to something that is no record, and ``newest`` up to which phy
+        offset a backend has dispatched records. Lost would be a record that was on disk once, or a
+        valid one behind.
 
         A writer that stopped cleanly at this very end has itself left what lies behind: RocketMQ
         cuts a log without erasing what it cut off. So has a power cut, if behind what was surely on
