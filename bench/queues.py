@@ -337,7 +337,7 @@ def _reads(engine: NativeEngine, queues: int, units: int, done: Callable[[], boo
 
 def _reads_while_compacting(engine: NativeEngine, queues: int, units: int) -> float:
     run = CompactionRun(engine, [Family.DEFAULT])
-    p99 = _reads(engine, queues, units, lambda: not run.running)
+    p99 = _reads(engine, queues, units, lambda: not run.is_running)
     run.wait()
     return p99
 

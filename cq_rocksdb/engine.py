@@ -82,7 +82,7 @@ def row_bytes(table: NDArray[np.uint8]) -> list[bytes]:
     return rows
 
 
-class ScannedUnits(NamedTuple):
+class PackedUnits(NamedTuple):
     """Consecutive units, packed in 28 bytes each, and why there are no more of them."""
 
     data: bytes
@@ -176,7 +176,7 @@ class RocksEngine(Protocol):
         A unit counts as stored at -1 if it is missing, or its record lies outside ``log``.
         """
 
-    def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> ScannedUnits:
+    def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> PackedUnits:
         """Return at most ``count`` (one or more) consecutive units of a queue from an offset on.
 
         ``LIMIT``: all of them; ``HOLE``: a unit is missing and another one follows; ``END``: no

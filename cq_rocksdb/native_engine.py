@@ -22,7 +22,7 @@ from cq_rocksdb._database import Database
 from cq_rocksdb._snapshot import Snapshot
 from cq_rocksdb._write_batch import BatchColumns
 from cq_rocksdb.call_gate import CallGate, gated
-from cq_rocksdb.engine import EngineBatch, Family, LiveFile, ScannedUnits, TableWriter
+from cq_rocksdb.engine import EngineBatch, Family, LiveFile, PackedUnits, TableWriter
 from cq_rocksdb.keys import (
     MAX_TOPIC_BYTES,
     OFFSET_ENTRY,
@@ -280,14 +280,14 @@ class NativeEngine:
         return found
 
     @gated
-    def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> ScannedUnits:
+    def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> PackedUnits:
         """Return consecutive units, see ``RocksEngine``."""
         if count <= _FIRST_UNITS:
             data, stop, following = self._database.scan_units(prefix, queue_offset, count)
         else:  # may be far more than there are: no room for what may not come
             data, stop, following = self._scan_long(prefix, queue_offset, count)
         _check_length(stop, prefix, following)
-        return ScannedUnits(data, _STOPS[stop], following)
+        return PackedUnits(data, _STOPS[stop], following)
 
     def _scan_long(self, prefix: bytes, queue_offset: int, count: int) -> tuple[bytes, int, int]:
         parts, size, at = list[bytes](), _FIRST_UNITS, queue_offset

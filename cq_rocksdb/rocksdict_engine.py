@@ -39,7 +39,7 @@ from cq_rocksdb.engine import (
     EngineBatch,
     EngineSnapshot,
     LiveFile,
-    ScannedUnits,
+    PackedUnits,
     row_bytes,
     unit_columns,
 )
@@ -244,7 +244,7 @@ class RocksdictEngine:
         """Leave it to the caller: each step is a call of rocksdict's."""
 
     @gated
-    def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> ScannedUnits:
+    def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> PackedUnits:
         """Return consecutive units, see ``RocksEngine``."""
         end = min(queue_offset + count, _LARGEST_OFFSET)
         # The upper bound leaves room for `count` keys, so `count` values are those of consecutive
@@ -255,7 +255,7 @@ class RocksdictEngine:
         start = unit_key(prefix, queue_offset)
         data = b"".join(self._default.values(from_key=start, read_opt=bound))
         if len(data) == count * QUEUE_UNIT.size:
-            return ScannedUnits(data, BlockStop.LIMIT, end)
+            return PackedUnits(data, BlockStop.LIMIT, end)
         return _scan_carefully(self._default.iter(), prefix, queue_offset, count)
 
     def scan_into(
@@ -396,13 +396,13 @@ class _TableWriter:
         return self._path.stat().st_size
 
 
-def _copy_into(target: NDArray[np.uint8], scan: ScannedUnits) -> tuple[int, BlockStop, int]:
+def _copy_into(target: NDArray[np.uint8], scan: PackedUnits) -> tuple[int, BlockStop, int]:
     rows = np.frombuffer(scan.data, np.uint8).reshape(-1, QUEUE_UNIT.size)
     target[: len(rows)] = rows
     return len(rows), scan.stop, scan.next_offset
 
 
-def _scan_carefully(units: RdictIter, prefix: bytes, queue_offset: int, count: int) -> ScannedUnits:
+def _scan_carefully(units: RdictIter, prefix: bytes, queue_offset: int, count: int) -> PackedUnits:
     """Walk key by key: something is missing, of a wrong size, or cannot be read."""
     data = bytearray()
     wanted = queue_offset
@@ -410,13 +410,13 @@ def _scan_carefully(units: RdictIter, prefix: bytes, queue_offset: int, count: i
     while wanted < queue_offset + count:
         unit = _unit_at(units, prefix, step=units.next)
         if unit is None:
-            return ScannedUnits(bytes(data), BlockStop.END, wanted)
+            return PackedUnits(bytes(data), BlockStop.END, wanted)
         if unit[0] != wanted:
-            return ScannedUnits(bytes(data), BlockStop.HOLE, unit[0])
+            return PackedUnits(bytes(data), BlockStop.HOLE, unit[0])
         data += unit[1][: QUEUE_UNIT.size]
         wanted += 1
         units.next()
-    return ScannedUnits(bytes(data), BlockStop.LIMIT, wanted)
+    return PackedUnits(bytes(data), BlockStop.LIMIT, wanted)
 
 
 def _first_unit(units: RdictIter, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:

@@ -259,7 +259,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
     def compact(self, families: Sequence[Family] = tuple(Family)) -> CompactionRun:
         """Start a compaction, unless one is at work already; return the one that is."""
         engine = self._writable_engine()
-        if self.compaction is None or not self.compaction.running:
+        if self.compaction is None or not self.compaction.is_running:
             self.compaction = CompactionRun(engine, families)
         return self.compaction
 

@@ -124,7 +124,7 @@ def compact(root: Dir, config: ConfigFile = None, kind: Format = OutputFormat.TA
         if run.fault is not None:
             raise run.fault
         record = {
-            "ended": "cancelled" if run.cancelled else "done",
+            "ended": "cancelled" if run.is_cancelled else "done",
             "bytesBefore": before,
             "bytesAfter": queues.total_size_bytes(),
             "droppedUnits": run.dropped_units if queues.engine.filters_expired else None,

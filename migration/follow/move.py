@@ -248,7 +248,7 @@ class FollowedMove:
         store.flush()
         compared, shown = self._compare_running(store)
         for _ in range(_TRIES):
-            if compared.clean:
+            if compared.is_clean:
                 break
             time.sleep(_TRY_SECONDS)
             compared, shown = self._compare_running(store)
@@ -284,7 +284,7 @@ class FollowedMove:
             self.report.deleted_topics += len(topics)
 
     def _refuse_difference(self, compared: Compared) -> None:
-        if not compared.clean:
+        if not compared.is_clean:
             queue, finding = next(iter(compared.differences()))
             raise RefusedStoreError(
                 f"{compared.tally.differing} queues differ from the broker's: queue"

@@ -18,7 +18,7 @@ from replication.checking.fetched import (
 from replication.checking.logs import compare_logs, span
 from replication.checking.metadata import BrokerTables, compare_tables, read_tables
 from replication.checking.report import Checked
-from replication.checking.sides import LogSide, StoreSide, open_side, readable, same_folder
+from replication.checking.sides import LogSide, StoreSide, is_same_folder, open_side, readable
 from replication.checking.tails import tail_of
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreIOError
@@ -75,7 +75,7 @@ def _open(
     progress: Progress,
 ) -> list[LogSide]:
     one, other = places
-    if isinstance(one, Path) and isinstance(other, Path) and same_folder(one, other):
+    if isinstance(one, Path) and isinstance(other, Path) and is_same_folder(one, other):
         raise RefusedStoreError("both sides are the same store", path=one)
     stores = [
         stack.enter_context(open_side(place, config)) if isinstance(place, Path) else None

@@ -170,7 +170,7 @@ def readable(config: StoreConfig) -> StoreConfig:
     return config.without_replicas().as_master()
 
 
-def same_folder(one: Path, other: Path) -> bool:
+def is_same_folder(one: Path, other: Path) -> bool:
     """Return whether both paths lead to one folder.
 
     Raises:

@@ -176,7 +176,7 @@ class Session:
         """Note what came with ``data``, before which so many bytes and heartbeats had come."""
         intake, progress, frames = self._intake, self._progress, self._talk.frames
         now = time.monotonic()
-        progress.verified = intake.verified
+        progress.verified = intake.is_verified
         if intake.body_bytes > bodies:
             progress.caught_up, beats = False, 0
         if intake.heartbeats > beats and self._is_quiet(now):
@@ -190,7 +190,7 @@ class Session:
         if self._asks_all:
             self._asks_all = False
             self._progress.caught_up = await self._talk.has_all()
-        if self._intake.verified and self._reportable() > self._progress.reported:
+        if self._intake.is_verified and self._reportable() > self._progress.reported:
             await self._report()
         else:
             await self._drain()
@@ -203,7 +203,7 @@ class Session:
 
     def _reportable(self) -> int:
         """Return what the master may count on; until it has proven its log, what was asked for."""
-        if not (self._intake.verified and self._talk.acknowledges):
+        if not (self._intake.is_verified and self._talk.acknowledges):
             return self._intake.request
         end = self._log.max_phy_offset()
         return min(end, self._log.flushed_phy_offset()) if self._sync else end

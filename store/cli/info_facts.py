@@ -156,7 +156,7 @@ def _warnings(store: MessageStore) -> Iterator[str]:
     layout = store.layout
     yield from (f"read-only here: {reason}" for reason in layout.refusals)
     kept = [backend.name for backend in store.queues.backends()]
-    if layout.combined:
+    if layout.is_combined:
         both = "double write" if len(kept) > 1 else f"only the {kept[0]} queues are kept"
         yield f"two backends hold queues ({both})"
     for name, at in layout.backend_state.lagging.items():

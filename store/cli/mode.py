@@ -181,7 +181,7 @@ def _compare(root: Path, settings: StoreConfig, kind: OutputFormat) -> None:
         f"{compared.units} units of {compared.queues} queues compared, {compared.reference}"
         f" with {compared.copy}: {compared.found.differing} differ"
     )
-    if not compared.clean:
+    if not compared.is_clean:
         raise typer.Exit(1)
 
 

@@ -191,7 +191,7 @@ class Comparison:
 
     def _count_topic(self, walk: QueueWalk, sides: int) -> None:
         """Remember which sides hold the topic; queues without units do not count."""
-        if walk.empty:
+        if walk.is_empty:
             return
         differs = walk.found.counts.keys() & {Kind.ONLY_SOURCE, Kind.ONLY_TARGET}
         self._topic_sides |= sides if differs else _BOTH
@@ -216,7 +216,7 @@ class Comparison:
         notes.unreachable += walk.unreachable
         for total, one in zip(self._sums, (found.source, found.target), strict=True):
             total.add(one.units, one.bytes, one.checksum)
-        if walk.empty and not found.counts:
+        if walk.is_empty and not found.counts:
             notes.empty += 1
             return
         tally.queues += 1

@@ -80,7 +80,7 @@ class LaggingBackends:
             self._write(replace(self.backend_state, lagging=lagging))
 
     @property
-    def alike(self) -> bool:
+    def are_alike(self) -> bool:
         """Return whether all backends were alike and only we have had the store since."""
         return 0 < self.backend_state.alike == lock_stamp(self._paths)
 

@@ -175,7 +175,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         """
         for replica in self._live():
             self._attempt(replica, "recover them", replica.recover)
-        if not self._lines.alike:
+        if not self._lines.are_alike:
             self._compare()
         marks = {replica.name: replica.synced_to for replica in self._live()}
         newest, low = max(marks.values(), default=0), max(self.context.log.min_phy_offset(), 0)

@@ -44,7 +44,7 @@ def light_home(
     elif noted:
         raise home.failure
     else:
-        alone = not lines.alike
+        alone = not lines.are_alike
     if not alone:
         return None
     return _keep_apart(home, others, roles)

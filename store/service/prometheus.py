@@ -319,7 +319,7 @@ def _gauge_samples(of: MetricsSnapshot) -> Iterator[tuple[str, tuple[str, ...], 
     yield "cqstore_dispatch_lag_seconds", (), of.dispatch_lag_ms / 1000
     yield "cqstore_reput_active", (), of.reput_active
     yield "cqstore_append_seconds", (), of.append_ms / 1000
-    yield "cqstore_page_cache_busy", (), of.page_cache_busy
+    yield "cqstore_page_cache_busy", (), of.is_page_cache_busy
     yield "cqstore_log_min_phy_offset_bytes", (), of.min_phy_offset
     yield "cqstore_log_max_phy_offset_bytes", (), of.max_phy_offset
     yield "cqstore_log_flushed_phy_offset_bytes", (), of.flushed_phy_offset

@@ -43,7 +43,7 @@ def drive(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueDrive
         return
     if isinstance(store, CombinedConsumeQueueStore):
         assert store.detached == {}
-        assert compare_open(store).clean
+        assert compare_open(store).is_clean
     driven.store.close()
 
 

@@ -32,7 +32,7 @@ def assert_whole(root: Path, told: Told, read: str) -> None:
     """Open to write, which catches up, and compare what each backend has."""
     with open_store(root, read) as store:
         assert store.detached_backends() == {}
-        assert store.verify().clean
+        assert store.verify().is_clean
         assert [finding for finding in store.check() if finding.damage] == []
     assert backend_state(root).lagging == {}
     told.check(root)

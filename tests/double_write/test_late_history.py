@@ -68,7 +68,7 @@ def test_the_log_fills_what_is_lacking(
         assert store.report.watermarks[name] == 0
         assert store.report.restarts == []
         assert store.detached_backends() == {}
-        assert store.verify().clean
+        assert store.verify().is_clean
         assert store.min_offset("t", 0) == 0
         assert store.get_message("t", 4, 0, 32).queue_offsets == list(range(10))
         told.put(store, 5)
@@ -103,7 +103,7 @@ def test_cut_short_it_is_filled_by_the_next_open(
             open_store(root, name)
     assert backend_state(root).lagging == {name: 0}
     with open_store(root) as store:
-        assert store.verify().clean
+        assert store.verify().is_clean
     told.check(root)
 
 
@@ -114,7 +114,7 @@ def test_a_queue_that_rocketmq_began_anew_at_its_end_is_filled(root: Path, told:
             database.lose(queue_id, *range(EACH))
     with open_store(root, "rocksdb") as store:
         assert store.min_offset("t", 1) == 0
-        assert store.verify().clean
+        assert store.verify().is_clean
     told.check(root)
 
 
@@ -145,7 +145,7 @@ def test_a_topic_that_rocketmq_deleted_does_not_come_back(
     foreign(root)
     lose_history(root, "rocksdb")
     with open_store(root) as store:
-        assert store.verify().clean
+        assert store.verify().is_clean
         assert ("gone" in list(store.topics())) is (deleted_in == ["rocksdb"])
     for key in [key for key in told.phys if key.topic == "gone"]:
         if deleted_in != ["rocksdb"]:
@@ -165,7 +165,7 @@ def test_queues_that_have_expired_in_part_are_no_lack(tmp_path: Path) -> None:
         assert store.report.watermarks["rocksdb"] > 0
         assert store.report.dispatched_units == 0
         assert store.max_offset(*QueueKey("expires", 0)) == 4
-        assert store.verify().clean
+        assert store.verify().is_clean
 
 
 def test_a_part_that_proves_to_lack_units_is_built_anew(
@@ -178,5 +178,5 @@ def test_a_part_that_proves_to_lack_units_is_built_anew(
         assert list(store.detached_backends()) == ["rocksdb"]
     assert backend_state(root).lagging == {"rocksdb": 0}
     with open_store(root) as store:
-        assert store.verify().clean
+        assert store.verify().is_clean
     told.check(root)

@@ -51,7 +51,7 @@ def reasons(root: Path, to: StoreMode) -> str:
     with pytest.raises(RefusedStoreError) as caught:
         change_mode(root, to)
     assert all(reason in str(caught.value) for reason in step.reasons)
-    assert not step.possible
+    assert not step.is_possible
     return "; ".join(step.reasons)
 
 
@@ -87,7 +87,7 @@ def test_a_cut_before_the_line_of_a_backend_lowers_it(tmp_path: Path) -> None:
     calls, seen = CallOrder(root), list[BackendState]()
     calls.at_each = lambda _: seen.append(backend_state(root))
     with calls.watching(), MessageStore.open(root, PLAIN, cut_at=bad) as store:
-        assert store.verify().clean
+        assert store.verify().is_clean
     lines = [record.lagging.get("rocksdb") for record in seen]
     assert set(lines) == {line, bad, None}
     assert lines.index(bad) < lines.index(None)
@@ -97,7 +97,9 @@ def test_a_store_goes_all_the_way_and_back_with_puts_in_every_state(tmp_path: Pa
     told = Told()
     root = plain_store(tmp_path / "store", told)
     for before, to in pairwise(THERE_AND_BACK):
-        assert {step.to for step in possible_steps(root) if step.possible} == set(before.neighbours)
+        assert {step.to for step in possible_steps(root) if step.is_possible} == set(
+            before.neighbours
+        )
         done = change_mode(root, to)
         assert (done.before, done.after, done.detached) == (before, to, {})
         record = backend_state(root)
@@ -108,7 +110,7 @@ def test_a_store_goes_all_the_way_and_back_with_puts_in_every_state(tmp_path: Pa
             assert [each.name for each in store.queues.backends()] == list(to.backends)
             told.put(store, 15)
             if not left:
-                assert store.verify().clean
+                assert store.verify().is_clean
                 assert all(
                     store.queues.queue(*key).max_offset() == len(told.phys[key])
                     for key in told.phys
@@ -180,7 +182,7 @@ def test_a_log_that_is_cut_takes_it_from_the_backend_left_behind(tmp_path: Path,
     assert change_mode(root, StoreMode(f"double-write-{kept}")).detached == {}
     told.check(root)
     with MessageStore.open(root, read_only=True) as store:
-        assert store.verify().clean
+        assert store.verify().is_clean
 
 
 # ---- what speaks against a step
@@ -284,7 +286,7 @@ def test_without_a_log_there_is_nothing_to_catch_up_from(tmp_path: Path) -> None
 def test_an_empty_folder_of_batch_queues_speaks_against_nothing(tmp_path: Path) -> None:
     root = plain_store(tmp_path / "store", Told())
     (root / "batchconsumequeue").mkdir()
-    assert all(step.possible for step in possible_steps(root))
+    assert all(step.is_possible for step in possible_steps(root))
     assert change_mode(root, StoreMode("double-write-file")).detached == {}
 
 
@@ -324,9 +326,9 @@ def test_a_backend_that_lags_is_neither_read_nor_left_alone(
     with pytest.raises(RefusedStoreError, match="lag"):
         MessageStore.open(root, read_only=True, backend=name)
     (step,) = [step for step in possible_steps(root) if step.to == read]
-    assert step.possible, "the one that is whole may be left alone"
+    assert step.is_possible, "the one that is whole may be left alone"
     open_store(root, read).close()
-    assert all(step.possible for step in possible_steps(root))
+    assert all(step.is_possible for step in possible_steps(root))
     told.check(root)
 
 

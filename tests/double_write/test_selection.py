@@ -117,7 +117,7 @@ def test_light_queues_can_be_rocksdbs(tmp_path: Path) -> None:
             message = Message("t", b"", 0, {"INNER_MULTI_DISPATCH": "%LMQ%a"})
             assert store.put_message(message).ok
         assert store.max_offset("%LMQ%a", 0) == 5
-        assert store.verify().clean, "both have them"
+        assert store.verify().is_clean, "both have them"
         lose_last_units(store, 0)
         assert store.max_offset("t", 0) == 4
         assert store.max_offset("%LMQ%a", 0) == next_offset(store, "%LMQ%a") == 5
@@ -137,7 +137,7 @@ def test_rocksdb_gets_the_selected_topics_and_the_rest_when_that_ends(tmp_path: 
             told.put(store, 10, topic)
         store.queues.flush()
         assert {key.topic for key in rocksdb_ends(store)} == {"t", "lite-1"}
-        assert store.verify().clean
+        assert store.verify().is_clean
         assert store.verify().units == 20
     with open_store(root, "file", **SELECTIVE) as store:
         assert store.report.dispatched_units == 0, "nothing lags"
@@ -146,9 +146,9 @@ def test_rocksdb_gets_the_selected_topics_and_the_rest_when_that_ends(tmp_path: 
     assert backend_state(root).covers == {"rocksdb": "lite-*;t"}
     with open_store(root, "file", **SELECTIVE | {"doubleWriteTopics": "t;o*"}) as store:
         assert {key.topic for key in rocksdb_ends(store)} >= {"t", "other"}
-        assert store.verify().clean
+        assert store.verify().is_clean
     with open_store(root, "rocksdb") as store:
-        assert store.verify().clean
+        assert store.verify().is_clean
     assert backend_state(root).covers == {}
     told.check(root)
 
@@ -175,7 +175,7 @@ def test_a_backend_that_was_given_some_topics_is_not_to_be_read(tmp_path: Path) 
             assert store.put_message(Message(topic, b"", 0)).ok
     assert backend_state(root).covers == {"rocksdb": "lite-*;t"}
     steps = {step.to: step for step in possible_steps(root, config("file", **SELECTIVE))}
-    assert steps[StoreMode("file")].possible
+    assert steps[StoreMode("file")].is_possible
     to = StoreMode("double-write-rocksdb")
     assert steps[to].reasons == ["the rocksdb queues hold only the topics 'lite-*;t'"]
     with pytest.raises(RefusedStoreError, match="hold only the topics"):

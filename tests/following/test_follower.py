@@ -450,7 +450,7 @@ def test_both_backends_are_built_where_the_settings_say_so(
     follow(tmp_path / "own", WireMaster(led.log, cuts=[5000, 4000]), config=config)
     with MessageStore.open(tmp_path / "own", config) as store:
         compared = compare_backends(store)
-        assert (compared.clean, compared.queues) == (True, 2)
+        assert (compared.is_clean, compared.queues) == (True, 2)
 
 
 def test_nobody_there_is_told_once_and_an_unknown_name_ends_it(

@@ -188,7 +188,7 @@ def test_both_backends_of_a_store_are_cut(tmp_path: Path) -> None:
     assert rejoin(one, other, both).done
     with MessageStore.open(one, both) as store:
         assert len(store.queues.backends()) == 2
-        assert store.verify().clean
+        assert store.verify().is_clean
         assert {key.topic for key in served(one)} == {"both"}
 
 

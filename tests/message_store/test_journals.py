@@ -370,7 +370,7 @@ def test_a_damaged_note_of_our_journals_is_said(tmp_path: Path, data: bytes) -> 
 def test_backends_are_alike_only_by_the_time_of_a_lock_that_is_there(tmp_path: Path) -> None:
     paths = StorePaths(tmp_path)
     lines = LaggingBackends(paths, read_only=False)
-    assert not lines.alike
+    assert not lines.are_alike
     lines.note_alike()
     assert not LaggingBackends(paths, read_only=False).alike, "there is no lock"
     paths.lock.touch()

@@ -168,7 +168,7 @@ def test_what_lies_there_decides_with_double_write_also_what_is_loaded(
     tmp_path: Path, names: list[str], given: dict[str, str], kept: list[str], served: list[str]
 ) -> None:
     layout, config = there(tmp_path, names), settings(**given)
-    assert layout.combined == (len(names) > 1)
+    assert layout.is_combined == (len(names) > 1)
     assert choose_backends(layout, config, None) == kept
     assert choose_backends(layout, config, None, read_only=True) == served
     for asked in served:

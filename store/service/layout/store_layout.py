@@ -36,7 +36,7 @@ class StoreLayout:
     """Our record of its backends."""
 
     @property
-    def combined(self) -> bool:
+    def is_combined(self) -> bool:
         """Return whether two backends hold queues, as double write leaves them."""
         return len(self.backends) > 1
 
@@ -169,8 +169,8 @@ def choose_backends(
     first = asked or names[0]
     if read_only:
         if asked is None:
-            first = next((name for name in names if _servable(layout, name, names)), first)
-        if not _servable(layout, first, names):
+            first = next((name for name in names if _is_servable(layout, name, names)), first)
+        if not _is_servable(layout, first, names):
             raise RefusedStoreError(
                 f"the {first} queues lag or hold some topics only, and are not served so;"
                 " open the store to write (cqstore recover) and they catch up",
@@ -179,7 +179,7 @@ def choose_backends(
     return [first, *(name for name in names if name != first)]
 
 
-def _servable(layout: StoreLayout, name: str, names: Sequence[str]) -> bool:
+def _is_servable(layout: StoreLayout, name: str, names: Sequence[str]) -> bool:
     given = layout.backend_state.covers.get(name)
     whole = given is None or (given == NO_LIGHT and taking_a_share(names) is not None)
     return whole and name not in layout.backend_state.lagging

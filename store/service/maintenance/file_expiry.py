@@ -142,7 +142,7 @@ class FileExpiry:
     def _outlook(self, demand: DiskDemand) -> Iterator[FileOutlook]:
         """Yield the files in order; none that goes follows one that stays."""
         reserved, now = self._config.file_reserved_time, self._environment.now()
-        left = self._config.delete_file_batch_max if self._forces(demand) else 0
+        left = self._config.delete_file_batch_max if self._is_forced(demand) else 0
         files, goes = self._log.files.files(), True
         for number, file in enumerate(files, 1):
             with os_errors("look at a commit log file", file.path):
@@ -161,7 +161,7 @@ class FileExpiry:
             left -= early
             yield FileOutlook(file.file_from_offset, file.file_size, written, goes, early, reason)
 
-    def _forces(self, demand: DiskDemand) -> bool:
+    def _is_forced(self, demand: DiskDemand) -> bool:
         return demand.at_once and self._config.clean_file_forcibly_enable
 
     def _run(self) -> None:

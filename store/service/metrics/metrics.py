@@ -108,7 +108,7 @@ class MetricsSnapshot:
     """How late they came behind the times at which they were due; ``None``: see above."""
 
     @property
-    def page_cache_busy(self) -> bool:
+    def is_page_cache_busy(self) -> bool:
         """Return whether an append has taken longer than RocketMQ waits for the page cache.
 
         Source: RocketMQ ``DefaultMessageStore.isOSPageCacheBusy``.

@@ -48,7 +48,7 @@ class Step:
     """The obstacles, a sentence each; empty: it can be done."""
 
     @property
-    def possible(self) -> bool:
+    def is_possible(self) -> bool:
         """Return whether there is no obstacle."""
         return not self.reasons
 

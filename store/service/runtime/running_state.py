@@ -100,8 +100,8 @@ class RunningState(_flags.StateFlags):
 
     def _update(self) -> None:
         """Set ``unwritable``; the caller holds the lock."""
-        self.unwritable = bool(self._disk_full or self.stalled) or self._ended
-        if self._ended:  # meanwhile, by a signal's handler or in a child: that is final
+        self.unwritable = bool(self._disk_full or self.stalled) or self._has_ended
+        if self._has_ended:  # meanwhile, by a signal's handler or in a child: that is final
             self.unwritable = True
 
     def leave_to_parent(self) -> None:
@@ -111,7 +111,7 @@ class RunningState(_flags.StateFlags):
     # ---- asking
 
     @property
-    def _ended(self) -> bool:
+    def _has_ended(self) -> bool:
         return self._read_only or self.closed or self.forked or self.failure is not None
 
     def refuse_put(self) -> PutMessageResult:
