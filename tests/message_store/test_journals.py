@@ -372,10 +372,10 @@ def test_backends_are_alike_only_by_the_time_of_a_lock_that_is_there(tmp_path: P
     lines = LaggingBackends(paths, read_only=False)
     assert not lines.are_alike
     lines.note_alike()
-    assert not LaggingBackends(paths, read_only=False).alike, "there is no lock"
+    assert not LaggingBackends(paths, read_only=False).are_alike, "there is no lock"
     paths.lock.touch()
     lines.note_alike()
-    assert LaggingBackends(paths, read_only=True).alike
+    assert LaggingBackends(paths, read_only=True).are_alike
     order = CallOrder(tmp_path)
     with order.watching():
         lines.note_alike()
