@@ -178,6 +178,7 @@ class NativeEngine:
             self._database.write(columns)
 
     def _columns(self, batch: EngineBatch) -> BatchColumns:
+        """Return ``batch`` as columns for the compiled write, units in the order of their keys."""
         prefixes, number = batch.prefixes, self._number
         index, offsets, units = batch.prefix_index, batch.queue_offset, batch.units
         order = _key_order(prefixes, index, offsets)
@@ -290,6 +291,7 @@ class NativeEngine:
         return PackedUnits(data, _STOPS[stop], following)
 
     def _scan_long(self, prefix: bytes, queue_offset: int, count: int) -> tuple[bytes, int, int]:
+        """Scan as ``scan_units`` does, in steps that double: room is made only for what comes."""
         parts, size, at = list[bytes](), _FIRST_UNITS, queue_offset
         while True:
             size = min(size, queue_offset + count - at)
@@ -310,17 +312,21 @@ class NativeEngine:
         return rows, _STOPS[stop], following
 
     def first_unit(self, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:
-        """Seek forward."""
+        """Return offset and value of the queue's first unit from ``queue_offset`` on."""
         return self._neighbour(prefix, queue_offset, forward=True)
 
     def last_unit(self, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:
-        """Seek backward."""
+        """Return offset and value of the queue's last unit up to ``queue_offset``."""
         return self._neighbour(prefix, queue_offset, forward=False)
 
     @gated
     def _neighbour(
         self, prefix: bytes, queue_offset: int, *, forward: bool
     ) -> tuple[int, bytes] | None:
+        """Return offset and value of the next unit at ``queue_offset`` or beyond; ``None``: none.
+
+        ``forward``: towards higher offsets.
+        """
         found: tuple[int, bytes] | None = self._database.neighbour(prefix, queue_offset, forward)
         if found is not None and len(found[1]) < QUEUE_UNIT.size:
             _check_length(_TOO_SHORT, prefix, found[0])
@@ -419,6 +425,11 @@ class NativeEngine:
     # ---- inside
 
     def _writable(self) -> None:
+        """Refuse to write to a database that was opened read-only.
+
+        Raises:
+            ReadOnlyStoreError: it was.
+        """
         if self._read_only:
             raise ReadOnlyStoreError("the RocksDB queues are open read-only", path=self.folder)
 
@@ -485,6 +496,11 @@ def _key_order(
 
 
 def _check_length(stop: int, prefix: bytes, queue_offset: int) -> None:
+    """Refuse a scan that was ended by a unit whose value is too short.
+
+    Raises:
+        CorruptionError: it was.
+    """
     if stop == _TOO_SHORT:
         raise CorruptionError(
             f"the value of unit {queue_offset} of queue {prefix.hex()} is too short",
