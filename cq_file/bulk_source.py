@@ -122,6 +122,7 @@ class FileUnitSource:
         return done
 
     def _read(self, queue: QueueKey, start: int, queue_offset: int, rows: UnitRows) -> int:
+        """Fill ``rows`` from the file that begins at ``start``; return how many it had."""
         path = f"{self._path(queue)}/{file_name(start * _UNIT)}"
         size = len(rows) * _UNIT
         if len(self._scratch) < size:

@@ -99,6 +99,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         return PulledUnits(low, high, no_units(queue_offset, _UNIT))
 
     def _read_block(self, queue_offset: int, max_count: int, end: int | None = None) -> UnitBlock:
+        """Read units up to ``end``, or to the first hole; see ``ConsumeQueue.read_units``."""
         end = self.max_offset if end is None else end
         first = self.first_offset
         if queue_offset >= end or queue_offset < 0 or max_count <= 0:

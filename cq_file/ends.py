@@ -36,6 +36,7 @@ def find_ends(context: QueueStoreContext, opened: OpenedQueues, damaged: Damaged
 def _find_end(
     context: QueueStoreContext, opened: OpenedQueues, key: QueueKey, safe: int
 ) -> QueueDamage | None:
+    """Find where a queue ends; return its damage, ``None`` without."""
     queue, misfit = opened.topics[key.topic][key.queue_id], opened.misfits.get(key)
     try:
         _recover(context, queue, safe)

@@ -122,6 +122,7 @@ class UnsyncedFiles:
     def _sync(
         self, files: Collection[str], folders: Collection[str], cache: DescriptorCache
     ) -> None:
+        """Make files and the entries of folders durable; many files with one call a file system."""
         if len(files) >= _SYNCFS_FROM and self._syncfs is not None:
             self._sync_file_system(self._syncfs, files, cache)
             return

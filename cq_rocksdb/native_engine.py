@@ -145,6 +145,7 @@ class NativeEngine:
             raise
 
     def _open(self, options: DatabaseOptions, log_folder: Path, *, is_empty: bool) -> None:
+        """Open the database, read-only a private folder of links to its files."""
         folder, opened, really_read_only = self.folder, self.folder, self._read_only
         if self._read_only:
             self._held.private = private = PrivateFolder(folder, is_empty=is_empty)

@@ -110,6 +110,7 @@ class RocksdictEngine:
             raise
 
     def _open(self, options: DatabaseOptions, log_folder: Path, *, is_empty: bool) -> None:
+        """Open the database, read-only a private folder of links to its files."""
         folder, opened, access = self.folder, self.folder, AccessType.read_write()
         if self._read_only:
             self._held.private = private = PrivateFolder(folder, is_empty=is_empty)

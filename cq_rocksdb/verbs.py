@@ -206,6 +206,7 @@ def _sizes(queues: RocksDBConsumeQueueStore) -> Iterator[tuple[int, str]]:
 
 
 def _findings(check: Audit) -> Iterator[Row]:
+    """Yield a row for each finding of an audit."""
     for finding in check.findings():
         queue = finding.queue
         yield {
@@ -233,6 +234,7 @@ def _orphans(orphans: Orphans, known: TopicTable) -> Iterator[Row]:
 
 
 def _orphans_in_all(orphans: Orphans | None, known: TopicTable | None) -> str:
+    """Return a sentence on the queues of topics that the broker does not know."""
     if orphans is None or known is None:
         return "no metadata of a broker is in config/: orphans were not looked for"
     if not orphans.found:

@@ -80,6 +80,11 @@ class _Workers:
         raise StoreError(f"a task failed {TASK_ATTEMPTS} times, see its messages")
 
     def _take(self) -> subprocess.Popen[str]:
+        """Return a process that is idle, else a new one.
+
+        Raises:
+            StoreError: the tasks were cancelled.
+        """
         with suppress(queue.Empty):
             return self._idle.get_nowait()
         with self._lock:

@@ -137,6 +137,11 @@ def _form(source: Path, kind: FileFormat | None) -> FileFormat:
 def _rows(
     stack: ExitStack, root: Path, source: Path, form: FileFormat, first: int
 ) -> Iterator[MessageLine]:
+    """Return the messages of ``source``, from number ``first`` on, read in its form.
+
+    Raises:
+        RefusedStoreError: the source is the store that they are for.
+    """
     if form is FileFormat.JSONL:
         return read_json_lines(source, first)
     if form is FileFormat.CSV:

@@ -153,6 +153,7 @@ def _retention(store: MessageStore) -> Iterator[tuple[str, object]]:
 
 
 def _warnings(store: MessageStore) -> Iterator[str]:
+    """Yield what an operator should know of the store, a sentence each."""
     layout = store.layout
     yield from (f"read-only here: {reason}" for reason in layout.refusals)
     kept = [backend.name for backend in store.queues.backends()]

@@ -141,6 +141,7 @@ def _step(
     kind: OutputFormat,
     prepared: Sequence[Callable[[], Mapping[str, object]]],
 ) -> None:
+    """Take a step and print what it did; ``prepared`` runs before it and adds facts."""
     facts = dict[str, object]()
 
     def ready(_: StorePaths) -> None:
@@ -170,6 +171,7 @@ def _preparing() -> list[StepPreparation]:
 
 
 def _compare(root: Path, settings: StoreConfig, kind: OutputFormat) -> None:
+    """Compare both backends and print the differences; exit code 1 if there are any."""
     with (
         progress("comparing") as tick,
         MessageStore.open(root, settings, read_only=True, housekeeping=False) as store,
@@ -186,6 +188,7 @@ def _compare(root: Path, settings: StoreConfig, kind: OutputFormat) -> None:
 
 
 def _differences(compared: Compared) -> Iterator[Row]:
+    """Yield a row for each difference."""
     for queue, found in compared.differences():
         yield {
             "kind": found.kind,

@@ -117,13 +117,18 @@ STATUS = StatusLine()
 
 
 class _TextNotes(io.TextIOWrapper):
+    """Standard error as text."""
+
     def write(self, text: str) -> int:
+        """Write ``text``, on a terminal above the line of progress."""
         if self.isatty():
             STATUS.make_room(text)
         return super().write(text)
 
 
 class _TextOutput(io.TextIOWrapper):
+    """Standard output as text."""
+
     def write(self, text: str) -> int:
         """Write ``text``, on a terminal above the line of progress.
 

@@ -218,6 +218,7 @@ def facts(look: WatchSample, before: WatchSample | None = None) -> Iterator[Row]
 
 
 def _log_facts(look: WatchSample, before: WatchSample | None) -> Iterator[Row]:
+    """Yield the rows of the commit log; rates are those since the look ``before``."""
     log = look.log
     if log is None:
         yield _row("log", "files", 0)
@@ -235,6 +236,7 @@ def _log_facts(look: WatchSample, before: WatchSample | None) -> Iterator[Row]:
 
 
 def _follower_facts(look: WatchSample, before: WatchSample | None) -> Iterator[Row]:
+    """Yield the rows of the follower, if the store is one."""
     now = look.following
     if now is None:
         return

@@ -106,6 +106,7 @@ class Comparison:
         return self.found
 
     def _queue(self, queue: QueueKey, sides: int) -> None:
+        """Compare one queue, unless it is known; ``sides`` are those that list it."""
         if queue.topic != self._topic:
             self._end_topic()
             self._topic = queue.topic
@@ -209,6 +210,7 @@ class Comparison:
         self._ended.clear()
 
     def _count(self, walk: QueueWalk) -> None:
+        """Add what the walk over a queue has found to the totals."""
         tally, notes, found = self.found.tally, self._notes, walk.found
         notes.later += walk.later
         notes.expired_source += walk.expired[0]

@@ -74,6 +74,10 @@ def _compare(
     locks: Locks = NO_LOCKS,
     progress: Progress,
 ) -> Compared:
+    """Compare two open backends, queue by queue, under their locks.
+
+    ``wants`` says which queues; BatchCQ queues are passed over and listed.
+    """
     skipped: list[QueueKey] = []
 
     def wanted() -> Iterator[Sided]:
@@ -154,6 +158,7 @@ class _OpenSide:
                 return
 
     def _rows(self, queue: ConsumeQueue, block: UnitBlock) -> UnitRows:
+        """Return the units of a block, their extension addresses resolved."""
         columns = block.columns()
         self.has_timestamps |= block.stride == QUEUE_UNIT.size
         rows = np.empty(len(columns), UNIT_ROWS)

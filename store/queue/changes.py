@@ -61,6 +61,8 @@ class Changes:
 
 
 class _Changing(Protocol):
+    """What counts its writes."""
+
     changes: Changes
 
 

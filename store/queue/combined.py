@@ -115,6 +115,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
             return None
 
     def _detach(self, replica: BackendReplica, what: str, exc: StoreError) -> None:
+        """Write to a failed replica no more; its line says durably up to where it is whole."""
         with self._lock.entry():
             if replica.failure is not None:
                 return

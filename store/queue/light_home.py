@@ -70,6 +70,7 @@ def diverged_replica(
 def _keep_apart(
     home: BackendReplica, others: Iterable[BackendReplica], roles: Roles
 ) -> BackendReplica:
+    """Have the others get no light queues from now on; return ``home``."""
     if not roles.light_alone:
         _LOG.warning(
             "light queues lie in the %s queues alone and stay there, though the settings"

@@ -50,6 +50,7 @@ def missing_units(
 def _missing_units(
     lagging: BackendReplica, ahead: BackendReplica, keys: list[QueueKey], is_deleted: IsDeleted
 ) -> Iterator[MissingUnits]:
+    """Yield what ``lagging`` lacks of the queues ``keys``; one that is damaged is passed over."""
     try:
         spans = [*zip(ahead.store.spans_of(keys), lagging.store.spans_of(keys), strict=True)]
         lacks = [_missing_in_queue(lagging, ahead, has, ought, is_deleted) for ought, has in spans]
@@ -71,6 +72,7 @@ def _missing_in_queue(
     ought: QueueSpan,
     is_deleted: IsDeleted,
 ) -> MissingUnits | None:
+    """Return what ``lagging`` lacks of a queue, before what it has or behind; ``None``: nothing."""
     key, low, high = ought
     _, begin, end = has
     if low >= high or (begin <= low and high <= end and begin < end):

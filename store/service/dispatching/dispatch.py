@@ -225,6 +225,7 @@ class Dispatcher(_waiting.InFlight):
         return self.has_undispatched
 
     def _drain(self) -> None:
+        """Dispatch all that waits; the caller holds ``owner`` and ``drain_lock``."""
         pending = self.pending
         self._resume()
         with pending.owner, pending.lock:

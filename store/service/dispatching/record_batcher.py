@@ -69,6 +69,7 @@ class RecordBatcher(_replay.ReplayBatcher):
         queues_from: int,
         index_from: int | None,
     ) -> None:
+        """Add the units and keys of a record, each from a phy offset on."""
         phy_offset = record.phy_offset
         properties = dispatch_properties(record.properties)
         if phy_offset >= queues_from:

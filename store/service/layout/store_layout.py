@@ -56,6 +56,7 @@ def detect(root: Path, config: StoreConfig, commit_log: Path | None = None) -> S
 
 
 def _detect(root: Path, config: StoreConfig, commit_log: Path | None) -> StoreLayout:
+    """Look at the folders of a store, and at why it can only be read."""
     refusals: list[str] = []
     given = commit_log or _configured_log(config, root)
     paths = StorePaths(root, given)
@@ -116,6 +117,11 @@ def refuse_log_elsewhere(root: Path, config: StoreConfig, conf: Path | None = No
 
 
 def _foreign(paths: StorePaths, config: StoreConfig) -> list[str]:
+    """Return what of another writer's lies here, a reason each why the store can only be read.
+
+    Raises:
+        RefusedStoreError: it cannot even be read.
+    """
     reasons: list[str] = []
     dledger = sorted(paths.root.glob("dledger-*")) if paths.root.is_dir() else []
     if dledger or config.enable_dledger_commit_log:

@@ -105,6 +105,7 @@ class StoreCheck:
         yield from self._check_index()
 
     def _check_queues(self) -> Iterator[CheckFinding]:
+        """Yield what is wrong with the queues' files and units, and what they lack of the log."""
         for finding in self._queues.check_files():
             yield CheckFinding(
                 finding.problem,
@@ -141,6 +142,7 @@ class StoreCheck:
     # ---- the log
 
     def _check_log(self) -> Iterator[CheckFinding]:
+        """Yield damage of the log, and note where its records belong; goes on behind damage."""
         at: int | None = max(self._log.min_phy_offset(), 0)
         while at is not None and at < self._end:
             try:
@@ -211,6 +213,7 @@ class StoreCheck:
     def _check_queue(
         self, key: QueueKey, logged: QueueIncarnation | None
     ) -> Iterator[CheckFinding]:
+        """Yield what is wrong with the units of a queue; ``logged`` is what the log has for it."""
         try:
             queue = self._queues.queue(*key)
             low, high = queue.ends()
@@ -240,6 +243,7 @@ class StoreCheck:
     def _compare_with_log(
         self, key: QueueKey, logged: QueueIncarnation | None, low: int, high: int
     ) -> Iterator[CheckFinding]:
+        """Yield the records of a queue that have no unit in [``low``, ``high``)."""
         if logged is None:
             return
         if logged.last >= high:
@@ -288,6 +292,7 @@ class StoreCheck:
         self, key: QueueKey, offset: int, phy_offset: int, size: int, tags_code: int,
         *, batch: bool = False,
     ) -> Iterator[CheckFinding]:  # fmt: skip
+        """Yield in what a unit is not what dispatch makes of the record that it leads to."""
         self.units += 1
         self._unit_bytes += size
         if self.units % _IGNORED_TICKS == 0:
@@ -304,6 +309,7 @@ class StoreCheck:
     def _differences(
         self, key: QueueKey, offset: int, message: StoredMessage, code: int | None, *, batch: bool
     ) -> Iterator[str]:
+        """Yield in what a unit and its record differ, a sentence each; ``code`` is the unit's."""
         properties = dispatch_properties(message.properties_bytes)
         place: tuple[str, int, int] = (message.topic, message.queue_id, message.queue_offset)
         if key.topic.startswith(LMQ_PREFIX) and key.topic != message.topic:

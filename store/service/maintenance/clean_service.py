@@ -123,6 +123,7 @@ class CleanService:
             self._deleted.compact(self._log.min_phy_offset())
 
     def _delete_held(self, hold: TopicHold, topics: Sequence[str]) -> None:
+        """Delete the queues of topics that ``hold`` keeps puts away from, and release it."""
         below = self._hold(hold)
         self._dispatcher.drain()  # what was put before goes with the queues
         self._commit.flush()
@@ -172,6 +173,7 @@ class CleanService:
             return self._delete_files(phy_offset)
 
     def _delete_files(self, phy_offset: int) -> ExpiryReport:
+        """Delete the log files that end at or below ``phy_offset``, but for the last one."""
         log, files = self._log, self._log.files
         log.commit()
         before = max(log.min_phy_offset(), 0)

@@ -80,6 +80,7 @@ class QueueIncarnations:
             yield int(self._rows.hashes[at]), int(self._rows.phy_offset[at])
 
     def _merge(self) -> None:
+        """Take the records that were noted into the rows, a row a queue."""
         hashes, offsets, phys = (np.frombuffer(column, np.int64) for column in self._noted)
         if not len(hashes):
             return

@@ -135,6 +135,7 @@ class FiguresByTopic:
     def _snapshot(
         self, before: _LogCounts | None, now: _LogCounts, sample: _Sample, groups: GroupSnapshot
     ) -> TopicSnapshot:
+        """Return rates and figures of the busiest topics, and of those that groups consume."""
         seconds = 0.0 if before is None else now.seconds - before.seconds
         came = None if before is None or seconds <= 0 else now.records - before.records
         of_groups = {each.topic for each in groups.groups}

@@ -179,6 +179,7 @@ def _finish(
     settled: Callable[[MessageStore], object],
     progress: Progress,
 ) -> ModeChange:
+    """Catch up a backend that is kept from now on, if there is one; return what the step did."""
     if not set(to.backends) - set(now.backends):
         return ModeChange(now, to, dict(read_backend_state(layout.paths).lagging))
     with MessageStore.open(
@@ -231,6 +232,7 @@ class _StepObstacles:
     def _of_open_store(
         self, store: MessageStore, now: StoreMode, to: StoreMode, *, locked: bool
     ) -> list[str]:
+        """Return the obstacles that the store itself shows, opened read-only."""
         if store.report.needed:
             return ["the store was not closed well and needs recovery (cqstore recover)"]
         found: list[str] = []

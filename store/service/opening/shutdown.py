@@ -25,6 +25,7 @@ class StoreShutdown:
                 self._close()
 
     def _close(self) -> None:
+        """End the threads, then flush and release; what an earlier call has done is left out."""
         components, state = self._components, self._components.state
         failed_before = state.failure is not None
         try:

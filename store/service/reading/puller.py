@@ -165,6 +165,7 @@ class Puller:
         tags: TagFilter | None,
         max_total_bytes: int,
     ) -> GetMessageResult:
+        """Pull once, by RocketMQ's rules of status and next offset."""
         scan = max(self._max_filtered, max_msgs)
         scan = min(scan, self._units_per_file - offset % self._units_per_file)
         min_offset, max_offset, block = queue.pull(offset, min(max(max_msgs, 1), scan))

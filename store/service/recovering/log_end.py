@@ -312,6 +312,7 @@ def save_record(log: CommitLog, phy_offset: int, size: int, folder: Path) -> Sav
 
 
 def _save(file: MappedFile, first: int, last: int, folder: Path) -> SavedTail:
+    """Copy bytes [``first``, ``last``) of a log file to a new file below ``folder``, durably."""
     start = file.file_from_offset + first
     seconds, rest = divmod(time.time_ns(), 1_000_000_000)
     stamp = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(seconds))}.{rest:09d}"

@@ -152,6 +152,7 @@ class QueueRebuild:
         return Counter(unit.key[1] for unit in units)
 
     def _build(self, entries: Sequence[Entry], progress: Progress = noop) -> int:
+        """Remove the queues of ``entries`` and dispatch their records again; return the units."""
         queues = self._queues
         ends = [(entry["topic"], *pair) for entry in entries for pair in entry["ends"]]
         wanted = _wanted(entries)

@@ -198,6 +198,7 @@ class ScheduleMessageService:
     # ---- the thread
 
     def _wake_or_start(self) -> None:
+        """Wake the thread, or start it where none runs."""
         self._wake.set()
         if self._starting.is_mine():  # a signal's handler, in the middle of this
             return
@@ -218,6 +219,7 @@ class ScheduleMessageService:
                 raise
 
     def _run(self) -> None:
+        """Deliver what is due, and sleep until more is; ends when no message waits."""
         while not self._stopped:
             try:
                 seconds = self.run()
