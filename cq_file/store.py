@@ -184,7 +184,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
                 self.check_topic(topic)
 
     def _put_runs(self, runs: UnitRuns) -> list[QueueRestart]:
-        """Put runs of units on the slow path, one after the other; return the queues that restarted."""
+        """Put runs of units on the slow path, one by one; return the queues that restarted."""
         data = np.ascontiguousarray(runs.units[:, :PACKED_PREFIX]).tobytes()
         columns = runs.units.view(BATCH_COLUMNS)[:, 0]
         phys = columns["phy_offset"].astype(np.int64)

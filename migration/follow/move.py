@@ -196,6 +196,11 @@ class FollowedMove:
         return self._opened
 
     def _refuse_if_replaced(self, store: MessageStore) -> None:
+        """Refuse to go on if a broker was started on the copy since.
+
+        Raises:
+            RefusedStoreError: its log or its tables were written.
+        """
         end = store.commit_log.max_phy_offset()
         if self.report.stopped and end > self.report.end:
             raise RefusedStoreError(
@@ -284,6 +289,11 @@ class FollowedMove:
             self.report.deleted_topics += len(topics)
 
     def _refuse_difference(self, compared: Compared) -> None:
+        """Refuse to go on if queues differ from the broker's.
+
+        Raises:
+            RefusedStoreError: some do, or cannot be compared.
+        """
         if not compared.is_clean:
             queue, finding = next(iter(compared.differences()))
             raise RefusedStoreError(
@@ -355,6 +365,12 @@ class FollowedMove:
     # ---- the note
 
     def _read_note(self) -> FollowedReport:
+        """Return what the note of the move says; without one an empty report.
+
+        Raises:
+            RefusedStoreError: it is of another broker's store.
+            StoreError: it is damaged.
+        """
         if not self._note.exists():
             return FollowedReport()
         try:

@@ -69,6 +69,7 @@ class BlockWriter:
         self._file.close()
 
     def _pack(self) -> None:
+        """Write the units that wait as a block: sorted by queue, with the runs of each."""
         if not self._count:
             return
         queues, offsets, rows = together(self._waiting)

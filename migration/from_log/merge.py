@@ -154,6 +154,7 @@ def _queue_table(
     pieces: _Table,
     expired: dict[QueueKey, int],
 ) -> _Table:
+    """Return a row a queue: its name, its pieces, and its next offset."""
     table = np.zeros(len(keys), QUEUE_ROWS)
     sizes = [len(_name(key)) for key in keys]
     table["name_end"] = np.cumsum(sizes)
@@ -171,6 +172,7 @@ def _queue_table(
 
 
 def _write(space: ScanSpace, keys: list[QueueKey], table: _Table, pieces: _Table) -> None:
+    """Write the merged index; it has its name when it is whole."""
     unfinished = space.merged.with_name("merging")
     with os_errors("write the merged index", unfinished):
         for folder in (unfinished, space.merged):

@@ -107,6 +107,11 @@ def make_log_plan(
 
 
 def _refuse(layout: StoreLayout, target: str) -> None:
+    """Refuse a store whose queues cannot be built from its log alone.
+
+    Raises:
+        RefusedStoreError: it is one; the sentence says why.
+    """
     paths = layout.paths
     if not layout.has_log:
         raise RefusedStoreError("there is no commit log", path=paths.commit_log)

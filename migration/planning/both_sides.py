@@ -82,6 +82,7 @@ def compare_backends(store: MessageStore, target: str) -> BothSides:
 
 
 def _side(backend: ConsumeQueueStore, other: ConsumeQueueStore) -> BackendComparison:
+    """Return what ``backend`` lacks of the units of ``other``."""
     ends_at, queues, units, example = backend.dispatch_from_phy_offset(), 0, 0, None
     for key in other.queues():
         queue = other.queue(*key)

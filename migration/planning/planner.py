@@ -94,6 +94,8 @@ def _refuse(store: MessageStore, target: str, *, replace: bool) -> bool:
 
 
 class _Planner:
+    """Plans the move of one store's queues, which are read whole for that."""
+
     def __init__(
         self,
         store: MessageStore,
@@ -139,6 +141,12 @@ class _Planner:
         )  # fmt: skip
 
     def _slices(self, writer: SegmentWriter) -> Iterator[Slice]:
+        """Yield the slices of all queues, in key order.
+
+        Raises:
+            RefusedStoreError: a topic has BatchCQ queues.
+            IllegalMessageError: the target cannot hold a queue.
+        """
         queues = self._queues
         for queue in sorted(queues.queues(), key=key_order):
             if queues.queue_type(queue.topic) is QueueType.BATCH:

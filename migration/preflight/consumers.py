@@ -76,6 +76,7 @@ class OffsetsCheck:
                 raise CorruptionError(f"the consumer offset of {key!r} is no number") from exc
 
     def _compare(self, topic: str, group: str, queue_id: int, offset: int, *, known: bool) -> None:
+        """Count an offset, and note it where it does not lie within its queue."""
         self.compared += 1
         name = f"{group} on {topic}/{queue_id}"
         if not known:
@@ -89,6 +90,7 @@ class OffsetsCheck:
             self._below.add(name, offset=offset, min=low)
 
     def _found(self) -> Iterator[PreflightFinding]:
+        """Yield a finding for each way in which offsets do not fit."""
         yield from self._beyond.finding(
             "consumers-beyond-max",
             Severity.WARN,

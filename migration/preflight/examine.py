@@ -178,6 +178,7 @@ class _Examination:
             )
 
     def _of_store(self, store: MessageStore, source: str) -> Iterator[PreflightFinding]:
+        """Yield what the open store shows: its queues, units, consumers, and the machine's room."""
         yield from _damage(store)
         by_name: Mapping[str, ConsumeQueueStore] = {
             each.name: each for each in store.queues.backends()
@@ -209,6 +210,7 @@ class _Examination:
         yield from machine_findings(self._extent(store, by_name), self._machine)
 
     def _extent(self, store: MessageStore, by_name: Mapping[str, ConsumeQueueStore]) -> Extent:
+        """Return how much is to be moved, for what the machine must have."""
         assert self.totals is not None
         paths, log = store.paths, store.commit_log
         files = (each.describe().get("queue files") for each in by_name.values())

@@ -62,6 +62,7 @@ def _topics(
 def _queues(
     left: ConsumeQueueStore, served: ConsumeQueueStore, deleted: DeletedTopics
 ) -> Iterator[QueueKey]:
+    """Yield the queues that ``left`` has and ``served`` deleted without our journal."""
     has_all_before = served.dispatch_from_phy_offset()
     for key in left.queues():
         queue = left.queue(*key)

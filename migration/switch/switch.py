@@ -233,6 +233,11 @@ def _open_as_compared(layout: StoreLayout, config: StoreConfig, plan: Plan, tell
 def _check(
     space: Workspace, plan: Plan, layout: StoreLayout, before: StoreMode, config: StoreConfig
 ) -> None:
+    """Refuse to publish new queues that were not verified, or into a store in another state.
+
+    Raises:
+        RefusedStoreError: it is so.
+    """
     root = layout.paths.root
     if not space.made.root.exists():
         raise RefusedStoreError("there are no new queues: run cqstore migrate run", path=space.root)

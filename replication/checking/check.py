@@ -74,6 +74,11 @@ def _open(
     how_much: CheckScope,
     progress: Progress,
 ) -> list[LogSide]:
+    """Open both sides; of a running master's log a range is fetched into a spool.
+
+    Raises:
+        RefusedStoreError: both are one store, or a master has no such range.
+    """
     one, other = places
     if isinstance(one, Path) and isinstance(other, Path) and is_same_folder(one, other):
         raise RefusedStoreError("both sides are the same store", path=one)
@@ -129,6 +134,11 @@ def _fetched(
     last_file: int,
     progress: Progress,
 ) -> FetchedSide:
+    """Fetch a range of a master's log; return it as a side.
+
+    Raises:
+        RefusedStoreError: the master has it no more.
+    """
     end, whole = asyncio.run(fetch(master, wanted, folder, file_size, progress))
     if end == wanted.begin < last_file:
         raise RefusedStoreError(

@@ -209,6 +209,11 @@ def _read_files(config: Path, made: BrokerTables) -> None:
 
 
 def _read_file(path: Path, key: str) -> Rows:
+    """Return the table ``key`` of a JSON file; empty without file or table.
+
+    Raises:
+        CorruptionError: it is none.
+    """
     with os_errors("read a table of the broker's", path):
         if not path.exists():
             return {}

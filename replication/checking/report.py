@@ -74,6 +74,7 @@ class Checked:
                 yield from (f"{side.name}: {sentence}" for sentence in tables.sentences())
 
     def _of_logs(self) -> str:
+        """Return in what the logs differ, a sentence; empty: one is the begin of the other."""
         common, (one, other) = self.common, self.sides
         sizes = [side.log.files.file_size for side in self.sides]
         unlike = f" (log files of {sizes[0]} and of {sizes[1]} bytes)" if len({*sizes}) > 1 else ""
