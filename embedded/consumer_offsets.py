@@ -259,6 +259,7 @@ class ConsumerOffsets:
             self._closed = True
 
     def _run(self) -> None:
+        """Write what was committed, once an interval, until the end."""
         while not self._stop.is_set():
             self._wake.wait()
             if self._stop.wait(self._interval):

@@ -218,6 +218,7 @@ class _RetryLags:
 
 
 def _rows(letters: _DeadLetters, by: By, lags: _RetryLags | None) -> Iterator[Row]:
+    """Yield the rows of the sums, by group, by original topic, or by failures too."""
     for found in letters.sums(by_times=by is By.TIMES):
         if by is By.GROUP:
             lag = lags.lag(found.group) if lags is not None else None

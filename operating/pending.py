@@ -169,6 +169,7 @@ def _messages(
 
 
 def _say_totals(parts: Iterable[PendingPart]) -> None:
+    """Print in a sentence how many messages wait, of all sources."""
     sums = {source: [0, 0] for source in PendingSource}
     for part in parts:
         sums[part.source][0] += part.pending

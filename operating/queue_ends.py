@@ -92,6 +92,7 @@ class FollowedEnds:
         queue_id: int,
         offset: int,
     ) -> None:
+        """Take in a record of a queue: it ends behind it."""
         ends = self._ends.get(topic)
         if ends is None:
             if not topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):

@@ -223,6 +223,11 @@ def _tls(ca: Path | None, cert: Path | None) -> ssl.SSLContext | None:
 def _learner(
     ha: HaSettings, *, controller: bool, broker_id: int | None, truncate: bool
 ) -> Learner | None:
+    """Return the learner that the options describe, ``None`` without a controller.
+
+    Raises:
+        typer.BadParameter: options lack or contradict each other.
+    """
     if not controller and (broker_id is not None or truncate):
         raise typer.BadParameter("--broker-id and --truncate need --controller")
     if not controller:

@@ -130,6 +130,7 @@ class Follower:
             self._told.add(sentence)
 
     async def _connection(self, until: Until) -> None:
+        """Follow by one connection until it ends or ``until`` says so."""
         progress = self.progress
         progress.verified = False
         async with asyncio.timeout(self._timing.connect):

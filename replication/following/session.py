@@ -147,6 +147,7 @@ class Session:
         return len(data) <= TAKEN_AT_ONCE_BYTES and not self._sync
 
     async def _receive(self, data: bytes) -> None:
+        """Append what came, and report where the log ends by now."""
         async with self._appending:
             if self._is_short(data):
                 self._receive_here(data)

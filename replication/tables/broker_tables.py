@@ -170,6 +170,11 @@ async def _page(client: BrokerClient, of: Paged, at: int, version: Json) -> Page
 
 
 def _read_page(of: Paged, answer: Response) -> Page:
+    """Return a page of a table out of a broker's answer.
+
+    Raises:
+        BrokerError: it is none.
+    """
     found = _object(of.what, answer.body)
     total = answer.fields.get(of.total)
     beside_version = found.get("mappingDataVersion") or {}

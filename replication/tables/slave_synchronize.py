@@ -172,6 +172,7 @@ class SlaveSynchronize:
 
     async def _topics(self, client: BrokerClient) -> None:
         # Before the master is asked: what comes later may be a topic that is newer than its answer.
+        """Take over the master's topics, and delete here what it has deleted."""
         here = await asyncio.to_thread(self._topics_with_queues)
         table = await self._table(client, TOPICS)
         former = await asyncio.to_thread(self._files.read, config_files.TOPICS)
@@ -325,6 +326,7 @@ class SlaveSynchronize:
         self._report_lower(name, "delay offsets", lower)
 
     def _report_lower(self, name: str, what: str, lower: list[Lower]) -> None:
+        """Report offsets that are lower at the master, each one once."""
         now = {(name, f"{each.key}/{each.queue_id}"): each for each in lower}
         fresh = [each for place, each in now.items() if place not in self._told_lower]
         others = {place for place in self._told_lower if place[0] != name}
