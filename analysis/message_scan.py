@@ -27,6 +27,7 @@ from store.service.reading.topic_follower import TopicFollower
 from store.service.reading.topic_reader import TopicDamage, TopicMessage, read_topic
 
 PULL_MESSAGES = 256
+"""Messages that one pull of a queue returns at most."""
 _PULL_BYTES = 1 << 20
 
 
@@ -40,7 +41,7 @@ class MessageScan:
         self._places: PlaceColumns | None = None
         if set(request.columns) <= set(IN_UNITS):
             self._places = PlaceColumns(request.columns, UNIT_TABLE, time_filter(request))
-        self._told_faults: set[int | None] = set()
+        self._reported_faults: set[int | None] = set()
         """Phy offsets of records that no queue shows, and whose damage was reported."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -53,7 +54,9 @@ class MessageScan:
         """
         unseen = TopicFollower(self._store).topics()
         for topic in self._topics(unseen):
-            yield from self._topic(topic, behind=topic in unseen or topic.startswith(LMQ_PREFIX))
+            yield from self._topic(
+                topic, with_undispatched=topic in unseen or topic.startswith(LMQ_PREFIX)
+            )
         yield from self._rest()
 
     def _topics(self, unseen: set[str]) -> list[str]:
@@ -67,7 +70,8 @@ class MessageScan:
                 require_topic(self._store, topic)
         return [*named]
 
-    def _topic(self, topic: str, *, behind: bool) -> Iterator[pa.RecordBatch]:
+    def _topic(self, topic: str, *, with_undispatched: bool) -> Iterator[pa.RecordBatch]:
+        """Yield the batches that the messages of a topic fill, queue by queue."""
         keys = sorted(
             key for key in self._store.queue_keys(topic) if self._request.takes_queue(key.queue_id)
         )
@@ -77,8 +81,8 @@ class MessageScan:
                 yield from self._queue_places(key, places)
             else:
                 yield from self._queue(key)
-        if behind:
-            yield from self._behind_queues(topic)
+        if with_undispatched:
+            yield from self._undispatched(topic)
 
     def _is_in_units(self, topic: str) -> bool:
         """Return whether each unit of the topic stands for one message of the same topic."""
@@ -88,6 +92,7 @@ class MessageScan:
     # ---- out of records
 
     def _queue(self, key: QueueKey) -> Iterator[pa.RecordBatch]:
+        """Yield the batches that a queue's messages fill, from its records."""
         request = self._request
         found = read_topic(
             self._store, key.topic, request.begin, request.end, queue_ids={key.queue_id},
@@ -100,7 +105,8 @@ class MessageScan:
             if self._messages.is_full:
                 yield from self._messages.rest()
 
-    def _behind_queues(self, topic: str) -> Iterator[pa.RecordBatch]:
+    def _undispatched(self, topic: str) -> Iterator[pa.RecordBatch]:
+        """Yield the batches that messages fill which no queue of the topic shows yet."""
         request, follower = self._request, TopicFollower(self._store)
         yield from self._places_before()
         for each in follower.poll(topic):
@@ -112,12 +118,13 @@ class MessageScan:
                 if self._messages.is_full:
                     yield from self._messages.rest()
         for fault in follower.passed_over():
-            if fault.phy_offset not in self._told_faults:
-                self._told_faults.add(fault.phy_offset)
+            if fault.phy_offset not in self._reported_faults:
+                self._reported_faults.add(fault.phy_offset)
                 damage = TopicDamage(IN_NO_QUEUE, IN_NO_QUEUE, 1, str(fault))
                 self._damage.report(topic, damage, fault)
 
     def _take(self, topic: str, found: TopicMessage) -> None:
+        """Take a message into the columns; one that cannot be read is reported."""
         try:
             self._messages.take(found)
         except CorruptionError as exc:
@@ -130,12 +137,14 @@ class MessageScan:
             yield from self._places.rest()
 
     def _rest(self) -> Iterator[pa.RecordBatch]:
+        """Yield what the last batches were not filled with."""
         yield from self._messages.rest()
         yield from self._places_before()
 
     # ---- out of units
 
     def _queue_places(self, key: QueueKey, places: PlaceColumns) -> Iterator[pa.RecordBatch]:
+        """Yield the batches that a queue's messages fill, from its units alone."""
         yield from self._messages.rest()
         at, end = queue_span(self._store, key, self._request)
         for piece in unit_pieces(self._store, key, at, end, timed=places.is_timed):
@@ -165,6 +174,7 @@ class MessageScan:
         return rows_of(piece, there & ~lost)
 
     def _report_hole(self, key: QueueKey, first: int, end: int) -> None:
+        """Report the units [``first``, ``end``) as missing, if there are any."""
         if first < end:
             damage = TopicDamage(key.queue_id, first, end - first, "missing in the queue")
             self._damage.report(key.topic, damage)

@@ -52,6 +52,8 @@ class Table(Protocol):
 
 
 class _LogTable:
+    """The table of records, read from the log's files."""
+
     first_stamp = INT64_MIN
     columns = staticmethod(log_columns)
     plan = staticmethod(plan_log)
@@ -59,6 +61,8 @@ class _LogTable:
 
 
 class _QueueTable:
+    """The table of units, read from the queues."""
+
     first_stamp = 0
     columns = staticmethod(unit_columns)
     plan = staticmethod(plan_queues)

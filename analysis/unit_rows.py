@@ -139,6 +139,7 @@ class UnitRows:
         return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
 
     def _array(self, column: Column) -> pa.Array:
+        """Return a column as Arrow has it."""
         kind = ARROW[column.type]
         if column.name == "topic":
             names = [name.encode("utf-8", "replace").decode() for name in self._names]

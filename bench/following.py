@@ -32,7 +32,7 @@ def followed(backend: str, body: int, count: int) -> Reached:
         with _sending(frames) as port, MessageStore.open(root / "own", backend=backend) as store:
             began = time.perf_counter()
             follower = Follower(store, "127.0.0.1", port)
-            asyncio.run(follower.run(lambda standing: standing.end >= end))
+            asyncio.run(follower.run(lambda progress: progress.end >= end))
             store.max_offset("topic_of_17_chars", 0)
             here = time.perf_counter() - began
     return Reached(end / here / 1e6, end / raw / 1e6, "MB/s")

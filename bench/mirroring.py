@@ -35,8 +35,8 @@ def mirrored(read: str, share: float, *, whole: bool = False) -> Reached:
             store._tap = tap if on else None
             began = clock()
             _pull(store, places)
-            if whole and on and store._parts.mirror is not None:
-                while store._parts.mirror._waiting:
+            if whole and on and store._components.mirror is not None:
+                while store._components.mirror._waiting:
                     time.sleep(0.05)  # costs no CPU time
             return clock() - began
 

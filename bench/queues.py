@@ -34,6 +34,7 @@ from store.record.message import Message
 from store.service.message_store import MessageStore
 
 RECORD = 200
+"""Bytes from one record of the imagined log to the next."""
 MIB = 1 << 20
 
 
@@ -71,13 +72,15 @@ class Log:
 
 @dataclass(frozen=True)
 class NoCheckpoint:
+    """A checkpoint that says nothing."""
+
     min_timestamp: int = 0
     logics_phy_offset: int = 0
 
 
 @dataclass
 class Queues:
-    """One backend over nothing but a folder."""
+    """The queues of one backend in a folder, without a log or a message store."""
 
     root: Path
     name: str
@@ -85,6 +88,7 @@ class Queues:
     log: Log = field(default_factory=Log)
 
     def open(self) -> ConsumeQueueStore:
+        """Open the backend, its queues recovered."""
         config = StoreConfig(rocksdb_engine=self.engine, mapped_file_size_consume_queue=6000)
         context = QueueStoreContext(
             StorePaths(self.root), config, self.log, NoCheckpoint(),
@@ -96,6 +100,7 @@ class Queues:
 
 
 def key(number: int) -> QueueKey:
+    """Return the queue with this number: eight of them make a topic."""
     return QueueKey(f"topic_{number // 8:013d}", number % 8)
 
 
@@ -125,6 +130,7 @@ def written_bytes() -> int:
 
 
 def resident_mib() -> float:
+    """Return the memory that this process has, mapped files among it, MiB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     (line,) = [line for line in lines if line.startswith("VmRSS")]
     return int(line.split()[1]) / 1024
@@ -176,6 +182,7 @@ def raw_dispatch(name: str, queues: int, units: int, size: int) -> float:
 
 
 def engine_batch(batch: UnitBatch) -> EngineBatch:
+    """Return the units of ``batch`` as a write of the engine."""
     return EngineBatch(
         [queue_prefix(*queue) for queue in batch.queues],
         np.frombuffer(memoryview(batch.queue_index), np.int32).astype(np.int64),
@@ -252,12 +259,14 @@ def puts(queues: int, count: int) -> dict[str, float]:
 
 
 def _own_mib() -> float:
+    """Return the memory that this process has without mapped files, MiB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     (line,) = [line for line in lines if line.startswith("RssAnon")]
     return int(line.split()[1]) / 1024
 
 
 def _place(number: int) -> tuple[str, bytes, int]:
+    """Return topic, body and queue id of a message for the queue with this number."""
     topic, queue_id = key(number)
     return topic, b"x" * 32, queue_id
 
@@ -316,6 +325,7 @@ def expiry(universal: int, queues: int, units: int) -> dict[str, float]:
 
 
 def _fill(root: Path, options: DatabaseOptions, queues: int, units: int) -> None:
+    """Make a database with ``units`` units, round robin over ``queues`` queues."""
     engine = NativeEngine(root / "db", options, root / "log", read_only=False)
     for batch in batches(queues, units, 1 << 17):
         engine.write(engine_batch(batch))
@@ -336,8 +346,9 @@ def _reads(engine: NativeEngine, queues: int, units: int, done: Callable[[], boo
 
 
 def _reads_while_compacting(engine: NativeEngine, queues: int, units: int) -> float:
+    """Return what ``_reads`` does while the engine compacts, microseconds."""
     run = CompactionRun(engine, [Family.DEFAULT])
-    p99 = _reads(engine, queues, units, lambda: not run.running)
+    p99 = _reads(engine, queues, units, lambda: not run.is_running)
     run.wait()
     return p99
 

@@ -16,11 +16,19 @@ from store.config import StoreConfig
 from store.queue.bulk import UNIT_ROWS, key_order, row_table
 
 PARTS = 4
+"""Shares of the queues, a process each."""
 _STAMP_AT = 56
 
 
 def raw_part(item: str) -> str:
-    """Write the tables of every fourth share of the queues; return when that began and ended."""
+    """Write the tables of one of ``PARTS`` equal shares of the queues.
+
+    Returns JSON: when it began and when it ended, s since the epoch.
+
+    Args:
+        item: JSON: ``root`` of the store, folder ``to``, number of ``queues``, ``part`` (which
+            share, from 0 on), ``max_units`` that a queue has at most.
+    """
     given = json.loads(item)
     root, folder = Path(given["root"]), Path(given["to"])
     started = time.time()

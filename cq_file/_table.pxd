@@ -17,7 +17,7 @@ cdef class FileRow:
     cdef public object access
     cdef public str folder
     cdef public list starts
-    cdef int64_t lives
+    cdef int64_t _generation
 
 
 cdef class QueueEnds(FileRow):
@@ -25,7 +25,8 @@ cdef class QueueEnds(FileRow):
     cdef int64_t last_record, last_record_end
     cdef str tail  # path of the file that the next unit goes into
     cdef int64_t tail_at
-    cdef int64_t min_life, min_log, min_found  # the first offset that was found for a log's minimum
+    # The first offset that was found for a log's minimum, and the generation that it was found in.
+    cdef int64_t min_generation, min_log, min_found
     cdef int64_t known_start
     cdef str known_file
     cdef int64_t batch  # number of the batch that plans to write to it

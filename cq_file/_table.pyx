@@ -59,11 +59,11 @@ cdef class FileRow:
     @property
     def generation(self):
         """Rises before bytes change or go that a reader may have been promised."""
-        return self.lives
+        return self._generation
 
     @generation.setter
     def generation(self, given):
-        self.lives = natural(given, "generation")
+        self._generation = natural(given, "generation")
 
 
 cdef class QueueEnds(FileRow):
@@ -126,14 +126,14 @@ cdef class QueueEnds(FileRow):
     @property
     def known_min(self):
         """Generation, minimum of the log, and the first offset that was found for both."""
-        return self.min_life, self.min_log, self.min_found
+        return self.min_generation, self.min_log, self.min_found
 
     @known_min.setter
     def known_min(self, given):
-        life, log, found = given
-        cdef int64_t of_life = whole(life, "known_min"), of_log = whole(log, "known_min")
-        cdef int64_t offset = whole(found, "known_min")
-        self.min_life, self.min_log, self.min_found = of_life, of_log, offset
+        generation, log, found = given
+        cdef int64_t of_generation = whole(generation, "known_min")
+        cdef int64_t of_log = whole(log, "known_min"), offset = whole(found, "known_min")
+        self.min_generation, self.min_log, self.min_found = of_generation, of_log, offset
 
     @property
     def known_path(self):

@@ -116,7 +116,7 @@ cdef class FileUnits:
         high[0] = files.high
         if min_phy_offset <= 0:
             low[0] = files.low
-        elif files.min_life != generation or files.min_log != min_phy_offset:
+        elif files.min_generation != generation or files.min_log != min_phy_offset:
             return False
         else:
             low[0] = files.min_found
@@ -169,11 +169,11 @@ cdef class FileUnits:
         cdef QueueEnds files = self._find(table, topic, queue_id)
         if files is None:
             return None
-        generation = files.lives
+        generation = files._generation
         if not self._ends(files, generation, self.log.min_phy_offset(), &low, &high):
             return None
         if not low <= queue_offset < high:
-            if files.lives != generation:
+            if files._generation != generation:
                 return None
             return low, high, b"", 0
         count = min(max_count, high - queue_offset)
@@ -182,7 +182,7 @@ cdef class FileUnits:
         data = PyBytes_FromStringAndSize(NULL, count * UNIT_OF_FILES)
         if not self._read(files, queue_offset, count, <uint8_t *> PyBytes_AS_STRING(data)):
             return None
-        if files.lives != generation:
+        if files._generation != generation:
             return None
         return low, high, data, UNIT_OF_FILES
 
@@ -197,7 +197,7 @@ cdef class FileUnits:
         cdef QueueEnds files = self._find(table, topic, queue_id)
         if files is None or not whole_number(<PyObject *> timestamp, 0, MAX_TIME, &wanted):
             return None
-        generation = files.lives
+        generation = files._generation
         min_phy_offset = self.log.min_phy_offset()
         if (
             not self._ends(files, generation, min_phy_offset, &low, &high)
@@ -231,7 +231,7 @@ cdef class FileUnits:
                 low = middle + 1
             else:
                 high = middle
-        if files.lives != generation:
+        if files._generation != generation:
             return None
         return max(low - 1, first) if upper else low
 

@@ -66,6 +66,7 @@ class BatchConsumeQueue(QueueFiles):
         return max((at for at, (start, following) in pairs if following != start + size), default=0)
 
     def _scan(self, index: int) -> int:
+        """Return the index of the first row from ``index`` on that is no unit in order."""
         previous = NO_PHY
         while True:
             rows = np.frombuffer(self.read(index * _UNIT, _BLOCK_UNITS * _UNIT), BATCH_UNIT.dtype)

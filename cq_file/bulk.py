@@ -79,7 +79,11 @@ class FileBulk:
         return config.units_per_file
 
     def check_queue(self, queue: QueueKey) -> None:
-        """Refuse topics that cannot be the name of a folder."""
+        """Refuse topics that cannot be the name of a folder.
+
+        Raises:
+            IllegalMessageError: it cannot.
+        """
         try:
             check_folder_name(queue.topic)
         except IllegalMessageError as exc:

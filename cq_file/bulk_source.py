@@ -90,7 +90,10 @@ class FileUnitSource:
         context = self._context
         end = context.log.max_phy_offset()
         files.recover(
-            trusted=context.last_exit_ok, safe_phy_offset=end, max_phy_offset=end, read_only=True
+            last_exit_ok=context.last_exit_ok,
+            safe_phy_offset=end,
+            max_phy_offset=end,
+            read_only=True,
         )
         self._opened = (queue, files)
         return files
@@ -119,6 +122,7 @@ class FileUnitSource:
         return done
 
     def _read(self, queue: QueueKey, start: int, queue_offset: int, rows: UnitRows) -> int:
+        """Fill ``rows`` from the file that begins at ``start``; return how many it had."""
         path = f"{self._path(queue)}/{file_name(start * _UNIT)}"
         size = len(rows) * _UNIT
         if len(self._scratch) < size:

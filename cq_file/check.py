@@ -131,6 +131,7 @@ def _check_readable(
 def _check_queue(
     key: QueueKey, queue: FileConsumeQueue, resolve: Resolve
 ) -> Iterator[QueueFinding]:
+    """Yield what is wrong with the files of a queue: gaps, what lies behind its end, addresses."""
     yield from _check_gaps(key, queue)
     end = queue.max_offset
     # Pre-blanks alone are a queue that expired wholly and goes on at its end.
@@ -154,6 +155,7 @@ def _check_queue(
 def _check_addresses(
     key: QueueKey, queue: FileConsumeQueue, resolve: Resolve
 ) -> Iterator[QueueFinding]:
+    """Yield the units whose extension address leads nowhere."""
     offset, end = queue.first_offset, queue.max_offset
     while offset < end:
         rows = read_rows(queue, offset, min(_SCAN_UNITS, end - offset))

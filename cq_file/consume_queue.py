@@ -48,7 +48,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
     # ---- opening
 
     def recover(
-        self, *, trusted: bool, safe_phy_offset: int, max_phy_offset: int, read_only: bool
+        self, *, last_exit_ok: bool, safe_phy_offset: int, max_phy_offset: int, read_only: bool
     ) -> bool:
         """Find the end; read-write: leave nothing behind it. Return whether a hole was found.
 
@@ -58,7 +58,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         with os_errors("recover a queue", self.folder):
             end = find_end(
                 self,
-                trusted=trusted,
+                last_exit_ok=last_exit_ok,
                 safe_phy_offset=safe_phy_offset,
                 max_phy_offset=max_phy_offset,
             )
@@ -70,7 +70,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
                 self.cut(end.max_offset * _UNIT)
         # Of what was not synced a power cut may leave a unit's first part alone, up to the end of a
         # page: the tags code, whose rest is zero then, looks like any other. The replay knows it.
-        self._unproven = not trusted
+        self._unproven = not last_exit_ok
         return end.has_hole
 
     def restore(self, first_offset: int, max_offset: int, last_phy: int, end_phy: int) -> None:
@@ -99,6 +99,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         return PulledUnits(low, high, no_units(queue_offset, _UNIT))
 
     def _read_block(self, queue_offset: int, max_count: int, end: int | None = None) -> UnitBlock:
+        """Read units up to ``end``, or to the first hole; see ``ConsumeQueue.read_units``."""
         end = self.max_offset if end is None else end
         first = self.first_offset
         if queue_offset >= end or queue_offset < 0 or max_count <= 0:
@@ -226,7 +227,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
             min_phy_offset: the log's minimum; units below it have expired.
 
         Returns:
-            The offsets that a new life of the queue replaced, ``None`` if none began.
+            The offsets that a new incarnation of the queue replaced, ``None`` if none began.
 
         Raises:
             QueueGapError: units are missing before ``queue_offset``.
@@ -253,7 +254,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         return None
 
     def _begin_within(self, queue_offset: int, data: bytes, last_phy: int, end_phy: int) -> range:
-        """Begin a new life at an offset that the queue has passed; return what that replaced."""
+        """Begin a new incarnation at an offset the queue has passed; return what it replaced."""
         dropped = range(max(queue_offset, self.first_offset), self.max_offset)
         if queue_offset <= self.first_offset:
             self._begin(queue_offset, data, last_phy, end_phy)

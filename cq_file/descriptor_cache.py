@@ -184,6 +184,12 @@ class DescriptorCache:
         entries.popitem(last=False)
 
     def _open_file(self, path: str, flags: int) -> OpenFile:
+        """Open a file; where no descriptor is left, half of those kept are closed.
+
+        Raises:
+            FileNotFoundError: it is not there.
+            StoreIOError: it cannot be opened.
+        """
         while True:
             try:
                 return OpenFile(open_regular(path, flags), path)

@@ -36,6 +36,7 @@ def find_ends(context: QueueStoreContext, opened: OpenedQueues, damaged: Damaged
 def _find_end(
     context: QueueStoreContext, opened: OpenedQueues, key: QueueKey, safe: int
 ) -> QueueDamage | None:
+    """Find where a queue ends; return its damage, ``None`` without."""
     queue, misfit = opened.topics[key.topic][key.queue_id], opened.misfits.get(key)
     try:
         _recover(context, queue, safe)
@@ -53,7 +54,7 @@ def _find_end(
 
 def _recover(context: QueueStoreContext, queue: FileConsumeQueue, safe: int) -> None:
     has_hole = queue.recover(
-        trusted=context.last_exit_ok,
+        last_exit_ok=context.last_exit_ok,
         safe_phy_offset=safe,
         max_phy_offset=context.log.max_phy_offset(),
         read_only=context.read_only,

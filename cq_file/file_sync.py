@@ -122,6 +122,7 @@ class UnsyncedFiles:
     def _sync(
         self, files: Collection[str], folders: Collection[str], cache: DescriptorCache
     ) -> None:
+        """Make files and the entries of folders durable; many files with one call a file system."""
         if len(files) >= _SYNCFS_FROM and self._syncfs is not None:
             self._sync_file_system(self._syncfs, files, cache)
             return
@@ -161,7 +162,11 @@ def remove_folders(folders: Collection[Path]) -> None:
 
 
 def for_each(work: Callable[[T], object], items: Collection[T]) -> None:
-    """Do something that waits for the file system with each of ``items``, many side by side."""
+    """Do something that waits for the file system with each of ``items``, many side by side.
+
+    Raises:
+        BaseException: what ``work`` raised first; items that no thread had taken are left out.
+    """
     left, faults = deque(items), list[BaseException]()
 
     def run() -> None:

@@ -84,7 +84,12 @@ class NamedFileQueue(ConsumeQueue):
         return table.plain.plain_units(table, self.topic, self.queue_id, queue_offset, max_count)
 
     def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:
-        """Return units from the files, without a copy in between."""
+        """Return units from the files, without a copy in between.
+
+        Raises:
+            UnsupportedFormatError: a batch queue.
+            StoreIOError: a file cannot be read.
+        """
         files = self._table.find(self.topic, self.queue_id)
         if files is None:
             return no_units(queue_offset, PACKED_PREFIX)

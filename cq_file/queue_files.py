@@ -103,6 +103,12 @@ class QueueFiles(_table.FileRow):
         return b"".join(parts)
 
     def _read_file(self, start: int, position: int, length: int) -> bytes:
+        """Return bytes of the file that begins at ``start``.
+
+        Raises:
+            TruncatedRecordError: it ends before.
+            StoreIOError: it cannot be read.
+        """
         path = self.path(start)
         # The object is kept in a local while its number is in use, see descriptor_cache.
         descriptor = self.access.cache.get(path)

@@ -48,13 +48,13 @@ class QueueEnd(NamedTuple):
 
 
 def find_end(
-    files: QueueFiles, *, trusted: bool, safe_phy_offset: int, max_phy_offset: int
+    files: QueueFiles, *, last_exit_ok: bool, safe_phy_offset: int, max_phy_offset: int
 ) -> QueueEnd:
     """Return where the queue in ``files`` ends. Changes nothing.
 
     Args:
         files: the queue's files.
-        trusted: the store was stopped cleanly.
+        last_exit_ok: the store was stopped cleanly.
         safe_phy_offset: units of records below it were on disk, later ones are dispatched again.
         max_phy_offset: the end of the log, which no unit can reach beyond.
 
@@ -62,7 +62,7 @@ def find_end(
         FileNotFoundError: a file has gone since it was listed.
         StoreIOError: the disk refused.
     """
-    end = _bisect_end(files, max_phy_offset) if trusted else None
+    end = _bisect_end(files, max_phy_offset) if last_exit_ok else None
     if end is None:
         end = _scan_end(files, max_phy_offset)
     strict = end

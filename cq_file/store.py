@@ -137,7 +137,11 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
     # ---- writing (one thread at a time)
 
     def check_topic(self, topic: str) -> None:
-        """Refuse names that are no folder names, and names that a file has taken."""
+        """Refuse names that are no folder names, and names that a file has taken.
+
+        Raises:
+            IllegalMessageError: it is one of these.
+        """
         check_folder_name(topic)
         if topic not in self._table.simple and Path(self._folder, topic).is_file():
             raise IllegalMessageError(
@@ -180,6 +184,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
                 self.check_topic(topic)
 
     def _put_runs(self, runs: UnitRuns) -> list[QueueRestart]:
+        """Put runs of units on the slow path, one by one; return the queues that restarted."""
         data = np.ascontiguousarray(runs.units[:, :PACKED_PREFIX]).tobytes()
         columns = runs.units.view(BATCH_COLUMNS)[:, 0]
         phys = columns["phy_offset"].astype(np.int64)

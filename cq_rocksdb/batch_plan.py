@@ -1,9 +1,9 @@
 """BatchPlan: what a batch of units means for the queues, as one atomic write.
 
 A unit is new if its record lies behind that of the queue's last unit. New units are appended, or
-begin a new life of the queue, or jump a gap. The others are a replay: they fill what is missing and
-keep existing units, and where two lives of a queue claim an offset, the later record wins. So a
-replay from any position ends in the same state, and may be interrupted anywhere.
+begin a new incarnation of the queue, or jump a gap. The others are a replay: they fill what is
+missing and keep existing units, and where two incarnations of a queue claim an offset, the later
+record wins. So a replay from any position ends in the same state, and may be interrupted anywhere.
 """
 
 from collections.abc import Callable
@@ -204,7 +204,7 @@ class BatchPlan:
             self._pieces.add(queue.index, start + low, high - low, first + low)
 
     def _restart(self, queue: _Queue, first: int, start: int) -> None:
-        """Plan the end of a queue's older life from offset ``first`` on."""
+        """Plan the end of a queue's older incarnation from offset ``first`` on."""
         prefix = queue.prefix
         self._pieces.cut(queue.first_piece, first)
         self.write.delete_ranges.append(

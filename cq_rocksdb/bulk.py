@@ -123,7 +123,11 @@ class RocksDBBulk:
         return 1
 
     def check_queue(self, queue: QueueKey) -> None:
-        """Refuse topics that no key can hold, and negative queue ids, which sort wrongly."""
+        """Refuse topics that no key can hold, and negative queue ids, which sort wrongly.
+
+        Raises:
+            IllegalMessageError: it is one of these.
+        """
         check_topic(queue.topic)
         if queue.queue_id < 0:
             raise IllegalMessageError(

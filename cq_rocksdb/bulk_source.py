@@ -31,7 +31,10 @@ class RocksDBUnitSource:
         self._offsets = OffsetTable(engine, hot_queues=1)
 
     def queues(self, after: QueueKey | None, up_to: QueueKey | None) -> Iterator[QueueKey]:
-        """Yield the queues that have a ``max`` entry or a unit."""
+        """Yield the queues behind ``after`` up to ``up_to``, in key order.
+
+        Those that have a ``max`` entry or a unit.
+        """
         limit = key_order(up_to) if up_to is not None else None
         last: QueueKey | None = None
         for order, queue in merge(self._ends(after), self._holders(after)):
@@ -42,16 +45,17 @@ class RocksDBUnitSource:
             last = queue
 
     def written_ends(self) -> Iterator[tuple[QueueKey, int]]:
-        """Read the ``max`` entries from first to last."""
+        """Yield each queue and the next offset of its ``max`` entry, in the entries' order."""
         for queue, last in self._offsets.last_units():
             yield queue, last.queue_offset + 1
 
     def _ends(self, after: QueueKey | None) -> Iterator[_Ordered]:
+        """Yield the queues that have a ``max`` entry, in key order."""
         for queue, _ in self._offsets.last_units(after=after):
             yield key_order(queue), queue
 
     def _holders(self, after: QueueKey | None) -> Iterator[_Ordered]:
-        """Hop through the units, a seek a queue."""
+        """Yield the queues that have a unit, in key order, with a seek for each."""
         start = prefix_end(queue_prefix(*after)) if after is not None else b""
         while rows := self._engine.scan(Family.DEFAULT, start, _LAST_KEY, 1):
             queue, _ = parse_unit_key(rows[0][0])
@@ -59,18 +63,21 @@ class RocksDBUnitSource:
             start = prefix_end(queue_prefix(*queue))
 
     def next_offset(self, queue: QueueKey) -> int:
-        """Return what the ``max`` entry says."""
+        """Return the next offset that the ``max`` entry says; 0 without a whole one."""
         value = self._engine.get(Family.OFFSET, max_key(queue_prefix(*queue)))
         if value is None or len(value) != OFFSET_ENTRY.size:
             return 0
         return OFFSET_ENTRY.unpack_from(value).queue_offset + 1
 
     def fill(self, queue: QueueKey, queue_offset: int, rows: UnitRows) -> int:
-        """Scan straight into ``rows``."""
+        """Fill ``rows`` with a queue's units from ``queue_offset`` on; return how many."""
         return self._engine.scan_into(queue_prefix(*queue), queue_offset, row_table(rows))[0]
 
     def runs(self, queue: QueueKey, max_units: int) -> Iterator[UnitRun]:
-        """Scan from unit to unit; what no ``max`` entry covers is seen too."""
+        """Yield the queue's units in runs without a gap, each of ``max_units`` at most.
+
+        What no ``max`` entry covers is among them.
+        """
         prefix = queue_prefix(*queue)
         found = self._engine.first_unit(prefix, 0)
         position = found[0] if found is not None else None
@@ -82,12 +89,12 @@ class RocksDBUnitSource:
             position = None if stop is BlockStop.END else following
 
     def behind(self, queue: QueueKey) -> UnitRun | None:
-        """Return nothing: RocketMQ reads no unit behind the ``max`` entry."""
+        """Return no rows: RocketMQ reads no unit behind the ``max`` entry."""
         _ = queue
         return None
 
     def is_open_ended(self, queue: QueueKey) -> bool:
-        """Return False: the end is written down."""
+        """Return False: the ``max`` entry says where the queue ends."""
         _ = queue
         return False
 

@@ -48,7 +48,12 @@ class CallGate:
         return self.lock()._is_owned()  # type: ignore[attr-defined,no-any-return] # noqa: SLF001
 
     def refuse(self) -> None:
-        """Raise why no call may be made."""
+        """Raise why no call may be made.
+
+        Raises:
+            StoreStateError: the process has forked since the database was opened.
+            StoreClosedError: the database has been closed.
+        """
         if self._forked:  # its threads did not come along
             raise StoreStateError("opened before a fork: open the store again", path=self._folder)
         raise StoreClosedError("the RocksDB queues have been closed", path=self._folder)
@@ -88,7 +93,11 @@ class CallGate:
             raise
 
     def raise_closed(self, exc: BaseException) -> None:
-        """Refuse a call in whose middle its own thread has closed (a signal's handler, say)."""
+        """Refuse a call in whose middle its own thread has closed (a signal's handler, say).
+
+        Raises:
+            StoreClosedError: it has, and ``exc`` is what came of that.
+        """
         if self._releasing and isinstance(exc, Exception) and not isinstance(exc, StoreError):
             traceback.clear_frames(exc.__traceback__)
             raise StoreClosedError(
@@ -96,7 +105,12 @@ class CallGate:
             ) from exc
 
     def raise_translated(self, exc: BaseException) -> None:
-        """Raise the error of ours that ``exc`` is; return for what is not RocksDB's to raise."""
+        """Raise the error of ours that ``exc`` is; return for what is not RocksDB's to raise.
+
+        Raises:
+            StoreLockedError: another process, or another object, has the database open.
+            RocksDBError: RocksDB reports something else.
+        """
         # An error that a caller keeps must not keep iterators.
         traceback.clear_frames(exc.__traceback__)
         if not self._is_rocksdbs(exc):

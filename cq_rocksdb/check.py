@@ -90,6 +90,7 @@ class _Entries:
         self.queues = 0
 
     def findings(self) -> Iterator[QueueFinding]:
+        """Yield what is wrong with the entries of queues' ends, in the order of their keys."""
         min_phy_offset = self._log.min_phy_offset()
         for key, value in self._offsets.raw_entries():
             if key == CHECKPOINT_KEY:
@@ -126,6 +127,7 @@ class _Entries:
     def _max(
         self, queue: QueueKey, entry: OffsetEntry, min_phy_offset: int
     ) -> Iterator[QueueFinding]:
+        """Yield in what a ``max`` entry is not that of the queue's last unit."""
         prefix = queue_prefix(*queue)
         unit = self._units.get(prefix, entry.queue_offset)
         if unit is None:
@@ -144,6 +146,7 @@ class _Entries:
     def _min(
         self, queue: QueueKey, entry: OffsetEntry, min_phy_offset: int
     ) -> Iterator[QueueFinding]:
+        """Yield in what a ``min`` entry is not that of the first unit in the log."""
         prefix = queue_prefix(*queue)
         last = self._offsets.last_offset(prefix)
         found = self._units.first_in_log(prefix, 0, last, min_phy_offset)
@@ -190,6 +193,7 @@ class _Units:
             start = rows[-1][0] + b"\0"
 
     def _row(self, key: bytes, value: bytes) -> Iterator[QueueFinding]:
+        """Yield what is wrong with a unit's key or value, and with its place in the queue."""
         try:
             queue, queue_offset = parse_unit_key(key)
         except CorruptionError as exc:
@@ -216,6 +220,7 @@ class _Units:
             self._last_offset = OFFSET_ENTRY.unpack_from(value).queue_offset
 
     def _unit(self, queue_offset: int, unit: QueueUnit) -> Iterator[QueueFinding]:
+        """Yield what is wrong with a unit beside the one before it and the ``max`` entry."""
         is_expired = unit.phy_offset < self._min_phy_offset
         self.units += 1
         self.expired_units += is_expired

@@ -28,12 +28,12 @@ class CompactionRun:
         self._thread.start()
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """Return whether it is still at work."""
         return self._thread.is_alive()
 
     @property
-    def cancelled(self) -> bool:
+    def is_cancelled(self) -> bool:
         """Return whether it was asked to end."""
         return self._cancelled.is_set()
 
@@ -49,7 +49,7 @@ class CompactionRun:
 
     def cancel(self) -> bool:
         """Ask it to end. False: the engine cannot interrupt, it ends with the family at work."""
-        if not self.running:
+        if not self.is_running:
             return True
         self._cancelled.set()
         return self._engine.cancel_compaction()

@@ -42,7 +42,7 @@ class RocksDBConsumeQueue(ConsumeQueue):
         The ``min`` entry holds as long as its record does. RocketMQ counts units that are missing
         as too small and writes what it found; here they are stepped over, and nothing is written.
         """
-        (last_phy, last, first_phy, first), life = self._offsets.row(self._prefix)
+        (last_phy, last, first_phy, first), generation = self._offsets.row(self._prefix)
         if last < 0:
             return 0, 0
         high = last + 1
@@ -50,10 +50,10 @@ class RocksDBConsumeQueue(ConsumeQueue):
         if last_phy < min_phy_offset:
             return high, high
         if first < 0 or first_phy < min_phy_offset:
-            first = self._find_first(first, last, min_phy_offset, life)
+            first = self._find_first(first, last, min_phy_offset, generation)
         return min(first, high), high
 
-    def _find_first(self, known: int, last: int, min_phy_offset: int, life: int) -> int:
+    def _find_first(self, known: int, last: int, min_phy_offset: int, generation: int) -> int:
         """Return the first unit in the log, the offset behind ``last`` without one; keep it.
 
         ``known``: one that was the first, negative if not looked up yet.
@@ -61,12 +61,12 @@ class RocksDBConsumeQueue(ConsumeQueue):
         if known < 0 and (stored := self._offsets.stored_min(self._prefix)) is not None:
             known = stored.queue_offset
             if stored.phy_offset >= min_phy_offset:
-                self._offsets.found_first(self._prefix, stored, life)
+                self._offsets.found_first(self._prefix, stored, generation)
                 return known
         found = self._units.first_in_log(self._prefix, max(known, 0), last, min_phy_offset)
         if found is None:
             return last + 1
-        self._offsets.found_first(self._prefix, found.entry, life)
+        self._offsets.found_first(self._prefix, found.entry, generation)
         return found.queue_offset
 
     def pull(self, queue_offset: int, max_count: int) -> PulledUnits:

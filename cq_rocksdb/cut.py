@@ -50,9 +50,9 @@ def _last_kept(units: UnitTable, prefix: bytes, last: OffsetEntry, phy_offset: i
 
     Its offset keeps the next message's: the first one that is cut. Its position is that of the
     unit before. If that unit is missing (a hole, which a replay may fill), the position is made up,
-    as high as a kept record can lie, so that the replay is not taken for a new life of the queue.
-    If the queue has no unit before, they have expired, and the position is -1: RocketMQ takes the
-    queue for wholly expired then, and answers the right minimum.
+    as high as a kept record can lie, so that the replay is not taken for a new incarnation of the
+    queue. If the queue has no unit before, they have expired, and the position is -1: RocketMQ
+    takes the queue for wholly expired then, and answers the right minimum.
     """
     cut = units.first_in_log(prefix, 0, last.queue_offset, phy_offset)
     end = cut.queue_offset if cut is not None else last.queue_offset

@@ -82,7 +82,7 @@ def row_bytes(table: NDArray[np.uint8]) -> list[bytes]:
     return rows
 
 
-class UnitScan(NamedTuple):
+class PackedUnits(NamedTuple):
     """Consecutive units, packed in 28 bytes each, and why there are no more of them."""
 
     data: bytes
@@ -155,7 +155,11 @@ class RocksEngine(Protocol):
     def append(
         self, job: "AppendJob", put: tuple[bytes, bytes], others: EngineBatch | None = None
     ) -> None:
-        """Apply ``job``, ``put`` in family ``offset``, and ``others``, as one ``write``."""
+        """Apply ``job``, ``put`` in family ``offset``, and ``others``, as one ``write``.
+
+        Raises:
+            UnsupportedFormatError: this engine makes no jobs.
+        """
 
     def get(self, family: str, key: bytes) -> bytes | None:
         """Return the value of ``key``, ``None`` if there is none."""
@@ -172,7 +176,7 @@ class RocksEngine(Protocol):
         A unit counts as stored at -1 if it is missing, or its record lies outside ``log``.
         """
 
-    def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> UnitScan:
+    def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> PackedUnits:
         """Return at most ``count`` (one or more) consecutive units of a queue from an offset on.
 
         ``LIMIT``: all of them; ``HOLE``: a unit is missing and another one follows; ``END``: no

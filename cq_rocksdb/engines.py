@@ -112,6 +112,7 @@ def check_settings(config: StoreConfig) -> None:
 
 
 def _choose(config: StoreConfig) -> tuple[OpenEngine, str]:
+    """Return the engine that the settings want or that works here, and why it is that one."""
     wanted, library = config.rocksdb_engine, config.rocksdb_library
     if wanted is RocksDBEngine.ROCKSDICT:
         return _rocksdict_engine(), "as configured"

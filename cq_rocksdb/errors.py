@@ -92,6 +92,9 @@ def table_errors(folder: Path) -> Iterator[None]:
     """Turn what RocksDB says of a table file that is written in ``folder`` into an error of ours.
 
     The native engine raises an ``Error`` of its own, rocksdict a bare ``Exception``.
+
+    Raises:
+        RocksDBError: RocksDB reports an error.
     """
     try:
         yield

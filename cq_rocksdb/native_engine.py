@@ -22,7 +22,7 @@ from cq_rocksdb._database import Database
 from cq_rocksdb._snapshot import Snapshot
 from cq_rocksdb._write_batch import BatchColumns
 from cq_rocksdb.call_gate import CallGate, gated
-from cq_rocksdb.engine import EngineBatch, Family, LiveFile, TableWriter, UnitScan
+from cq_rocksdb.engine import EngineBatch, Family, LiveFile, PackedUnits, TableWriter
 from cq_rocksdb.keys import (
     MAX_TOPIC_BYTES,
     OFFSET_ENTRY,
@@ -145,6 +145,7 @@ class NativeEngine:
             raise
 
     def _open(self, options: DatabaseOptions, log_folder: Path, *, is_empty: bool) -> None:
+        """Open the database, read-only a private folder of links to its files."""
         folder, opened, really_read_only = self.folder, self.folder, self._read_only
         if self._read_only:
             self._held.private = private = PrivateFolder(folder, is_empty=is_empty)
@@ -178,6 +179,7 @@ class NativeEngine:
             self._database.write(columns)
 
     def _columns(self, batch: EngineBatch) -> BatchColumns:
+        """Return ``batch`` as columns for the compiled write, units in the order of their keys."""
         prefixes, number = batch.prefixes, self._number
         index, offsets, units = batch.prefix_index, batch.queue_offset, batch.units
         order = _key_order(prefixes, index, offsets)
@@ -280,16 +282,17 @@ class NativeEngine:
         return found
 
     @gated
-    def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> UnitScan:
+    def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> PackedUnits:
         """Return consecutive units, see ``RocksEngine``."""
         if count <= _FIRST_UNITS:
             data, stop, following = self._database.scan_units(prefix, queue_offset, count)
         else:  # may be far more than there are: no room for what may not come
             data, stop, following = self._scan_long(prefix, queue_offset, count)
         _check_length(stop, prefix, following)
-        return UnitScan(data, _STOPS[stop], following)
+        return PackedUnits(data, _STOPS[stop], following)
 
     def _scan_long(self, prefix: bytes, queue_offset: int, count: int) -> tuple[bytes, int, int]:
+        """Scan as ``scan_units`` does, in steps that double: room is made only for what comes."""
         parts, size, at = list[bytes](), _FIRST_UNITS, queue_offset
         while True:
             size = min(size, queue_offset + count - at)
@@ -310,17 +313,21 @@ class NativeEngine:
         return rows, _STOPS[stop], following
 
     def first_unit(self, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:
-        """Seek forward."""
+        """Return offset and value of the queue's first unit from ``queue_offset`` on."""
         return self._neighbour(prefix, queue_offset, forward=True)
 
     def last_unit(self, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:
-        """Seek backward."""
+        """Return offset and value of the queue's last unit up to ``queue_offset``."""
         return self._neighbour(prefix, queue_offset, forward=False)
 
     @gated
     def _neighbour(
         self, prefix: bytes, queue_offset: int, *, forward: bool
     ) -> tuple[int, bytes] | None:
+        """Return offset and value of the next unit at ``queue_offset`` or beyond; ``None``: none.
+
+        ``forward``: towards higher offsets.
+        """
         found: tuple[int, bytes] | None = self._database.neighbour(prefix, queue_offset, forward)
         if found is not None and len(found[1]) < QUEUE_UNIT.size:
             _check_length(_TOO_SHORT, prefix, found[0])
@@ -397,7 +404,12 @@ class NativeEngine:
         return named[1] if named else "unknown"
 
     def close(self, *, flush: bool = True) -> None:
-        """Close the database; the private folder of a read-only open is removed."""
+        """Close the database; the private folder of a read-only open is removed.
+
+        Raises:
+            NestedCallError: this thread is in the middle of a call or a write; nothing was done.
+            RocksDBError: what waits cannot be flushed; the database is closed.
+        """
         self.write_lock.entry()  # not in the middle of a write of this thread: nothing is done
         if self._gate.is_inside and self._database.snapshots:
             raise NestedCallError(
@@ -414,6 +426,11 @@ class NativeEngine:
     # ---- inside
 
     def _writable(self) -> None:
+        """Refuse to write to a database that was opened read-only.
+
+        Raises:
+            ReadOnlyStoreError: it was.
+        """
         if self._read_only:
             raise ReadOnlyStoreError("the RocksDB queues are open read-only", path=self.folder)
 
@@ -480,6 +497,11 @@ def _key_order(
 
 
 def _check_length(stop: int, prefix: bytes, queue_offset: int) -> None:
+    """Refuse a scan that was ended by a unit whose value is too short.
+
+    Raises:
+        CorruptionError: it was.
+    """
     if stop == _TOO_SHORT:
         raise CorruptionError(
             f"the value of unit {queue_offset} of queue {prefix.hex()} is too short",

@@ -141,6 +141,11 @@ def _version(path: Path) -> tuple[int, ...]:
 
 
 def _usable(place: Path, cache: Path | None) -> NativeLibrary:
+    """Return the library that ``place`` is or holds; one in a jar is unpacked into ``cache``.
+
+    Raises:
+        LibraryNotFoundError: there is none.
+    """
     if place.is_dir():
         jars = sorted(place.glob(JAR_PATTERN), key=_version)
         if not jars:

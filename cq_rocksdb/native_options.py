@@ -61,6 +61,7 @@ def database_objects(options: DatabaseOptions, log_folder: Path) -> DatabaseObje
 
 
 def _family(options: FamilyOptions, cache: Options) -> tuple[Options, list[str]]:
+    """Return a family's options, and the names of those that the library does not have."""
     table = _table(options, cache)
     target = Options("options")
     start, slow, stop = options.level0_files
@@ -105,6 +106,7 @@ def _family(options: FamilyOptions, cache: Options) -> tuple[Options, list[str]]
 
 
 def _table(options: FamilyOptions, cache: Options) -> Options:
+    """Return the options of a family's table files."""
     table = Options("block_based_options")
     bloom = Options("bloom", options.bloom_bits_per_key)
     settings: Settings = [

@@ -63,7 +63,7 @@ class OffsetTable:
         )  # guards all below but for a quick look at _checkpoint
         self._closed = False
         self._cache = StateCache(hot_queues)
-        self._lives = 0  # rises when queues lose units: what was found out before may be wrong
+        self._generation = 0  # rises when queues lose units: what was found out before may be wrong
         self._checkpoint: int | None = None
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class OffsetTable:
             self._closed = True
 
     def row(self, prefix: bytes) -> tuple[list[int], int]:
-        """Return a queue's row of ``StateCache``, read on first use, and the life that it is of.
+        """Return a queue's row of ``StateCache``, read on first use, and its generation.
 
         Raises:
             StoreClosedError: the store is closed.
@@ -85,7 +85,7 @@ class OffsetTable:
                 row = [*self._read_last(self._engine.get(Family.OFFSET, max_key(prefix))), *NO_UNIT]
                 if len(prefix) <= LONGEST_PREFIX:  # else the name is a reader's invention
                     self._cache.put_one(prefix, row)
-            return row, self._lives
+            return row, self._generation
 
     def last_offset(self, prefix: bytes) -> int:
         """Return the offset of a queue's last unit, -1 without one.
@@ -131,7 +131,7 @@ class OffsetTable:
             if job is not None:
                 job.move(self._cache)
             if planned is not None:
-                self._lives += planned.renewed
+                self._generation += planned.renewed
                 self._cache.put(planned.prefixes, planned.rows)
             self._checkpoint = checkpoint
 
@@ -162,23 +162,23 @@ class OffsetTable:
         # Without a unit, whatever position the entry names is made up.
         return last if last.queue_offset >= 0 else NO_UNIT
 
-    def found_first(self, prefix: bytes, first: OffsetEntry, life: int) -> None:
+    def found_first(self, prefix: bytes, first: OffsetEntry, generation: int) -> None:
         """Keep a first unit that a reader has found, unless queues lost units meanwhile."""
         with self.lock.entry():
-            if life == self._lives:
+            if generation == self._generation:
                 self._cache.set_first(prefix, *first)
 
     def forget(self, prefixes: Iterable[bytes]) -> None:
         """Drop what is known of these queues, after they were deleted or their entries written."""
         with self.lock.entry():
-            self._lives += 1
+            self._generation += 1
             for prefix in prefixes:
                 self._cache.discard(prefix)
 
     def forget_all(self) -> None:
         """Drop everything, after many queues were cut, or an interrupted write."""
         with self.lock.entry():
-            self._lives += 1
+            self._generation += 1
             self._checkpoint = None
             self._cache.clear()
 

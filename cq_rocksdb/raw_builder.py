@@ -48,6 +48,7 @@ def build_database(folder: Path, families: Mapping[str, Rows]) -> None:
 
 
 def _write(folder: Path, families: Mapping[str, Rows]) -> None:
+    """Write the rows of each family and flush them, without a write-ahead log."""
     names = sorted({DEFAULT_FAMILY, *families})
     database = Rdict(str(folder), _options(), {name: _options() for name in names})
     try:

@@ -39,7 +39,7 @@ from cq_rocksdb.engine import (
     EngineBatch,
     EngineSnapshot,
     LiveFile,
-    UnitScan,
+    PackedUnits,
     row_bytes,
     unit_columns,
 )
@@ -110,6 +110,7 @@ class RocksdictEngine:
             raise
 
     def _open(self, options: DatabaseOptions, log_folder: Path, *, is_empty: bool) -> None:
+        """Open the database, read-only a private folder of links to its files."""
         folder, opened, access = self.folder, self.folder, AccessType.read_write()
         if self._read_only:
             self._held.private = private = PrivateFolder(folder, is_empty=is_empty)
@@ -203,7 +204,11 @@ class RocksdictEngine:
     # ---- reading
 
     def snapshot(self) -> AbstractContextManager[EngineSnapshot]:
-        """Refuse: iterators of rocksdict's snapshots see what was written later (0.3.29)."""
+        """Refuse: iterators of rocksdict's snapshots see what was written later (0.3.29).
+
+        Raises:
+            UnsupportedFormatError: always.
+        """
         raise UnsupportedFormatError("the rocksdict engine has no snapshots: use the native one")
 
     def append_job(self, batch: UnitBatch) -> None:
@@ -212,7 +217,11 @@ class RocksdictEngine:
     def append(
         self, job: object, put: tuple[bytes, bytes], others: EngineBatch | None = None
     ) -> None:
-        """Refuse: there is no job of this engine."""
+        """Refuse: there is no job of this engine.
+
+        Raises:
+            UnsupportedFormatError: always.
+        """
         raise UnsupportedFormatError("the rocksdict engine has no compiled writes")
 
     @gated
@@ -236,7 +245,7 @@ class RocksdictEngine:
         """Leave it to the caller: each step is a call of rocksdict's."""
 
     @gated
-    def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> UnitScan:
+    def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> PackedUnits:
         """Return consecutive units, see ``RocksEngine``."""
         end = min(queue_offset + count, _LARGEST_OFFSET)
         # The upper bound leaves room for `count` keys, so `count` values are those of consecutive
@@ -247,7 +256,7 @@ class RocksdictEngine:
         start = unit_key(prefix, queue_offset)
         data = b"".join(self._default.values(from_key=start, read_opt=bound))
         if len(data) == count * QUEUE_UNIT.size:
-            return UnitScan(data, BlockStop.LIMIT, end)
+            return PackedUnits(data, BlockStop.LIMIT, end)
         return _scan_carefully(self._default.iter(), prefix, queue_offset, count)
 
     def scan_into(
@@ -388,13 +397,13 @@ class _TableWriter:
         return self._path.stat().st_size
 
 
-def _copy_into(target: NDArray[np.uint8], scan: UnitScan) -> tuple[int, BlockStop, int]:
+def _copy_into(target: NDArray[np.uint8], scan: PackedUnits) -> tuple[int, BlockStop, int]:
     rows = np.frombuffer(scan.data, np.uint8).reshape(-1, QUEUE_UNIT.size)
     target[: len(rows)] = rows
     return len(rows), scan.stop, scan.next_offset
 
 
-def _scan_carefully(units: RdictIter, prefix: bytes, queue_offset: int, count: int) -> UnitScan:
+def _scan_carefully(units: RdictIter, prefix: bytes, queue_offset: int, count: int) -> PackedUnits:
     """Walk key by key: something is missing, of a wrong size, or cannot be read."""
     data = bytearray()
     wanted = queue_offset
@@ -402,13 +411,13 @@ def _scan_carefully(units: RdictIter, prefix: bytes, queue_offset: int, count: i
     while wanted < queue_offset + count:
         unit = _unit_at(units, prefix, step=units.next)
         if unit is None:
-            return UnitScan(bytes(data), BlockStop.END, wanted)
+            return PackedUnits(bytes(data), BlockStop.END, wanted)
         if unit[0] != wanted:
-            return UnitScan(bytes(data), BlockStop.HOLE, unit[0])
+            return PackedUnits(bytes(data), BlockStop.HOLE, unit[0])
         data += unit[1][: QUEUE_UNIT.size]
         wanted += 1
         units.next()
-    return UnitScan(bytes(data), BlockStop.LIMIT, wanted)
+    return PackedUnits(bytes(data), BlockStop.LIMIT, wanted)
 
 
 def _first_unit(units: RdictIter, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:

@@ -31,12 +31,12 @@ def queue_spans(
     ``find_min`` searches the minimum of the few that have another first unit than expected.
     """
     while block := list(islice(last_units, _BLOCK)):
-        living = [(key, last) for key, last in block if _lives(last, min_phy_offset)]
+        living = [(key, last) for key, last in block if _is_live(last, min_phy_offset)]
         lows = _expected_lows(engine, [key for key, _ in living], min_phy_offset)
         for key, last in block:
             high = max(last.queue_offset + 1, 0)
             low = high
-            if _lives(last, min_phy_offset):
+            if _is_live(last, min_phy_offset):
                 found = next(lows)
                 low = min(find_min(*key) if found is None else found, high)
             yield QueueSpan(key, low, high)
@@ -60,7 +60,7 @@ def unit_timestamps(
                 yield timestamp if low <= phy_offset < high else -1
 
 
-def _lives(last: OffsetEntry, min_phy_offset: int) -> bool:
+def _is_live(last: OffsetEntry, min_phy_offset: int) -> bool:
     return last.queue_offset >= 0 and last.phy_offset >= min_phy_offset
 
 

@@ -147,7 +147,13 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             opened.close()
 
     def load(self) -> Self:
-        """Open the database; a read-only open without one has empty queues."""
+        """Open the database; a read-only open without one has empty queues.
+
+        Raises:
+            StoreLockedError: the database is open elsewhere.
+            RocksDBDamagedError: it is damaged, or lacks a file; the sentence says what mends it.
+            RocksDBError: it cannot be opened.
+        """
         context = self.context
         separate = context.config.use_separate_store_path_for_rocksdb_cq
         new = separate_folder(context.paths) if separate else context.paths.consume_queue
@@ -253,7 +259,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
     def compact(self, families: Sequence[Family] = tuple(Family)) -> CompactionRun:
         """Start a compaction, unless one is at work already; return the one that is."""
         engine = self._writable_engine()
-        if self.compaction is None or not self.compaction.running:
+        if self.compaction is None or not self.compaction.is_running:
             self.compaction = CompactionRun(engine, families)
         return self.compaction
 

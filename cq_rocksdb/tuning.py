@@ -74,7 +74,7 @@ def _flag(text: str) -> bool:
     return text == "true"
 
 
-def _universal(text: str) -> bool:
+def _is_universal(text: str) -> bool:
     if text not in {"universal", "level"}:
         raise ValueError(f"{text!r} is neither universal nor level")
     return text == "universal"
@@ -85,7 +85,7 @@ _OF_UNITS: dict[str, tuple[str, Callable[[str], object]]] = {
     "block_size": ("block_bytes", _number(1 << 10, 16 << 20)),
     "bloom_bits_per_key": ("bloom_bits_per_key", _number(1, 64)),
     "bottommost_compression": ("bottommost_compression", _compression),
-    "compaction_style": ("universal_compaction", _universal),
+    "compaction_style": ("universal_compaction", _is_universal),
     "compression": ("compression", _compression),
     "hash_index": ("hash_index", _flag),
     "max_bytes_for_level_base": ("max_bytes_for_level_base", _number(1 << 20, _MAX_BYTES)),

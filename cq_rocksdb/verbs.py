@@ -124,7 +124,7 @@ def compact(root: Dir, config: ConfigFile = None, kind: Format = OutputFormat.TA
         if run.fault is not None:
             raise run.fault
         record = {
-            "ended": "cancelled" if run.cancelled else "done",
+            "ended": "cancelled" if run.is_cancelled else "done",
             "bytesBefore": before,
             "bytesAfter": queues.total_size_bytes(),
             "droppedUnits": run.dropped_units if queues.engine.filters_expired else None,
@@ -150,9 +150,9 @@ class TablesLeft:
 
 
 def _rocksdb_queues(store: MessageStore) -> RocksDBConsumeQueueStore:
-    for part in store.queues.parts():
-        if isinstance(part, RocksDBConsumeQueueStore):
-            return part
+    for backend in store.queues.backends():
+        if isinstance(backend, RocksDBConsumeQueueStore):
+            return backend
     raise RefusedStoreError("no RocksDB holds queues here", path=store.paths.root)
 
 
@@ -206,6 +206,7 @@ def _sizes(queues: RocksDBConsumeQueueStore) -> Iterator[tuple[int, str]]:
 
 
 def _findings(check: Audit) -> Iterator[Row]:
+    """Yield a row for each finding of an audit."""
     for finding in check.findings():
         queue = finding.queue
         yield {
@@ -233,6 +234,7 @@ def _orphans(orphans: Orphans, known: TopicTable) -> Iterator[Row]:
 
 
 def _orphans_in_all(orphans: Orphans | None, known: TopicTable | None) -> str:
+    """Return a sentence on the queues of topics that the broker does not know."""
     if orphans is None or known is None:
         return "no metadata of a broker is in config/: orphans were not looked for"
     if not orphans.found:

@@ -82,7 +82,9 @@ class ConsumerOffsets:
     def page(self, at: int, count: int) -> list[tuple[str, str, dict[int, int]]]:
         """Return group, topic and offsets of ``count`` rows from row ``at`` on, for figures.
 
-        Without rows that can be read in several ways, or of no topic that there can be.
+        A row whose key can be split into topic and group in several ways, or in none, or whose
+        topic no topic can be, is returned without offsets, so that rows keep their numbers. Past
+        the last row there is less, or nothing.
         """
         found: list[tuple[str, str, dict[int, int]]] = []
         with self._lock.entry():
@@ -101,10 +103,12 @@ class ConsumerOffsets:
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> int:
         """Have ``group`` go on at ``offset``, never further back; return where it goes on.
 
-        In memory: see ``flush`` for what makes it durable.
+        In memory: see ``flush`` for what makes it durable. Whether there is such a queue is not
+        asked.
 
         Raises:
-            IllegalMessageError: no group could have the name, or no queue the offset.
+            IllegalMessageError: no group could have the name.
+            RefusedStoreError: ``offset`` is no whole number from 0 on.
             StoreClosedError: it is closed.
         """
         self._check(group, offset)
@@ -183,7 +187,13 @@ class ConsumerOffsets:
         return self._change(group, self._some(group, forget(self._metadata(), group, topics)))
 
     def forget_topic(self, topic: str) -> None:
-        """Remove what groups have in a topic that is new, and had queues before it perhaps."""
+        """Remove what groups have in ``topic``, which was deleted or is written for the first time.
+
+        Durable when it returns. Keys that can be split in several ways stay.
+
+        Raises:
+            StoreError: it cannot be written; it holds in memory.
+        """
         with self._lock.entry():
             mine = [key for key in self._offsets if [topic] == [way[0] for way in readings(key)]]
             if not mine:
@@ -249,6 +259,7 @@ class ConsumerOffsets:
             self._closed = True
 
     def _run(self) -> None:
+        """Write what was committed, once an interval, until the end."""
         while not self._stop.is_set():
             self._wake.wait()
             if self._stop.wait(self._interval):

@@ -297,6 +297,11 @@ class EmbeddedLog:
         return Tail(self.store, offsets, members, topic, group, tags=tags, auto_commit=auto_commit)
 
     def _follow(self, topic: str, begin: Begin, tags: str, poll_seconds: float) -> ReadOnlyTail:
+        """Return a tail of a log that is read-only.
+
+        Raises:
+            RefusedStoreError: the log is written here.
+        """
         if self._snapshots is None:
             raise RefusedStoreError(
                 "a tail of a log that is written has a group: a log that is read-only has none",

@@ -60,8 +60,8 @@ def stored_messages(
     shown = read_topic(
         store, topic, begin, end, queue_ids=queue_ids, tags=tags, on_damage=report_damage
     )
-    behind = filter(is_wanted, follower.poll(topic, log_end))
-    return heapq.merge(shown, behind, key=attrgetter("order"))
+    undispatched = filter(is_wanted, follower.poll(topic, log_end))
+    return heapq.merge(shown, undispatched, key=attrgetter("order"))
 
 
 def read_snapshot(
@@ -173,7 +173,7 @@ class ReadOnlyTail(OneReader[LogMessage]):
                 self._release()  # the store is asked nothing any more
             await asyncio.sleep(self._poll_seconds)
             self._snapshots.check_open()
-            self._found = _behind(self._follower, self.topic, self._tags)
+            self._found = _undispatched(self._follower, self.topic, self._tags)
         raise StopAsyncIteration
 
     def _first(self, store: MessageStore) -> Iterator[TopicMessage]:
@@ -182,7 +182,7 @@ class ReadOnlyTail(OneReader[LogMessage]):
         return stored_messages(store, self._follower, self.topic, self._begin, tags=self._tags)
 
 
-def _behind(
+def _undispatched(
     follower: TopicFollower, topic: str, tags: TagFilter | None
 ) -> Iterator[TopicMessage]:  # no method: it would keep a tail that is not used any more
     for found in follower.poll(topic):

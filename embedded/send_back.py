@@ -93,6 +93,7 @@ class RetryTopics:
 
 
 def _copy(stored: StoredMessage, topic: str, queue_id: int, level: int) -> Message:
+    """Return the copy of a message that goes to ``topic``: it has failed once more."""
     properties = {
         name: value for name, value in stored.properties.items() if name not in _OF_RECORD
     }

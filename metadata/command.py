@@ -101,6 +101,7 @@ def _show_findings(
     commit_log: Path | None,
     kind: OutputFormat,
 ) -> None:
+    """Print what is wrong with the metadata; exit code 1 if anything is to be warned of."""
     findings = _unfinished(root)
     findings += [*check_forms(found), *_queue_findings(root, found, config, commit_log)]
     findings.sort(key=lambda finding: finding.severity is not Severity.WARN)
@@ -121,6 +122,7 @@ def _unfinished(root: Path) -> list[MetaFinding]:
 def _queue_findings(
     root: Path, found: Sequence[BrokerMetadata], config: Path | None, commit_log: Path | None
 ) -> list[MetaFinding]:
+    """Return in what metadata and queues do not fit each other."""
     paths = StorePaths(root, commit_log)
     if not (paths.commit_log.exists() or any(root.glob("consumequeue*"))):
         sentence = "The folder has neither log nor queues: metadata was checked by itself."
@@ -136,6 +138,7 @@ def _queue_findings(
 
 
 def _forms(found: Sequence[BrokerMetadata]) -> Iterator[Row]:
+    """Yield a row for each form of the metadata."""
     for each in found:
         versions = {
             f"{table}Counter": each.versions[table].counter if table in each.versions else None

@@ -77,6 +77,8 @@ def convert_command(
 
 
 class _Plan(NamedTuple):
+    """What is converted, and what comes of it."""
+
     source: BrokerMetadata
     made: BrokerMetadata
 

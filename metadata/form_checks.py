@@ -42,6 +42,7 @@ def _made_by_operators(found: BrokerMetadata) -> BrokerMetadata:
 
 
 def _disagreements(one: BrokerMetadata, other: BrokerMetadata) -> Iterator[MetaFinding]:
+    """Yield a finding for each table in which two forms differ."""
     forms = f"{one.form}, {other.form}"
     for table in Table:
         unlike = [
@@ -67,6 +68,7 @@ def _is_missing_by_form(name: str, *forms: Form) -> bool:
 def _version_trap(
     one: BrokerMetadata, other: BrokerMetadata, table: Table
 ) -> Iterator[MetaFinding]:
+    """Yield what a broker makes at its start of two forms that differ, by their data versions."""
     if other.form not in _TAKEN_IN.get(one.form, ()):
         return
     counters = [_counter(each, table) for each in (one, other)]
@@ -126,6 +128,7 @@ def _names_and_keys(found: BrokerMetadata) -> Iterator[MetaFinding]:
 
 
 def _ambiguous(found: BrokerMetadata) -> Iterator[MetaFinding]:
+    """Yield findings on keys of offsets that no topic and group fit, or several."""
     keys = [*found.offsets, *found.pull_offsets]
     ambiguous = MetaFinding(
         found.form, Severity.WARN, "ambiguous-key",

@@ -142,6 +142,11 @@ def read_table(path: Path, decode: Decoder, into: BrokerMetadata) -> None:
 
 
 def _content(path: Path) -> Json:
+    """Return the JSON object of a broker's file.
+
+    Raises:
+        CorruptionError: it is missing, empty, or none.
+    """
     with os_errors("read a file of the broker's", path):
         try:
             data = read_file(path, _MAX_BYTES)

@@ -55,6 +55,7 @@ def _unfit_names(found: BrokerMetadata) -> Iterator[str]:
 
 
 def _unfit_numbers(found: BrokerMetadata) -> Iterator[str]:
+    """Yield the numbers that no form can hold, a sentence each."""
     yield from _unfit_offsets("offset", found.offsets)
     yield from _unfit_offsets("pull offset", found.pull_offsets)
     for group, row in found.forbidden.items():
@@ -79,6 +80,7 @@ def _unfit_offsets(what: str, offsets: Offsets) -> Iterator[str]:
 
 
 def _unfit_for_v2(found: BrokerMetadata) -> Iterator[str]:
+    """Yield what version 2 cannot hold, a sentence each."""
     groups = [group for group, row in found.forbidden.items() if row]
     if groups:
         yield f"v2 keeps nothing of what groups may not do: {_few(groups)}"

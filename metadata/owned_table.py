@@ -79,6 +79,12 @@ def _is_there(paths: StorePaths, name: str) -> bool:
 
 
 def _read(paths: StorePaths, table: Table) -> BrokerMetadata:
+    """Return a table in its newest form, empty without one.
+
+    Raises:
+        RefusedStoreError: that form is not written here.
+        CorruptionError, StoreIOError: it cannot be read.
+    """
     config = paths.topics.parent
     source = read_newest(config, table_forms(paths)).get(table)
     if source is None:

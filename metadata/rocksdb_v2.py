@@ -74,6 +74,11 @@ def read_v2(config: Path) -> BrokerMetadata | None:
 
 
 def _take(into: BrokerMetadata, key: bytes, value: bytes) -> None:
+    """Take a row of version 2 into the metadata.
+
+    Raises:
+        ValueError: it is none.
+    """
     prefix, number, kind = HEAD.unpack_from(key)
     if prefix != TABLE_PREFIX:
         raise ValueError("its key is none of a table")
@@ -88,6 +93,11 @@ def _take(into: BrokerMetadata, key: bytes, value: bytes) -> None:
 
 
 def _take_data(into: BrokerMetadata, table: TableId, rest: bytes, value: bytes) -> None:
+    """Take a row of a topic, a group or an offset into the metadata.
+
+    Raises:
+        ValueError: it is none, or contradicts another one.
+    """
     name, rest = _name(rest)
     if table is TableId.TOPIC:
         into.topics[name] = _config(rest, value)

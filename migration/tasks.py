@@ -69,6 +69,11 @@ def run_tasks(
 def _on_spark(
     spark: "SparkSession", task: Task, items: Sequence[str], tick: Callable[[int], object]
 ) -> list[Outcome]:
+    """Run the task on each item in Spark; return the outcomes in the order of the items.
+
+    Raises:
+        StoreError: Spark failed.
+    """
     from pyspark import InheritableThread  # noqa: PLC0415 - an extra
 
     outcome: list[Any] = []
@@ -108,6 +113,7 @@ def _done(spark: "SparkSession") -> int:
 
 
 def _collect(spark: "SparkSession", task: Task, items: Sequence[str]) -> dict[int, Outcome]:
+    """Return number → outcome of each item."""
     texts = spark.sparkContext.broadcast(list(items))
 
     def run(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":

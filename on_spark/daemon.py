@@ -19,17 +19,17 @@ _CLOSED = (BrokenPipeError, ConnectionResetError)
 
 def print_line(*words: object, file: TextIO | None = None) -> None:
     """Print as the daemon does, unless the pipe was closed."""
-    if not _closed():
+    if not _is_closed():
         print(*words, file=file or sys.stderr)
 
 
 def print_exc() -> None:
     """Print the traceback of what is being handled, unless the pipe was closed."""
-    if not _closed():
+    if not _is_closed():
         traceback.print_exc()
 
 
-def _closed() -> bool:
+def _is_closed() -> bool:
     return isinstance(sys.exception(), _CLOSED)
 
 

@@ -130,6 +130,11 @@ def _running_session(kind: "type[SparkSession]") -> "SparkSession | None":
 def _start(
     kind: "type[SparkSession]", app_name: str, master: str, settings: Mapping[str, str]
 ) -> "SparkSession":
+    """Start Spark's session.
+
+    Raises:
+        StoreConfigError: it does not start; the sentence says what it needs.
+    """
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     builder = kind.builder.appName(app_name).master(master_with_retries(master))

@@ -33,7 +33,7 @@ MAX_PARTS = 4096
 """Parts of one group that are told apart."""
 
 Part = tuple[str | None, int | None]
-"""Original topic, and how often its messages were consumed again; ``None``: not known, or all."""
+"""Original topic, and how often its messages failed; ``None``: not known, or all."""
 
 
 class Again(StrEnum):
@@ -51,8 +51,9 @@ class LetterSums:
 
     messages: int = 0
     least_times: int | None = None
-    """How often they were consumed again: 17 is the default, a first try and 16 more."""
+    """Fewest failures of one (``reconsumeTimes``); by default 17: a first try and 16 retries."""
     most_times: int | None = None
+    """Most failures of one."""
     first: int | None = None
     """Store time of the oldest among the dead letters, ms."""
     last: int | None = None

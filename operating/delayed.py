@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from operating.pending_parts import PendingMessage, PendingPart, Source, Step
+from operating.pending_parts import PendingMessage, PendingPart, PendingSource, Step
 from store.progress import noop
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.units import EXT_ADDRESS_MAX, BlockStop
 from store.record.message import SCHEDULE_TOPIC, MessageProperty
+from store.service.dispatching.delay import DelayLevels
 from store.service.message_store import MessageStore
 
 _BLOCK_UNITS = 1 << 16
@@ -38,9 +39,11 @@ def delay_levels(
     spans = sorted(store.queue_spans(SCHEDULE_TOPIC), key=lambda span: span.queue.queue_id)
     for (topic, queue_id), low, high in spans:
         queue = store.queues.queue(topic, queue_id)
-        part = PendingPart(Source.DELAY, queue_id + 1, positions.get(queue_id + 1, low), high)
+        part = PendingPart(
+            PendingSource.DELAY, queue_id + 1, positions.get(queue_id + 1, low), high
+        )
         begin = max(part.position, low)
-        for due in _due_times(queue, begin, high):
+        for due in _due_times(store, queue, begin, high):
             step(len(due))
             part.pending += len(due)
             part.overdue += int((due <= now).sum())
@@ -73,25 +76,47 @@ def delayed_messages(
             message = store.message_by_offset(unit.phy_offset)
             properties = message.properties
             yield PendingMessage(
-                Source.DELAY, queue_id + 1, unit.queue_offset, unit.phy_offset,
-                message.store_timestamp, unit.tags_code,
+                PendingSource.DELAY, queue_id + 1, unit.queue_offset, unit.phy_offset,
+                message.store_timestamp, _due_time(store, queue_id, *unit[1:4]),
                 properties.get(MessageProperty.REAL_TOPIC),
                 properties.get(MessageProperty.UNIQ_KEY), None, None,
             )  # fmt: skip
 
 
-def _due_times(queue: ConsumeQueue, begin: int, end: int) -> Iterator[NDArray[np.int64]]:
+def _due_times(
+    store: MessageStore, queue: ConsumeQueue, begin: int, end: int
+) -> Iterator[NDArray[np.int64]]:
     """Yield the deliver times of the units [``begin``, ``end``), ms; a hole is passed over."""
     at = begin
     while at < end:
         block = queue.read_units(at, min(_BLOCK_UNITS, end - at))
         if block.count:
-            due = block.columns()["tags_code"].astype(np.int64)
+            units = block.columns()
+            due = units["tags_code"].astype(np.int64)
             for row in np.flatnonzero(due <= EXT_ADDRESS_MAX).tolist():
-                due[row] = queue.resolve_tags_code(int(due[row])) or 0
+                phy_offset, size = int(units["phy_offset"][row]), int(units["size"][row])
+                code = queue.resolve_tags_code(int(due[row]))
+                due[row] = _due_time(store, queue.queue_id, phy_offset, size, code)
             yield due
         at += block.count
         if block.stop is BlockStop.HOLE and block.hole is not None:
             at = block.hole.stop
         elif not block.count:
             return
+
+
+def _due_time(
+    store: MessageStore, queue_id: int, phy_offset: int, size: int, tags_code: int | None
+) -> int:
+    """Return the deliver time of a unit, ms.
+
+    ``tags_code`` is that time; ``None``: it lay beside the queue and is lost there. Then it is the
+    level's delay after the record was stored, as the delivery computes it.
+
+    Source: RocketMQ ``ScheduleMessageService.DeliverDelayedMessageTimerTask.executeOnTimeUp``.
+    """
+    if tags_code is not None:
+        return tags_code
+    delays = DelayLevels(store.config.message_delay_level).delays_ms
+    delay = delays[queue_id] if queue_id < len(delays) else 0
+    return store.commit_log.store_timestamp(phy_offset, size) + delay

@@ -165,7 +165,7 @@ class _DeadLetters:
     def of_group(self, group: str) -> Iterator[ReadMessage]:
         """Yield the dead letters of one group, by store time."""
         topic = dlq_topic(group)
-        for read in self._reads.topic(topic, behind=topic in self._unseen):
+        for read in self._reads.topic(topic, with_undispatched=topic in self._unseen):
             if self._origin in {None, origin_topic(group, read.message.properties)}:
                 yield read
 
@@ -218,6 +218,7 @@ class _RetryLags:
 
 
 def _rows(letters: _DeadLetters, by: By, lags: _RetryLags | None) -> Iterator[Row]:
+    """Yield the rows of the sums, by group, by original topic, or by failures too."""
     for found in letters.sums(by_times=by is By.TIMES):
         if by is By.GROUP:
             lag = lags.lag(found.group) if lags is not None else None

@@ -210,6 +210,7 @@ def _change(
     paths: StorePaths, found: BrokerMetadata, group: str, changes: Sequence[OffsetChange],
     *, settings: bool,
 ) -> Path | None:  # fmt: skip
+    """Write the changed offsets, and settings without the group's; return where the old are."""
     offsets = changed(found.offsets, group, changes)
     tables = {Table.OFFSETS} if offsets != found.offsets else set()
     made = replace(found, offsets=offsets, versions=dict(found.versions))

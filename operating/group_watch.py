@@ -18,7 +18,7 @@ import typer
 from metadata.model import BrokerMetadata, Form
 from operating.group_lag import GroupRows, LagTotals
 from operating.one_form import read_one_form
-from operating.queue_ends import QueueEnds
+from operating.queue_ends import FollowedEnds
 from store.cli.options import note
 from store.cli.output import Row
 from store.cli.top import TopView
@@ -46,7 +46,7 @@ class GroupWatch:
     Memory grows with the offsets that the metadata has, and no further.
     """
 
-    def __init__(self, paths: StorePaths, ends: QueueEnds, form: Form | None = None) -> None:
+    def __init__(self, paths: StorePaths, ends: FollowedEnds, form: Form | None = None) -> None:
         """``form`` is that of the metadata, where several are there."""
         self._paths, self._ends, self._form = paths, ends, form
         self._metadata: BrokerMetadata | None = None
@@ -129,7 +129,7 @@ def group_view(
     open_store = partial(
         MessageStore.open, root, config, read_only=True, commit_log=commit_log, housekeeping=False
     )
-    watch = GroupWatch(StorePaths(root), QueueEnds(open_store), wanted)
+    watch = GroupWatch(StorePaths(root), FollowedEnds(open_store), wanted)
     return TopView(watch, partial(group_rows, limit=limit))
 
 

@@ -141,6 +141,7 @@ def _is_lagging(row: Row) -> bool:
 def _by_group(
     queues: Iterable[QueueLag], lags: GroupLags, now: int, *, everyone: bool
 ) -> Iterator[Row]:
+    """Yield a row a group; ``everyone``: also for groups without a queue."""
     found = {name: LagTotals() for name in sorted(lags.groups)} if everyone else {}
     for queue in queues:
         found.setdefault(queue.group, LagTotals()).add_by_kind(queue)
@@ -156,6 +157,7 @@ def _by_group(
 def _by_topic(
     queues: Iterable[QueueLag], lags: GroupLags, now: int, *, everyone: bool
 ) -> Iterator[Row]:
+    """Yield a row for each topic of each group."""
     _ = lags, everyone
     found: dict[tuple[str, str], tuple[LagTotals, QueueLag]] = {}
     for queue in queues:
@@ -173,6 +175,7 @@ def _by_topic(
 def _by_queue(
     queues: Iterable[QueueLag], lags: GroupLags, now: int, *, everyone: bool
 ) -> Iterator[Row]:
+    """Yield a row for each queue of each group."""
     _ = lags, everyone
     for found in queues:
         yield {

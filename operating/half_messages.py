@@ -10,7 +10,7 @@ Source: RocketMQ ``TransactionalMessageServiceImpl``, ``TransactionalMessageBrid
 from collections.abc import Iterator, Mapping
 
 from metadata.model import SEPARATOR, Offsets
-from operating.pending_parts import PendingMessage, PendingPart, Source, Step
+from operating.pending_parts import PendingMessage, PendingPart, PendingSource, Step
 from store.errors import CorruptionError
 from store.progress import noop
 from store.record.decoder import StoredMessage
@@ -44,7 +44,7 @@ class HalfMessages:
             StoreError: a queue or a record cannot be read.
         """
         for queue_id, begin, high in self._spans():
-            part = PendingPart(Source.HALF, queue_id, begin, high)
+            part = PendingPart(PendingSource.HALF, queue_id, begin, high)
             for message in self._messages(queue_id, begin, high):
                 if message.op_offset is not None:
                     part.decided += 1
@@ -79,7 +79,7 @@ class HalfMessages:
         for offset, message in self._records(HALF_TOPIC, queue_id, begin, high):
             properties = message.properties
             yield PendingMessage(
-                Source.HALF, queue_id, offset, message.phy_offset,
+                PendingSource.HALF, queue_id, offset, message.phy_offset,
                 message.store_timestamp, None, properties.get(MessageProperty.REAL_TOPIC),
                 properties.get(MessageProperty.UNIQ_KEY), _number(properties),
                 decided.get(offset),

@@ -11,7 +11,7 @@ from metadata.model import BrokerMetadata, Form
 from operating.delayed import delay_levels, delayed_messages, delayed_units
 from operating.half_messages import HALF_TOPIC, HalfMessages
 from operating.one_form import BrokerForm, find_one_form
-from operating.pending_parts import PendingMessage, PendingPart, Source, Step
+from operating.pending_parts import PendingMessage, PendingPart, PendingSource, Step
 from operating.ranking import Limit, Sort, ranked
 from operating.rocksdb_pending import rocksdb_pending
 from operating.timer import timer_parts
@@ -34,7 +34,7 @@ PART_COLUMNS = (
     "source", "part", "position", "max", "pending", "overdue", "decided", "firstDueTimestamp",
     "lastDueTimestamp", "oldestStoreTimestamp",
 )  # fmt: skip
-_TIMERS = (Source.TIMER, Source.TIMER_QUEUE, Source.ROCKSDB_TIMER)
+_TIMERS = (PendingSource.TIMER, PendingSource.TIMER_QUEUE, PendingSource.ROCKSDB_TIMER)
 MESSAGE_COLUMNS = (
     "source", "part", "queueOffset", "phy", "topic", "uniqKey", "storeTimestamp", "dueTimestamp",
     "checkTimes", "opOffset",
@@ -43,7 +43,7 @@ MESSAGE_COLUMNS = (
 
 def pending(
     root: Dir,
-    of: Annotated[Source | None, typer.Option(help="Messages of this source alone.")] = None,
+    of: Annotated[PendingSource | None, typer.Option(help="Messages of this source alone.")] = None,
     sort: Sort = "source",
     limit: Limit = 0,
     *,
@@ -67,7 +67,7 @@ def pending(
     Exit code 1 if a position or an op message cannot be read.
     """
     now = time.time_ns() // 1_000_000
-    if listed and of not in {None, Source.DELAY, Source.HALF}:
+    if listed and of not in {None, PendingSource.DELAY, PendingSource.HALF}:
         raise typer.BadParameter(f"no messages of {of} are listed", param_hint="--list")
     with open_store(root, config, backend, commit_log) as store, progress("reading") as tick:
         broker = _positions(store, form, of)
@@ -101,14 +101,14 @@ class _Steps:
 
 
 def _units(
-    store: MessageStore, broker: BrokerMetadata, half: HalfMessages, of: Source | None
+    store: MessageStore, broker: BrokerMetadata, half: HalfMessages, of: PendingSource | None
 ) -> int:
     """Return how many units and records are to be read; of timers there is nothing to count."""
-    found = delayed_units(store, broker.delay_offsets) if of in {None, Source.DELAY} else 0
-    return found + (half.units() if of in {None, Source.HALF} else 0)
+    found = delayed_units(store, broker.delay_offsets) if of in {None, PendingSource.DELAY} else 0
+    return found + (half.units() if of in {None, PendingSource.HALF} else 0)
 
 
-def _positions(store: MessageStore, form: Form | None, of: Source | None) -> BrokerMetadata:
+def _positions(store: MessageStore, form: Form | None, of: PendingSource | None) -> BrokerMetadata:
     """Return the broker's positions in the queues that are there; say what is not known.
 
     Raises:
@@ -116,11 +116,11 @@ def _positions(store: MessageStore, form: Form | None, of: Source | None) -> Bro
     """
     config = store.paths.topics.parent
     found = BrokerMetadata(Form.JSON, config)  # filled from whatever form there is
-    if of in {None, Source.DELAY} and _has_queues(store, SCHEDULE_TOPIC):
+    if of in {None, PendingSource.DELAY} and _has_queues(store, SCHEDULE_TOPIC):
         read_delays(config, found)
         if not found.delay_offsets:
             note("no positions of delay levels are there: a broker begins at each level's minimum")
-    if of in {None, Source.HALF} and _has_queues(store, HALF_TOPIC):
+    if of in {None, PendingSource.HALF} and _has_queues(store, HALF_TOPIC):
         broker = find_one_form(store.paths, form)
         if broker is None:
             note("no metadata is there: a broker looks at half messages from the minimum on")
@@ -136,19 +136,19 @@ def _has_queues(store: MessageStore, topic: str) -> bool:
 
 
 def _parts(
-    store: MessageStore, broker: BrokerMetadata, half: HalfMessages, of: Source | None, now: int,
-    step: Step,
+    store: MessageStore, broker: BrokerMetadata, half: HalfMessages,
+    of: PendingSource | None, now: int, step: Step,
 ) -> Iterator[PendingPart]:  # fmt: skip
-    if of in {None, Source.DELAY}:
+    if of in {None, PendingSource.DELAY}:
         yield from delay_levels(store, broker.delay_offsets, now, step)
-    if of in {None, Source.HALF}:
+    if of in {None, PendingSource.HALF}:
         yield from half.parts()
 
 
 def _timer_parts(
-    store: MessageStore, of: Source | None, precision: int, now: int
+    store: MessageStore, of: PendingSource | None, precision: int, now: int
 ) -> Iterator[PendingPart]:
-    if of in {Source.DELAY, Source.HALF}:
+    if of in {PendingSource.DELAY, PendingSource.HALF}:
         return iter(())
     database = rocksdb_pending(store.paths, now)
     found = timer_parts(store, database.timer_offset, precision, now) + database.parts
@@ -156,24 +156,30 @@ def _timer_parts(
 
 
 def _messages(
-    store: MessageStore, broker: BrokerMetadata, half: HalfMessages, of: Source | None, step: Step
+    store: MessageStore,
+    broker: BrokerMetadata,
+    half: HalfMessages,
+    of: PendingSource | None,
+    step: Step,
 ) -> Iterator[PendingMessage]:
-    if of in {None, Source.DELAY}:
+    if of in {None, PendingSource.DELAY}:
         yield from delayed_messages(store, broker.delay_offsets, step)
-    if of in {None, Source.HALF}:
+    if of in {None, PendingSource.HALF}:
         yield from half.messages()
 
 
 def _say_totals(parts: Iterable[PendingPart]) -> None:
-    sums = {source: [0, 0] for source in Source}
+    """Print in a sentence how many messages wait, of all sources."""
+    sums = {source: [0, 0] for source in PendingSource}
     for part in parts:
         sums[part.source][0] += part.pending
         sums[part.source][1] += part.overdue + part.decided
     timers = sum(sums[source][0] for source in _TIMERS)
-    half = sums[Source.HALF][0] + sums[Source.ROCKSDB_HALF][0]
+    delayed, overdue = sums[PendingSource.DELAY]
+    half = sums[PendingSource.HALF][0] + sums[PendingSource.ROCKSDB_HALF][0]
     note(
-        f"{sums[Source.DELAY][0]} delayed messages wait, {sums[Source.DELAY][1]} of them overdue; "
-        f"{half} half messages are undecided, {sums[Source.HALF][1]} decided; "
+        f"{delayed} delayed messages wait, {overdue} of them overdue; "
+        f"{half} half messages are undecided, {sums[PendingSource.HALF][1]} decided; "
         f"{timers} timer messages wait"
     )
 

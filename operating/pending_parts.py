@@ -9,7 +9,7 @@ Step = Callable[[int], object]
 """Called with how many units or records were read since the last time."""
 
 
-class Source(StrEnum):
+class PendingSource(StrEnum):
     """Where messages wait."""
 
     DELAY = "delay"
@@ -30,7 +30,7 @@ class Source(StrEnum):
 class PendingPart:
     """One level or queue: what waits there."""
 
-    source: Source
+    source: PendingSource
     part: int
     """The level, or the id of a queue of half messages."""
     position: int
@@ -50,7 +50,7 @@ class PendingPart:
 class PendingMessage(NamedTuple):
     """One message that waits, or that is decided."""
 
-    source: Source
+    source: PendingSource
     part: int
     queue_offset: int
     phy_offset: int

@@ -1,4 +1,4 @@
-"""QueueEnds: where queues end in a store that another process writes, look after look.
+"""FollowedEnds: where queues end in a store that another process writes, look after look.
 
 A store that is opened to read shows where they ended then, and of RocksDB's queues not what the
 writer has in memory. The records of its log say the rest: the last one of a queue is its end.
@@ -22,7 +22,7 @@ Ends = dict[int, tuple[int, int]]
 """Queue id → minimum and maximum."""
 
 
-class QueueEnds:
+class FollowedEnds:
     """The ends of the queues of some topics, and of all retry and dead-letter topics. One thread.
 
     The store is opened anew where a topic is asked for that was not, where log files have expired
@@ -34,7 +34,7 @@ class QueueEnds:
         self._open_store = open_store
         self._ends: dict[str, Ends] = {}
         self._has_light = False
-        self._log: _LogBehind | None = None
+        self._log: _UndispatchedLog | None = None
 
     def refresh(self, topics: Collection[str]) -> None:
         """Read on; ``topics`` are those whose ends are asked for next.
@@ -68,7 +68,7 @@ class QueueEnds:
                 for topic in wanted
             }
             self._has_light = any(map(is_light, wanted))
-            self._log = _LogBehind(store)
+            self._log = _UndispatchedLog(store)
 
     def _read_on(self) -> None:
         """Take in the records that came."""
@@ -85,8 +85,14 @@ class QueueEnds:
         log.follower.passed_over.clear()  # ``check`` lists what is damaged
 
     def _note(
-        self, log: "_LogBehind", message: StoredMessage, topic: str, queue_id: int, offset: int
+        self,
+        log: "_UndispatchedLog",
+        message: StoredMessage,
+        topic: str,
+        queue_id: int,
+        offset: int,
     ) -> None:
+        """Take in a record of a queue: it ends behind it."""
         ends = self._ends.get(topic)
         if ends is None:
             if not topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
@@ -97,7 +103,7 @@ class QueueEnds:
             ends[queue_id] = min(low, offset), offset + 1  # also of a queue that has begun anew
 
 
-class _LogBehind:
+class _UndispatchedLog:
     """The log from where the queues of an opened store may end."""
 
     def __init__(self, store: MessageStore) -> None:

@@ -124,6 +124,7 @@ def usage_by_day(store: MessageStore, span: QueueSpan) -> Iterator[tuple[int | N
 def _counted_days(
     sizes: NDArray[np.int64], timestamps: NDArray[np.int64]
 ) -> Iterator[tuple[int | None, Usage]]:
+    """Yield each day of the units' store times with what they come to; ``None``: no time."""
     days = np.where(timestamps < 0, -1, timestamps // DAY)
     for day in np.unique(days).tolist():
         rows = days == day
@@ -136,6 +137,7 @@ def _counted_days(
 
 
 def _searched_days(queue: ConsumeQueue, piece: UnitSizes) -> Iterator[tuple[int | None, Usage]]:
+    """Yield each day of a piece with what its units come to; days are searched by time."""
     first, count = piece.queue_offset, len(piece.sizes)
     at = 0
     while at < count:  # a step takes a unit or more, whatever the times say

@@ -8,7 +8,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from cq_rocksdb.raw_database import RawDatabase
-from operating.pending_parts import PendingPart, Source
+from operating.pending_parts import PendingPart, PendingSource
 from store.cli.progress import counted
 from store.errors import CorruptionError
 from store.paths import StorePaths
@@ -47,7 +47,7 @@ def rocksdb_pending(paths: StorePaths, now: int) -> RocksDBPending:
 
 def _timer(database: RawDatabase, now: int) -> PendingPart:
     """Count the keys ``time | unique key`` from the time on that is not delivered yet."""
-    part = PendingPart(Source.ROCKSDB_TIMER, 0, 0, 0)
+    part = PendingPart(PendingSource.ROCKSDB_TIMER, 0, 0, 0)
     rows = list(_counted(database, _TIMER))
     numbers = {key: value for key, value in rows if key in {_DELIVERED, _SCANNED}}
     for key, value in numbers.items():
@@ -72,7 +72,7 @@ def _timer(database: RawDatabase, now: int) -> PendingPart:
 
 def _trans(database: RawDatabase) -> PendingPart:
     """Count the keys ``phy offset | @topic@unique key``: an op message removes its one."""
-    part = PendingPart(Source.ROCKSDB_HALF, 0, 0, 0)
+    part = PendingPart(PendingSource.ROCKSDB_HALF, 0, 0, 0)
     part.pending = sum(
         key[_LONG.size : _LONG.size + 1] == b"@" and len(value) == _LONG.size
         for key, value in _counted(database, _TRANS)

@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from operating.pending_parts import PendingPart, Source
+from operating.pending_parts import PendingPart, PendingSource
 from replication.tables.config_files import TIMER_CHECK_POINT, TimerCheck
 from store.errors import CorruptionError, os_errors
 from store.files import read_file
@@ -53,12 +53,12 @@ def timer_parts(store: MessageStore, taken: int, precision: int, now: int) -> li
     if wheel is None and not high:
         return []
     position = min(max(low, taken, 0 if check is None else check.queue_offset), high)
-    parts = [PendingPart(Source.TIMER_QUEUE, 0, position, high, high - position)]
+    parts = [PendingPart(PendingSource.TIMER_QUEUE, 0, position, high, high - position)]
     if position < high:
         stored = store.queues.queue(TIMER_TOPIC, 0).unit_timestamp(position)
         parts[0].oldest = stored if stored >= 0 else None
     if wheel is not None:
-        found = PendingPart(Source.TIMER, 0, position, high)
+        found = PendingPart(PendingSource.TIMER, 0, position, high)
         delivered = 0 if check is None else check.last_read_time
         _add_slots(found, wheel, delivered // precision, precision, now)
         parts.append(found)

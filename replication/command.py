@@ -154,13 +154,13 @@ class _End:
             return self._is_reached, None
         deadline = QuietDeadline(store.commit_log, self.quiet_timeout)
 
-        def is_enough(standing: FollowerProgress) -> bool:
-            return standing.caught_up or self._is_reached(standing) or deadline.is_over(standing)
+        def is_enough(now: FollowerProgress) -> bool:
+            return now.caught_up or self._is_reached(now) or deadline.is_over(now)
 
         return is_enough, deadline
 
-    def _is_reached(self, standing: FollowerProgress) -> bool:
-        return self.phy_offset is not None and standing.end >= self.phy_offset
+    def _is_reached(self, now: FollowerProgress) -> bool:
+        return self.phy_offset is not None and now.end >= self.phy_offset
 
 
 _Outcome = tuple[signal.Signals | None, dict[str, object], str]
@@ -187,7 +187,7 @@ class _Run:
             ended, facts = followed(store, follower, tables, is_enough, self.interval)
             if deadline is None or ended or not deadline.is_past:
                 return ended, facts, ""
-            return ended, facts, deadline.reason(follower.standing)
+            return ended, facts, deadline.reason(follower.progress)
 
     def behind_a_cut(self) -> _Outcome:
         """Follow; where this log goes on behind the master's, cut it there and follow again."""
@@ -223,6 +223,11 @@ def _tls(ca: Path | None, cert: Path | None) -> ssl.SSLContext | None:
 def _learner(
     ha: HaSettings, *, controller: bool, broker_id: int | None, truncate: bool
 ) -> Learner | None:
+    """Return the learner that the options describe, ``None`` without a controller.
+
+    Raises:
+        typer.BadParameter: options lack or contradict each other.
+    """
     if not controller and (broker_id is not None or truncate):
         raise typer.BadParameter("--broker-id and --truncate need --controller")
     if not controller:

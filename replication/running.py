@@ -26,13 +26,13 @@ def followed(
     interval: float,
 ) -> tuple[signal.Signals | None, dict[str, object]]:
     """Follow until the end or a signal; return that, and what came of it."""
-    log, standing = store.commit_log, follower.standing
+    log, progress = store.commit_log, follower.progress
     begin, is_new = log.max_phy_offset(), log.min_phy_offset() < 0
     ended = asyncio.run(_run(follower, beside, until, store, interval))
     return ended, {
         "from": max(log.min_phy_offset(), 0) if is_new else begin,
-        "end": standing.end, "records": log.appended_records,
-        "connections": standing.connections, "caughtUp": standing.caught_up,
+        "end": progress.end, "records": log.appended_records,
+        "connections": progress.connections, "caughtUp": progress.caught_up,
     }  # fmt: skip
 
 
@@ -66,14 +66,14 @@ async def _run(
 
 async def _report_progress(follower: Follower, store: MessageStore, interval: float) -> None:
     """Say how far it is, again and again; nothing where nothing has changed."""
-    before, said = follower.standing.end, ""
+    before, said = follower.progress.end, ""
     while True:
         await asyncio.sleep(interval)
-        standing = follower.standing
-        line = line_of(standing, (standing.end - before) / interval, _age(store))
-        if standing.end != before or line != said:
+        progress = follower.progress
+        line = line_of(progress, (progress.end - before) / interval, _age(store))
+        if progress.end != before or line != said:
             note(line)
-        before, said = standing.end, line
+        before, said = progress.end, line
 
 
 async def _note(follower: Follower, store: MessageStore) -> None:
@@ -89,21 +89,21 @@ async def _note(follower: Follower, store: MessageStore) -> None:
         await asyncio.sleep(_NOTE_SECONDS)
 
 
-def line_of(standing: FollowerProgress, bytes_per_second: float, age_seconds: float | None) -> str:
+def line_of(progress: FollowerProgress, bytes_per_second: float, age_seconds: float | None) -> str:
     """Return one line of how far a follower is.
 
     The wire does not say where the master's log ends, but that it has nothing more. A broker that
     is asked does.
     """
-    line = f"followed to {standing.end}"
-    if standing.caught_up:
-        return f"{line}: 0 bytes behind"
+    line = f"followed to {progress.end}"
+    if progress.caught_up:
+        return f"{line}: lag 0 bytes"
     if age_seconds is not None:
         line += f", {bytes_per_second:,.0f} bytes/s"
-        if standing.lag_bytes is not None:
-            line += f", {standing.lag_bytes:,} bytes behind"
+        if progress.lag_bytes is not None:
+            line += f", lag {progress.lag_bytes:,} bytes"
         line += f", last record stored {age_seconds:.1f} s ago"
-    return line if standing.connected else f"{line}; not connected"
+    return line if progress.connected else f"{line}; not connected"
 
 
 def _age(store: MessageStore) -> float | None:

@@ -63,6 +63,12 @@ def conf_notes(path: Path, root: Path) -> Iterator[str]:
 
 
 def _text(path: Path) -> str:
+    """Return the text of a properties file.
+
+    Raises:
+        StoreConfigError: it is a folder, or has control characters.
+        StoreIOError: it cannot be read.
+    """
     if path.is_dir():
         raise StoreConfigError("this is a folder, not a properties file", path=path)
     with os_errors("read the configuration", path):

@@ -19,6 +19,9 @@ class CompileParts(build_ext):  # type: ignore[misc]
 
         Each in a forked process: Cython is Python, half of the work, and keeps state of its own.
         Nothing is pickled on the way there, for setuptools imports this module by its path.
+
+        Raises:
+            CompileError: a module could not be compiled.
         """
         processes = min(self.parallel or _processors(), len(self.extensions))
         if processes < 2:  # noqa: PLR2004
@@ -53,7 +56,11 @@ class CompileParts(build_ext):  # type: ignore[misc]
                 return
 
     def build_extension(self, ext: Extension) -> None:
-        """Compile one module."""
+        """Compile one module.
+
+        Raises:
+            CompileError: it could not be compiled; the sentence says what that takes.
+        """
         try:
             super().build_extension(ext)
         except (CompileError, ExecError, PlatformError) as exc:

@@ -283,6 +283,11 @@ class StoreConfig(ReplicaConfig):
 
     @model_validator(mode="after")
     def _check_double_write(self) -> Self:
+        """Refuse settings of double write that contradict each other.
+
+        Raises:
+            ValueError: they do.
+        """
         loaded = self.loaded_backends
         if not loaded:
             raise ValueError(
@@ -316,6 +321,11 @@ class StoreConfig(ReplicaConfig):
         return self
 
     def _check_selection(self) -> None:
+        """Refuse a selection of topics that does not go with the other settings.
+
+        Raises:
+            ValueError: it does not.
+        """
         if not self.rocksdb_cq_selective_double_write_enable:
             return
         roles = [self.combine_cq_prefer_cq_type, self.combine_assign_offset_cq_type]

@@ -208,6 +208,10 @@ def os_errors(action: str, path: str | Path) -> Iterator[None]:
     """Turn an ``OSError`` of the block into a ``StoreIOError`` that names ``path``.
 
     Where it is entered for every queue a string is cheaper.
+
+    Raises:
+        DiskFullError: the disk, or a quota, has no room.
+        StoreIOError: the system refused something else.
     """
     try:
         yield

@@ -239,7 +239,11 @@ def _c_library() -> ctypes.CDLL:
 
 
 def sync_file_system(syncfs: Callable[[int], int], fd: int) -> None:
-    """Make everything durable that lies on the file system of ``fd``."""
+    """Make everything durable that lies on the file system of ``fd``.
+
+    Raises:
+        OSError: the system refused.
+    """
     if syncfs(fd) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))

@@ -47,6 +47,7 @@ class StoreLogger(logging.Logger):
 
 
 def _pass(handler: logging.Handler, record: logging.LogRecord) -> None:
+    """Give a record to a handler; drop it where an interrupted call left the lock taken."""
     lock = handler.lock
     if not isinstance(lock, _ReentrantLock):  # it has none, or one that could not be taken twice
         handler.handle(record)

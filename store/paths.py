@@ -128,7 +128,7 @@ class StorePaths:
 
     @cached_property
     def mode(self) -> Path:
-        """Return our record of which backends are kept, and up to where those behind are whole."""
+        """Return our record of which backends are kept, and up to where lagging ones are whole."""
         return self.own / "mode"
 
     @cached_property

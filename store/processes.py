@@ -44,6 +44,11 @@ class _Workers:
     """Processes that run ``task``, started as they are needed; threads lend them out."""
 
     def __init__(self, task: Task) -> None:
+        """Run ``task``; no process is started yet.
+
+        Raises:
+            StoreConfigError: ``task`` is in no module that a process could import.
+        """
         if task.__module__ == "__main__":
             raise StoreConfigError(f"the task {task.__qualname__} is in no module to be imported")
         self._command = [
@@ -55,7 +60,11 @@ class _Workers:
         self._stopped = False
 
     def run(self, item: str) -> Outcome:
-        """Run one item; a process that died is replaced, a few times."""
+        """Run one item; a process that died is replaced, a few times.
+
+        Raises:
+            StoreError: the process died each time, or the tasks were cancelled.
+        """
         for _ in range(TASK_ATTEMPTS):
             process = self._take()
             with suppress(OSError, ValueError):
@@ -71,6 +80,11 @@ class _Workers:
         raise StoreError(f"a task failed {TASK_ATTEMPTS} times, see its messages")
 
     def _take(self) -> subprocess.Popen[str]:
+        """Return a process that is idle, else a new one.
+
+        Raises:
+            StoreError: the tasks were cancelled.
+        """
         with suppress(queue.Empty):
             return self._idle.get_nowait()
         with self._lock:

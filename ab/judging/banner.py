@@ -47,10 +47,10 @@ def make_banner(
     if answers.status != "same":
         return Banner(text="No verdict: " + _no_answers(answers), matters=result.matters)
     side, text = _describe(result, counted, _Places(len(counted), named=bool(result.matters)))
-    if busy and side is None and not _decided(counted):
+    if busy and side is None and not _is_decided(counted):
         return Banner(text=f"Too busy to tell. {busy}", busy=busy, matters=result.matters)
     sure = percent_text(result.method.confidence)
-    unsure = [each.name for each in counted if _undecided(each)]
+    unsure = [each.name for each in counted if _is_undecided(each)]
     told = f"{sure} sure that all of it holds at once"
     if unsure:
         told += f"; nothing can be told at {_named(unsure)}"
@@ -136,7 +136,7 @@ def _describe(
             for side in torn
         )
         return None, f"It depends on what matters (--matters): {told}."
-    if all(_undecided(each) for each in workloads):
+    if all(_is_undecided(each) for each in workloads):
         return None, f"Nothing can be told: too little or too noisy at {places.all}."
     return None, f"Either: no difference was shown at {places.all}."
 
@@ -149,12 +149,12 @@ def _names(workloads: Sequence[WorkloadJudgement], side: str, outcome: Outcome) 
     ]
 
 
-def _decided(workloads: Sequence[WorkloadJudgement]) -> bool:
+def _is_decided(workloads: Sequence[WorkloadJudgement]) -> bool:
     told = {said.outcome for each in workloads for said in each.sentences}
     return bool(told & {Outcome.BETTER, Outcome.WORSE})
 
 
-def _undecided(workload: WorkloadJudgement) -> bool:
+def _is_undecided(workload: WorkloadJudgement) -> bool:
     known = {Outcome.BETTER, Outcome.WORSE, Outcome.SAME}
     return not any(said.outcome in known for said in workload.sentences)
 

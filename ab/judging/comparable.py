@@ -44,7 +44,7 @@ def sides_of_both(pair: Pair) -> list[str]:
     return [
         side.name
         for side in pair.before.sides
-        if side.twin_of is None and side.name in there and _same(side, there[side.name])
+        if side.twin_of is None and side.name in there and _is_same(side, there[side.name])
     ]
 
 
@@ -63,7 +63,7 @@ def left_out(pair: Pair) -> Iterator[str]:
     one, other = ({side.name: side for side in result.sides if not side.twin_of} for result in pair)
     yield from _alone("side", one.keys(), other.keys())
     for name in (each for each in one if each in other):
-        if not _same(one[name], other[name]):
+        if not _is_same(one[name], other[name]):
             yield f"The side {name} is {one[name].given} in A, {other[name].given} in B."
     before, after = ({each.name: each for each in result.workloads} for result in pair)
     yield from _alone("workload", before.keys(), after.keys())
@@ -98,7 +98,7 @@ def circumstances(pair: Pair) -> Iterator[str]:
             yield f"{name.replace('_', ' ')}: {found[0]} in A, {found[1]} in B"
 
 
-def _same(one: Side, other: Side) -> bool:
+def _is_same(one: Side, other: Side) -> bool:
     return (one.backend, one.options, one.given) == (other.backend, other.options, other.given)
 
 

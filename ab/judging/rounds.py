@@ -46,7 +46,7 @@ def pairs(workload: WorkloadFigures, figure: Figure, side: str, reference: str) 
     """Return the figure of both sides in the rounds that count; of none, if a round lacks it."""
     mine, theirs = turns_of(workload, side), turns_of(workload, reference)
     numbers = sorted(mine.keys() & theirs.keys())
-    calm = [number for number in numbers if not _disturbed(number, mine, theirs)]
+    calm = [number for number in numbers if not _is_disturbed(number, mine, theirs)]
     used = calm if len(calm) >= max(MIN_ROUNDS, len(numbers) / 2) else numbers
     ours, others = (_values(figure, turns, used) for turns in (mine, theirs))
     if not ours or not others:
@@ -68,7 +68,7 @@ def values(workload: WorkloadFigures, figure: Figure, side: str) -> list[float]:
     return pairs(workload, figure, side, side).mine
 
 
-def _disturbed(number: int, *sides: Mapping[int, Sequence[Round]]) -> bool:
+def _is_disturbed(number: int, *sides: Mapping[int, Sequence[Round]]) -> bool:
     return any(turn.disturbed for turns in sides for turn in turns[number])
 
 

@@ -13,13 +13,14 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _STEAL = 7
 """Place of the steal time in the line ``cpu`` of ``/proc/stat``, behind seven others."""
 _IDLE = (3, 4)
+"""Places of what counts as idle: idle, and waiting for a disk."""
 _GUEST = 8
 """From here on what is counted in ``user`` already."""
 
 
 @dataclass(slots=True)
 class ResourceUsage:
-    """Time and input/output of this process; only what lay inside ``timed`` counts as time."""
+    """Time of the clock and of processors that this process took inside ``timed``, summed up."""
 
     seconds: float = 0.0
     cpu_seconds: float = 0.0
@@ -45,7 +46,7 @@ def input_output() -> tuple[int, int]:
 
 
 def pss_bytes() -> int:
-    """Return the proportional set size of this process."""
+    """Return the proportional set size of this process, 0 where the system does not tell it."""
     for line in lines_of(Path("/proc/self/smaps_rollup")):
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024

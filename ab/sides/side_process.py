@@ -38,7 +38,7 @@ class SideProcess:
         return self._process.pid
 
     def request(self, request: str, /, **arguments: object) -> Any:
-        """Ask for something, see ``ab.sides.worker.Worker``; waits for the answer.
+        """Ask for something, see ``ab.sides.worker.SideWorker``; waits for the answer.
 
         Raises:
             StoreError: the request ended with it, or the process has ended.

@@ -59,7 +59,7 @@ def _log_files(folders: Sequence[Path]) -> list[Path]:
 
 
 def copy_tree(source: Path, target: Path, settled: int, file_size: int) -> None:
-    """Copy a side's store that is not open; log files that end by ``settled`` are shared.
+    """Copy a side's store that is not open; log files that end at or before ``settled`` are shared.
 
     Raises:
         StoreIOError: something cannot be read, linked or written.
@@ -120,5 +120,6 @@ def check_room(found: StoreSurvey, work: Path, sides: int) -> int:
 
 
 def _may_share(folders: Sequence[Path], place: Path) -> bool:
+    """Return whether a log's folders lie on the file system of ``place``, where links reach."""
     device = place.stat().st_dev
     return all(folder.stat().st_dev == device for folder in folders if folder.exists())

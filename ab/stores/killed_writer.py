@@ -1,6 +1,6 @@
 """``python -m ab.stores.killed_writer PARENT``: puts messages, some not durable, and kills itself.
 
-Where it puts them comes as JSON on standard input; see ``ab.workloads.lives``.
+Where it puts them comes as JSON on standard input; see ``ab.workloads.lifecycle``.
 """
 
 import json

@@ -31,7 +31,8 @@ _BACK = 0.15
 """How fast the newest messages are asked for more often than those before (geometric)."""
 MIXED_TOPIC = "cqstore-ab-mixed"
 _MIXED_QUEUES = 8
-Derive = Callable[[StoreSurvey, Generator, int], list[Operation]]
+Derivation = Callable[[StoreSurvey, Generator, int], list[Operation]]
+"""Returns operations, about so many, that suit a surveyed store; draws from the generator."""
 
 
 def tail_pulls(found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
@@ -114,7 +115,7 @@ def puts(found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
     return [Put(topic=MIXED_TOPIC, queue_id=queue, size=size, tags="a") for queue in queues]
 
 
-KINDS: dict[str, Derive] = {
+KINDS: dict[str, Derivation] = {
     "tail-pull": tail_pulls,
     "catch-up-pull": catch_up_pulls,
     "random-pull": random_pulls,
@@ -129,7 +130,7 @@ DEFAULT_MIX = {"tail-pull": 55, "random-pull": 10, "offsets": 10, "time-search":
 """Parts of the operations, in hundredths."""
 
 
-def mixed(mix: dict[str, int]) -> Derive:
+def mixed(mix: dict[str, int]) -> Derivation:
     """Return what derives operations of several kinds, in the parts that ``mix`` says, shuffled."""
 
     def derive(found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:

@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 
 from ab.traces.derived import DEFAULT_MIX, KINDS
 from ab.workloads.base import Workload
-from ab.workloads.lives import Dispatch, Expiry, Restart, RestartAfterKill
+from ab.workloads.lifecycle import Dispatch, Expiry, Restart, RestartAfterKill
 from ab.workloads.mixed import Mixed
 from ab.workloads.reads import READS, GivenTrace
 from ab.workloads.topics import TopicCreate, TopicDelete

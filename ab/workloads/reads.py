@@ -18,7 +18,7 @@ class ReadWorkload(Workload):
 
     paced: ClassVar[bool] = True
 
-    def __init__(self, name: str, what: str, item: str, derive: derived.Derive) -> None:
+    def __init__(self, name: str, what: str, item: str, derive: derived.Derivation) -> None:
         """``derive`` makes the operations from the store."""
         self.name = name
         self.what = what

@@ -174,6 +174,7 @@ def _host_text(wire: bytes) -> str:
 def _rows_of_batches(
     log: CommitLog, records: Sequence[ScannedRecord], number: int, faults: list[str]
 ) -> pa.RecordBatch:
+    """Return the rows of records that hold several messages; damage is told in ``faults``."""
     rows: list[dict[str, object]] = []
     for record in records:
         try:

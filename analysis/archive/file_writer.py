@@ -157,6 +157,7 @@ class _OpenFile:
         self._path.unlink(missing_ok=True)
 
     def _flush(self) -> None:
+        """Write the rows that wait."""
         if not self._waiting:
             return
         table = pa.Table.from_batches(self._waiting)

@@ -103,7 +103,7 @@ def staging(folder: Path) -> Iterator[Staging]:
 
 def remove_dead(folder: Path) -> bool:
     """Remove what runs have left that live no more; return whether one lives."""
-    one_lives = False
+    is_one_alive = False
     for root in folder.glob(f"{PREFIX}*"):
         try:
             lock = os.open(root / LOCK, os.O_RDWR | os.O_CLOEXEC)
@@ -115,10 +115,10 @@ def remove_dead(folder: Path) -> bool:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _remove(root)
         except BlockingIOError:
-            one_lives = True
+            is_one_alive = True
         finally:
             os.close(lock)
-    return one_lives
+    return is_one_alive
 
 
 def _remove(root: Path) -> None:

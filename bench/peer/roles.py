@@ -13,7 +13,7 @@ from replication.feeding.followers import Followers
 from replication.feeding.in_thread import feeding
 from replication.following.follower import Follower
 
-MAX_SECONDS_BEHIND = 120
+MAX_LAG_SECONDS = 120
 _POLL_SECONDS = 0.001
 
 
@@ -63,7 +63,7 @@ class Roles:
             time.sleep(_POLL_SECONDS)
         cpu, begin = time.process_time(), time.perf_counter()
         while (ends_at := self._ends_at(store)) < end:
-            if time.perf_counter() > begin + MAX_SECONDS_BEHIND:
+            if time.perf_counter() > begin + MAX_LAG_SECONDS:
                 raise RuntimeError(f"the log ends at {ends_at}, not at {end}")
             time.sleep(_POLL_SECONDS)
         caught_up()
@@ -75,5 +75,5 @@ class Roles:
     def _ends_at(self, store: MessageStore) -> int:
         """Return where the log ends whose records have been handed to the queues."""
         if self._follower is not None:
-            return self._follower.standing.end  # known when an append has returned
+            return self._follower.progress.end  # known when an append has returned
         return store.commit_log.max_phy_offset()

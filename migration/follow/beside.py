@@ -73,6 +73,11 @@ def refuse_left(broker: StorePaths, without: Collection[AcceptedLoss]) -> None:
 
 
 def _copy_unchanged(broker: StorePaths, partial: Path, without: Collection[AcceptedLoss]) -> None:
+    """Copy the broker's tables into ``partial``, all as they were at one moment.
+
+    Raises:
+        RefusedStoreError: they change faster than they are copied.
+    """
     for _ in range(_TRIES):
         before = stamps(broker)
         if partial.exists():  # a file left there would come along

@@ -196,6 +196,11 @@ class FollowedMove:
         return self._opened
 
     def _refuse_if_replaced(self, store: MessageStore) -> None:
+        """Refuse to go on if a broker was started on the copy since.
+
+        Raises:
+            RefusedStoreError: its log or its tables were written.
+        """
         end = store.commit_log.max_phy_offset()
         if self.report.stopped and end > self.report.end:
             raise RefusedStoreError(
@@ -215,19 +220,19 @@ class FollowedMove:
     def _follower(self, store: MessageStore) -> Follower:
         return Follower(store, *self._master, timing=self._timing, tell=self._tell)
 
-    def _is_level(self, store: MessageStore, standing: FollowerProgress) -> bool:
+    def _is_level(self, store: MessageStore, progress: FollowerProgress) -> bool:
         """Return whether the follower has all that the broker had a moment ago.
 
         A broker that is busy always has more: then the last record here is a new one.
         """
         stored = store.commit_log.followed_timestamp / 1000
-        is_new = standing.verified and time.time() - stored < _LEVEL_SECONDS
-        return is_new or standing.caught_up or self._has_stopped(standing)
+        is_new = progress.verified and time.time() - stored < _LEVEL_SECONDS
+        return is_new or progress.caught_up or self._has_stopped(progress)
 
-    def _has_stopped(self, standing: FollowerProgress) -> bool:
-        if standing.connected:
+    def _has_stopped(self, progress: FollowerProgress) -> bool:
+        if progress.connected:
             self._last_sign = time.monotonic()
-        return not standing.connected and self._is_stopped()
+        return not progress.connected and self._is_stopped()
 
     def _is_stopped(self) -> bool:
         """Return whether the broker has released its store."""
@@ -248,7 +253,7 @@ class FollowedMove:
         store.flush()
         compared, shown = self._compare_running(store)
         for _ in range(_TRIES):
-            if compared.clean:
+            if compared.is_clean:
                 break
             time.sleep(_TRY_SECONDS)
             compared, shown = self._compare_running(store)
@@ -284,7 +289,12 @@ class FollowedMove:
             self.report.deleted_topics += len(topics)
 
     def _refuse_difference(self, compared: Compared) -> None:
-        if not compared.clean:
+        """Refuse to go on if queues differ from the broker's.
+
+        Raises:
+            RefusedStoreError: some do, or cannot be compared.
+        """
+        if not compared.is_clean:
             queue, finding = next(iter(compared.differences()))
             raise RefusedStoreError(
                 f"{compared.tally.differing} queues differ from the broker's: queue"
@@ -355,6 +365,12 @@ class FollowedMove:
     # ---- the note
 
     def _read_note(self) -> FollowedReport:
+        """Return what the note of the move says; without one an empty report.
+
+        Raises:
+            RefusedStoreError: it is of another broker's store.
+            StoreError: it is damaged.
+        """
         if not self._note.exists():
             return FollowedReport()
         try:

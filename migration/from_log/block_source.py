@@ -151,6 +151,11 @@ class BlockUnitSource:
         return first, last
 
     def _rows(self, task: int, row: int, count: int) -> UnitRows:
+        """Return units of a task's block file, mapped.
+
+        Raises:
+            CorruptionError: the file has gone, or is too short.
+        """
         if task not in self._units:
             done = self._space.read_done(task)
             if done is None:

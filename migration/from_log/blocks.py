@@ -35,12 +35,12 @@ class BlockWriter:
     """Collects units in log order and writes them, a block at a time, into ``folder``."""
 
     def __init__(self, folder: Path, topics: list[str]) -> None:
-        """``topics`` are those of ``Units.queues``; the list grows while units are added."""
+        """``topics`` are those of ``ScannedUnits.queues``; the list grows while units are added."""
         self._folder = folder
         self._topics = topics
         self._waiting: list[ScannedUnits] = []
         self._count = 0
-        self._known: dict[int, int] = {}  # as in Units.queues → number of the queue
+        self._known: dict[int, int] = {}  # as in ScannedUnits.queues → number of the queue
         self._keys: list[QueueKey] = []
         self._runs: list[Runs] = []
         self._rows = 0
@@ -69,6 +69,7 @@ class BlockWriter:
         self._file.close()
 
     def _pack(self) -> None:
+        """Write the units that wait as a block: sorted by queue, with the runs of each."""
         if not self._count:
             return
         queues, offsets, rows = together(self._waiting)

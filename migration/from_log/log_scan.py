@@ -123,6 +123,7 @@ class LogScan:
     # ---- one block
 
     def _block(self, data: bytes, phy_offset: int, left: int) -> _Block:
+        """Return the units of the records that lie wholly in ``data``, and how far they reach."""
         starts, used = _walk(data)
         if not len(starts):
             return _Block([], 0)
@@ -228,6 +229,7 @@ def _crc_matches(
 def _plain_units(
     heads: NDArray[np.void], topics: _Int64s, codes: _Int64s, plain: NDArray[np.bool_]
 ) -> ScannedUnits:
+    """Return the units of records that need no slow path, those that belong into queues."""
     flags = heads["sys_flag"]
     if flags.any():
         kinds, kind_of = np.unique(flags, return_inverse=True)

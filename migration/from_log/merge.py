@@ -37,7 +37,7 @@ class Merged:
     queues: int
     units: int
     restarts: list[QueueRestart] = field(default_factory=list)
-    """Queues of which the log holds an older life; the last one won."""
+    """Queues of which the log holds an older incarnation; the last one won."""
 
 
 def merge_indexes(
@@ -62,7 +62,7 @@ def merge_indexes(
     queue_of = rank[queue_of]
     in_order = np.argsort(queue_of, kind="stable")
     queue_of, pieces = queue_of[in_order], pieces[in_order]
-    queue_of, pieces, restarts = _last_lives(space, scans, keys, queue_of, pieces)
+    queue_of, pieces, restarts = _last_incarnations(space, scans, keys, queue_of, pieces)
     table = _queue_table(keys, queue_of, pieces, dict(expired))
     _write(space, keys, table, pieces)
     return Merged(len(keys), int(pieces["count"].sum()), restarts)
@@ -90,14 +90,14 @@ def _pieces(task: int, runs: Runs) -> _Table:
     return table
 
 
-def _last_lives(
+def _last_incarnations(
     space: ScanSpace,
     scans: Sequence[ScanDone],
     keys: list[QueueKey],
     queue_of: NDArray[np.int64],
     pieces: _Table,
 ) -> tuple[NDArray[np.int64], _Table, list[QueueRestart]]:
-    """Drop what of a queue a later life has replaced.
+    """Drop what of a queue a later incarnation has replaced.
 
     Raises:
         QueueGapError: units are missing inside a queue.
@@ -154,6 +154,7 @@ def _queue_table(
     pieces: _Table,
     expired: dict[QueueKey, int],
 ) -> _Table:
+    """Return a row a queue: its name, its pieces, and its next offset."""
     table = np.zeros(len(keys), QUEUE_ROWS)
     sizes = [len(_name(key)) for key in keys]
     table["name_end"] = np.cumsum(sizes)
@@ -171,6 +172,7 @@ def _queue_table(
 
 
 def _write(space: ScanSpace, keys: list[QueueKey], table: _Table, pieces: _Table) -> None:
+    """Write the merged index; it has its name when it is whole."""
     unfinished = space.merged.with_name("merging")
     with os_errors("write the merged index", unfinished):
         for folder in (unfinished, space.merged):

@@ -100,13 +100,18 @@ def make_log_plan(
         log = CommitLog(layout.log_folders, config, read_only=True)
         log.load()
         try:
-            rebuild = _Rebuild(layout, config, to, space, log, progress)
-            return rebuild.run(master, segment_units, range_bytes)
+            planner = _LogPlanner(layout, config, to, space, log, progress)
+            return planner.run(master, segment_units, range_bytes)
         finally:
             log.close()
 
 
 def _refuse(layout: StoreLayout, target: str) -> None:
+    """Refuse a store whose queues cannot be built from its log alone.
+
+    Raises:
+        RefusedStoreError: it is one; the sentence says why.
+    """
     paths = layout.paths
     if not layout.has_log:
         raise RefusedStoreError("there is no commit log", path=paths.commit_log)
@@ -120,7 +125,13 @@ def _refuse(layout: StoreLayout, target: str) -> None:
         )
 
 
-class _Rebuild:
+class _LogPlanner:
+    """Scans the log of one store in tasks, and plans segments from the blocks that they wrote.
+
+    The caller holds the workspace. What an earlier call has scanned is used if plan, settings and
+    deleted topics are the same.
+    """
+
     def __init__(
         self,
         layout: StoreLayout,
@@ -140,6 +151,13 @@ class _Rebuild:
         self._progress = progress
 
     def run(self, master: str, segment_units: int, range_bytes: int) -> LogPlanReport:
+        """Scan what is not scanned yet, merge the blocks' indexes, and write the plan.
+
+        Raises:
+            RefusedStoreError: scanned blocks have gone meanwhile.
+            CorruptionError: the log is damaged, or units are missing inside a queue.
+            IllegalMessageError: the target cannot hold a queue.
+        """
         scan = self._begin(range_bytes)
         started = time.monotonic()
         missing = self._scan(len(scan.ranges), master)
@@ -185,6 +203,7 @@ class _Rebuild:
         return plan
 
     def _ranges(self, range_bytes: int) -> list[list[int]]:
+        """Return the starts of the log files that each task scans."""
         size = self._log.files.file_size
         count = max(-(-range_bytes // size), 1)
         starts = [file.file_from_offset for file in self._log.files]
@@ -274,6 +293,7 @@ class _Rebuild:
         yield from ((key, high) for key, low, high in spans if low >= high > 0)
 
     def _plan(self, scan: ScanPlan, segment_units: int, end: int) -> Plan:
+        """Cut the merged queues into segments; return the plan, not yet written."""
         source = BlockUnitSource(self._space)
         config = scan.config
         writer = SegmentWriter(source, self._target, config, segment_units, bool, self._paths.root)

@@ -49,6 +49,7 @@ def scan_range(item: str) -> str:
 
 
 def _attempt(space: ScanSpace, plan: ScanPlan, task: int) -> ScanDone:
+    """Scan the files of a task into a folder of its own; mark the task as done by this attempt."""
     done = ScanDone(task, f"{os.getpid()}-{uuid.uuid4().hex[:8]}", end=plan.ranges[task][0])
     folder = space.attempt(task, done.attempt)
     started = time.monotonic()
@@ -69,6 +70,7 @@ def _attempt(space: ScanSpace, plan: ScanPlan, task: int) -> ScanDone:
 
 
 def _scan(plan: ScanPlan, done: ScanDone, folder: Path) -> None:
+    """Write the units of the files of a task into ``folder``; what was met goes into ``done``."""
     config = plan.config
     log = CommitLog([Path(each) for each in plan.log_folders], config, read_only=True)
     log.load()

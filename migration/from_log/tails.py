@@ -173,6 +173,7 @@ class _WholeTails(dict[bytes, int]):
         return number
 
     def _number(self, tail: bytes) -> int:
+        """Return the number of a record's topic and tags code; ``_EXACT``: read it exactly."""
         at = tail[0] + 3
         size = len(tail) - at
         if tail[0] > _MAX_TOPIC or size < 0 or (tail[at - 2] << 8 | tail[at - 1]) != size:

@@ -112,7 +112,11 @@ class _Content:
 
     @classmethod
     def of(cls, files: ConfigFiles, name: str) -> "_Content | None":
-        """Return the content of a file, ``None`` without file and backup."""
+        """Return the content of a file, ``None`` without file and backup.
+
+        Raises:
+            CorruptionError: the file is damaged, and there is no backup.
+        """
         fault: CorruptionError | None = None
         try:
             found = files.read(name)

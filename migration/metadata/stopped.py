@@ -78,9 +78,9 @@ class BrokerProcess:
             yield from self._settled(tell)
             return
         end = time.monotonic() + self._max_wait
-        if self._runs():
+        if self._is_running():
             tell(f"waiting for the end of process {self._pid}: it may still write its tables")
-        while self._runs():
+        while self._is_running():
             self.has_store()  # maybe it was started anew
             if time.monotonic() > end:
                 raise RefusedStoreError(
@@ -91,7 +91,7 @@ class BrokerProcess:
                 )
             yield
 
-    def _runs(self) -> bool:
+    def _is_running(self) -> bool:
         return _start_time(self._pid) == self._start
 
     def _settled(self, tell: Tell) -> Iterator[None]:

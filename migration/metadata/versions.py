@@ -38,6 +38,7 @@ def table_doubts(paths: StorePaths) -> list[str]:
 
 
 def _doubt(table: TableForms, files: BrokerMetadata, databases: list[BrokerMetadata]) -> str:
+    """Return why it is in doubt which form of a table is the newer one; empty: it is not."""
     key = _COUNTED[table.name]
     ours = files.versions.get(key)
     theirs = [found.versions[key] for found in databases if key in found.versions]

@@ -70,23 +70,24 @@ class BothSides:
 
 
 def compare_backends(store: MessageStore, target: str) -> BothSides:
-    """Compare the part that is read with ``target``; the store is open read-only.
+    """Compare the backend that is read with ``target``; the store is open read-only.
 
     Raises:
         StoreError: a queue cannot be read.
     """
-    parts = {part.name: part for part in store.queues.parts()}
-    source = store.queues.parts()[0]
-    mine, other = _side(source, parts[target]), _side(parts[target], source)
+    backends = {backend.name: backend for backend in store.queues.backends()}
+    source = store.queues.backends()[0]
+    mine, other = _side(source, backends[target]), _side(backends[target], source)
     return BothSides(mine, other, store.commit_log.max_phy_offset())
 
 
-def _side(part: ConsumeQueueStore, other: ConsumeQueueStore) -> BackendComparison:
-    ends_at, queues, units, example = part.dispatch_from_phy_offset(), 0, 0, None
+def _side(backend: ConsumeQueueStore, other: ConsumeQueueStore) -> BackendComparison:
+    """Return what ``backend`` lacks of the units of ``other``."""
+    ends_at, queues, units, example = backend.dispatch_from_phy_offset(), 0, 0, None
     for key in other.queues():
         queue = other.queue(*key)
         low, high = queue.ends()
-        begin, end = part.queue(*key).ends()
+        begin, end = backend.queue(*key).ends()
         lacking = max((high if begin >= end else min(begin, high)) - low, 0)
         if not lacking:
             continue
@@ -94,4 +95,4 @@ def _side(part: ConsumeQueueStore, other: ConsumeQueueStore) -> BackendCompariso
         if begin >= end and first is not None and first[0] >= ends_at:
             continue  # the log behind its end brings it
         queues, units, example = queues + 1, units + lacking, example or key
-    return BackendComparison(part.name, ends_at, queues, units, example)
+    return BackendComparison(backend.name, ends_at, queues, units, example)

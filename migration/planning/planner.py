@@ -67,9 +67,9 @@ def make_plan(
 def _refuse(store: MessageStore, target: str, *, replace: bool) -> bool:
     """Return whether queues of the target are to be replaced."""
     root = store.paths.root
-    name = store.queues.parts()[0].name
+    name = store.queues.backends()[0].name
     there = target in store.layout.backends
-    if there and (name == target or len(store.queues.parts()) == 1):
+    if there and (name == target or len(store.queues.backends()) == 1):
         raise RefusedStoreError(f"there are {target} queues already", path=root)
     if name not in store.layout.backends:
         raise RefusedStoreError(
@@ -94,6 +94,8 @@ def _refuse(store: MessageStore, target: str, *, replace: bool) -> bool:
 
 
 class _Planner:
+    """Plans the move of one store's queues, which are read whole for that."""
+
     def __init__(
         self,
         store: MessageStore,
@@ -107,7 +109,7 @@ class _Planner:
         self._space = space
         self._segment_units = segment_units
         self._progress = progress
-        self._queues = store.queues.parts()[0]
+        self._queues = store.queues.backends()[0]
         self._settings = task_settings(store)
         self._config = StoreConfig.from_mapping(self._settings)
         self._count = self._expired = self._empty = 0
@@ -139,6 +141,12 @@ class _Planner:
         )  # fmt: skip
 
     def _slices(self, writer: SegmentWriter) -> Iterator[Slice]:
+        """Yield the slices of all queues, in key order.
+
+        Raises:
+            RefusedStoreError: a topic has BatchCQ queues.
+            IllegalMessageError: the target cannot hold a queue.
+        """
         queues = self._queues
         for queue in sorted(queues.queues(), key=key_order):
             if queues.queue_type(queue.topic) is QueueType.BATCH:

@@ -72,6 +72,11 @@ class SegmentWriter:
             begin = stop
 
     def _checksum(self, queue: QueueKey, begin: int, end: int) -> int:
+        """Return the checksum of the units [``begin``, ``end``) of a queue.
+
+        Raises:
+            CorruptionError: one of them is missing.
+        """
         checksum = 0
         while begin < end:
             rows = self._rows[: min(end - begin, _CHUNK_UNITS)]

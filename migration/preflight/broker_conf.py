@@ -74,6 +74,7 @@ def lint(
 
 
 def _of_key(name: str, value: str, key: BrokerKey, version: Version) -> PreflightFinding | None:
+    """Return what is wrong with a setting under a release; ``None``: nothing."""
     text = release(version)
     if key.until is not None and version >= key.until:
         return _finding("key-removed", name, _removed(name, key, text), instead=INSTEAD.get(name))

@@ -44,6 +44,7 @@ def meaning(
 def _release(
     values: Mapping[str, str], version: Version, to: str, *, on_rocksdb: bool
 ) -> Iterator[PreflightFinding]:
+    """Yield what the release cannot do with the queues that it would have."""
     there = backend(to).store_type() == _ROCKSDB_TYPE
     severity = Severity.REFUSE if there else Severity.WARN
     if (there or on_rocksdb) and version < _ROCKSDB_QUEUES:
@@ -71,6 +72,7 @@ def _ignored(values: Mapping[str, str], *, on_rocksdb: bool) -> Iterator[Preflig
 def _against_layout(
     values: Mapping[str, str], verdict: FolderKind, *, on_rocksdb: bool
 ) -> Iterator[PreflightFinding]:
+    """Yield the settings that contradict where the queues lie."""
     double = not on_rocksdb and _is_on(values, _DOUBLE_WRITE)
     separate = _is_on(values, _SEPARATE)
     if (on_rocksdb or double) and (verdict in _INSIDE if separate else verdict in _BESIDE):

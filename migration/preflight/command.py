@@ -86,6 +86,7 @@ def _names(finding: PreflightFinding) -> str:
 
 
 def _verdict(report: PreflightReport) -> str:
+    """Return in a sentence whether the queues may be moved."""
     if report.may_go_on and (in_use := report.find(IN_USE)) is not None:
         return (
             f"{report.root}: nothing forbids a move of the queues to {report.to} so far; process"

@@ -20,7 +20,7 @@ _FILES = ("consumerOffset.json", "lmqConsumerOffset.json")
 _SEPARATOR = "@"
 
 
-class ConsumerOffsets:
+class OffsetsCheck:
     """The comparison of one store's tables with its queues."""
 
     def __init__(self, paths: StorePaths, queues: ConsumeQueueStore) -> None:
@@ -76,6 +76,7 @@ class ConsumerOffsets:
                 raise CorruptionError(f"the consumer offset of {key!r} is no number") from exc
 
     def _compare(self, topic: str, group: str, queue_id: int, offset: int, *, known: bool) -> None:
+        """Count an offset, and note it where it does not lie within its queue."""
         self.compared += 1
         name = f"{group} on {topic}/{queue_id}"
         if not known:
@@ -89,6 +90,7 @@ class ConsumerOffsets:
             self._below.add(name, offset=offset, min=low)
 
     def _found(self) -> Iterator[PreflightFinding]:
+        """Yield a finding for each way in which offsets do not fit."""
         yield from self._beyond.finding(
             "consumers-beyond-max",
             Severity.WARN,

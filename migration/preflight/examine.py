@@ -12,7 +12,7 @@ from pathlib import Path
 from migration.preflight.broker_conf import lint, usable_config
 from migration.preflight.broker_keys import parse_version
 from migration.preflight.combined import CombinedStart
-from migration.preflight.consumers import ConsumerOffsets, not_compared
+from migration.preflight.consumers import OffsetsCheck, not_compared
 from migration.preflight.layout import (
     IN_USE,
     READABLE,
@@ -178,9 +178,12 @@ class _Examination:
             )
 
     def _of_store(self, store: MessageStore, source: str) -> Iterator[PreflightFinding]:
+        """Yield what the open store shows: its queues, units, consumers, and the machine's room."""
         yield from _damage(store)
-        parts: Mapping[str, ConsumeQueueStore] = {part.name: part for part in store.queues.parts()}
-        queues = parts[source]
+        by_name: Mapping[str, ConsumeQueueStore] = {
+            each.name: each for each in store.queues.backends()
+        }
+        queues = by_name[source]
         self.surveyed = source
         self.totals = Totals(queues.units_per_file)
         table, remarks = read_topic_table(store.paths)
@@ -189,7 +192,7 @@ class _Examination:
         checks += [
             BatchQueues(queues), table,
             UnitCheck(queues, store.commit_log, self._to, is_written=self._is_written),
-            *(CombinedStart(queues, part) for part in parts.values() if part is not queues),
+            *(CombinedStart(queues, each) for each in by_name.values() if each is not queues),
         ]  # fmt: skip
         if self._lite is not None:
             expirations = table.lite_expirations
@@ -202,14 +205,15 @@ class _Examination:
                 " of its queues in memory.",
             )
         else:
-            yield from ConsumerOffsets(store.paths, queues).findings()
+            yield from OffsetsCheck(store.paths, queues).findings()
         yield from _levels(store, self._config)
-        yield from machine_findings(self._extent(store, parts), self._machine)
+        yield from machine_findings(self._extent(store, by_name), self._machine)
 
-    def _extent(self, store: MessageStore, parts: Mapping[str, ConsumeQueueStore]) -> Extent:
+    def _extent(self, store: MessageStore, by_name: Mapping[str, ConsumeQueueStore]) -> Extent:
+        """Return how much is to be moved, for what the machine must have."""
         assert self.totals is not None
         paths, log = store.paths, store.commit_log
-        files = (part.describe().get("queue files") for part in parts.values())
+        files = (each.describe().get("queue files") for each in by_name.values())
         log_folders = store.layout.log_folders
         return Extent(
             root=self._root,

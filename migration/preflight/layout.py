@@ -106,7 +106,7 @@ def layout_findings(root: Path, found: FolderFacts, to: str) -> Iterator[Preflig
         yield _refuse("only-readable", f"This store can only be read: {reason}.")
     if verdict not in READABLE or found.layout is None:
         return
-    if found.layout.combined:
+    if found.layout.is_combined:
         yield PreflightFinding(
             code="already-combined",
             severity=Severity.WARN,

@@ -34,7 +34,7 @@ def in_database(paths: StorePaths, table: Table) -> BrokerMetadata | None:
     return replace(source, faults=faults_of(table, source, config))
 
 
-class TopicTable(QueueCheck):
+class TopicsCheck(QueueCheck):
     """Topics with queues that the table does not have, and the other way round."""
 
     def __init__(
@@ -99,14 +99,14 @@ class TopicTable(QueueCheck):
         )
 
 
-def read_topic_table(paths: StorePaths) -> tuple[TopicTable, list[PreflightFinding]]:
+def read_topic_table(paths: StorePaths) -> tuple[TopicsCheck, list[PreflightFinding]]:
     """Return the check against the table that lies here, and why it is none if it is none."""
     found = in_database(paths, Table.TOPICS)
     if found is not None:
         return _of_database(found)
     if not paths.topics.exists():
         sentence = "There is no config/topics.json: a broker that starts so knows no topic."
-        return TopicTable(set()), [_not_compared(Severity.WARN, sentence)]
+        return TopicsCheck(set()), [_not_compared(Severity.WARN, sentence)]
     try:
         topics, lite = set[str](), dict[str, int]()
         for topic, config in table_entries(paths.topics, "topicConfigTable"):
@@ -115,17 +115,17 @@ def read_topic_table(paths: StorePaths) -> tuple[TopicTable, list[PreflightFindi
             if minutes is not None:
                 lite[topic] = minutes
     except StoreError as exc:
-        return TopicTable(set(), complete=False), [_not_compared(Severity.WARN, f"{exc}.")]
-    return TopicTable(topics, lite_expirations=lite), []
+        return TopicsCheck(set(), complete=False), [_not_compared(Severity.WARN, f"{exc}.")]
+    return TopicsCheck(topics, lite_expirations=lite), []
 
 
-def _of_database(found: BrokerMetadata) -> tuple[TopicTable, list[PreflightFinding]]:
+def _of_database(found: BrokerMetadata) -> tuple[TopicsCheck, list[PreflightFinding]]:
     if found.faults:
         sentence = f"The topics cannot be read from the form {found.form}: {found.faults[0]}."
-        return TopicTable(set(), complete=False), [_not_compared(Severity.WARN, sentence)]
+        return TopicsCheck(set(), complete=False), [_not_compared(Severity.WARN, sentence)]
     limits = {topic: lite_expiration(config) for topic, config in found.topics.items()}
     lite = {topic: minutes for topic, minutes in limits.items() if minutes is not None}
-    return TopicTable(set(found.topics), lite_expirations=lite), []
+    return TopicsCheck(set(found.topics), lite_expirations=lite), []
 
 
 def _not_compared(severity: Severity, sentence: str) -> PreflightFinding:

@@ -36,6 +36,8 @@ class Severity(StrEnum):
 
 
 class _Model(BaseModel):
+    """A part of the report: unchangeable; its fields have RocketMQ's kind of names in JSON."""
+
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 

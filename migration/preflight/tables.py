@@ -84,6 +84,7 @@ def _converted(paths: StorePaths, to: str, values: Mapping[str, str]) -> Iterato
 
 
 def _in_doubt(paths: StorePaths) -> Iterator[PreflightFinding]:
+    """Yield a finding of the tables whose newest form is in doubt."""
     try:
         doubts = table_doubts(paths)
     except StoreError as exc:

@@ -40,7 +40,7 @@ def returning_topics(root: Path, config: StoreConfig, left: str) -> list[str]:
     """
     with MessageStore.open(root, config, read_only=True) as store:
         served = store.queues
-        kept = {part.name: part for part in served.parts()}
+        kept = {each.name: each for each in served.backends()}
         if next(iter(kept)) == left:
             return []
         if left in kept:
@@ -62,6 +62,7 @@ def _topics(
 def _queues(
     left: ConsumeQueueStore, served: ConsumeQueueStore, deleted: DeletedTopics
 ) -> Iterator[QueueKey]:
+    """Yield the queues that ``left`` has and ``served`` deleted without our journal."""
     has_all_before = served.dispatch_from_phy_offset()
     for key in left.queues():
         queue = left.queue(*key)
@@ -96,13 +97,13 @@ def delete_missing_topics(store: MessageStore, left: str) -> None:
 
     Topics of which nothing is left are deleted durably, so that no replay brings them back.
     """
-    parts = {part.name: part for part in store.queues.parts()}
-    if left not in parts:  # detached: the step is refused with the reason
+    by_name = {each.name: each for each in store.queues.backends()}
+    if left not in by_name:  # detached: the step is refused with the reason
         return
-    served = store.queues.parts()[0]
-    keys = list(_queues(parts[left], served, store.deleted_topics))
+    served = store.queues.backends()[0]
+    keys = list(_queues(by_name[left], served, store.deleted_topics))
     whole = {key.topic for key in keys if next(served.queues(key.topic), None) is None}
     for key in keys:
         if key.topic not in whole:
-            parts[left].delete_queue(*key)
+            by_name[left].delete_queue(*key)
     store.delete_topics(sorted(whole))

@@ -160,7 +160,7 @@ def finish(
         now, wanted = current_mode(layout, config), StoreMode(done.target)
         if now != wanted:
             raise RefusedStoreError(f"the store's state is {now}, not yet {wanted}", path=root)
-        left = dict(layout.standing.behind)
+        left = dict(layout.backend_state.lagging)
         for name in left:
             _withdraw(layout.paths, name, wanted)
         _clear(space, "finished")
@@ -174,8 +174,8 @@ def _undo_partial_switch(space: Workspace, layout: StoreLayout, now: StoreMode) 
         CorruptionError: something may be published, and the plan that says so cannot be read.
         RefusedStoreError: the new queues are in use: it was no interrupted switch.
     """
-    standing = layout.standing
-    if standing.state is None and not standing.behind:
+    backend_state = layout.backend_state
+    if backend_state.mode is None and not backend_state.lagging:
         return  # nothing was ever published, whatever the plan says
     plan = read_plan(space)
     told = [each.get("plan") for each in space.history() if each["step"] == "published"]
@@ -185,7 +185,7 @@ def _undo_partial_switch(space: Workspace, layout: StoreLayout, now: StoreMode) 
             f" {plan.source} with cqstore mode, step by step",
             path=space.switched,
         )
-    if plan.target in standing.behind and plan.target not in now.backends:
+    if plan.target in backend_state.lagging and plan.target not in now.backends:
         _withdraw(layout.paths, plan.target, now)
 
 

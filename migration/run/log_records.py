@@ -80,6 +80,13 @@ class LogRecords:
         mine: NDArray[np.int64],
         places: NDArray[np.int64] | None,
     ) -> int:
+        """Fill in the store times of the units ``mine``, whose records lie in one file.
+
+        Returns how many records name another place than ``places`` says.
+
+        Raises:
+            CorruptionError: one leads to no record.
+        """
         file = self._file(start)
         local = phy[mine] - start
         room = file.file_size - local
@@ -106,6 +113,7 @@ class LogRecords:
         return int(np.count_nonzero((said != asked) & (asked >= 0)))
 
     def _file(self, start: int) -> MappedFile:
+        """Return a file of the log, mapped; the maps used longest ago are let go."""
         file = self._files.get(start)
         if file is None:
             path = self._paths[start]

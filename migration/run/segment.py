@@ -150,6 +150,7 @@ class _Mover:
         self._started = time.monotonic()
 
     def run(self, folder: Path) -> None:
+        """Write the segment into ``folder``."""
         plan, config = self._plan, self._plan.config
         source = open_source(self._workspace, plan)
         folders = [Path(each) for each in plan.log_folders]
@@ -188,6 +189,11 @@ class _Mover:
             yield
 
     def _fill(self, source: UnitSource, each: Slice, offset: int, count: int) -> None:
+        """Read ``count`` units of a slice behind those that are waiting to be written.
+
+        Raises:
+            RefusedStoreError: a unit has gone since the plan.
+        """
         first = self._filled
         rows = self._rows[first : first + count]
         if count:
@@ -202,6 +208,7 @@ class _Mover:
         self._filled += count
 
     def _write(self, sink: UnitSink, log: LogRecords | None) -> None:
+        """Write the units that wait, with their store times."""
         rows = self._rows[: self._filled]
         if log is not None:
             self._gather(log, rows)

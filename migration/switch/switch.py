@@ -1,6 +1,6 @@
 """The switch to the new queues.
 
-The new queues are put into the store as a backend that is behind: its state stays the old one, so
+The new queues are put into the store as a backend that lags: its state stays the old one, so
 no reads go to them. Where the store is, file by file, the one that was compared, they are read from
 then on. Else the store goes from state to state (``cqstore mode``): the new backend catches up from
 the log, both are compared again, and only then it is read. The old queues stay where they are, with
@@ -57,7 +57,7 @@ class SwitchReport(TablesReport):
 
     before: StoreMode
     caught_up_units: int = 0
-    """Units dispatched from the log into the backend that was behind."""
+    """Units dispatched from the log into the backend that lagged."""
     deleted_since: list[str] = field(default_factory=list)
     """Topics that had been deleted since the plan was made; they stay deleted."""
     known_queues: int = 0
@@ -126,15 +126,15 @@ def switch(
         wait_for_broker(layout.paths, own, tell)
         broker = NextBroker(goal.backends, config, without, accept_older_tables)
         plan_conversion(layout.paths, broker)  # what is refused is refused before all else
-        trusted = _publish(space, own, plan, layout, broker, report, goal, tell)
+        skippable = _publish(space, own, plan, layout, broker, report, goal, tell)
         note_tables(layout.paths, own)
-        if trusted.whole:
+        if skippable.whole:
             report.caught_up_units = _open_as_compared(layout, config, plan, tell)
         forget: Callable[[MessageStore], object] = partial(_note_deleted, report, plan)
         if plan.source == LOG:
             report.caught_up_units = _accept_queues_from_log(root, config, plan, tell)
             forget = noop
-        walk(root, config, goal, report, tell, forget, trusted)
+        walk(root, config, goal, report, tell, forget, skippable)
         own.note("switched", plan=plan.digest, state=str(goal))
     return report
 
@@ -187,13 +187,13 @@ def _publish(
         if alone:  # last: from here on there is nothing to go on with
             _advance_checkpoint(layout, config, plan)
             set_mode(paths, goal, {plan.source: plan.complete_to})
-        trusted = SkippableComparison(alone, known, lock_stamp(paths))
+        skippable = SkippableComparison(alone, known, lock_stamp(paths))
     finally:
         lock.release()
     own.note("published", plan=plan.digest)
     for folder in (space.made.root, space.segments, ScanSpace(space).root):
         shutil.rmtree(folder, ignore_errors=True)
-    return trusted
+    return skippable
 
 
 def _advance_checkpoint(layout: StoreLayout, config: StoreConfig, plan: Plan) -> None:
@@ -233,6 +233,11 @@ def _open_as_compared(layout: StoreLayout, config: StoreConfig, plan: Plan, tell
 def _check(
     space: Workspace, plan: Plan, layout: StoreLayout, before: StoreMode, config: StoreConfig
 ) -> None:
+    """Refuse to publish new queues that were not verified, or into a store in another state.
+
+    Raises:
+        RefusedStoreError: it is so.
+    """
     root = layout.paths.root
     if not space.made.root.exists():
         raise RefusedStoreError("there are no new queues: run cqstore migrate run", path=space.root)
@@ -276,7 +281,7 @@ def _is_publishing(plan: Plan, layout: StoreLayout) -> bool:
 
     The new queues may have moved in part.
     """
-    return layout.standing.behind.get(plan.target) == plan.complete_to
+    return layout.backend_state.lagging.get(plan.target) == plan.complete_to
 
 
 def walk(
@@ -286,12 +291,16 @@ def walk(
     report: SwitchReport,
     tell: Tell,
     tidy: Callable[[MessageStore], object],
-    trusted: SkippableComparison | None = None,
+    skippable: SkippableComparison | None = None,
 ) -> None:
     """Take the steps to ``goal``, one after the other.
 
     ``tidy`` is told the store, open to write and with both backends, before another one of them is
     read. A process that was killed in a step may have had the store open: then it is recovered.
+
+    Raises:
+        RefusedStoreError: a step has obstacles, or a backend cannot catch up.
+        StoreError: as for ``change_mode``.
     """
     recover(root, config, tell)
     tidied = False
@@ -300,7 +309,9 @@ def walk(
         now = current_mode(layout, settings)
         report.state = now
         report.left_behind = {
-            name: at for name, at in layout.standing.behind.items() if name not in now.backends
+            name: at
+            for name, at in layout.backend_state.lagging.items()
+            if name not in now.backends
         }
         if now == goal:
             return
@@ -309,7 +320,9 @@ def walk(
         if following.backends[0] != now.backends[0] and not tidied:
             with MessageStore.open(root, config, housekeeping=False) as store:
                 tidy(store)
-        known = trusted.known if trusted and trusted.stamp == lock_stamp(layout.paths) else None
+        known = (
+            skippable.known if skippable and skippable.stamp == lock_stamp(layout.paths) else None
+        )
         tidied = goal.backends[0] not in now.backends
         change = change_mode(
             root, following, config, passing=True, known=known, settled=tidy if tidied else noop
@@ -341,10 +354,12 @@ def _accept_queues_from_log(root: Path, config: StoreConfig, plan: Plan, tell: T
 
 
 def recover(root: Path, config: StoreConfig, tell: Tell) -> None:
-    """Open the store to write if it was not closed well, or keeps a backend that is behind."""
+    """Open the store to write if it was not closed well, or keeps a backend that lags."""
     layout, settings = resolve_layout(root, config, None, read_only=True)
     kept = current_mode(layout, settings).backends
-    needed = layout.paths.abort.exists() or any(name in kept for name in layout.standing.behind)
+    needed = layout.paths.abort.exists() or any(
+        name in kept for name in layout.backend_state.lagging
+    )
     if needed:
         tell("recovering the store")
         with MessageStore.open(root, config, housekeeping=False):
@@ -353,8 +368,8 @@ def recover(root: Path, config: StoreConfig, tell: Tell) -> None:
 
 def _forget_deleted(store: MessageStore, plan: Plan) -> list[str]:
     """Delete from the new backend what the old one had deleted since the plan was made."""
-    parts = {part.name: part for part in store.queues.parts()}
-    old, new = parts.get(plan.source), parts.get(plan.target)
+    by_name = {each.name: each for each in store.queues.backends()}
+    old, new = by_name.get(plan.source), by_name.get(plan.target)
     if old is None or new is None:  # detached: the step is refused with the reason
         return []
     gone: set[str] = set()

@@ -214,5 +214,5 @@ def last_conversion(space: Workspace) -> dict[str, object]:
 
 
 def replaced_folder(paths: StorePaths) -> Path:
-    """Return a new folder's name for queues that are moved away."""
+    """Return the folder for queues that are moved away now; named by the second, not made."""
     return paths.replaced / time.strftime("%Y%m%dT%H%M%S-migrated", time.gmtime())

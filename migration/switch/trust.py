@@ -57,15 +57,20 @@ def _facts(
 ) -> PlanFacts | None:
     """Return what the report says of the files, unless the store is in no state to ask.
 
-    It is in none with a rebuild that is not finished, or a backend that is behind, or got, or is to
+    It is in none with a rebuild that is not finished, or a backend that lags, or got, or is to
     get, other topics than another.
     """
     if plan.source == LOG or plan.replaces or layout.backends != [plan.source]:
         return None
-    paths, standing = layout.paths, layout.standing
+    paths, backend_state = layout.paths, layout.backend_state
     unfinished = (paths.abort, paths.replacing, paths.rebuilding)
     asked = config.combine_cq_use_rocksdb_for_lmq or config.double_write_selection is not None
-    if standing.behind or standing.covers or asked or any(path.exists() for path in unfinished):
+    if (
+        backend_state.lagging
+        or backend_state.covers
+        or asked
+        or any(path.exists() for path in unfinished)
+    ):
         return None
     report = read_report(space.report)
     # For a copy that shares its files it was not checked whether the store itself was open.

@@ -98,6 +98,7 @@ def both_backends(root: Path, config: Path | None) -> tuple[QueuePlace, QueuePla
 
 
 def _print(report: VerifyReport, kind: OutputFormat) -> None:
+    """Print the report: counts, findings and facts."""
     if kind is not OutputFormat.TABLE:
         output(kind).record(report.model_dump(mode="json"))
         return

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from migration.workspace import Workspace
-from store.comparing.file_facts import counts
+from store.comparing.file_facts import is_queue_file
 from store.errors import os_errors
 from store.files import reading
 
@@ -35,7 +35,7 @@ def made_digest(space: Workspace) -> str:
     with os_errors("read the new queues", root), ThreadPoolExecutor(_THREADS) as pool:
         for folder, folders, names in os.walk(root):
             folders.sort()
-            paths = [Path(folder, each) for each in sorted(names) if counts(each)]
+            paths = [Path(folder, each) for each in sorted(names) if is_queue_file(each)]
             for path, line in zip(paths, pool.map(_file_digest, paths), strict=True):
                 name = str(path.relative_to(root)).encode("utf-8", "surrogateescape")
                 digest.update(name + b"\0" + line)

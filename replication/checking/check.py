@@ -18,7 +18,7 @@ from replication.checking.fetched import (
 from replication.checking.logs import compare_logs, span
 from replication.checking.metadata import BrokerTables, compare_tables, read_tables
 from replication.checking.report import Checked
-from replication.checking.sides import Side, StoreSide, open_side, readable, same_folder
+from replication.checking.sides import LogSide, StoreSide, is_same_folder, open_side, readable
 from replication.checking.tails import tail_of
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreIOError
@@ -73,9 +73,14 @@ def _open(
     config: StoreConfig,
     how_much: CheckScope,
     progress: Progress,
-) -> list[Side]:
+) -> list[LogSide]:
+    """Open both sides; of a running master's log a range is fetched into a spool.
+
+    Raises:
+        RefusedStoreError: both are one store, or a master has no such range.
+    """
     one, other = places
-    if isinstance(one, Path) and isinstance(other, Path) and same_folder(one, other):
+    if isinstance(one, Path) and isinstance(other, Path) and is_same_folder(one, other):
         raise RefusedStoreError("both sides are the same store", path=one)
     stores = [
         stack.enter_context(open_side(place, config)) if isinstance(place, Path) else None
@@ -90,7 +95,7 @@ def _open(
     for master, begin in begins.items():
         refuse_other_files(master, begin, file_size)
     wanted = _bytes_to_compare(beside, min(begins.values()), file_size, how_much.last_bytes)
-    sides: list[Side] = []
+    sides: list[LogSide] = []
     for place, store in zip(places, stores, strict=True):
         if isinstance(place, Master):
             folder = stack.enter_context(
@@ -129,6 +134,11 @@ def _fetched(
     last_file: int,
     progress: Progress,
 ) -> FetchedSide:
+    """Fetch a range of a master's log; return it as a side.
+
+    Raises:
+        RefusedStoreError: the master has it no more.
+    """
     end, whole = asyncio.run(fetch(master, wanted, folder, file_size, progress))
     if end == wanted.begin < last_file:
         raise RefusedStoreError(
@@ -138,7 +148,7 @@ def _fetched(
     return FetchedSide.of(master, folder, file_size, end, whole=whole)
 
 
-def _compare(one: Side, other: Side, how_much: CheckScope, progress: Progress) -> Checked:
+def _compare(one: LogSide, other: LogSide, how_much: CheckScope, progress: Progress) -> Checked:
     common = compare_logs(one.log, other.log, progress)
     tails = tuple(
         tail_of(side.log, common.end if common.compared else span(side.log).start, progress)
@@ -151,7 +161,7 @@ def _compare(one: Side, other: Side, how_much: CheckScope, progress: Progress) -
     return Checked(one, other, common, (tails[0], tails[1]), stuck, (mine, others), unread, unlike)
 
 
-def _tables(side: Side, unread: list[str]) -> BrokerTables | None:
+def _tables(side: LogSide, unread: list[str]) -> BrokerTables | None:
     if side.config is None:
         return None
     try:

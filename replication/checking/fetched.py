@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from replication.checking.sides import Side, Undispatched
+from replication.checking.sides import LogSide, Undispatched
 from replication.errors import DivergedError
 from replication.following.last_file import last_file
 from replication.following.log_receiver import READ_BYTES
@@ -226,7 +226,7 @@ class _Files:
             self._file = None
 
 
-class FetchedSide(Side):
+class FetchedSide(LogSide):
     """What came of a running master's log."""
 
     def __init__(self, master: Master, log: CommitLog) -> None:

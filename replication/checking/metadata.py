@@ -162,7 +162,11 @@ def offsets_by_queue(tables: BrokerTables) -> dict[tuple[str, str, int], int]:
 
 
 def _has_no_place(name: str, one: BrokerTables, other: BrokerTables) -> bool:
-    """Return whether one side alone has version 2, which keeps a table or alone keeps none."""
+    """Return whether table ``name`` cannot be compared: one side's form cannot hold it.
+
+    What groups may not do (``forbidden``) is in every form but version 2 of RocksDB, the offsets of
+    pull consumers (``pull_offsets``) in that one alone.
+    """
     if name not in {"forbidden", "pull_offsets"}:
         return False
     return (one.form_of(name) is Form.V2) != (other.form_of(name) is Form.V2)
@@ -205,6 +209,11 @@ def _read_files(config: Path, made: BrokerTables) -> None:
 
 
 def _read_file(path: Path, key: str) -> Rows:
+    """Return the table ``key`` of a JSON file; empty without file or table.
+
+    Raises:
+        CorruptionError: it is none.
+    """
     with os_errors("read a table of the broker's", path):
         if not path.exists():
             return {}

@@ -158,6 +158,7 @@ def _refuse_unfinished(paths: StorePaths) -> None:
 
 
 def _doubts(found: Checked) -> Iterator[str]:
+    """Yield why the former master's log cannot be cut back to the new one's, a sentence each."""
     former, new, common = found.one, found.other, found.common
     sizes = former.log.files.file_size, new.log.files.file_size
     if sizes[0] != sizes[1]:

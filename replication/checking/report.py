@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from replication.checking.logs import Common
 from replication.checking.metadata import BrokerTables, EntryDifference, not_compared
-from replication.checking.sides import Side, Undispatched
-from replication.checking.tails import Tail, place_of
+from replication.checking.sides import LogSide, Undispatched
+from replication.checking.tails import OwnRecords, place_of
 
 _SHOWN_TOPICS = 5
 _SHOWN_NAMES = 20
@@ -18,10 +18,10 @@ _ASK_MORE = " (--last BYTES compares more)"
 class Checked:
     """Two sides and what is the same, and what not. The logs must still be open."""
 
-    one: Side
-    other: Side
+    one: LogSide
+    other: LogSide
     common: Common
-    tails: tuple[Tail, Tail]
+    tails: tuple[OwnRecords, OwnRecords]
     stuck: tuple[Undispatched | None, Undispatched | None]
     tables: tuple[BrokerTables | None, BrokerTables | None] = (None, None)
     """``None``: a side has none, or they could not be looked at."""
@@ -31,7 +31,7 @@ class Checked:
     """What differs in the brokers' tables."""
 
     @property
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[LogSide, LogSide]:
         """Return both."""
         return self.one, self.other
 
@@ -74,6 +74,7 @@ class Checked:
                 yield from (f"{side.name}: {sentence}" for sentence in tables.sentences())
 
     def _of_logs(self) -> str:
+        """Return in what the logs differ, a sentence; empty: one is the begin of the other."""
         common, (one, other) = self.common, self.sides
         sizes = [side.log.files.file_size for side in self.sides]
         unlike = f" (log files of {sizes[0]} and of {sizes[1]} bytes)" if len({*sizes}) > 1 else ""
@@ -107,8 +108,9 @@ class Checked:
         tails = [tail.end - tail.begin for tail in self.tails]
         if not any(tails):
             return f"the same from {low} to {high}, where both end"
-        behind = self.sides[0] if tails[1] > tails[0] else self.sides[1]
-        return f"the same from {low} to {high}, where {behind.name} ends: {max(tails)} bytes behind"
+        lagging = self.sides[0] if tails[1] > tails[0] else self.sides[1]
+        lag = f"it lags by {max(tails)} bytes"
+        return f"the same from {low} to {high}, where {lagging.name} ends: {lag}"
 
     def as_json(self) -> dict[str, object]:
         """Return all of it; a program finds the same keys each time."""
@@ -124,7 +126,7 @@ class Checked:
                 "phyOffset": at, "firstByte": common.differs_at,
                 "a": place_of(logs[0], at), "b": place_of(logs[1], at),
             } if parted else None,
-            "behind": {"a": self.tails[0].as_json(), "b": self.tails[1].as_json()},
+            "own": {"a": self.tails[0].as_json(), "b": self.tails[1].as_json()},
             "metadataForms": {
                 name: None if each is None else each.as_json()
                 for name, each in zip("ab", self.tables, strict=True)
@@ -144,8 +146,8 @@ class Checked:
         yield self._row("bytes of a log file", [side.log.files.file_size for side in sides])
         if self.common.differs_at is not None:
             yield self._row(f"at {at}", [_shown(place_of(side.log, at)) for side in sides])
-        yield self._row("records behind", [tail.records for tail in self.tails])
-        yield self._row("bytes behind", [tail.end - tail.begin for tail in self.tails])
+        yield self._row("own records", [tail.records for tail in self.tails])
+        yield self._row("own bytes", [tail.end - tail.begin for tail in self.tails])
         for label, times in {
             "first stored": [tail.first_stored for tail in self.tails],
             "last stored": [tail.last_stored for tail in self.tails],
@@ -162,7 +164,7 @@ class Checked:
         return {"": what, "A": values[0], "B": values[1]}
 
 
-def _range(side: Side) -> str:
+def _range(side: LogSide) -> str:
     log = side.log
     return f"{max(log.min_phy_offset(), 0)} to {log.max_phy_offset()}"
 
@@ -187,7 +189,7 @@ def _time(milliseconds: object) -> str:
     return found.isoformat(timespec="milliseconds")
 
 
-def _topics(tail: Tail) -> str:
+def _topics(tail: OwnRecords) -> str:
     shown = [f"{topic} {count}" for topic, count in tail.topics.most_common(_SHOWN_TOPICS)]
     more = len(tail.topics) - len(shown)
     return ", ".join(shown) + (f", and {more} more" if more else "")

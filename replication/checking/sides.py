@@ -21,7 +21,7 @@ from store.record.properties import dispatch_properties
 from store.service.message_store import MessageStore
 
 PATIENCE_SECONDS = 3.0
-"""For which queues of a store that is being written may be behind its log."""
+"""How long queues of a store that is being written may lag behind its log."""
 _LOOK_SECONDS = 0.25
 
 
@@ -38,23 +38,23 @@ class Undispatched:
     """The store was not closed properly, and is not open: the next open dispatches them."""
 
 
-class Side(ABC):
+class LogSide(ABC):
     """One log of two."""
 
     name: str
     """As the user named it."""
     log: CommitLog
-    """Its end is behind its last record."""
+    """Ends behind its last record that can be read."""
     damage: CorruptionError | None = None
     """Why it ends there, or the first damage before."""
     bytes_behind_end: int = 0
-    """That are no records."""
+    """Bytes behind that end that are no records."""
     whole: bool = True
-    """Whether the log ends there, as far as is known; a running master's may go on."""
+    """Whether all of the log is here up to its end; a running master's goes on, perhaps."""
     whole_begin: bool = True
-    """Whether the log begins where it does; of a running master's a part was asked for."""
+    """Whether all of the log is here from its begin; of a running master's a part was fetched."""
     damaged_queues: int = 0
-    """That are not whole, as far as the opening has seen."""
+    """Queues that are not whole, as far as the opening has seen."""
     config: Path | None = None
     """The folder of the broker's tables, if there is one."""
 
@@ -63,7 +63,10 @@ class Side(ABC):
         """Return what the queues lack; ``None``: nothing, or there are no queues to be seen."""
 
     def as_json(self, stuck: Undispatched | None) -> dict[str, object]:
-        """Return where the log begins and ends, and what is wrong with it."""
+        """Return where the log begins and ends, and what is wrong with it.
+
+        ``stuck`` is what ``undispatched`` returned.
+        """
         return {
             "name": self.name, "begin": self.log.min_phy_offset(),
             "end": self.log.max_phy_offset(), "fileSize": self.log.files.file_size,
@@ -77,7 +80,7 @@ class Side(ABC):
         }  # fmt: skip
 
 
-class StoreSide(Side):
+class StoreSide(LogSide):
     """A store in a folder."""
 
     def __init__(self, root: Path, store: MessageStore, config: StoreConfig) -> None:
@@ -96,7 +99,7 @@ class StoreSide(Side):
         """Return what the queues lack of the log as it ended when it was opened.
 
         A process that has the store open dispatches records a moment later: its queues are read
-        again, for a while. Where they hide what he has not flushed, nothing is said of them.
+        again, for a while. Where they hide what it has not flushed, nothing is said of them.
         """
         if self.store.queues.hides_unflushed and _is_open(self.store):
             return None
@@ -115,6 +118,7 @@ class StoreSide(Side):
 
 
 def _is_open(store: MessageStore) -> bool:
+    """Return whether a process has the store open, as far as the lock may be looked at."""
     try:
         return bool(locked_by(store.paths))
     except StoreError:  # the file may not be ours to open
@@ -144,12 +148,14 @@ def _undispatched(store: MessageStore, end: int | None = None) -> Undispatched |
 
 
 def _next_offset(store: MessageStore, key: QueueKey) -> int:
+    """Return the queue offset from which on records have no unit; of a batch queue none has."""
     if store.queues.queue_type(key.topic) is QueueType.BATCH:
         return 1 << 62  # units of a batch queue count several messages
     return store.queues.queue(*key).max_offset()
 
 
 def _is_inner(properties: bytes) -> bool:
+    """Return whether the record is an inner batch."""
     return dispatch_properties(properties).inner_base is not None
 
 
@@ -170,7 +176,7 @@ def readable(config: StoreConfig) -> StoreConfig:
     return config.without_replicas().as_master()
 
 
-def same_folder(one: Path, other: Path) -> bool:
+def is_same_folder(one: Path, other: Path) -> bool:
     """Return whether both paths lead to one folder.
 
     Raises:

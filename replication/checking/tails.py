@@ -17,7 +17,7 @@ MAX_TOPICS = 1000
 
 
 @dataclass(slots=True)
-class Tail:
+class OwnRecords:
     """The records from one place to the end of a log."""
 
     begin: int
@@ -41,7 +41,7 @@ class Tail:
         }  # fmt: skip
 
 
-def tail_of(log: CommitLog, begin: int, progress: Progress = noop) -> Tail:
+def tail_of(log: CommitLog, begin: int, progress: Progress = noop) -> OwnRecords:
     """Count what ``log`` has from ``begin`` on, where a record begins or the log ends.
 
     ``progress`` is told phy offsets.
@@ -49,7 +49,7 @@ def tail_of(log: CommitLog, begin: int, progress: Progress = noop) -> Tail:
     Raises:
         StoreIOError: a file cannot be read.
     """
-    tail = Tail(begin, max(log.max_phy_offset(), begin))
+    tail = OwnRecords(begin, max(log.max_phy_offset(), begin))
     for record in _readable(log, tail):
         tail.records += 1
         tail.topics[record.topic] += 1
@@ -61,7 +61,7 @@ def tail_of(log: CommitLog, begin: int, progress: Progress = noop) -> Tail:
     return tail
 
 
-def _readable(log: CommitLog, tail: Tail) -> Iterator[ScannedRecord]:
+def _readable(log: CommitLog, tail: OwnRecords) -> Iterator[ScannedRecord]:
     at: int | None = tail.begin
     while at is not None and at < tail.end:
         try:

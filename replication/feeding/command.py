@@ -114,12 +114,12 @@ async def _serve(
 
 def _line(feeder: Feeder, end: int) -> str:
     """Return one line of all followers, and what each lacks."""
-    behind = [
-        f"{link.address} {end - link.position} bytes behind"
+    lags = [
+        f"{link.address} lags by {end - link.position} bytes"
         for link in feeder.followers.links()
         if link.position >= 0
     ]
-    return f"{len(behind)} connections: {', '.join(sorted(behind)[:8])}" if behind else "none"
+    return f"{len(lags)} connections: {', '.join(sorted(lags)[:8])}" if lags else "none"
 
 
 def _networks(host: str, texts: list[str]) -> list[Network]:

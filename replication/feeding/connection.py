@@ -173,6 +173,7 @@ class FeedConnection:
     # ---- what it is sent
 
     async def _send(self) -> None:
+        """Send what the log has, a turn at a time and within the allowance, without end."""
         while True:
             at, now = self._link.sent, time.monotonic()
             if not self._log.size_at(at):

@@ -122,6 +122,7 @@ class Feeder:
         self._listener.close()
 
     async def _accept_all(self, growth: AppendNotifier) -> None:
+        """Take connections and begin to feed them, without end."""
         while True:
             await asyncio.sleep(0)  # many new connections must not starve the others
             await _readable(self._listener)
@@ -189,6 +190,7 @@ class Feeder:
     async def _streams(
         self, peer: socket.socket
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Return the streams of a connection, behind its TLS handshake if there is one."""
         loop = asyncio.get_running_loop()
         patience = min(self._settings.ha_housekeeping_interval / 1000, _HANDSHAKE_SECONDS)
         reader = asyncio.StreamReader(limit=REPORT_BYTES, loop=loop)

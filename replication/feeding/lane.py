@@ -2,7 +2,7 @@
 
 A turn of a loop costs more than a put. So while the follower has all of the log, a thread whose put
 waits for it sends what is new itself, by one call that never waits; and a thread hears what the
-follower says. All else is the loop's: the first report, who is far behind, who takes less than he
+follower says. All else is the loop's: the first report, who lags far, who takes less than he
 is sent, heartbeats.
 """
 

@@ -47,6 +47,11 @@ def copy_base(source: Path, root: Path, progress: Progress = noop) -> int:
 
 
 def _take(files: list[Path], paths: StorePaths, progress: Progress) -> int:
+    """Copy the log files of the base into the folder; return their bytes.
+
+    Raises:
+        DiskFullError: there is no room; nothing was copied.
+    """
     partial = _partial(paths)
     with os_errors("measure the base", files[0].parent):
         size = sum(path.stat().st_size for path in files)

@@ -64,7 +64,7 @@ class DefaultTalk:
         connection. What lies in its last file has not.
         """
         intake, at = self.intake, self.intake.next_phy_offset
-        if not intake.verified:
+        if not intake.is_verified:
             return await self._has_none_of_this()
         now = time.monotonic()
         if at != self._proven_at and (at not in self._last or now >= self._last_until):
@@ -78,7 +78,7 @@ class DefaultTalk:
             self._last = range(found.start, found.start + self._file_size)
             self._last_until = now + self._timing.last_file
         self._proven_at = at
-        return not intake.torn
+        return not intake.is_torn
 
     async def _has_none_of_this(self) -> bool:
         """Raise what the master lacks, once it is certain: a stopped master sends no bytes."""

@@ -126,14 +126,14 @@ class EpochTalk:
     def receive(self, data: bytes) -> None:
         """Give what came to the intake, each epoch noted durably before its first byte."""
         for (entry, side), pieces in groupby(self._parser.feed(data), self._place):
-            if side == 0 and self.intake.torn:
+            if side == 0 and self.intake.is_torn:
                 raise DivergedError(
                     f"the master's epoch {entry.epoch} begins inside a record of its log",
                     phy_offset=entry.start_offset,
                 )
             self._enter(entry)
             self.intake.receive(pieces)
-        if self._held and self.intake.verified:
+        if self._held and self.intake.is_verified:
             self._held = False
             self._write()
 
@@ -151,7 +151,7 @@ class EpochTalk:
         if at > self._their_end:
             self._their_end = await _fetch_end(self._port, self._learner, self._timing)
         if at == self._their_end:
-            return not self.intake.torn
+            return not self.intake.is_torn
         if at < self._their_end:
             lacking = self._lacking.seconds(at, time.monotonic())
             if lacking >= self._timing.stopping:  # else it may be about to end
@@ -172,7 +172,7 @@ class EpochTalk:
         # A heartbeat for bytes that are gone names the first epoch that is not.
         if entry.epoch > last and (head.size or head.phy_offset >= entry.start_offset):
             self._epochs = [*self._epochs, entry]
-            self._held = self._held and not self.intake.verified
+            self._held = self._held and not self.intake.is_verified
             if not self._held:
                 self._write()
 

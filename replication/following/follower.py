@@ -61,7 +61,7 @@ class Follower:
         self._tell = tell
         self._told: set[str] = set()  # since the last connection that was of use
         self._appending = asyncio.Lock()
-        self.standing = FollowerProgress(end=store.commit_log.max_phy_offset())
+        self.progress = FollowerProgress(end=store.commit_log.max_phy_offset())
 
     async def run(self, until: Until = lambda _: False) -> None:
         """Follow until ``until`` says so, or for ever; cancelling waits for the end of an append.
@@ -72,12 +72,12 @@ class Follower:
             StoreError: the store takes no more writes.
         """
         wait = self._timing.first_retry / 2
-        while not until(self.standing):
-            end = self.standing.end
+        while not until(self.progress):
+            end = self.progress.end
             try:
                 await self._connection(until)
             except (OSError, DiskFullError, DispatcherError) as exc:
-                of_use = self.standing.end > end or self.standing.caught_up
+                of_use = self.progress.end > end or self.progress.caught_up
                 wait = self._next_wait(wait, exc, of_use=of_use)
                 await asyncio.sleep(wait)
 
@@ -88,15 +88,15 @@ class Follower:
 
     def figures(self) -> Following:
         """Return how far it is now; any thread may ask."""
-        standing = self.standing
+        progress = self.progress
         return Following(
             pid=os.getpid(), time=time.time(), master=str(self._port),
-            connected=standing.connected, verified=standing.verified,
-            caught_up=standing.caught_up, end=standing.end, reported=standing.reported,
-            master_end=standing.master_end, lag_bytes=standing.lag_bytes,
+            connected=progress.connected, verified=progress.verified,
+            caught_up=progress.caught_up, end=progress.end, reported=progress.reported,
+            master_end=progress.master_end, lag_bytes=progress.lag_bytes,
             last_stored_ms=self._store.commit_log.followed_timestamp,
-            connections=standing.connections, body_bytes=standing.body_bytes,
-            metadata_time=standing.metadata_time, metadata_fault=standing.metadata_fault,
+            connections=progress.connections, body_bytes=progress.body_bytes,
+            metadata_time=progress.metadata_time, metadata_fault=progress.metadata_fault,
         )  # fmt: skip
 
     @asynccontextmanager
@@ -112,14 +112,14 @@ class Follower:
 
         ``of_use``: it has brought something, or that there is nothing more.
         """
-        standing, timing = self.standing, self._timing
-        if isinstance(exc, socket.gaierror) and not standing.connections:
+        progress, timing = self.progress, self._timing
+        if isinstance(exc, socket.gaierror) and not progress.connections:
             raise StoreIOError(f"cannot find the master {self._port.host}: {exc.strerror}") from exc
-        standing.caught_up = False
-        standing.fault = str(exc) or "no answer in time"
+        progress.caught_up = False
+        progress.fault = str(exc) or "no answer in time"
         if of_use:
             self._told.clear()
-        self._report(f"{standing.fault}; trying again")
+        self._report(f"{progress.fault}; trying again")
         if isinstance(exc, DiskFullError | DispatcherError):
             return timing.last_retry
         return timing.first_retry if of_use else min(2 * wait, timing.last_retry)
@@ -130,20 +130,21 @@ class Follower:
             self._told.add(sentence)
 
     async def _connection(self, until: Until) -> None:
-        standing = self.standing
-        standing.verified = False
+        """Follow by one connection until it ends or ``until`` says so."""
+        progress = self.progress
+        progress.verified = False
         async with asyncio.timeout(self._timing.connect):
             reader, writer = await self._port.connect()
-        standing.connected = True
-        standing.connections += 1
-        standing.port = writer.get_extra_info("sockname")[1]
+        progress.connected = True
+        progress.connections += 1
+        progress.port = writer.get_extra_info("sockname")[1]
         try:
             talk = await self._talk(reader, writer)
             self._report(f"connected, asked for the log from {talk.intake.request} on")
-            session = Session(self._store, talk, writer, self._timing, standing, self._appending)
+            session = Session(self._store, talk, writer, self._timing, progress, self._appending)
             await session.receive(reader, until)
         finally:
-            standing.connected = False
+            progress.connected = False
             writer.close()
             with suppress(OSError):
                 async with asyncio.timeout(_FAREWELL_SECONDS):

@@ -33,6 +33,10 @@ async def last_file(port: MasterPort, seconds: float, *, whole: bool) -> range |
 
 
 async def _span(reader: asyncio.StreamReader, *, whole: bool) -> range | None:
+    """Return the range of what a master sends, ``None`` if it sends nothing.
+
+    ``whole``: up to where it has no more; else of the first piece.
+    """
     parser, begin, end, heartbeats = FrameParser(), -1, -1, 0
     while data := await reader.read(READ_BYTES):
         for piece in parser.feed(data):

@@ -64,7 +64,7 @@ class LogReceiver:
         """That came, those that were here already among them."""
 
     @property
-    def verified(self) -> bool:
+    def is_verified(self) -> bool:
         """Return whether the master has sent what this log ends with."""
         return self._next is not None and self._next >= self._end
 
@@ -74,7 +74,7 @@ class LogReceiver:
         return self.request if self._next is None else self._next
 
     @property
-    def torn(self) -> bool:
+    def is_torn(self) -> bool:
         """Return whether a record has come that is not whole yet."""
         return bool(self._rest)
 

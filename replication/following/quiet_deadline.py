@@ -40,23 +40,23 @@ class QuietDeadline:
         self.is_past = False
         """``is_over`` has returned True."""
 
-    def is_over(self, standing: FollowerProgress) -> bool:
+    def is_over(self, progress: FollowerProgress) -> bool:
         """Return whether the follower has come no nearer for the whole timeout."""
         now = self._clock()
-        if standing.end != self._end:
-            self._end = standing.end
+        if progress.end != self._end:
+            self._end = progress.end
             age = now - self._log.followed_timestamp / 1000
             if age < self._min_age - _GAIN_SECONDS:
                 self._min_age, self._since = age, now
         if now - self._marks[-1][0] >= self._seconds / _MARKS:
-            self._marks = [self._marks[-1], (now, standing.end)]
+            self._marks = [self._marks[-1], (now, progress.end)]
         self.is_past = now - self._since >= self._seconds
         return self.is_past
 
-    def reason(self, standing: FollowerProgress) -> str:
+    def reason(self, progress: FollowerProgress) -> str:
         """Return a sentence on why the master did not become quiet; reads the last records."""
         waited = f"the master did not become quiet within {self._seconds:g} s"
-        topics = self._topics(standing.end)
+        topics = self._topics(progress.end)
         if topics:
             count = topics.total()
             shown = ", ".join(f"{topic} ({n})" for topic, n in topics.most_common(_MAX_TOPICS))
@@ -67,12 +67,12 @@ class QuietDeadline:
             ) * bool(_HALF_TOPICS & topics.keys())
             return (
                 f"{waited}: it still sends, {count} of its last records are of {shown}{more}.{half}"
-                f" All up to {standing.end} is here; --until N ends at a phy offset instead"
+                f" All up to {progress.end} is here; --until N ends at a phy offset instead"
             )
-        if standing.fault:
+        if progress.fault:
             return (
                 f"{waited}: no record came lately, and not two heartbeats on one connection; the"
-                f" last one that was lost: {standing.fault}"
+                f" last one that was lost: {progress.fault}"
             )
         return (
             f"{waited}: neither records nor two heartbeats came; the master sends one each"

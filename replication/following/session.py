@@ -59,7 +59,7 @@ class Session:
         talk: WireProtocol,
         writer: asyncio.StreamWriter,
         timing: Timing,
-        standing: FollowerProgress,
+        progress: FollowerProgress,
         appending: asyncio.Lock,
     ) -> None:
         self._talk = talk
@@ -69,7 +69,7 @@ class Session:
         self._intake = talk.intake
         self._writer = writer
         self._timing = timing
-        self._standing = standing
+        self._progress = progress
         self._reported_at = -math.inf
         self._quiet = Stopwatch()  # behind how many bytes heartbeats came
         self._until: Until = lambda _: False
@@ -86,7 +86,7 @@ class Session:
         """
         timing = self._timing
         self._until, self._heard = until, time.monotonic()
-        while not until(self._standing):
+        while not until(self._progress):
             if time.monotonic() >= self._reported_at + timing.report:
                 await self._report()
             data = await self._next(reader)
@@ -126,14 +126,14 @@ class Session:
         """Take ``data`` in the call that brings it; return whether that may be."""
         if not self._is_short(data) or self._appending.locked() or self._limit is None:
             return False
-        standing = self._standing
+        progress = self._progress
         try:
             self._receive_here(data)
-            is_over = self._asks_all or self._until(standing)
+            is_over = self._asks_all or self._until(progress)
             if (
-                standing.verified
+                progress.verified
                 and not self._asks_all
-                and (end := self._reportable()) > standing.reported
+                and (end := self._reportable()) > progress.reported
             ):
                 self._write_report(end)
                 is_over = is_over or self._writer.transport.get_write_buffer_size() > 0
@@ -147,6 +147,7 @@ class Session:
         return len(data) <= TAKEN_AT_ONCE_BYTES and not self._sync
 
     async def _receive(self, data: bytes) -> None:
+        """Append what came, and report where the log ends by now."""
         async with self._appending:
             if self._is_short(data):
                 self._receive_here(data)
@@ -169,16 +170,16 @@ class Session:
 
     def _note_end(self, bodies: int) -> None:
         """Note how far the log is, also where something went wrong."""
-        self._standing.end = self._log.max_phy_offset()
-        self._standing.body_bytes += self._intake.body_bytes - bodies
+        self._progress.end = self._log.max_phy_offset()
+        self._progress.body_bytes += self._intake.body_bytes - bodies
 
     def _note(self, data: bytes, bodies: int, beats: int) -> None:
         """Note what came with ``data``, before which so many bytes and heartbeats had come."""
-        intake, standing, frames = self._intake, self._standing, self._talk.frames
+        intake, progress, frames = self._intake, self._progress, self._talk.frames
         now = time.monotonic()
-        standing.verified = intake.verified
+        progress.verified = intake.is_verified
         if intake.body_bytes > bodies:
-            standing.caught_up, beats = False, 0
+            progress.caught_up, beats = False, 0
         if intake.heartbeats > beats and self._is_quiet(now):
             self._asks_all = True
         self._came += len(data)
@@ -189,8 +190,8 @@ class Session:
         """Do what what was taken asks for."""
         if self._asks_all:
             self._asks_all = False
-            self._standing.caught_up = await self._talk.has_all()
-        if self._intake.verified and self._reportable() > self._standing.reported:
+            self._progress.caught_up = await self._talk.has_all()
+        if self._intake.is_verified and self._reportable() > self._progress.reported:
             await self._report()
         else:
             await self._drain()
@@ -203,13 +204,13 @@ class Session:
 
     def _reportable(self) -> int:
         """Return what the master may count on; until it has proven its log, what was asked for."""
-        if not (self._intake.verified and self._talk.acknowledges):
+        if not (self._intake.is_verified and self._talk.acknowledges):
             return self._intake.request
         end = self._log.max_phy_offset()
         return min(end, self._log.flushed_phy_offset()) if self._sync else end
 
     def _write_report(self, end: int) -> None:
-        self._standing.reported = end
+        self._progress.reported = end
         self._reported_at = time.monotonic()
         self._writer.write(self._talk.report(end))
 

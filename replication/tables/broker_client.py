@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from replication.errors import BrokerError
-from replication.tables.remoting import Answer, AnswerParser, question
+from replication.tables.remoting import Response, ResponseParser, question
 
 SUCCESS = 0
 SYSTEM_ERROR = 1
@@ -50,7 +50,7 @@ class BrokerClient:
         """Drop the connection."""
         self._drop()
 
-    async def request(self, code: int, fields: Mapping[str, str] = _NO_FIELDS) -> Answer:
+    async def request(self, code: int, fields: Mapping[str, str] = _NO_FIELDS) -> Response:
         """Return what the broker answers, success or not.
 
         Raises:
@@ -75,7 +75,7 @@ class BrokerClient:
 
     async def request_ok(
         self, what: str, code: int, fields: Mapping[str, str] = _NO_FIELDS
-    ) -> Answer:
+    ) -> Response:
         """Return a successful answer.
 
         Raises:
@@ -89,8 +89,8 @@ class BrokerClient:
 
     async def _answer(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, command: bytes
-    ) -> Answer:
-        parser = AnswerParser()
+    ) -> Response:
+        parser = ResponseParser()
         writer.write(command)
         await writer.drain()
         while data := await reader.read(_READ_BYTES):
@@ -105,7 +105,7 @@ class BrokerClient:
             stream[1].transport.abort()
 
 
-def refusal(what: str, code: int, answer: Answer) -> BrokerError:
+def refusal(what: str, code: int, answer: Response) -> BrokerError:
     """Return the error for an answer that is not what was asked for."""
     error = BrokerError(
         f"asked for {what} (code {code}) the broker answers {answer.code}:"

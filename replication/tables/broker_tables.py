@@ -24,7 +24,7 @@ from replication.tables.broker_client import (
     refusal,
 )
 from replication.tables.lmq_offsets import LMQ_TABLE
-from replication.tables.remoting import Answer
+from replication.tables.remoting import Response
 from store.broker_json import broker_object
 
 TOPIC_CONFIG, CONSUMER_OFFSET, DELAY_OFFSET, GROUP_CONFIG = 21, 43, 45, 201
@@ -69,7 +69,7 @@ GROUPS = Paged(
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class BrokerTable:
     """All entries of a broker's table, of one version, as the broker wrote them."""
 
     entries: Json
@@ -92,7 +92,9 @@ class Page:
     size: int
 
 
-async def fetch_table(client: BrokerClient, of: Paged, held: Table | None = None) -> Table:
+async def fetch_table(
+    client: BrokerClient, of: Paged, held: BrokerTable | None = None
+) -> BrokerTable:
     """Return the broker's table; ``held`` itself, if it has not changed.
 
     Raises:
@@ -119,12 +121,14 @@ async def fetch_table(client: BrokerClient, of: Paged, held: Table | None = None
     )
 
 
-async def _one_pass(client: BrokerClient, of: Paged, held: Table | None) -> Table | None:
+async def _one_pass(
+    client: BrokerClient, of: Paged, held: BrokerTable | None
+) -> BrokerTable | None:
     """Return ``held`` if it has not changed; else read page after page, ``None`` if they change."""
     if held is not None and held.entries and await _is_still(client, of, held):
         return held
     page = await _page(client, of, 0, {})
-    table = Table(page.entries, page.version, page.beside, page.beside_version)
+    table = BrokerTable(page.entries, page.version, page.beside, page.beside_version)
     total, size = page.total, page.size
     if total is None or len(table.entries) == total:
         return table
@@ -146,7 +150,7 @@ async def _one_pass(client: BrokerClient, of: Paged, held: Table | None) -> Tabl
     return table if await _is_still(client, of, table) else None
 
 
-async def _is_still(client: BrokerClient, of: Paged, held: Table) -> bool:
+async def _is_still(client: BrokerClient, of: Paged, held: BrokerTable) -> bool:
     """Return whether the broker's table is ``held``; asks for what lies behind its last name."""
     page = await _page(client, of, len(held.entries), held.version)
     return (
@@ -165,7 +169,12 @@ async def _page(client: BrokerClient, of: Paged, at: int, version: Json) -> Page
     return await asyncio.to_thread(_read_page, of, answer)
 
 
-def _read_page(of: Paged, answer: Answer) -> Page:
+def _read_page(of: Paged, answer: Response) -> Page:
+    """Return a page of a table out of a broker's answer.
+
+    Raises:
+        BrokerError: it is none.
+    """
     found = _object(of.what, answer.body)
     total = answer.fields.get(of.total)
     beside_version = found.get("mappingDataVersion") or {}

@@ -41,7 +41,7 @@ _REST = COMMAND_HEAD.size - COMMAND_HEAD.offset("header")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """What a broker says to one question."""
 
     opaque: int
@@ -62,7 +62,7 @@ def question(code: int, opaque: int, fields: Mapping[str, str]) -> bytes:
     return COMMAND_HEAD.pack(CommandHead(_REST + len(header), len(header))) + header
 
 
-class AnswerParser:
+class ResponseParser:
     """Takes what a broker sends, cut anywhere; keeps one command at most, as far as it came."""
 
     def __init__(self, max_bytes: int = MAX_ANSWER_BYTES) -> None:
@@ -71,7 +71,7 @@ class AnswerParser:
         self._kept = bytearray()
         self._wanted = COMMAND_HEAD.size
 
-    def feed(self, data: bytes) -> Iterator[Answer]:
+    def feed(self, data: bytes) -> Iterator[Response]:
         """Yield the answers that are whole; what a broker asks its client is passed over.
 
         Raises:
@@ -114,7 +114,7 @@ def _impossible(what: str, expected: str, got: int) -> WireError:
     )  # fmt: skip
 
 
-def _answer(command: bytes) -> Answer | None:
+def _answer(command: bytes) -> Response | None:
     """Return the answer that ``command`` is, ``None`` if it is a question."""
     size = COMMAND_HEAD.unpack_from(command).header
     behind = COMMAND_HEAD.size + size
@@ -130,7 +130,7 @@ def _answer(command: bytes) -> Answer | None:
         raise WireError("the header of an answer has a remark or fields that are no text")
     if not flag & _IS_ANSWER:
         return None
-    return Answer(opaque, code, remark, fields, command[behind:])
+    return Response(opaque, code, remark, fields, command[behind:])
 
 
 def _is_int(value: object) -> TypeGuard[int]:

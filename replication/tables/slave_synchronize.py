@@ -21,7 +21,7 @@ from replication.following.follower import Follower
 from replication.tables import broker_tables as tables
 from replication.tables import config_files
 from replication.tables.broker_client import SYSTEM_ERROR, UNKNOWN_CODE, BrokerClient
-from replication.tables.broker_tables import GROUPS, TOPICS, Table, fetch_table
+from replication.tables.broker_tables import GROUPS, TOPICS, BrokerTable, fetch_table
 from replication.tables.config_files import ConfigFiles
 from replication.tables.lmq_offsets import (
     LMQ_TABLE,
@@ -87,7 +87,7 @@ class SlaveSynchronize:
         self._accept_lower = accept_lower_offsets
         self._tell = tell
         self._files = ConfigFiles(store.paths)
-        self._held: dict[str, Table] = {}  # by name of the table, what last came whole
+        self._held: dict[str, BrokerTable] = {}  # by name of the table, what last came whole
         self._absent: dict[str, frozenset[str]] = {}  # by name of the table, in its last answer
         self._leaving: dict[str, int] = {}  # topics; where the master's log ended without them
         self._told: set[str] = set()  # since the last round without a fault
@@ -117,12 +117,12 @@ class SlaveSynchronize:
 
     async def fetch_log_end(self, client: BrokerClient) -> None:
         """Ask once where the master's log ends; a fault is reported, and it is not known then."""
-        standing = self._follower.standing
+        progress = self._follower.progress
         try:
-            standing.master_end = (await tables.log_end(client)).max_phy_offset
+            progress.master_end = (await tables.log_end(client)).max_phy_offset
             self._told_of_end = ""
         except (OSError, StoreError) as exc:
-            standing.master_end = -1
+            progress.master_end = -1
             if _reason(exc) != self._told_of_end:
                 self._told_of_end = _reason(exc)
                 self._announce(f"{_reason(exc)}; where the master's log ends is not known")
@@ -149,10 +149,10 @@ class SlaveSynchronize:
                 code = exc.code if isinstance(exc, BrokerError) else 0
                 if not (may_be_missing and code in {UNKNOWN_CODE, SYSTEM_ERROR}):
                     fault = self._fail(exc)
-        standing = self._follower.standing
-        standing.metadata_fault = fault
+        progress = self._follower.progress
+        progress.metadata_fault = fault
         if not fault:
-            standing.metadata_time = time.time()
+            progress.metadata_time = time.time()
             self._told.clear()
 
     def _fail(self, exc: OSError | StoreError) -> str:
@@ -172,6 +172,7 @@ class SlaveSynchronize:
 
     async def _topics(self, client: BrokerClient) -> None:
         # Before the master is asked: what comes later may be a topic that is newer than its answer.
+        """Take over the master's topics, and delete here what it has deleted."""
         here = await asyncio.to_thread(self._topics_with_queues)
         table = await self._table(client, TOPICS)
         former = await asyncio.to_thread(self._files.read, config_files.TOPICS)
@@ -217,12 +218,12 @@ class SlaveSynchronize:
     async def _delete(self, client: BrokerClient, topics: Collection[str]) -> set[str]:
         """Delete the queues of those topics that are surely gone; return them."""
         ports = (await tables.log_end(client)).slave_ports
-        standing = self._follower.standing
-        if not (standing.connected and ports is not None and standing.port in ports):
+        progress = self._follower.progress
+        if not (progress.connected and ports is not None and progress.port in ports):
             if fresh := [name for name in topics if name not in self._told_kept]:
                 self._announce(
                     f"{_some(fresh)}: not among the master's topics, but kept: the broker does not"
-                    f" list the connection from port {standing.port} among its slaves"
+                    f" list the connection from port {progress.port} among its slaves"
                 )
             self._told_kept = {*topics}
             return set()
@@ -232,7 +233,7 @@ class SlaveSynchronize:
             async with asyncio.timeout(_PAUSE_SECONDS):
                 gone = {name for name in due if not await tables.has_topic(client, name)}
             if gone:
-                await to_the_end(self._forget_offsets, gone)  # first: its next life begins at 0
+                await to_the_end(self._forget_offsets, gone)  # first: the next one begins at 0
                 await to_the_end(self._store.delete_topics, gone)
         return gone
 
@@ -262,7 +263,7 @@ class SlaveSynchronize:
              GROUPS.table: {**table.entries, **stay}},
         )  # fmt: skip
 
-    async def _table(self, client: BrokerClient, of: tables.Paged) -> Table:
+    async def _table(self, client: BrokerClient, of: tables.Paged) -> BrokerTable:
         table = await fetch_table(client, of, self._held.get(of.what))
         if lacking := _OF_EVERY_BROKER[of] - table.entries.keys():
             raise BrokerError(
@@ -325,6 +326,7 @@ class SlaveSynchronize:
         self._report_lower(name, "delay offsets", lower)
 
     def _report_lower(self, name: str, what: str, lower: list[Lower]) -> None:
+        """Report offsets that are lower at the master, each one once."""
         now = {(name, f"{each.key}/{each.queue_id}"): each for each in lower}
         fresh = [each for place, each in now.items() if place not in self._told_lower]
         others = {place for place in self._told_lower if place[0] != name}

@@ -141,6 +141,11 @@ def main() -> None:
 
 
 def _run() -> None:
+    """Run the command line; an error ends the process with its exit code.
+
+    Raises:
+        OutputError: standard output takes no more.
+    """
     _add_commands_of_upper_layers()
     if COMPLETE in os.environ:
         make_ready()

@@ -21,6 +21,8 @@ class _SyncedStream(io.FileIO):
 
 
 class _SyncedFile(PyArrowFile):
+    """A file of an Iceberg table; what is written to it is synced when it is closed."""
+
     def create(self, overwrite: bool = False) -> Any:  # noqa: FBT001, FBT002 - pyiceberg's
         path = Path(self.location.removeprefix("file://"))
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -82,6 +82,11 @@ def _merged(place: Path, files: Sequence[ArchivedFile]) -> Iterator[_Found]:
 
 
 def _rows(path: Path, file: ArchivedFile) -> Iterator[_Found]:
+    """Yield the messages of a Parquet file of an archive, checked against its line of the manifest.
+
+    Raises:
+        CorruptionError: it is not as the manifest or ``cqstore archive`` has it.
+    """
     arrow, count = require_arrow(), 0
     with os_errors("read a file of an archive", path):
         check_regular(path)

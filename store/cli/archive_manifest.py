@@ -25,6 +25,8 @@ _MAX_BYTES = 1 << 28
 
 
 class _Element(BaseModel):
+    """A line, or a part of one: unchangeable, with the fields that are declared and no other."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 

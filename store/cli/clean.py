@@ -53,6 +53,7 @@ def _rows(files: Iterable[FileOutlook]) -> Iterator[Row]:
 
 
 def _levels(demand: DiskDemand, settings: StoreConfig) -> str:
+    """Return in a sentence how full the disks are, and what a running store deletes for that."""
     used = [f"{percent} %" if percent >= 0 else "unknown"
             for percent in (demand.log_percent, demand.queues_percent)]  # fmt: skip
     asks = (

@@ -167,6 +167,7 @@ def _whole(message: StoredMessage) -> Row:
 
 
 def _units(store: MessageStore, key: QueueKey, offset: int | None, count: int) -> Iterator[Row]:
+    """Yield ``count`` units of a queue from ``offset`` on, a hole as a row that says so."""
     first = store.min_offset(*key) if offset is None else offset
     low, high = store.min_offset(*key), store.max_offset(*key)
     last = min(first + count, high)

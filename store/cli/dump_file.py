@@ -43,6 +43,7 @@ def file_rows(path: Path, config: StoreConfig) -> Iterator[Row]:
 
 
 def _index_rows(path: Path, config: StoreConfig) -> Iterator[Row]:
+    """Yield the entries of an index file."""
     given = config.model_fields_set
     file = open_index_file(
         path,
@@ -57,6 +58,11 @@ def _index_rows(path: Path, config: StoreConfig) -> Iterator[Row]:
 
 
 def _log_rows(path: Path) -> Iterator[Row]:
+    """Yield the records of a commit log file up to zeros, a blank record as a row that says so.
+
+    Raises:
+        CorruptionError: it is damaged.
+    """
     with os_errors("read a commit log file", path), reading(path) as file:
         size = os.fstat(file.fileno()).st_size
         at, base = 0, int(path.name)

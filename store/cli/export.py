@@ -228,7 +228,9 @@ def _messages(
         if name != position.topic:
             position.topic, position.offsets = name, {}
         begins = dict(position.offsets)
-        for read in reads.topic(name, begins, behind=name in unseen or name.startswith(LMQ_PREFIX)):
+        for read in reads.topic(
+            name, begins, with_undispatched=name in unseen or name.startswith(LMQ_PREFIX)
+        ):
             if read.queue_offset >= begins.get(read.queue_id, 0):
                 yield read
 

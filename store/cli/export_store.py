@@ -40,7 +40,12 @@ class StoreWriter(MessageWriter):
             self.finish()
 
     def finish(self) -> None:
-        """Put what waits; it is durable once the store is closed."""
+        """Put what waits; it is durable once the store is closed.
+
+        Raises:
+            IllegalMessageError: the new store does not take a message.
+            StoreError: it cannot be written.
+        """
         results = self._store.put_messages(self._waiting)
         for place, result in zip(self._places, results, strict=True):
             if not result.ok:
@@ -71,7 +76,7 @@ def new_store(target: Path, source: MessageStore) -> Iterator[MessageStore]:
             "rocksdb_cq_double_write_enable": False,
         }
     )
-    backend = next(iter(source.queues.parts())).name
+    backend = next(iter(source.queues.backends())).name
     whole = False
     try:
         with MessageStore.open(

@@ -137,6 +137,11 @@ def _form(source: Path, kind: FileFormat | None) -> FileFormat:
 def _rows(
     stack: ExitStack, root: Path, source: Path, form: FileFormat, first: int
 ) -> Iterator[MessageLine]:
+    """Return the messages of ``source``, from number ``first`` on, read in its form.
+
+    Raises:
+        RefusedStoreError: the source is the store that they are for.
+    """
     if form is FileFormat.JSONL:
         return read_json_lines(source, first)
     if form is FileFormat.CSV:
@@ -166,7 +171,7 @@ def _rows_of_store(store: MessageStore, source: Path, first: int) -> Iterator[Me
     unseen = reads.unseen_topics()
     names = (name for name in {*store.topics(), *unseen} if not name.startswith(LMQ_PREFIX))
     for topic in sorted(names):
-        for read in reads.topic(topic, behind=topic in unseen):
+        for read in reads.topic(topic, with_undispatched=topic in unseen):
             number += 1
             if not reads.damaged and number >= first:
                 yield MessageLine(number, to_put(read.message))

@@ -62,6 +62,7 @@ def _lines(found: dict[str, object]) -> Iterator[str]:
 
 
 def _rows(found: dict[str, object]) -> Iterator[tuple[str, str]]:
+    """Yield label and text of each fact."""
     for name, value in found.items():
         if name in _SHOWN_OTHERWISE or (name.endswith("stamp") and name[:-5] in found):
             continue

@@ -92,8 +92,8 @@ def facts(store: MessageStore) -> Iterator[tuple[str, object]]:
     opener = opened_by(store.paths.root)
     yield "root", str(store.paths.root)
     yield "backends", list(layout.backends)
-    yield "state", layout.standing.state or None
-    yield "kept_backends", [part.name for part in store.queues.parts()]
+    yield "state", layout.backend_state.mode or None
+    yield "kept_backends", [backend.name for backend in store.queues.backends()]
     yield "last_exit", "open" if opener else "clean" if store.last_exit_ok else "not clean"
     yield "opened_by", opener or None
     yield "commit_log_files", len(log.files.files())
@@ -153,15 +153,16 @@ def _retention(store: MessageStore) -> Iterator[tuple[str, object]]:
 
 
 def _warnings(store: MessageStore) -> Iterator[str]:
+    """Yield what an operator should know of the store, a sentence each."""
     layout = store.layout
     yield from (f"read-only here: {reason}" for reason in layout.refusals)
-    kept = [part.name for part in store.queues.parts()]
-    if layout.combined:
+    kept = [backend.name for backend in store.queues.backends()]
+    if layout.is_combined:
         both = "double write" if len(kept) > 1 else f"only the {kept[0]} queues are kept"
         yield f"two backends hold queues ({both})"
-    for name, at in layout.standing.behind.items():
-        how = "behind" if name in kept else "left behind"
-        yield f"the {name} queues are {how}, whole up to phy offset {at}"
+    for name, at in layout.backend_state.lagging.items():
+        how = "lag" if name in kept else "are left behind"
+        yield f"the {name} queues {how}, whole up to phy offset {at}"
         if name in store.report.written_since:
             yield sentence(name, at, store.report.written_since[name], kept[0])
     for name, exc in store.detached_backends().items():

@@ -163,6 +163,7 @@ def read_columns(path: Path, kind: FileFormat, first: int) -> Iterator[MessageLi
 
 
 def _batches(path: Path, kind: FileFormat) -> Iterator[Any]:
+    """Yield the batches of an Arrow or Parquet file, its schema checked before."""
     arrow = require_arrow()
     if kind is FileFormat.PARQUET:
         parquet = import_module("pyarrow.parquet")

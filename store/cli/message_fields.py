@@ -92,6 +92,7 @@ def flat_fields(read: ReadMessage) -> Row:
 
 
 def _head_fields(read: ReadMessage) -> dict[str, object]:
+    """Return the fields of a message that every form of output has."""
     message, stored = read.message, read.stored
     return {
         "topic": message.topic,

@@ -119,6 +119,11 @@ def _host(fields: dict[str, object], name: str) -> Host:
 
 
 def _object(line: bytes) -> dict[str, object]:
+    """Return the JSON object of a line.
+
+    Raises:
+        IllegalMessageError: the line is none, or has a name twice.
+    """
     try:
         fields = json.loads(line.decode(), object_pairs_hook=_once)
     except UnicodeDecodeError as exc:

@@ -114,10 +114,12 @@ def _show(root: Path, settings: StoreConfig, kind: OutputFormat) -> None:
     now = current_mode(layout, settings)
     facts: dict[str, object] = {
         "state": now,
-        "set": "by cqstore mode" if layout.standing.state else "by what lies here and the settings",
+        "set": "by cqstore mode"
+        if layout.backend_state.mode
+        else "by what lies here and the settings",
         "queues in": ", ".join(layout.backends),
         "kept, the one that is read first": ", ".join(now.backends),
-        "behind": _behind(layout.standing.behind, kind),
+        "lagging": _lagging(layout.backend_state.lagging, kind),
     }
     with progress("looking at the steps", about_end(root, settings)) as tick:
         for step in possible_steps(root, settings, progress=tick):
@@ -125,11 +127,11 @@ def _show(root: Path, settings: StoreConfig, kind: OutputFormat) -> None:
     output(kind).record(facts)
 
 
-def _behind(behind: Mapping[str, int], kind: OutputFormat) -> object:
+def _lagging(lagging: Mapping[str, int], kind: OutputFormat) -> object:
     """Return which backends are no longer kept and lack the log from where on."""
-    if kind is not OutputFormat.TABLE or not behind:
-        return dict(behind)
-    return ", ".join(f"{name} (from phy offset {at:,} on)" for name, at in behind.items())
+    if kind is not OutputFormat.TABLE or not lagging:
+        return dict(lagging)
+    return ", ".join(f"{name} (from phy offset {at:,} on)" for name, at in lagging.items())
 
 
 def _step(
@@ -139,6 +141,7 @@ def _step(
     kind: OutputFormat,
     prepared: Sequence[Callable[[], Mapping[str, object]]],
 ) -> None:
+    """Take a step and print what it did; ``prepared`` runs before it and adds facts."""
     facts = dict[str, object]()
 
     def ready(_: StorePaths) -> None:
@@ -150,7 +153,7 @@ def _step(
     units = done.recovery.dispatched_units if done.recovery else 0
     output(kind).record(
         {
-            "before": done.before, "state": done.after, "behind": _behind(done.behind, kind),
+            "before": done.before, "state": done.after, "lagging": _lagging(done.lagging, kind),
             "detached": done.detached, "dispatchedUnits": units, **facts,
         }
     )  # fmt: skip
@@ -168,6 +171,7 @@ def _preparing() -> list[StepPreparation]:
 
 
 def _compare(root: Path, settings: StoreConfig, kind: OutputFormat) -> None:
+    """Compare both backends and print the differences; exit code 1 if there are any."""
     with (
         progress("comparing") as tick,
         MessageStore.open(root, settings, read_only=True, housekeeping=False) as store,
@@ -179,11 +183,12 @@ def _compare(root: Path, settings: StoreConfig, kind: OutputFormat) -> None:
         f"{compared.units} units of {compared.queues} queues compared, {compared.reference}"
         f" with {compared.copy}: {compared.found.differing} differ"
     )
-    if not compared.clean:
+    if not compared.is_clean:
         raise typer.Exit(1)
 
 
 def _differences(compared: Compared) -> Iterator[Row]:
+    """Yield a row for each difference."""
     for queue, found in compared.differences():
         yield {
             "kind": found.kind,

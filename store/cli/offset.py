@@ -45,7 +45,11 @@ def offset(
 
 
 def milliseconds(text: str, option: str = "--time") -> int:
-    """Return a time that ``option`` of the command line has, as ms since the epoch."""
+    """Return a time that ``option`` of the command line has, as ms since the epoch.
+
+    Raises:
+        typer.BadParameter: it is neither ms nor ISO 8601.
+    """
     if text.lstrip("-").isdecimal():
         return int(text)
     try:

@@ -169,7 +169,7 @@ def note_state(store: MessageStore, root: Path, *, read_only: bool = True) -> No
     elif read_only and store.report.needed:
         note(f"{root}: this store needs recovery and is shown as it lies (cqstore recover)")
     if not read_only:
-        for lacking in filter(None, (part.lacking() for part in store.queues.parts())):
+        for lacking in filter(None, (each.lacking() for each in store.queues.backends())):
             note(lacking)
 
 
@@ -185,7 +185,7 @@ def opened_by(root: Path) -> int:
 def opened_note(store: MessageStore, opener: int) -> str:
     """Return what a reader of a store that process ``opener`` has open does not see."""
     in_memory = ""
-    if any(part.name != "file" for part in store.queues.parts()):
+    if any(each.name != "file" for each in store.queues.backends()):
         in_memory = "; what its RocksDB has in memory alone is not seen"
     return f"{store.paths.root}: process {opener} has the store open and may be writing{in_memory}"
 

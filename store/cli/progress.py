@@ -155,6 +155,7 @@ def counted(
 
 @contextmanager
 def _shown() -> Iterator[None]:
+    """Have a thread show how far the work is, while the block runs."""
     stream, ended = sys.stderr, threading.Event()
     live = stream.isatty() and os.environ.get("TERM") != "dumb"
 

@@ -182,7 +182,7 @@ def put_all(
     told how many were put.
 
     Raises:
-        IllegalLineError: a line is no message; the sentence says what was put and how to go on.
+        IllegalMessageError: a line is no message; the sentence says what was put and how to go on.
     """
     done, fault = done or PutLines(), None
     while fault is None:
@@ -226,6 +226,11 @@ def _message(
     keys: str | None,
     properties: list[str] | None,
 ) -> Message:
+    """Return the message that the options describe.
+
+    Raises:
+        typer.BadParameter: a property is given twice, or is none.
+    """
     pairs = [_pair(text) for text in properties or []]
     named = {"TAGS": tags, "KEYS": keys}
     pairs += [(name, text) for name, text in named.items() if text is not None]

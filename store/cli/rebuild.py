@@ -76,7 +76,7 @@ def rebuild(
         ) as store,
     ):  # fmt: skip
         record: dict[str, object] = {
-            "backend": "+".join(part.name for part in store.queues.parts())
+            "backend": "+".join(each.name for each in store.queues.backends())
         }
         if topic is None:
             record["scannedRecords"] = store.report.scanned_records

@@ -51,6 +51,7 @@ def recover(
 
 
 def _record(report: RecoveryReport) -> dict[str, object]:
+    """Return what a recovery did as one record."""
     return {
         "lastExit": "clean" if report.last_exit_ok else "not clean",
         "scanFrom": report.start_phy_offset,

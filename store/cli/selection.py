@@ -121,16 +121,20 @@ class SelectedReads:
         return TopicFollower(self._store).topics()
 
     def topic(
-        self, topic: str, from_offsets: Mapping[int, int] | None = None, *, behind: bool = True
+        self,
+        topic: str,
+        from_offsets: Mapping[int, int] | None = None,
+        *,
+        with_undispatched: bool = True,
     ) -> Iterator[ReadMessage]:
         """Yield the messages of ``topic``, those that its queues do not show yet last.
 
-        ``from_offsets``: where to begin in a queue at the earliest. ``behind``: whether there may
-        be any that the queues do not show; the log is read for them.
+        ``from_offsets``: where to begin in a queue at the earliest. ``with_undispatched``: whether
+        there may be any that the queues do not show; the log is read for them.
         """
         yield from self.queues(topic, from_offsets)
-        if behind:
-            yield from self.behind_queues(topic, TopicFollower(self._store), from_offsets)
+        if with_undispatched:
+            yield from self.undispatched_messages(topic, TopicFollower(self._store), from_offsets)
 
     def queues(
         self, topic: str, from_offsets: Mapping[int, int] | None = None
@@ -145,7 +149,7 @@ class SelectedReads:
         for each in found:
             yield from self.opened(topic, each)
 
-    def behind_queues(
+    def undispatched_messages(
         self, topic: str, follower: TopicFollower, from_offsets: Mapping[int, int] | None = None
     ) -> Iterator[ReadMessage]:
         """Yield the messages that a follower finds now."""

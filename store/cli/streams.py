@@ -48,7 +48,12 @@ class _RawOutput(io.FileIO):
         return written
 
     def on_error(self, exc: OSError, size: int) -> int:
-        """Raise what is to be raised; ``size`` bytes were to be written."""
+        """Raise what is to be raised; ``size`` bytes were to be written.
+
+        Raises:
+            ReaderGoneError: nothing reads standard output any more.
+            OutputError: the system refused the bytes.
+        """
         if exc.errno == errno.EPIPE:
             raise ReaderGoneError("the reader of standard output has gone") from exc
         reason = f"cannot write standard output: {exc.strerror or exc}; it is cut short"
@@ -112,14 +117,24 @@ STATUS = StatusLine()
 
 
 class _TextNotes(io.TextIOWrapper):
+    """Standard error as text."""
+
     def write(self, text: str) -> int:
+        """Write ``text``, on a terminal above the line of progress."""
         if self.isatty():
             STATUS.make_room(text)
         return super().write(text)
 
 
 class _TextOutput(io.TextIOWrapper):
+    """Standard output as text."""
+
     def write(self, text: str) -> int:
+        """Write ``text``, on a terminal above the line of progress.
+
+        Raises:
+            OutputError: the encoding has no such character.
+        """
         if self.line_buffering:  # a terminal
             STATUS.make_room(text)
         try:

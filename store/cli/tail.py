@@ -103,7 +103,7 @@ def messages_of_tail(
     for found in newest:
         yield from reads.opened(topic, found)
     while wait is not None:
-        yield from reads.behind_queues(topic, follower)
+        yield from reads.undispatched_messages(topic, follower)
         if not wait():
             return
 

@@ -218,6 +218,7 @@ def facts(look: WatchSample, before: WatchSample | None = None) -> Iterator[Row]
 
 
 def _log_facts(look: WatchSample, before: WatchSample | None) -> Iterator[Row]:
+    """Yield the rows of the commit log; rates are those since the look ``before``."""
     log = look.log
     if log is None:
         yield _row("log", "files", 0)
@@ -230,11 +231,12 @@ def _log_facts(look: WatchSample, before: WatchSample | None) -> Iterator[Row]:
     yield _row("log", "max phy offset", log.max_phy_offset, pace)
     pace = _pace(look, before, log.records, old.records if old else None)
     yield _row("log", "records since the first look", log.records, pace)
-    behind = max(log.max_phy_offset - look.checkpoint.confirm_phy_offset, 0)
-    yield _row("log", "behind the checkpoint, bytes", behind)
+    lag = max(log.max_phy_offset - look.checkpoint.confirm_phy_offset, 0)
+    yield _row("log", "lag of the checkpoint, bytes", lag)
 
 
 def _follower_facts(look: WatchSample, before: WatchSample | None) -> Iterator[Row]:
+    """Yield the rows of the follower, if the store is one."""
     now = look.following
     if now is None:
         return
@@ -246,10 +248,10 @@ def _follower_facts(look: WatchSample, before: WatchSample | None) -> Iterator[R
     yield _row("follower", "phy offset", now.end, pace)
     yield _row("follower", "reported to the master", _known(now.reported))
     yield _row("follower", "master's max phy offset", _known(now.master_end))
-    yield _row("follower", "behind the master, bytes", now.lag_bytes)
+    yield _row("follower", "lag, bytes", now.lag_bytes)
     stored = now.last_stored_ms / 1000
-    behind = 0.0 if now.caught_up else _ago(look, stored)
-    yield _row("follower", "behind the master, s", behind if stored else None)
+    lag = 0.0 if now.caught_up else _ago(look, stored)
+    yield _row("follower", "lag, s", lag if stored else None)
     yield _row("follower", "connections", now.connections)
     pace = _pace(look, before, now.body_bytes, old.body_bytes if old else None)
     yield _row("follower", "received, bytes", now.body_bytes, pace)

@@ -117,6 +117,7 @@ def _queue(text: str) -> QueueKey | None:
 def _rows(
     store: MessageStore, prefix: str, limit: int, after: QueueKey | None, *, times: bool
 ) -> Iterator[Row]:
+    """Yield a row for each queue of topics that begin with ``prefix``, ``limit`` at most."""
     shown = 0
     end = None if after else store.queues.queues_estimate()
     if limit and not prefix:

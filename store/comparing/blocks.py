@@ -21,6 +21,8 @@ DeepCheck = Callable[[QueueFindings, int, int, int, int], Kind | None]
 
 @dataclass(slots=True)
 class _Stretch:
+    """Consecutive units of one queue that both sides have, from ``queue_offset`` on."""
+
     queue: QueueFindings
     queue_offset: int
     source: UnitRows
@@ -78,6 +80,7 @@ class Blocks:
         self, waiting: list[_Stretch], starts: Longs, lengths: Longs, places: Longs,
         source: Columns, target: Columns,
     ) -> None:  # fmt: skip
+        """Add units, bytes and checksum of each side to the queues' sums."""
         seeds = np.array([queue_seed(each.queue.queue) for each in waiting], np.uint64)
         seeds = np.repeat(seeds, lengths)
         sizes: list[list[int]] = []
@@ -123,6 +126,7 @@ class Blocks:
         self, waiting: list[_Stretch], starts: Longs, places: Longs, name: str,
         differs: Flags, left: Longs, right: Longs,
     ) -> None:  # fmt: skip
+        """Note units that differ in one field, a finding for each run of them."""
         for stretch, at in _by_stretch(starts, np.flatnonzero(differs)):
             queue = waiting[stretch].queue
             queue.count_field(name, len(at))
@@ -138,6 +142,7 @@ class Blocks:
         self, waiting: list[_Stretch], starts: Longs, lengths: Longs, places: Longs,
         units: Columns, heads: Heads, equal: Flags,
     ) -> None:  # fmt: skip
+        """Note units in which both sides agree and that lead to no record of their queue."""
         self._note(waiting, starts, places, Kind.NO_RECORD, equal & ~heads.found, units.phy_offset)
         known = equal & heads.found
         light = [each.queue.queue.topic.startswith(LMQ_PREFIX) for each in waiting]
@@ -152,6 +157,7 @@ class Blocks:
     def _compare_records(
         self, waiting: list[_Stretch], starts: Longs, places: Longs, units: Columns, which: Flags
     ) -> None:
+        """Decode the records of the units ``which``, and note what ``deep`` finds wrong."""
         assert self.deep is not None
         kinds = (Kind.NO_RECORD, Kind.OTHER_QUEUE, Kind.OTHER_TAGS)
         wrong = {kind: np.zeros(len(places), np.bool_) for kind in kinds}
@@ -172,6 +178,7 @@ class Blocks:
         waiting: list[_Stretch], starts: Longs, places: Longs, kind: Kind, which: Flags,
         values: Longs,
     ) -> None:  # fmt: skip
+        """Note the units ``which`` as findings of one kind, one for each run of them."""
         for stretch, at in _by_stretch(starts, np.flatnonzero(which)):
             queue = waiting[stretch].queue
             queue.count(kind, len(at))

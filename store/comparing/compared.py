@@ -39,7 +39,7 @@ class Compared:
         return self.tally.source.units
 
     @property
-    def clean(self) -> bool:
+    def is_clean(self) -> bool:
         """Return whether the backends are equal, as far as they can be compared."""
         return not self.tally.differing
 

@@ -106,6 +106,7 @@ class Comparison:
         return self.found
 
     def _queue(self, queue: QueueKey, sides: int) -> None:
+        """Compare one queue, unless it is known; ``sides`` are those that list it."""
         if queue.topic != self._topic:
             self._end_topic()
             self._topic = queue.topic
@@ -191,7 +192,7 @@ class Comparison:
 
     def _count_topic(self, walk: QueueWalk, sides: int) -> None:
         """Remember which sides hold the topic; queues without units do not count."""
-        if walk.empty:
+        if walk.is_empty:
             return
         differs = walk.found.counts.keys() & {Kind.ONLY_SOURCE, Kind.ONLY_TARGET}
         self._topic_sides |= sides if differs else _BOTH
@@ -209,6 +210,7 @@ class Comparison:
         self._ended.clear()
 
     def _count(self, walk: QueueWalk) -> None:
+        """Add what the walk over a queue has found to the totals."""
         tally, notes, found = self.found.tally, self._notes, walk.found
         notes.later += walk.later
         notes.expired_source += walk.expired[0]
@@ -216,7 +218,7 @@ class Comparison:
         notes.unreachable += walk.unreachable
         for total, one in zip(self._sums, (found.source, found.target), strict=True):
             total.add(one.units, one.bytes, one.checksum)
-        if walk.empty and not found.counts:
+        if walk.is_empty and not found.counts:
             notes.empty += 1
             return
         tally.queues += 1

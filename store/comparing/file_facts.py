@@ -12,7 +12,7 @@ _FACTS = struct.Struct("<4q")
 """Size, inode, time of the last change of the bytes, and of anything else, ns."""
 
 
-def counts(name: str) -> bool:
+def is_queue_file(name: str) -> bool:
     """Return whether a file of that name holds queues: RocksDB writes some that do not."""
     return not name.startswith(_NOT_QUEUES)
 
@@ -38,7 +38,7 @@ def add_facts(digest: blake2b, folder: Path | str, *, below: bool) -> bool:
         if entry.is_symlink():
             return False
         if not entry.is_dir():
-            if counts(entry.name):
+            if is_queue_file(entry.name):
                 digest.update(file_facts(entry.name, entry.stat()))
         elif below:
             digest.update(b"/" + os.fsencode(entry.name) + b"\0")

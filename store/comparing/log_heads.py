@@ -105,6 +105,7 @@ class LogHeads:
     def _read_in(
         self, number: int, phy_offset: Longs, size: Longs, rows: Longs, heads: Heads
     ) -> None:
+        """Read the heads of the records ``rows``, which lie in one file, into ``heads``."""
         start = int(self._starts[number])
         file = self._file(start)
         at = phy_offset[rows] - start
@@ -125,6 +126,7 @@ class LogHeads:
         heads.queue_offset[rows] = head["queue_offset"]
 
     def _file(self, start: int) -> MappedFile:
+        """Return a file of the log, mapped; the maps used longest ago are let go."""
         file = self._files.get(start)
         if file is not None:
             self._files.move_to_end(start)

@@ -39,7 +39,7 @@ def compare_open(
         RefusedStoreError: only one part is in use.
         StoreIOError: the disk refused.
     """
-    reference, copy = two_parts(queues)
+    reference, copy = two_backends(queues)
     given = queues.selections if isinstance(queues, CombinedConsumeQueueStore) else []
 
     def wants(key: QueueKey) -> bool:
@@ -74,6 +74,10 @@ def _compare(
     locks: Locks = NO_LOCKS,
     progress: Progress,
 ) -> Compared:
+    """Compare two open backends, queue by queue, under their locks.
+
+    ``wants`` says which queues; BatchCQ queues are passed over and listed.
+    """
     skipped: list[QueueKey] = []
 
     def wanted() -> Iterator[Sided]:
@@ -96,19 +100,19 @@ def _compare(
     return Compared(reference.name, copy.name, found, timeless, skipped)
 
 
-def two_parts(queues: ConsumeQueueStore) -> tuple[ConsumeQueueStore, ConsumeQueueStore]:
+def two_backends(queues: ConsumeQueueStore) -> tuple[ConsumeQueueStore, ConsumeQueueStore]:
     """Return the stores that are kept, the one that is read first.
 
     Raises:
         RefusedStoreError: it is one alone.
     """
-    parts = queues.parts()
-    if len(parts) == 1:
+    kept = queues.backends()
+    if len(kept) == 1:
         raise RefusedStoreError(
-            f"only the {parts[0].name} queues are kept: nothing to compare them with",
+            f"only the {kept[0].name} queues are kept: nothing to compare them with",
             path=queues.context.paths.root,
         )
-    return parts[0], parts[1]
+    return kept[0], kept[1]
 
 
 class _OpenSide:
@@ -154,6 +158,7 @@ class _OpenSide:
                 return
 
     def _rows(self, queue: ConsumeQueue, block: UnitBlock) -> UnitRows:
+        """Return the units of a block, their extension addresses resolved."""
         columns = block.columns()
         self.has_timestamps |= block.stride == QUEUE_UNIT.size
         rows = np.empty(len(columns), UNIT_ROWS)

@@ -54,7 +54,7 @@ class QueueWalk:
         self._later: list[tuple[int, Longs, Columns]] = []  # absent, and allowed to be
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Return whether the queue never had a unit on either side."""
         units = self.found.source.units + self.found.target.units
         return not (units or self.later or any(self.expired) or any(self._ends))
@@ -187,7 +187,7 @@ class QueueWalk:
         side = 0 if kind is Kind.ONLY_SOURCE else 1
         if side == 0 and not self._absent and self._later:
             return
-        if self.empty:
+        if self.is_empty:
             return
         sums = self.found.target if side else self.found.source
         text = f"{sums.units} units, next offset {self._ends[side]}"

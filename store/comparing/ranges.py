@@ -42,6 +42,7 @@ def cut_ranges(
 def _cut(
     source: UnitSource, target: UnitSource, max_units: int, max_queues: int
 ) -> Iterator[Range]:
+    """Yield ranges of queues between whole topics, of about so many units or queues each."""
     after: QueueKey | None = None
     last: QueueKey | None = None
     units = queues = 0

@@ -52,6 +52,7 @@ def check_index_file(file: IndexFile, max_phy_offset: int | None) -> Iterator[In
 
 
 def _check_header(file: IndexFile) -> Iterator[IndexFinding]:
+    """Yield what is wrong with the header of an index file, by its entries."""
     path, header = str(file.path), INDEX_HEADER.unpack_from(file.read(0, INDEX_HEADER.size))
     if not 0 <= header.index_count <= file.geometry.entries:
         problem = f"the header counts {header.index_count} entries of {file.geometry.entries}"

@@ -84,7 +84,7 @@ class IndexService(_chain.ChainFiles):
         self.files = ()
         """Oldest first; replaced, never changed: readers need no lock."""
         self._current: IndexFile | None = None  # the last file, where keys go; None: read-only
-        self._trusted = 0  # leading files that need no replay
+        self._synced_files = 0  # leading files that need no replay
         self._replay = False
         self._index_timestamp = 0
         self._behind: _FlushBehind | None = None
@@ -110,15 +110,15 @@ class IndexService(_chain.ChainFiles):
             return
         files = [IndexFile(path, self.geometry, read_only=self._read_only) for path in paths]
         self.files = tuple(files)
-        self._trusted = len(files)
+        self._synced_files = len(files)
         self._replay = not last_exit_ok
         if last_exit_ok:
             synced = [file.end_timestamp for file in files if file.is_full]
             self._index_timestamp = max([index_timestamp, *synced])
         else:
             sure = (file.is_full and file.end_timestamp <= index_timestamp for file in files)
-            self._trusted = next((at for at, good in enumerate(sure) if not good), len(files))
-            self._remove_untrusted()
+            self._synced_files = next((at for at, good in enumerate(sure) if not good), len(files))
+            self._remove_unsynced()
         self._set_current()
 
     def resume_phy_offset(self) -> int | None:
@@ -131,7 +131,7 @@ class IndexService(_chain.ChainFiles):
         """
         if not self._replay:
             return None
-        kept = self.files[: self._trusted]
+        kept = self.files[: self._synced_files]
         return kept[-1].end_phy_offset if kept else 0
 
     def truncate_dirty(self, phy_offset: int) -> int:
@@ -154,9 +154,9 @@ class IndexService(_chain.ChainFiles):
         removed = len(self.files) - first
         if removed:
             self._replay = True
-            self._trusted = min(self._trusted, first)
+            self._synced_files = min(self._synced_files, first)
             self._wait_behind()
-            self._remove_untrusted()
+            self._remove_unsynced()
             self._set_current()
         return removed
 
@@ -237,7 +237,7 @@ class IndexService(_chain.ChainFiles):
         if expired:
             self._wait_behind()
             self.files = files[expired:]
-            self._trusted = max(self._trusted - expired, 0)
+            self._synced_files = max(self._synced_files - expired, 0)
             self._destroy(files[:expired])
         return expired
 
@@ -364,10 +364,10 @@ class IndexService(_chain.ChainFiles):
         else:
             raise fault
 
-    def _remove_untrusted(self) -> None:
+    def _remove_unsynced(self) -> None:
         if self._read_only:
             return
-        kept, removed = self.files[: self._trusted], self.files[self._trusted :]
+        kept, removed = self.files[: self._synced_files], self.files[self._synced_files :]
         self.files = kept
         if removed:
             _LOG.info("removing %d index files from %s on", len(removed), removed[0].path)
@@ -450,6 +450,7 @@ class _FlushBehind:
         self._thread = StoreThread("cqstore-index-flush", self._run)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def _run(self) -> None:
@@ -464,6 +465,11 @@ class _FlushBehind:
         self._thread.join()
 
     def wait(self) -> IndexFile:
+        """Wait for the end of the sync; return the file, which is on disk.
+
+        Raises:
+            StoreFailedError: it could not be synced.
+        """
         self._thread.join()
         if not self._is_synced:  # also where the start of the thread was interrupted
             raise StoreFailedError(

@@ -1,4 +1,4 @@
-"""The record of a store's backends: its state, and up to where those that are behind are whole.
+"""The record of a store's backends: its state, and up to where those that lag are whole.
 
 One note of ours, ``cqstore/mode``. Without it all backends that lie in the store are kept alike.
 """
@@ -21,16 +21,18 @@ _OLD, _NEW = {"cut"}, {"alike"}
 class BackendState:
     """The record as it lies on disk."""
 
-    state: StoreMode | None = None
+    mode: StoreMode | None = None
     """The state that was set; ``None``: what lies on disk and the settings decide."""
-    behind: Mapping[str, int] = field(default_factory=dict)
+    lagging: Mapping[str, int] = field(default_factory=dict)
     """Backend → phy offset up to which it surely has every record; one that is not here is whole.
+
+    On disk the key is ``behind``.
 
     What it holds of later records is removed before anything is put into it: it may have holes, or
     be of a log that was cut there since, or of a broker that did not keep the other backend.
     """
     covers: Mapping[str, str] = field(default_factory=dict)
-    """Backend → which topics it was given (``part.selects``); one not here: all of them."""
+    """Backend → which topics it was given (``selects``); one not here: all of them."""
     alike: int = 0
     """Time of the file ``lock``, ns, when all backends were last alike, by a look or since filled.
 
@@ -38,7 +40,7 @@ class BackendState:
     """
 
 
-def read_standing(paths: StorePaths) -> BackendState:
+def read_backend_state(paths: StorePaths) -> BackendState:
     """Return the record; an empty one if there is none. Changes nothing.
 
     Raises:
@@ -49,41 +51,41 @@ def read_standing(paths: StorePaths) -> BackendState:
     if entry is None:
         return BackendState()
     try:
-        state = None if entry["state"] is None else StoreMode(entry["state"])
+        mode = None if entry["state"] is None else StoreMode(entry["state"])
     except ValueError as exc:
         raise CorruptionError(f"the record of the backends: {exc}", path=paths.mode) from exc
-    return BackendState(state, entry["behind"], entry["covers"], entry.get("alike", 0))
+    return BackendState(mode, entry["behind"], entry["covers"], entry.get("alike", 0))
 
 
-def write_standing(paths: StorePaths, standing: BackendState) -> None:
+def write_backend_state(paths: StorePaths, state: BackendState) -> None:
     """Replace the record, durably when it returns.
 
     Raises:
         StoreIOError: it cannot be written; the old one is unchanged.
     """
     entry = {
-        "state": standing.state,
-        "behind": dict(standing.behind),
-        "covers": dict(standing.covers),
-        "alike": standing.alike,
+        "state": state.mode,
+        "behind": dict(state.lagging),
+        "covers": dict(state.covers),
+        "alike": state.alike,
     }
-    if standing == BackendState():  # says what no record says, too
+    if state == BackendState():  # says what no record says, too
         unregister(paths.mode)
     write_note(paths.mode, entry)
-    if standing != BackendState():
+    if state != BackendState():
         register(paths.mode)
 
 
-def set_mode(paths: StorePaths, state: StoreMode, behind: Mapping[str, int]) -> None:
-    """Set the state, and up to where each backend is whole that is behind, durably.
+def set_mode(paths: StorePaths, mode: StoreMode, lagging: Mapping[str, int]) -> None:
+    """Set the state, and up to where each backend is whole that lags, durably.
 
-    A backend that ``behind`` does not name passes for whole from now on. The caller has the store's
-    lock.
+    A backend that ``lagging`` does not name passes for whole from now on. The caller has the
+    store's lock.
 
     Raises:
         StoreIOError: it cannot be written; the old record is unchanged.
     """
-    write_standing(paths, replace(read_standing(paths), state=state, behind=dict(behind)))
+    write_backend_state(paths, replace(read_backend_state(paths), mode=mode, lagging=dict(lagging)))
 
 
 def _is_entry(entry: Entry) -> bool:

@@ -19,6 +19,7 @@ def begin_cut(paths: StorePaths, phy_offset: int) -> None:
 
     Raises:
         StoreIOError: it cannot be written; nothing was asked for then.
+        RefusedStoreError: the store has no file ``lock``, which ties the note to it.
     """
     tie = lock_identity(paths)
     if tie is None:

@@ -55,7 +55,7 @@ class DeletedTopics:
         return len(self._below)
 
     def has_record(self, topic: str, phy_offset: int) -> bool:
-        """Return whether the record at ``phy_offset`` belongs to a deleted life of ``topic``."""
+        """Return whether the record at ``phy_offset`` is of a deleted incarnation of ``topic``."""
         return phy_offset < self._below.get(topic, 0)
 
     def unfinished(self) -> list[str]:

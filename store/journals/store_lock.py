@@ -82,6 +82,12 @@ class StoreLock:
 
 
 def _lock(fd: int, path: Path) -> None:
+    """Lock the file, and write RocketMQ's content into it.
+
+    Raises:
+        StoreLockedError: another process has it.
+        StoreIOError: it cannot be locked or written.
+    """
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
     except OSError as exc:

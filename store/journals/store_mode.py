@@ -65,8 +65,8 @@ class StoreMode(str):
         A step that continues from there at once needs no second comparison.
         """
         alike = [mode for mode in self.neighbours if set(mode.backends) == set(self.backends)]
-        behind = {after for mode in alike for after in mode.neighbours} - {self}
-        return [mode for mode in store_modes() if mode in behind or mode in self.neighbours]
+        beyond = {after for mode in alike for after in mode.neighbours} - {self}
+        return [mode for mode in store_modes() if mode in beyond or mode in self.neighbours]
 
     def toward(self, goal: "StoreMode") -> "StoreMode":
         """Return the first of the fewest steps, to a ``reachable`` state each, that lead there."""

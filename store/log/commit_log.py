@@ -49,7 +49,7 @@ from store.record.record_layout import (
     BlankRecord,
     store_timestamp_position,
 )
-from store.record.scan import Scan, ScannedRecord, ScanRules, TopicCache
+from store.record.scan import RecordScan, ScannedRecord, ScanRules, TopicCache
 
 if TYPE_CHECKING:
     from store.log.synced_mark import SyncedMark
@@ -240,7 +240,7 @@ class CommitLog(_tail.LogTail):
         end: int | None = None,
         rules: ScanRules | None = None,
         blanks: list[tuple[int, int]] | None = None,
-    ) -> Iterator[Scan]:
+    ) -> Iterator[RecordScan]:
         """Yield the records as ``scan`` does, those of one read at a time.
 
         Each block has to be walked to its end before the next one is asked for.

@@ -6,7 +6,7 @@ from store.errors import MagicCodeError
 from store.log.mapped_file_queue import MappedFileQueue
 from store.record.decoder import record_span
 from store.record.record_layout import BLANK_SIZE
-from store.record.scan import Scan, ScanRules, TopicCache, scan_block
+from store.record.scan import RecordScan, ScanRules, TopicCache, scan_block
 
 _SCAN_BYTES = 1 << 20
 
@@ -18,7 +18,7 @@ def log_blocks(
     rules: ScanRules,
     topics: TopicCache,
     blanks: list[tuple[int, int]] | None,
-) -> Iterator[Scan]:
+) -> Iterator[RecordScan]:
     """Yield the records that start in [start, end), see ``CommitLog.scan_blocks``.
 
     Each block has to be walked to its end before the next one is asked for.

@@ -34,6 +34,7 @@ def _is_log_file(name: str) -> bool:
 
 
 def _written_pages(path: Path) -> int:
+    """Return how many pages of a file are not all zeros, if all of those come first."""
     descriptor = open_regular(path)
     try:
         low, high = 0, -(-os.fstat(descriptor).st_size // _PAGE)

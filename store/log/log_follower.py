@@ -110,6 +110,11 @@ class LogFollower:
             return None
 
     def _check_not_cut(self) -> None:
+        """Refuse to go on if the last record is not where it was.
+
+        Raises:
+            RefusedStoreError: the log was cut there.
+        """
         if self._last is None:
             return
         at, head = self._last

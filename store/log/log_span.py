@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from store.log.commit_log import CommitLog
-from store.record.scan import Scan, ScannedRecord, ScanRules
+from store.record.scan import RecordScan, ScannedRecord, ScanRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class LogSpan:
         return f"the record {span} ({place})"
 
 
-def _as_they_are(blocks: Iterable[Scan]) -> Iterator[Scan]:
+def _as_they_are(blocks: Iterable[RecordScan]) -> Iterator[RecordScan]:
     return iter(blocks)
 
 
@@ -33,7 +33,7 @@ def span_at(
     log: CommitLog,
     phy_offset: int,
     rules: ScanRules,
-    checked: Callable[[Iterable[Scan]], Iterator[Scan]] = _as_they_are,
+    checked: Callable[[Iterable[RecordScan]], Iterator[RecordScan]] = _as_they_are,
 ) -> LogSpan | None:
     """Return what ``phy_offset`` lies in; ``None`` where the log does not reach.
 

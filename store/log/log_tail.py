@@ -97,6 +97,7 @@ class LogTail:
         return passed
 
     def _walk_file(self, file: BinaryIO, start: int, length: int) -> int:
+        """Step over the records of a file up to where they end; return how many were passed."""
         passed, end = 0, start + length
         while self._end < end:
             base = self._end

@@ -328,6 +328,11 @@ class MappedFile(_tail.FilePositions):
             )  # fmt: skip
 
     def _descriptor(self) -> Descriptor:
+        """Return the open descriptor; the first call opens it.
+
+        Raises:
+            StoreClosedError: the file is closed.
+        """
         found = self._open
         if found is not None:
             return found

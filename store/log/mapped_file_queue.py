@@ -85,6 +85,11 @@ class MappedFileQueue(_tail.FilesByStart):
             self.by_start[file.file_from_offset] = file  # there are no readers yet
 
     def _check_place(self, path: Path, length: int) -> None:
+        """Refuse a file of another size, or one that does not follow the last.
+
+        Raises:
+            CorruptionError: it is one.
+        """
         if length != self.file_size:
             raise CorruptionError(
                 "a commit log file has the wrong size", path=path,

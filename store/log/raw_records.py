@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from store.record.decoder import record_span
 from store.record.record_layout import BLANK_SIZE
-from store.record.scan import Scan, ScanRules, TopicCache, scan_block
+from store.record.scan import RecordScan, ScanRules, TopicCache, scan_block
 
 
 class RawRecords:
@@ -30,7 +30,7 @@ class RawRecords:
         self._rules = rules
         self._topics = topics
 
-    def blocks(self) -> Iterator[Scan]:
+    def blocks(self) -> Iterator[RecordScan]:
         """Yield the records, those of one file at a time; each is read to its end before the next.
 
         Raises:

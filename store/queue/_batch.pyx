@@ -119,7 +119,8 @@ cdef class UnitColumns:
         """Return the next offset of each queue behind its units here, and the row with a gap.
 
         ``next_offsets``: of each queue before them; 0: it may begin anywhere. An offset that was
-        there begins a new life. The row is the first whose offset leaves a gap, -1: none does.
+        there begins a new incarnation. The row is the first whose offset leaves a gap, -1: none
+        does.
         """
         cdef Py_ssize_t at, queues = len(self.queues), gap = -1
         cdef int64_t *nexts

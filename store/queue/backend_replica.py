@@ -1,4 +1,4 @@
-"""A part of the combined store: one backend, what it is for, and up to where it is surely whole."""
+"""BackendReplica: one backend, what it is for, and up to where it is surely whole."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -12,7 +12,7 @@ from store.queue.units import QueueKey, UnitBatch
 from store.record.message import LMQ_PREFIX
 
 NO_LIGHT = f"!{LMQ_PREFIX}*"
-"""What a part gets where light queues lie in another one alone."""
+"""What a replica gets where light queues lie in another one alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +46,24 @@ class BackendReplica:
         lines: LaggingBackends,
         roles: Roles,
     ) -> None:
-        """Make the store, not yet loaded. One that is behind is opened as after a crash."""
+        """Make the store, not yet loaded. One that lags is opened as after a crash."""
         self._context, self._lines = context, lines
         self.name = kind.name
         self.needed = self.name in roles.needed
-        self.behind = lines.behind(self.name)
+        self.lags_from = lines.lags_from(self.name)
         self.selection = roles.selections.get(self.name)
         claimed = context.checkpoint.logics_phy_offset
-        self.whole = claimed if kind.counts_in_checkpoint else 0
+        self.synced_to = claimed if kind.counts_in_checkpoint else 0
         """Every record that ends at or below is in its queue, durably."""
-        if self.behind is not None:
-            self.whole = self.behind
-            view = _OwnClaim(self.whole)
+        if self.lags_from is not None:
+            self.synced_to = self.lags_from
+            view = _OwnClaim(self.synced_to)
             context = replace(context, checkpoint=view, last_exit_ok=False)
         self.store = kind(context)
-        self.was_behind = self.behind is not None
-        """A line of ours said so when the part was opened."""
+        self.was_lagging = self.lags_from is not None
+        """A line of ours said so when the replica was opened."""
         self.began_empty = False
-        self.own: set[QueueKey] | None = None
+        self.exclusive_queues: set[QueueKey] | None = None
         """Queues that it alone had before it was filled; ``None``: nothing had to be filled."""
         self.failure: Exception | None = None
         """Why it was detached."""
@@ -74,38 +74,38 @@ class BackendReplica:
         """Recover the queues, and find out up to where they are whole."""
         store, context = self.store, self._context
         store.recover()
-        if self.behind is not None and not context.read_only:
+        if self.lags_from is not None and not context.read_only:
             # What lies behind the line has holes, or is of a program that did not keep the others.
-            store.truncate_dirty(max(self.behind, context.log.min_phy_offset()))
+            store.truncate_dirty(max(self.lags_from, context.log.min_phy_offset()))
         self.began_empty = next(store.queues(), None) is None
         claimed = store.dispatch_from_phy_offset()
-        self.whole = claimed if self.behind is None else min(claimed, self.behind)
+        self.synced_to = claimed if self.lags_from is None else min(claimed, self.lags_from)
         if context.read_only:
             return
         had = self._lines.covers(self.name)
         if had not in {None, self.selection}:
-            self.whole = 0
-            self.note_behind(0)
+            self.synced_to = 0
+            self.note_lagging(0)
         self._lines.note_covers(self.name, self.selection)
 
-    def note_behind(self, phy_offset: int) -> None:
+    def note_lagging(self, phy_offset: int) -> None:
         """Write the line that says that it is whole up to ``phy_offset`` alone, durably."""
-        self._lines.note_behind(self.name, phy_offset)
-        self.behind = phy_offset
+        self._lines.note_lagging(self.name, phy_offset)
+        self.lags_from = phy_offset
 
     def note_caught_up(self) -> None:
         """Remove the line."""
         self._lines.caught_up(self.name)
-        self.behind = None
+        self.lags_from = None
 
     # ---- what it gets
 
     def accepts(self, topic: str) -> bool:
-        """Return whether units of ``topic`` go to this part."""
+        """Return whether units of ``topic`` go to this replica."""
         return selects(self.selection, topic)
 
     def choose(self, batch: UnitBatch, has: int = 0) -> UnitBatch:
-        """Return what of ``batch`` goes to this part, which has all records before ``has``.
+        """Return what of ``batch`` goes to this replica, which has all records before ``has``.
 
         It does not get those again: what was deleted from it meanwhile would come back.
         """
@@ -121,17 +121,17 @@ class BackendReplica:
         if self.selection not in {None, NO_LIGHT}:
             facts["gets only"] = self.selection
         if self.failure is not None:
-            facts["detached"] = f"whole up to phy offset {self.whole}: {self.failure}"
+            facts["detached"] = f"whole up to phy offset {self.synced_to}: {self.failure}"
             return facts
-        if self.behind is not None:
-            facts["behind"] = f"whole up to phy offset {self.behind}"
+        if self.lags_from is not None:
+            facts["lagging"] = f"whole up to phy offset {self.lags_from}"
         return facts | self.store.describe()
 
     def stats(self) -> Iterator[QueueStat]:
         """Yield how it stands, and the numbers of its store."""
         failed = self.failure is not None
         yield QueueStat("queue_backend_detached", self.name, int(failed))
-        yield QueueStat("queue_backend_whole_phy_offset", self.name, self.whole)
+        yield QueueStat("queue_backend_whole_phy_offset", self.name, self.synced_to)
         if not failed:
             yield from self.store.stats()
 
@@ -142,22 +142,27 @@ class BackendReplica:
 
 
 def close_all(
-    parts: Sequence[BackendReplica],
+    replicas: Sequence[BackendReplica],
     failed: Callable[[BackendReplica, Exception], Exception | None],
 ) -> None:
-    """Close the stores of all parts, also if one fails or is cut short.
+    """Close the stores of all replicas, also if one fails or is cut short.
 
-    ``failed`` is told what went wrong with a part, and returns what is to be raised in the end.
+    ``failed`` is told what went wrong with a replica, and returns what is to be raised in the end.
+
+    Raises:
+        Exception: the first that ``failed`` returned; all are closed then.
     """
     failure: Exception | None = None
     with ExitStack() as closing:
-        for part in parts:
-            closing.callback(part.store.close)  # a second close does nothing; a cut comes this way
-        for part in parts:
+        for replica in replicas:
+            closing.callback(
+                replica.store.close
+            )  # a second close does nothing; a cut comes this way
+        for replica in replicas:
             try:
-                part.store.close()
+                replica.store.close()
             except Exception as exc:  # noqa: BLE001 - the others must be closed first
-                failure = failure or failed(part, exc)
+                failure = failure or failed(replica, exc)
         closing.pop_all()
     if failure is not None:
         raise failure
@@ -180,7 +185,7 @@ def selects(selection: str | None, topic: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _OwnClaim:
-    """A checkpoint that vouches for exactly what the line of a part says."""
+    """A checkpoint that vouches for exactly what the line of a replica says."""
 
     logics_phy_offset: int
     min_timestamp: int = 0

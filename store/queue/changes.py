@@ -1,4 +1,4 @@
-"""Changes: whether several parts that are written one after the other are unchanged, and alike."""
+"""Changes: whether replicas that are written one after the other are unchanged, and alike."""
 
 import threading
 from collections.abc import Callable
@@ -15,14 +15,14 @@ class Changes:
     """Counts the writes that have begun and ended. Any thread.
 
     A reader that finds ``moment`` the same before and after its read, and not ``None``, has seen
-    all parts as one write left them and before another began. Neither side blocks.
+    all replicas as one write left them and before another began. Neither side blocks.
     """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # guards both counts
         self._begun = self._ended = 0
         self.cut_short = False
-        """A write has left by an exception that is no error of a part's: parts may differ."""
+        """A write has left by an exception that is no error of a replica's: replicas may differ."""
         self.losses = 0
         """How often queues began to lose units at their ends, and how often they had lost them."""
 
@@ -61,6 +61,8 @@ class Changes:
 
 
 class _Changing(Protocol):
+    """What counts its writes."""
+
     changes: Changes
 
 
@@ -70,7 +72,7 @@ _S = TypeVar("_S", bound=_Changing)
 def changing(
     write: Callable[Concatenate[_S, _P], _R],
 ) -> Callable[Concatenate[_S, _P], _R]:
-    """Count the calls of a method that writes to all parts in ``self.changes``.
+    """Count the calls of a method that writes to all replicas in ``self.changes``.
 
     Once one of them was interrupted, none is made any more.
     """

@@ -1,9 +1,9 @@
 """CombinedConsumeQueueStore: several backends kept alike, one of them read.
 
-Every write goes to all parts, first to those that are read or assign offsets. If such a one fails
-the store fails. Any other part that fails is *detached*: a durable line says up to which phy
-offset it is surely whole, it is not touched again, and the next open catches it up by replaying the
-log from there. The line goes when the part is caught up and durably so.
+Every write goes to all replicas, first to those that are read or assign offsets. If such a one
+fails the store fails. Any other replica that fails is *detached*: a durable line says up to which
+phy offset it is surely whole, it is not touched again, and the next open catches it up by replaying
+the log from there. The line goes when the replica is caught up and durably so.
 
 Source: RocketMQ ``CombineConsumeQueueStore``. Unlike it, nothing is ever initialised anew where
 two backends disagree: that would hide history.
@@ -51,7 +51,7 @@ _T = TypeVar("_T")
 class CombinedConsumeQueueStore(ConsumeQueueStore):
     """All of ``kinds`` as one.
 
-    ``flush`` may run beside the one writing thread: what it and the writer change of a part is
+    ``flush`` may run beside the one writing thread: what it and the writer change of a replica is
     guarded by a lock.
     """
 
@@ -65,22 +65,22 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         lines: LaggingBackends,
         is_deleted: IsDeleted,
     ) -> None:
-        """Make the parts, not yet loaded; ``roles`` names some of them."""
+        """Make the replicas, not yet loaded; ``roles`` names some of them."""
         super().__init__(context)
         self.changes = Changes()
-        """The writes to all parts: between two of them the parts are alike."""
+        """The writes to all replicas: between two of them the replicas are alike."""
         self.roles = roles
         self._lines = lines
-        made = [BackendReplica(kind, context, lines, roles) for kind in kinds]
-        self._parts = sorted(made, key=lambda part: (part.name != roles.read, not part.needed))
-        by_name = {part.name: part.store for part in made}
+        replicas = [BackendReplica(kind, context, lines, roles) for kind in kinds]
+        replicas.sort(key=lambda each: (each.name != roles.read, not each.needed))
+        self._replicas = replicas
+        by_name = {replica.name: replica.store for replica in replicas}
         self._read, self._assign = by_name[roles.read], by_name[roles.assign]
-        self._router = ReadRouter(self._read, self._parts)
+        self._router = ReadRouter(self._read, self._replicas)
         self.lmq_needs_multi_dispatch = self._read.lmq_needs_multi_dispatch
-        self.hides_unflushed = any(each.store.hides_unflushed for each in made if each.needed)
-        self._lock = CheckedLock(
-            "a change of the backends"
-        )  # guards whole and failure of the parts, and the lines
+        self.hides_unflushed = any(each.store.hides_unflushed for each in replicas if each.needed)
+        # Guards synced_to and failure of the replicas, and the lines.
+        self._lock = CheckedLock("a change of the backends")
         self._put_end = 0
         self._marks: dict[str, int] = {}
         self._replaying = True
@@ -93,13 +93,13 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         _ = paths
         return False
 
-    # ---- parts that fail
+    # ---- replicas that fail
 
     def _live(self) -> list[BackendReplica]:
-        return [part for part in self._parts if part.failure is None]
+        return [replica for replica in self._replicas if replica.failure is None]
 
-    def _attempt(self, part: BackendReplica, what: str, call: Callable[[], _T]) -> _T | None:
-        """Call; detach the part if that fails and the store can do without it.
+    def _attempt(self, replica: BackendReplica, what: str, call: Callable[[], _T]) -> _T | None:
+        """Call; detach the replica if that fails and the store can do without it.
 
         Raises:
             StoreError: it cannot, or the line that says so cannot be written.
@@ -109,38 +109,39 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         except (StoreClosedError, StoreLockedError):
             raise
         except StoreError as exc:
-            if part.needed:
+            if replica.needed:
                 raise
-            self._detach(part, what, exc)
+            self._detach(replica, what, exc)
             return None
 
-    def _detach(self, part: BackendReplica, what: str, exc: StoreError) -> None:
+    def _detach(self, replica: BackendReplica, what: str, exc: StoreError) -> None:
+        """Write to a failed replica no more; its line says durably up to where it is whole."""
         with self._lock.entry():
-            if part.failure is not None:
+            if replica.failure is not None:
                 return
             if isinstance(exc, QueueGapError):
-                part.whole = 0  # it lacks what it claimed to have
-            part.note_behind(part.whole)
-            part.failure = exc
+                replica.synced_to = 0  # it lacks what it claimed to have
+            replica.note_lagging(replica.synced_to)
+            replica.failure = exc
             self._count_in_checkpoint()
         _LOG.warning(
             "the %s queues are detached, whole up to phy offset %d: cannot %s: %s",
-            part.name, part.whole, what, exc,
+            replica.name, replica.synced_to, what, exc,
         )  # fmt: skip
 
     def _count_in_checkpoint(self) -> None:
-        """Let the checkpoint speak of the parts that it is for only while they are kept."""
-        self.counts_in_checkpoint = any(part.store.counts_in_checkpoint for part in self._live())
+        """Let the checkpoint speak of the replicas that it is for only while they are kept."""
+        self.counts_in_checkpoint = any(each.store.counts_in_checkpoint for each in self._live())
 
     @property
     def detached(self) -> dict[str, Exception]:
-        """Return the parts that are not kept any more until the next open, and why."""
-        return {part.name: part.failure for part in self._parts if part.failure is not None}
+        """Return the replicas that are not kept any more until the next open, and why."""
+        return {each.name: each.failure for each in self._replicas if each.failure is not None}
 
     @property
-    def behind(self) -> dict[str, int]:
-        """Return up to which phy offset each part is whole that is, or was when opened, behind."""
-        return {part.name: part.behind for part in self._parts if part.behind is not None}
+    def lagging(self) -> dict[str, int]:
+        """Return up to which phy offset each replica is whole that lags, or did when opened."""
+        return {each.name: each.lags_from for each in self._replicas if each.lags_from is not None}
 
     # ---- opening
 
@@ -148,13 +149,13 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         """Open all; if one that is needed fails, those that were opened are closed again."""
         opened: list[BackendReplica] = []
         try:
-            for part in self._parts:
-                self._attempt(part, "open them", part.store.load)
-                opened.append(part)
-            self._read_light_from(light_home(self._parts, self.roles, self._lines))
+            for replica in self._replicas:
+                self._attempt(replica, "open them", replica.store.load)
+                opened.append(replica)
+            self._read_light_from(light_home(self._replicas, self.roles, self._lines))
         except BaseException:
-            for part in opened:
-                part.store.close()
+            for replica in opened:
+                replica.store.close()
             raise
         return self
 
@@ -165,127 +166,163 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         self.lmq_needs_multi_dispatch = home.store.lmq_needs_multi_dispatch
 
     def recover(self) -> None:
-        """Recover all, and compare how far they have come."""
-        for part in self._live():
-            self._attempt(part, "recover them", part.recover)
-        if not self._lines.alike:
+        """Recover every replica, and note those that lack records which the log has no more.
+
+        If another program may have had the store since, units are compared first, see ``_compare``.
+
+        Raises:
+            StoreError: a replica that the store needs failed; another one is detached.
+            RefusedStoreError: as for ``_compare``.
+        """
+        for replica in self._live():
+            self._attempt(replica, "recover them", replica.recover)
+        if not self._lines.are_alike:
             self._compare()
-        marks = {part.name: part.whole for part in self._live()}
+        marks = {replica.name: replica.synced_to for replica in self._live()}
         newest, low = max(marks.values(), default=0), max(self.context.log.min_phy_offset(), 0)
-        for part in self._live():
+        for replica in self._live():
             # Where the log has no records any more that it lacks, they are made up for at the end.
-            if part.behind is None and part.whole < newest and part.whole <= low:
-                part.note_behind(part.whole)
+            lacks = replica.synced_to < newest and replica.synced_to <= low
+            if lacks and replica.lags_from is None:
+                replica.note_lagging(replica.synced_to)
         self._marks = marks
 
     def _compare(self) -> None:
-        """Let the log fill what a part lacks though it claims to be whole.
+        """Find what one of two replicas lacks though it claims to be whole; the replay fills it.
 
-        RocketMQ switches double write on without the history, and says nothing.
+        RocketMQ switches double write on without the history, and says nothing. Nothing to do where
+        one replica alone is left.
 
         Raises:
-            RefusedStoreError: read-only, and the part that the settings prefer lacks units.
+            RefusedStoreError: read-only, and the replica that the settings prefer lacks units.
         """
-        live = self._live()
+        live, config = self._live(), self.context.config
         if len(live) == 1:
             return
-        whole = [part for part in live if part.behind is None]
+        whole = [replica for replica in live if replica.lags_from is None]
         if self._router.light is None:
             self._read_light_from(diverged_replica(whole, self.roles, self._is_deleted))
         for ahead in whole:  # what another one has may have been deleted since
-            late = live[1 - live.index(ahead)]
+            lagging = live[1 - live.index(ahead)]
             if not self.context.read_only:
-                note = partial(late.note_behind, 0)
-                compare = partial(backfill, late, ahead, self._is_deleted, note)
-                self._attempt(late, "compare them", compare)
-            elif late.store is self._read and late.name == self.context.config.preferred_backend:
-                refuse_lack(late, ahead, self._is_deleted, self.context.paths.root)
+                note = partial(lagging.note_lagging, 0)
+                compare = partial(backfill, lagging, ahead, self._is_deleted, note)
+                self._attempt(lagging, "compare them", compare)
+            elif lagging.store is self._read and lagging.name == config.preferred_backend:
+                refuse_lack(lagging, ahead, self._is_deleted, self.context.paths.root)
 
     def check_topic(self, topic: str) -> None:
-        """Refuse what any of them cannot hold, also one that was detached: it is to catch up."""
+        """Refuse what any of them cannot hold, also one that was detached: it is to catch up.
+
+        Raises:
+            IllegalMessageError: one cannot hold it, or the one for light queues is detached.
+        """
         light = self._router.light
         if light is not None and light.name in self.detached and is_light(topic):
             raise IllegalMessageError(
                 f"the {light.name} queues, which may have light queues, cannot be opened"
             )
-        for part in self._parts:
-            if part.accepts(topic):
-                part.store.check_topic(topic)
+        for replica in self._replicas:
+            if replica.accepts(topic):
+                replica.store.check_topic(topic)
 
     def dispatch_from_phy_offset(self) -> int:
-        """Return the smallest of all; read-only, where none is brought up, of those needed."""
+        """Return the smallest of all; read-only, where none catches up, of those needed."""
         read_only = self.context.read_only
-        return min(self._marks[part.name] for part in self._live() if part.needed or not read_only)
+        return min(self._marks[each.name] for each in self._live() if each.needed or not read_only)
 
     def damaged_queues(self) -> Sequence[QueueDamage]:
-        """Return those of all parts."""
-        return [each for part in self._live() for each in part.store.damaged_queues()]
+        """Return the damaged queues of all replicas; a queue comes once for each that has it."""
+        return [each for replica in self._live() for each in replica.store.damaged_queues()]
 
     def damage_is_settled(self) -> None:
-        """Tell all."""
-        for part in self._live():
-            part.store.damage_is_settled()
+        """Have every replica take units for all its queues again."""
+        for replica in self._live():
+            replica.store.damage_is_settled()
 
     def watermarks(self) -> dict[str, int]:
-        """Return how far each part had come when it was opened."""
-        return {part.name: self._marks[part.name] for part in self._live()}
+        """Return how far each replica had come when it was opened."""
+        return {replica.name: self._marks[replica.name] for replica in self._live()}
 
     # ---- writing
 
     @changing
     def put_batch(self, batch: UnitBatch) -> list[QueueRestart]:
-        """Put into all; the restarts are those of the store that is read."""
+        """Put into all replicas; the restarts are those of the one that is read.
+
+        While the log is replayed a replica gets only what it has not.
+
+        Raises:
+            StoreError: a replica that the store needs failed; another one is detached.
+            StoreFailedError: an earlier write was interrupted.
+        """
         restarts: list[QueueRestart] = []
-        for part in self._live():
-            has = self._marks[part.name] if self._replaying else 0
+        for replica in self._live():
+            has = self._marks[replica.name] if self._replaying else 0
             if 0 < batch.end_phy_offset <= has:
                 continue  # it has all of them
-            put = partial(part.store.put_batch, part.choose(batch, has))
-            done = self._attempt(part, "put units", put)
-            if part.store is self._read:
+            put = partial(replica.store.put_batch, replica.choose(batch, has))
+            done = self._attempt(replica, "put units", put)
+            if replica.store is self._read:
                 restarts = done or []
         self._put_end = max(self._put_end, batch.end_phy_offset)
         return restarts
 
     @losing
     def truncate_dirty(self, phy_offset: int) -> int:
-        """Truncate all; return the largest number of queues cut."""
+        """Truncate all; return the largest number of queues that one of them cut."""
         most = 0
-        for part in self._live():
-            cut = self._attempt(part, "cut them", partial(part.store.truncate_dirty, phy_offset))
+        for replica in self._live():
+            truncate = partial(replica.store.truncate_dirty, phy_offset)
+            cut = self._attempt(replica, "cut them", truncate)
             most = max(most, cut or 0)
             with self._lock.entry():
-                part.whole = min(part.whole, phy_offset)
-                if part.behind is not None and part.behind > phy_offset:
-                    part.note_behind(phy_offset)
+                replica.synced_to = min(replica.synced_to, phy_offset)
+                if replica.lags_from is not None and replica.lags_from > phy_offset:
+                    replica.note_lagging(phy_offset)
         self._put_end = min(self._put_end, phy_offset)
         return most
 
     def catch_up(self) -> bool:
-        """Bring up those that were behind; their lines stay until ``allow_expiry``."""
+        """Bring replicas that lagged level with one that did not, in what the replay could not.
+
+        Their lines stay until ``allow_expiry``. Returns whether the checkpoint is for one of them:
+        it has to be advanced before the lines go.
+
+        Raises:
+            StoreError: a replica that the store needs failed; another one is detached.
+        """
         live = self._live()
-        late = [part for part in live if part.behind is not None]
-        ahead = [part for part in live if part.behind is None]
-        for part in late if ahead else ():
-            self._attempt(
-                part, "catch up", partial(reconcile_unlogged, part, ahead[0], self._is_deleted)
-            )
-        if late:
+        lagging = [replica for replica in live if replica.lags_from is not None]
+        ahead = [replica for replica in live if replica.lags_from is None]
+        for replica in lagging if ahead else ():
+            reconcile = partial(reconcile_unlogged, replica, ahead[0], self._is_deleted)
+            self._attempt(replica, "catch up", reconcile)
+        if lagging:
             self.flush()
-        return any(part.store.counts_in_checkpoint for part in late if part.failure is None)
+        return any(each.store.counts_in_checkpoint for each in lagging if each.failure is None)
 
     def allow_expiry(self, min_phy_offset: int) -> None:
-        """Tell all; those that were behind have been caught up by now, and their lines go."""
+        """End the recovery: lines of replicas that have caught up go, and all may expire units.
+
+        From now on topics are read where the settings say, and if no replica is detached the record
+        says that all are alike.
+
+        Raises:
+            StoreError: a replica that the store needs failed, or a line cannot be written.
+        """
         self._replaying = False
         if classes := self.context.config.read_topic_classes:
             self._router.apart = ClassOfTopic(classes, "")
-        for part in self._live():
-            if part.behind is not None:
+        for replica in self._live():
+            if replica.lags_from is not None:
                 with self._lock.entry():
-                    part.note_caught_up()
-        for part in self._live():
-            self._attempt(part, "expire units", partial(part.store.allow_expiry, min_phy_offset))
-        if len(self._live()) == len(self._parts) > 1:
+                    replica.note_caught_up()
+        for replica in self._live():
+            self._attempt(
+                replica, "expire units", partial(replica.store.allow_expiry, min_phy_offset)
+            )
+        if len(self._live()) == len(self._replicas) > 1:
             self._lines.note_alike()
 
     @changing
@@ -295,52 +332,52 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         """Clean all; return the sum."""
         done = [
             self._attempt(
-                part, "clean them", partial(part.store.clean_expired, min_phy_offset, expired)
+                replica, "clean them", partial(replica.store.clean_expired, min_phy_offset, expired)
             )
-            for part in self._live()
+            for replica in self._live()
         ]
         return sum(count or 0 for count in done)
 
     @changing
     def restore_end(self, topic: str, queue_id: int, queue_offset: int) -> None:
         """Restore in all where the queue has no units and ends before, as a crash may leave it."""
-        for part in self._live():
-            if not part.accepts(topic):
+        for replica in self._live():
+            if not replica.accepts(topic):
                 continue
-            low, high = part.store.queue(topic, queue_id).ends()
+            low, high = replica.store.queue(topic, queue_id).ends()
             if low == high < queue_offset:
-                restore = partial(part.store.restore_end, topic, queue_id, queue_offset)
-                self._attempt(part, "restore the end of a queue", restore)
+                restore = partial(replica.store.restore_end, topic, queue_id, queue_offset)
+                self._attempt(replica, "restore the end of a queue", restore)
 
     @losing
     def delete_topics(self, topics: Sequence[str]) -> None:
         """Delete from all; from one that was detached when it catches up."""
-        for part in self._live():
-            self._attempt(part, "delete topics", partial(part.store.delete_topics, topics))
+        for replica in self._live():
+            self._attempt(replica, "delete topics", partial(replica.store.delete_topics, topics))
 
     @losing
     def delete_queue(self, topic: str, queue_id: int) -> None:
         """Delete from all."""
-        for part in self._live():
-            delete = partial(part.store.delete_queue, topic, queue_id)
-            self._attempt(part, "delete a queue", delete)
+        for replica in self._live():
+            delete = partial(replica.store.delete_queue, topic, queue_id)
+            self._attempt(replica, "delete a queue", delete)
 
     def flush(self, least_pages: int = 0) -> None:
         """Flush all."""
         end = self._put_end
-        for part in self._live():
-            self._attempt(part, "flush them", partial(part.store.flush, least_pages))
+        for replica in self._live():
+            self._attempt(replica, "flush them", partial(replica.store.flush, least_pages))
             if not least_pages:
                 with self._lock.entry():
-                    if part.failure is None:
-                        part.whole = max(part.whole, end)
+                    if replica.failure is None:
+                        replica.synced_to = max(replica.synced_to, end)
 
     def next_offset(self, topic: str, queue_id: int) -> int:
-        """Return the largest of all that have the queue: no part may lose a unit to a put."""
+        """Return the largest of all that have the queue: no replica may lose a unit to a put."""
         return max(
-            part.store.queue(topic, queue_id).max_offset()
-            for part in self._live()
-            if part.accepts(topic)
+            replica.store.queue(topic, queue_id).max_offset()
+            for replica in self._live()
+            if replica.accepts(topic)
         )
 
     # ---- reading: one backend answers, see ``ReadRouter``
@@ -380,8 +417,8 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         return self._read.units_per_file
 
     def queue_type(self, topic: str) -> QueueType:
-        """Return ``BATCH`` if any part says so, else ask the store that is read."""
-        kinds = {part.store.queue_type(topic) for part in self._live()}
+        """Return ``BATCH`` if any replica says so, else ask the store that is read."""
+        kinds = {replica.store.queue_type(topic) for replica in self._live()}
         if QueueType.BATCH in kinds:
             return QueueType.BATCH
         return self._router.reader(topic).queue_type(topic)
@@ -394,28 +431,28 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
 
     @property
     def selections(self) -> list[str]:
-        """Return the selections that a topic is in all of which all parts get, see ``selects``."""
+        """Return the selections; every replica gets a topic that is in all of them."""
         live = self._live()
-        given = [self._lines.covers(part.name) for part in live]
-        given += [part.selection for part in live if part.selection == NO_LIGHT]
+        given = [self._lines.covers(replica.name) for replica in live]
+        given += [replica.selection for replica in live if replica.selection == NO_LIGHT]
         return [each for each in given if each is not None]
 
     def total_size_bytes(self) -> int:
         """Return the sum, without those that were detached."""
-        return sum(part.store.total_size_bytes() for part in self._live())
+        return sum(replica.store.total_size_bytes() for replica in self._live())
 
     def check_files(self) -> Iterator[QueueFinding]:
         """Yield the findings of all that were not detached."""
-        for part in self._live():
-            yield from part.store.check_files()
+        for replica in self._live():
+            yield from replica.store.check_files()
 
-    def parts(self) -> Sequence[ConsumeQueueStore]:
+    def backends(self) -> Sequence[ConsumeQueueStore]:
         """Return the stores that are kept, the one that is read first."""
-        return [part.store for part in self._live()]
+        return [replica.store for replica in self._live()]
 
     def locks(self) -> Sequence[CheckedLock]:
         """Return its own and those of all."""
-        return [self._lock, *(lock for part in self._parts for lock in part.store.locks())]
+        return [self._lock, *(lock for replica in self._replicas for lock in replica.store.locks())]
 
     def describe(self) -> dict[str, object]:
         """Return the facts of all, each label with its backend's name."""
@@ -426,34 +463,34 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         if (light := self._router.light) is not None:
             asked = "" if roles.light_alone else ", though the settings do not say so"
             facts["light queues in"] = f"{light.name} alone{asked}"
-        for part in self._parts:
-            for label, value in part.describe().items():
-                facts[f"{part.name} {label}"] = value
+        for replica in self._replicas:
+            for label, value in replica.describe().items():
+                facts[f"{replica.name} {label}"] = value
         return facts
 
     def stats(self) -> Sequence[QueueStat]:
-        """Return the numbers of all, and how each part stands."""
-        return [each for part in self._parts for each in part.stats()]
+        """Return the numbers of all, and how each replica stands."""
+        return [each for replica in self._replicas for each in replica.stats()]
 
     def written_bytes(self) -> Mapping[str, int]:
-        """Return the sums of all parts that are in use."""
+        """Return the sums of all replicas that are in use."""
         found: Counter[str] = Counter()
-        for part in self._live():
-            found.update(part.store.written_bytes())
+        for replica in self._live():
+            found.update(replica.store.written_bytes())
         return found
 
     def close(self) -> None:
         """Close all, also if one fails or is cut short; of one that is needed that is raised."""
-        close_all(self._parts, self._close_failed)
+        close_all(self._replicas, self._close_failed)
 
-    def _close_failed(self, part: BackendReplica, exc: Exception) -> Exception | None:
+    def _close_failed(self, replica: BackendReplica, exc: Exception) -> Exception | None:
         """Return what is to be raised."""
-        if part.failure is not None:
+        if replica.failure is not None:
             return None  # what went wrong with it has been noted
-        if part.needed or not isinstance(exc, StoreError):
+        if replica.needed or not isinstance(exc, StoreError):
             return exc
         try:
-            self._detach(part, "close them", exc)
+            self._detach(replica, "close them", exc)
         except StoreError as unwritten:
             return unwritten
         return None

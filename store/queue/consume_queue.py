@@ -37,9 +37,9 @@ class ConsumeQueue(ABC):
 
     It represents the name, not one incarnation: each call reads the queue that has the name at
     that time. A queue that was never written is empty, and has units once they are dispatched. Of
-    one whose topic was deleted and written again the new life alone is read, by those that were
-    made before too. So it may be kept, as long as one likes, or made for each call: it holds no
-    file, no lock and nothing that was read.
+    one whose topic was deleted and written again the new incarnation alone is read, by those that
+    were made before too. So it may be kept, as long as one likes, or made for each call: it holds
+    no file, no lock and nothing that was read.
 
     Any thread may ask, several at once. Asking never writes, save into caches. Once the store is
     closed every method raises ``StoreClosedError``.

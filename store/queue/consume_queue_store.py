@@ -69,7 +69,7 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
         """Take units for every queue again; called once no queue is going to be rebuilt."""
 
     def watermarks(self) -> dict[str, int]:
-        """Return ``dispatch_from_phy_offset`` of each part that is in use, by its name."""
+        """Return ``dispatch_from_phy_offset`` of each backend that is in use, by its name."""
         return {self.name: self.dispatch_from_phy_offset()}
 
     def check_topic(self, topic: str) -> None:
@@ -89,8 +89,8 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
         Ordered: within a queue, units come in log order. Idempotent: a unit that the queue has
         already is left as it is. A unit at the queue's end is appended; a first unit may have any
         offset (the units before it have expired). A unit *below* the end whose record lies
-        *behind* that of the queue's last unit begins a new life of the queue: the units from its
-        offset on are dropped, and the restart is returned. Not durable until ``flush``: after a
+        *behind* that of the queue's last unit begins a new incarnation of the queue: the units from
+        its offset on are dropped, and the restart is returned. Not durable until ``flush``: after a
         crash the caller replays the log from ``dispatch_from_phy_offset``.
 
         Raises:
@@ -108,7 +108,7 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
         """
 
     def catch_up(self) -> bool:
-        """Give queues that were behind what no record of the log contains, durably.
+        """Give queues that lagged what no record of the log contains, durably.
 
         Called once, after the replay and before ``allow_expiry``. Returns whether such queues are
         among them as the checkpoint is for, which is to vouch for them first.
@@ -178,7 +178,7 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
         Units themselves are compared with the log by the caller.
         """
 
-    def parts(self) -> Sequence["ConsumeQueueStore"]:
+    def backends(self) -> Sequence["ConsumeQueueStore"]:
         """Return the stores that this one is made of: itself, unless it combines several."""
         return (self,)
 

@@ -17,13 +17,13 @@ class QueueType(Enum):
 class QueueRestart(NamedTuple):
     """A queue that started over: its topic had been deleted and was written again.
 
-    ``dropped`` are the queue offsets of the older life that the new one replaced.
+    ``dropped`` are the queue offsets of the older incarnation that the new one replaced.
     """
 
     queue: QueueKey
     dropped: range
     phy_offset: int
-    """Where the first record of the new life lies."""
+    """Where the first record of the new incarnation lies."""
 
 
 class QueueFinding(NamedTuple):

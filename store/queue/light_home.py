@@ -24,44 +24,44 @@ def is_light(topic: str) -> bool:
 
 
 def light_home(
-    parts: Sequence[BackendReplica], roles: Roles, lines: LaggingBackends
+    replicas: Sequence[BackendReplica], roles: Roles, lines: LaggingBackends
 ) -> BackendReplica | None:
-    """Return the part that has the light queues alone, of parts that are loaded; ``None``: none.
+    """Return the loaded replica that has the light queues alone; ``None``: none.
 
-    The others get none from now on. A part that is behind or empty is no evidence. One that cannot
+    The others get none from now on. A replica that lags or is empty is no evidence. One that cannot
     be opened may have them, and is returned where nothing tells that it has not.
 
     Raises:
         StoreError: a line says that it has them, and it cannot be opened.
     """
-    home = next((part for part in parts if part.name == roles.light), None)
-    others = [part for part in parts if part is not home]
+    home = next((replica for replica in replicas if replica.name == roles.light), None)
+    others = [replica for replica in replicas if replica is not home]
     if home is None or not others:
         return None
-    noted = any(lines.covers(part.name) == NO_LIGHT for part in others)
+    noted = any(lines.covers(replica.name) == NO_LIGHT for replica in others)
     if home.failure is None:
         alone = roles.light_alone or noted or (_has_light(home) and _lacks_light(others))
     elif noted:
         raise home.failure
     else:
-        alone = not lines.alike
+        alone = not lines.are_alike
     if not alone:
         return None
     return _keep_apart(home, others, roles)
 
 
 def diverged_replica(
-    parts: Sequence[BackendReplica], roles: Roles, is_deleted: IsDeleted
+    replicas: Sequence[BackendReplica], roles: Roles, is_deleted: IsDeleted
 ) -> BackendReplica | None:
-    """Return the part in which alone light queues have gone on since all had them; ``None``: none.
+    """Return the recovered replica in which alone light queues have gone on; ``None``: none.
 
-    Of parts that are recovered. The others get none from now on.
+    All had them before. The others get none from now on.
     """
-    home = next((part for part in parts if part.name == roles.light), None)
-    others = [part for part in parts if part is not home]
+    home = next((replica for replica in replicas if replica.name == roles.light), None)
+    others = [replica for replica in replicas if replica is not home]
     if home is None or not others:
         return None
-    lacks = (lack for part in others for lack in missing_units(part, home, is_deleted, LMQ_PREFIX))
+    lacks = (lack for each in others for lack in missing_units(each, home, is_deleted, LMQ_PREFIX))
     if all(lack.is_head for lack in lacks):
         return None
     return _keep_apart(home, others, roles)
@@ -70,24 +70,25 @@ def diverged_replica(
 def _keep_apart(
     home: BackendReplica, others: Iterable[BackendReplica], roles: Roles
 ) -> BackendReplica:
+    """Have the others get no light queues from now on; return ``home``."""
     if not roles.light_alone:
         _LOG.warning(
             "light queues lie in the %s queues alone and stay there, though the settings"
             " (combineCQUseRocksdbForLmq) do not say so", home.name,
         )  # fmt: skip
-    for part in others:
-        part.selection = NO_LIGHT
+    for replica in others:
+        replica.selection = NO_LIGHT
     home.needed = home.failure is None
     return home
 
 
-def _has_light(part: BackendReplica) -> bool:
-    return next(part.store.queues(prefix=LMQ_PREFIX), None) is not None
+def _has_light(replica: BackendReplica) -> bool:
+    return next(replica.store.queues(prefix=LMQ_PREFIX), None) is not None
 
 
 def _lacks_light(others: Sequence[BackendReplica]) -> bool:
     """Return whether these have queues, but no light ones: those are kept apart."""
-    told = [part for part in others if part.failure is None and part.behind is None]
+    told = [replica for replica in others if replica.failure is None and replica.lags_from is None]
     return bool(told) and all(
-        next(part.store.queues(), None) is not None and not _has_light(part) for part in told
+        next(each.store.queues(), None) is not None and not _has_light(each) for each in told
     )

@@ -41,9 +41,9 @@ class ReadRouter:
 
     def _complete_backends(self, topic: str) -> Iterator[ConsumeQueueStore]:
         """Yield those that have all units of ``topic``."""
-        for part in [each for each in self._replicas if each.failure is None]:
-            if part.behind is None and part.accepts(topic):
-                yield part.store
+        for replica in [each for each in self._replicas if each.failure is None]:
+            if replica.lags_from is None and replica.accepts(topic):
+                yield replica.store
 
     def alike(self, topic: str) -> tuple[ConsumeQueueStore, ConsumeQueueStore] | None:
         """Return the backend that answers for ``topic``, and one that must answer alike.

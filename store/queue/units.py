@@ -158,13 +158,14 @@ class UnitBatch(_batch.UnitColumns):
         return int(np.argmax(self._numbers() == number))
 
     def begins(self, wanted: Callable[[QueueKey], bool]) -> int:
-        """Return how many units of queues that are ``wanted`` are the first of a life."""
+        """Return how many units of queues that are ``wanted`` are the first of an incarnation."""
         chosen = [number for number, queue in enumerate(self.queues) if wanted(queue)]
         if not chosen:
             return 0
         return int(np.count_nonzero(np.isin(self._numbers(), chosen) & (self._offsets() == 0)))
 
     def _rows(self, rows: NDArray[np.bool_]) -> "UnitBatch":
+        """Return the units with a True in ``rows``, as a batch of their own."""
         chosen = UnitBatch()
         chosen.end_phy_offset = self.end_phy_offset
         index = self._numbers()[rows]
@@ -188,6 +189,11 @@ class UnitBatch(_batch.UnitColumns):
         return np.frombuffer(memoryview(self.units), np.uint8).reshape(-1, QUEUE_UNIT.size)
 
     def _check_offsets(self) -> None:
+        """Refuse a queue offset that no queue can have.
+
+        Raises:
+            CorruptionError: there is one.
+        """
         offsets = self._offsets()
         outside = np.flatnonzero((offsets < 0) | (offsets >= MAX_UNITS))
         if len(outside):

@@ -46,7 +46,7 @@ cdef class BlockScan:
         return self._behind
 
     def refusing(self, look):
-        """See ``Scan.refusing``."""
+        """See ``RecordScan.refusing``."""
         self._look = look
         return self
 

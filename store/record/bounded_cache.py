@@ -55,6 +55,7 @@ class BoundedCache(dict[K, V], Generic[K, V]):
         return value
 
     def _part_with_some(self) -> None:
+        """Drop the newest entry, or where many of those were dropped a share of the oldest."""
         if self._newest_gone < len(self) // _NEWEST_FIRST:
             self._newest_gone += 1
             try:

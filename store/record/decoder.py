@@ -52,6 +52,7 @@ def record_span(data: Buffer, position: int, left: int, phy_offset: int) -> int:
     Raises:
         MagicCodeError: no record starts here (this is how a log normally ends).
         TruncatedRecordError: its size runs past the end of the file.
+        CorruptionError: a blank record does not reach the end of the file.
     """
     total_size, magic_code = _START.unpack_from(data, position)
     if magic_code == MAGIC_BLANK:

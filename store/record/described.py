@@ -12,6 +12,8 @@ _FIELDS = (
 
 
 class _Stored(Protocol):
+    """What has the tail of its record."""
+
     @property
     def tail(self) -> RecordTail: ...
 

@@ -113,6 +113,12 @@ class EncodingRules:
         return size
 
     def _learn_topic(self, topic: str) -> LearntTopic:
+        """Check a topic and keep what a record says of it.
+
+        Raises:
+            IllegalMessageError: no record can hold it.
+            TypeError: it is no text.
+        """
         if not isinstance(topic, str):
             raise TypeError
         self._check_topic(topic)

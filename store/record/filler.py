@@ -120,6 +120,10 @@ def _head(
     *,
     wide: bool,
 ) -> RecordHead:
+    """Return the head of a record that replaces a damaged one with the head ``like``.
+
+    ``place`` is where it stands in its queue; ``None``: it is in none.
+    """
     sys_flag = like.sys_flag & ~_BODY_FLAGS | SysFlag.PASSED_OVER
     if place is None:
         sys_flag |= SysFlag.TRANSACTION_ROLLBACK  # which is in no queue

@@ -212,6 +212,11 @@ class PyMessageView:
 
 
 def _checked_head(record: Buffer, phy_offset: int | None) -> RecordHead:
+    """Return the head of a record.
+
+    Raises:
+        CorruptionError: it contradicts itself or the record's size.
+    """
     if len(record) < MIN_RECORD_SIZE:
         raise TruncatedRecordError(
             "too short for a record", phy_offset=phy_offset,

@@ -148,6 +148,11 @@ _MAX_PORT = 65535
 
 @lru_cache(maxsize=4096)  # only addresses are remembered, and none is longer than 45 characters
 def _host(address: str, port: int) -> Host:
+    """Return address and port as a record has them.
+
+    Raises:
+        IllegalMessageError: no record can hold them.
+    """
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError as exc:

@@ -53,7 +53,7 @@ Look = Callable[[ScannedRecord], object]
 """Raises what is wrong with a record."""
 
 
-class Scan(Protocol):
+class RecordScan(Protocol):
     """The records of a block, once."""
 
     behind: int
@@ -62,7 +62,7 @@ class Scan(Protocol):
     def __iter__(self) -> Iterator[ScannedRecord]:
         """Yield them."""
 
-    def refusing(self, look: "Look") -> "Scan":
+    def refusing(self, look: "Look") -> "RecordScan":
         """Call ``look`` with each record with a zero in topic or properties before it is yielded.
 
         Returns the block itself.
@@ -71,7 +71,7 @@ class Scan(Protocol):
 
 def scan_block(
     data: bytes, phy_offset: int, left: int, rules: ScanRules, topics: "TopicCache"
-) -> Scan:
+) -> RecordScan:
     """Scan the records that lie wholly in ``data``, which starts at ``phy_offset``.
 
     ``left`` is how many bytes the file has from there. Stops without an error at a blank record
@@ -80,7 +80,7 @@ def scan_block(
     Raises:
         CorruptionError: no valid record at the place it names.
     """
-    scan: Scan = _scan.BlockScan(
+    scan: RecordScan = _scan.BlockScan(
         ScannedRecord, data, phy_offset, left, rules, topics, _check_one,
         MAX_QUEUE_OFFSET, MAGIC_V1,
     )  # fmt: skip

@@ -78,35 +78,39 @@ class MessageStore:
     has no room for units or keys it refuses puts, and reads see what queues and index have.
     """
 
-    def __init__(self, parts: StoreComponents) -> None:
-        """Serve ``parts``; callers use ``open``."""
-        self._parts = parts
-        self.layout, self.config, self.paths = parts.layout, parts.config, parts.paths
-        self.read_only, self.last_exit_ok = parts.read_only, parts.last_exit_ok
-        self.report, self.checkpoint = parts.report, parts.checkpoint
-        self.commit_log, self.queues, self.index = parts.log, parts.queues, parts.index
-        self.deleted_topics = parts.deleted
-        self.metrics = parts.metrics
+    def __init__(self, components: StoreComponents) -> None:
+        """Serve ``components``; callers use ``open``."""
+        self._components = components
+        self.layout, self.paths = components.layout, components.paths
+        self.config = components.config
+        self.read_only, self.last_exit_ok = components.read_only, components.last_exit_ok
+        self.report, self.checkpoint = components.report, components.checkpoint
+        self.commit_log, self.queues = components.log, components.queues
+        self.index = components.index
+        self.deleted_topics = components.deleted
+        self.metrics = components.metrics
         """Counters and figures of the store, see ``StoreMetrics.snapshot``."""
-        self._state, self._dispatcher = parts.state, parts.dispatcher
-        self._commit, self._flush_all = parts.commit, parts.flush_all
-        self._clean, self._expiry, self._schedule = parts.clean, parts.expiry, parts.schedule
-        self._ready = read_guard_of(parts.state, parts.dispatcher)
+        self._state, self._dispatcher = components.state, components.dispatcher
+        self._commit, self._flush_all = components.commit, components.flush_all
+        self._clean, self._expiry = components.clean, components.expiry
+        self._schedule = components.schedule
+        self._ready = read_guard_of(components.state, components.dispatcher)
         """Refuses after a close, and dispatches what waits, so that a reader sees it."""
-        self._refusal = PutGuard(parts.state, parts.dispatcher, parts.putter.meter).refusal
-        self._puller = parts.puller
+        guard = PutGuard(components.state, components.dispatcher, components.putter.meter)
+        self._refusal = guard.refusal
+        self._puller = components.puller
         self._queries = KeyQueries(
-            parts.config, parts.log, parts.index, parts.others,
-            parts.queues.context.read_fallbacks, read_only=parts.read_only,
+            components.config, components.log, components.index, components.others,
+            components.queues.context.read_fallbacks, read_only=components.read_only,
         )  # fmt: skip
-        arrivals = parts.dispatcher.arrivals
-        self._waits = ArrivalWaits(parts.queues, arrivals, parts.state, self._ready)
+        arrivals = components.dispatcher.arrivals
+        self._waits = ArrivalWaits(components.queues, arrivals, components.state, self._ready)
         self._loop_puts: LoopPuts | None = None  # from the first ``put`` on
-        self._route(parts.puts, parts.mirror, None)
-        reads = DirectReads(parts.puller, parts.queues)
-        self._traces = TraceControl(parts.puts, reads, parts.mirror)
-        self._shutdown = StoreShutdown(parts, self._traces.stop)
-        parts.state.locks.add_outer(self._traces.lock, self._shutdown.lock)
+        self._route(components.puts, components.mirror, None)
+        reads = DirectReads(components.puller, components.queues)
+        self._traces = TraceControl(components.puts, reads, components.mirror)
+        self._shutdown = StoreShutdown(components, self._traces.stop)
+        components.state.locks.add_outer(self._traces.lock, self._shutdown.lock)
 
     def _route(self, putter: Puts, tap: ReadInterceptor | None, trace: Trace | None) -> None:
         """Put by ``putter``, let ``tap`` intercept reads, let ``trace`` note what else is asked."""
@@ -126,7 +130,7 @@ class MessageStore:
         put_hooks: Sequence[PutMessageHook] = (),
         dispatchers: Sequence[CommitLogDispatcher] = (),
         installed_hooks: bool = True,
-        surroundings: Environment | None = None,
+        environment: Environment | None = None,
         progress: Progress = noop,
     ) -> Self:  # fmt: skip
         """Open the store in ``root``; read-write, a new one is made if there is none.
@@ -144,7 +148,7 @@ class MessageStore:
         ``Followers`` of ``replication``): with them ``brokerRole=SYNC_MASTER`` is honoured, without
         it is refused. ``put_hooks`` are asked before a message is put, ``dispatchers`` called with
         each record before it is in its queue, in their order, and behind those that installed
-        packages bring unless ``installed_hooks`` is off. ``surroundings`` is the machine; the
+        packages bring unless ``installed_hooks`` is off. ``environment`` is the machine; the
         recovery tells ``progress`` phy offsets.
 
         Raises:
@@ -161,7 +165,7 @@ class MessageStore:
             read_only=read_only, backend=backend, cut_at=cut_at, pass_over=pass_over,
             rebuild=rebuild, housekeeping=housekeeping, replicas=replicas,
             put_hooks=put_hooks, dispatchers=dispatchers, installed_hooks=installed_hooks,
-            surroundings=surroundings or Environment(), progress=progress,
+            environment=environment or Environment(), progress=progress,
         )  # fmt: skip
         try:
             with os_errors("open the store", root):  # where nothing nearer names a path
@@ -291,7 +295,7 @@ class MessageStore:
                 "enableScheduleMessageService: a follower leaves it to the"
                 " master to deliver what is delayed", path=self.paths.root,
             )  # fmt: skip
-        return self._parts.putter.append_raw(phy_offset, data)
+        return self._components.putter.append_raw(phy_offset, data)
 
     # ---- flush and close
 
@@ -334,7 +338,7 @@ class MessageStore:
         if self._state.forked:
             return
         self._state.locks.check()
-        self._parts.refuse_own_threads()
+        self._components.refuse_own_threads()
         self._traces.refuse_own_thread()
         self._shutdown.run()
 
@@ -586,9 +590,9 @@ class MessageStore:
     def delete_topics(self, topics: Iterable[str]) -> None:
         """Delete the queues of ``topics``, durably: no crash, no replay brings them back.
 
-        Their records stay in the log until they expire. What is put afterwards begins a new life. A
-        put into one of them waits until its thousand of topics is deleted; other puts go on. A
-        crash leaves whole thousands deleted, those after untouched.
+        Their records stay in the log until they expire. What is put afterwards begins a new
+        incarnation. A put into one of them waits until its thousand of topics is deleted; other
+        puts go on. A crash leaves whole thousands deleted, those after untouched.
 
         Raises:
             IllegalMessageError: no queue could have one of the names; nothing was deleted.
@@ -639,7 +643,7 @@ class MessageStore:
         self._state.locks.check()
         with self._clean.lock.entry():
             self._state.check_writable()
-            report = self._parts.rebuild.run(topic, queue_id, progress)
+            report = self._components.rebuild.run(topic, queue_id, progress)
         if self._schedule is not None and topic == SCHEDULE_TOPIC:
             self._schedule.notify_all()
         return report

@@ -285,6 +285,7 @@ class _Families:
     def _add_delays(
         self, root: str, levels: Iterable[DelayLevelFigures], late: HistogramSnapshot
     ) -> None:
+        """Add the samples of the delay levels."""
         for each in levels:
             level = str(each.level)
             self._counters["cqstore_delay_delivered"].add_metric((root, level), each.delivered)
@@ -297,6 +298,7 @@ class _Families:
         )
 
     def _add_mirror(self, root: str, of: MirrorSnapshot) -> None:
+        """Add the samples of the mirror."""
         self.gauge("cqstore_ab_failed", root, bool(of.failure))
         self.gauge("cqstore_ab_waiting", root, of.waiting)
         self._counters["cqstore_ab_dropped"].add_metric((root,), of.figures.dropped)
@@ -312,6 +314,7 @@ class _Families:
 
 
 def _gauge_samples(of: MetricsSnapshot) -> Iterator[tuple[str, tuple[str, ...], float]]:
+    """Yield name, labels and value of each gauge of a store."""
     yield "cqstore_up", (), 1
     yield "cqstore_failed", (), of.failed
     yield "cqstore_dispatch_stalled", (), of.dispatch_stalled
@@ -319,7 +322,7 @@ def _gauge_samples(of: MetricsSnapshot) -> Iterator[tuple[str, tuple[str, ...], 
     yield "cqstore_dispatch_lag_seconds", (), of.dispatch_lag_ms / 1000
     yield "cqstore_reput_active", (), of.reput_active
     yield "cqstore_append_seconds", (), of.append_ms / 1000
-    yield "cqstore_page_cache_busy", (), of.page_cache_busy
+    yield "cqstore_page_cache_busy", (), of.is_page_cache_busy
     yield "cqstore_log_min_phy_offset_bytes", (), of.min_phy_offset
     yield "cqstore_log_max_phy_offset_bytes", (), of.max_phy_offset
     yield "cqstore_log_flushed_phy_offset_bytes", (), of.flushed_phy_offset
@@ -328,6 +331,7 @@ def _gauge_samples(of: MetricsSnapshot) -> Iterator[tuple[str, tuple[str, ...], 
 
 
 def _counter_samples(of: MetricsSnapshot) -> Iterator[tuple[str, tuple[str, ...], float]]:
+    """Yield name, labels and value of each counter of a store."""
     yield "cqstore_put_messages", (), of.put_messages
     yield "cqstore_put_bytes", (), of.put_bytes
     yield "cqstore_put_fallbacks", (), of.put_fallbacks

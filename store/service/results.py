@@ -135,6 +135,7 @@ def _messages(result: PyGetMessageResult) -> list[StoredMessage]:
 
 
 def _sound_messages(result: PyGetMessageResult) -> list[StoredMessage]:
+    """Return the messages of a pull; damaged ones are left out of the result."""
     sound: list[StoredMessage] = []
     pairs = [*zip(result.queue_offsets, result.records, strict=True)]
     result.queue_offsets.clear()

@@ -106,6 +106,7 @@ class TopicFamilies:
 
 
 def _ours(found: TopicSnapshot) -> Iterator[Sample]:
+    """Yield the samples by topic and group under our own names."""
     for each in found.topics:
         yield "cqstore_topic_offset", (each.topic,), each.offset
         yield "cqstore_topic_messages", (each.topic,), each.messages
@@ -138,6 +139,7 @@ def _rates(
 
 
 def _of_broker(of: BrokerLabels, store: MetricsSnapshot, found: TopicSnapshot) -> Iterator[Sample]:
+    """Yield the samples of the broker under RocketMQ's names."""
     if found.puts_per_second is not None and found.gets_per_second is not None:
         labels = of.cluster, "", of.broker
         yield "rocketmq_broker_tps", labels, found.puts_per_second
@@ -182,6 +184,7 @@ def _offset_of(each: TopicFigures, where: tuple[str, str]) -> Sample:
 
 
 def _of_groups(of: BrokerLabels, found: TopicSnapshot) -> Iterator[Sample]:
+    """Yield the samples of consumer groups under RocketMQ's names."""
     for each in found.groups.groups:
         labels = of.cluster, of.broker, each.topic, each.group
         yield "rocketmq_consumer_offset", labels, each.offset

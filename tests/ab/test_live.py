@@ -221,5 +221,5 @@ def test_a_running_store_is_reported_and_not_touched(
 
 
 def save(store: MessageStore) -> None:
-    assert store._parts.mirror is not None
-    store._parts.mirror._figures.save(0)
+    assert store._components.mirror is not None
+    store._components.mirror._figures.save(0)

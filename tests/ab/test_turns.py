@@ -18,7 +18,7 @@ from ab.stores import killed_writer
 from ab.stores.side_store import SideStore
 from ab.stores.survey import StoreSurvey, survey
 from ab.traces.operations import MaxOffset, MinOffset, Operation, Put, trace_lines
-from ab.workloads import lives, workloads
+from ab.workloads import lifecycle, workloads
 from ab.workloads.base import Setting, Turn
 from store.config import StoreConfig
 from store.errors import StoreError
@@ -120,10 +120,10 @@ def test_replay_makes_the_queues_of_a_log_like_the_stores(side: SideStore) -> No
 
 
 def test_a_long_log_is_replayed_in_part() -> None:
-    counts = np.bincount(lives._like([600_000, 290_000, 1]))
+    counts = np.bincount(lifecycle._like([600_000, 290_000, 1]))
     assert counts.tolist() == [40_449, 19_551, 1]
-    assert sorted(lives._like([3, 1, 0])) == [0, 0, 0, 1, 2]
-    assert lives._like([]) == []
+    assert sorted(lifecycle._like([3, 1, 0])) == [0, 0, 0, 1, 2]
+    assert lifecycle._like([]) == []
 
 
 def test_expiry_lets_the_oldest_file_of_a_copy_go(side: SideStore) -> None:

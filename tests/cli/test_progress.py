@@ -342,7 +342,7 @@ def test_a_put_tells_messages_and_how_much_of_a_file_was_read(
 def test_a_compaction_tells_how_much_of_the_tables_it_has_taken_up(tmp_path: Path) -> None:
     made_store(tmp_path / "r", backend="rocksdb")
     with MessageStore.open(tmp_path / "r", CONFIG) as store:
-        queues = next(iter(store.queues.parts()))
+        queues = next(iter(store.queues.backends()))
         assert isinstance(queues, RocksDBConsumeQueueStore)
         queues.flush()
         left = TablesLeft(queues.engine)

@@ -373,7 +373,7 @@ def test_a_look_from_outside_tells_the_same(made: Made) -> None:
         ("log", "min phy offset"): 0,
         ("log", "max phy offset"): end,
         ("log", "records since the first look"): 0,
-        ("log", "behind the checkpoint, bytes"): last.appended.size,
+        ("log", "lag of the checkpoint, bytes"): last.appended.size,
         ("checkpoint", "confirm phy offset"): last.phy_offset,
     }
 
@@ -468,18 +468,18 @@ def test_backends_are_compared_and_steps_are_told(tmp_path: Path) -> None:
     assert now == {
         "state": "double-write-file", "set": "by what lies here and the settings",
         "queues in": "file, rocksdb", "kept, the one that is read first": "file, rocksdb",
-        "behind": {}, "step to file": "possible",
+        "lagging": {}, "step to file": "possible",
     }  # fmt: skip
     (facts,) = rows("info", root)
     assert facts["warnings"] == ["two backends hold queues (double write)"]
     (done_so,) = rows("mode", root, "--to", "file")
     assert done_so == {
-        "before": "double-write-file", "state": "file", "behind": {"rocksdb": end},
+        "before": "double-write-file", "state": "file", "lagging": {"rocksdb": end},
         "detached": {}, "dispatchedUnits": 0, "preparedTables": [], "convertedTables": {},
         "olderTables": [],
     }  # fmt: skip
     (now,) = rows("mode", root)
-    assert (now["set"], now["behind"]) == ("by cqstore mode", {"rocksdb": end})
+    assert (now["set"], now["lagging"]) == ("by cqstore mode", {"rocksdb": end})
     (facts,) = rows("info", root)
     assert facts["state"] == "file"
     assert facts["warnings"] == [

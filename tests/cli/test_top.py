@@ -95,7 +95,7 @@ def test_it_tells_of_a_store_that_is_open_and_changes_no_byte(tmp_path: Path, ba
         behind = end - store.checkpoint.fields.confirm_phy_offset
         assert seen["store", "state"] == f"open: process {os.getpid()}"
         assert seen["log", "max phy offset"] == end
-        assert seen["log", "behind the checkpoint, bytes"] == behind > 0
+        assert seen["log", "lag of the checkpoint, bytes"] == behind > 0
         assert seen["log", "files"] == len(list(store.paths.commit_log.iterdir()))
         assert seen["checkpoint", "confirm phy offset"] == end - (behind)
         on_disk = seen["consumequeue", "on disk, bytes"]

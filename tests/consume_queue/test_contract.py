@@ -43,7 +43,7 @@ def drive(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueDrive
         return
     if isinstance(store, CombinedConsumeQueueStore):
         assert store.detached == {}
-        assert compare_open(store).clean
+        assert compare_open(store).is_clean
     driven.store.close()
 
 
@@ -160,7 +160,7 @@ def test_behind_expired_units_a_gap_is_a_new_beginning(drive: QueueDrive) -> Non
     assert drive.phys("topic", 0, 7) == [300, 400]
 
 
-def test_a_topic_written_again_begins_a_new_life(drive: QueueDrive) -> None:
+def test_a_topic_written_again_begins_a_new_incarnation(drive: QueueDrive) -> None:
     drive.put("topic", 0, 0, 10)
     restarts = drive.put("topic", 0, 0, 2)
     assert [(r.queue, r.dropped, r.phy_offset) for r in restarts] == [
@@ -173,7 +173,7 @@ def test_a_topic_written_again_begins_a_new_life(drive: QueueDrive) -> None:
     assert drive.phys("topic") == [1000 + 100 * number for number in range(11)]
 
 
-def test_both_lives_in_one_batch_leave_the_second(drive: QueueDrive) -> None:
+def test_both_incarnations_in_one_batch_leave_the_second(drive: QueueDrive) -> None:
     first, second = drive.batch("topic", 0, 0, 10), drive.batch("topic", 0, 0, 2)
     both = UnitBatch()
     for batch in (first, second):
@@ -186,7 +186,7 @@ def test_both_lives_in_one_batch_leave_the_second(drive: QueueDrive) -> None:
     assert drive.phys("topic") == [1000, 1100]
 
 
-def test_replaying_an_older_life_changes_nothing(drive: QueueDrive) -> None:
+def test_replaying_an_older_incarnation_changes_nothing(drive: QueueDrive) -> None:
     older, newer = drive.batch("topic", 0, 0, 10), drive.batch("topic", 0, 0, 2)
     drive.store.put_batch(older)
     drive.store.put_batch(newer)
@@ -426,7 +426,7 @@ def test_a_queue_may_be_kept_from_before_its_first_unit(drive: QueueDrive) -> No
 
 
 @pytest.mark.parametrize("how", ["topic", "queue", "restart"])
-def test_a_queue_that_is_kept_never_tells_of_an_earlier_life(drive: QueueDrive, how: str) -> None:
+def test_a_kept_queue_never_shows_an_earlier_incarnation(drive: QueueDrive, how: str) -> None:
     drive.put("topic", 0, 0, 12)
     drive.expire(5)
     kept = drive.store.queue("topic", 0)

@@ -103,7 +103,7 @@ def test_a_gap_behind_units_that_all_expired_begins_the_queue_anew(tmp_path: Pat
     store.close()
 
 
-def test_a_new_life_from_zero_replaces_every_file(tmp_path: Path) -> None:
+def test_a_new_incarnation_from_zero_replaces_every_file(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     store = disk.open()
     put(store, 0, rows(1, 25))
@@ -115,7 +115,7 @@ def test_a_new_life_from_zero_replaces_every_file(tmp_path: Path) -> None:
     assert disk.units(0) == rows(40, 2) + [ZERO] * 8
 
 
-def test_a_new_life_from_the_middle_leaves_nothing_of_the_old_behind_it(tmp_path: Path) -> None:
+def test_a_new_incarnation_from_the_middle_leaves_nothing_of_the_old(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     store = disk.open()
     put(store, 0, rows(1, 25))
@@ -128,12 +128,12 @@ def test_a_new_life_from_the_middle_leaves_nothing_of_the_old_behind_it(tmp_path
     again.close()
 
 
-def test_two_lives_of_a_queue_in_one_batch_come_in_order(tmp_path: Path) -> None:
+def test_two_incarnations_of_a_queue_in_one_batch_come_in_order(tmp_path: Path) -> None:
     store = Disk(tmp_path).open()
     assert put(store, 0, rows(1, 3)) == []
     restarts = put(store, 0, rows(5, 1))
     assert [restart.dropped for restart in restarts] == [range(3)]
-    assert put(store, 0, rows(1, 3)) == []  # the first life comes once more in a replay
+    assert put(store, 0, rows(1, 3)) == []  # the first incarnation comes once more in a replay
     assert read_all(store) == rows(5, 1)
     store.close()
 

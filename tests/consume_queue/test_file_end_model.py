@@ -90,35 +90,41 @@ def test_after_a_crash_the_end_is_the_one_of_a_walk(
         table = [PRE_BLANK] * blanks + units(count) + tail
         for files in lay(tmp_path / str(number), table, base if table else 0):
             for safe, limit in product((0, SIZE * (count + 2), FAR), (SIZE * (count + 3), FAR)):
-                found = find_end(files, trusted=False, safe_phy_offset=safe, max_phy_offset=limit)
+                found = find_end(
+                    files, last_exit_ok=False, safe_phy_offset=safe, max_phy_offset=limit
+                )
                 expected = walk(table, safe, limit, base if table else 0)
                 assert found == expected, (table, safe, limit)
 
 
-@pytest.mark.parametrize("trusted", [False, True])
+@pytest.mark.parametrize("last_exit_ok", [False, True])
 @pytest.mark.parametrize(
     ("base", "blanks", "ahead"), [(0, 0, 0), (0, 3, 1), (10, 0, 2), (10, 10, 4), (20, 9, 0)]
 )
 def test_wherever_a_queue_begins_and_however_far_its_files_reach_its_end_is_found(
-    tmp_path: Path, base: int, blanks: int, ahead: int, *, trusted: bool
+    tmp_path: Path, base: int, blanks: int, ahead: int, *, last_exit_ok: bool
 ) -> None:
     for count in (0, 1, 2, 3, 7, 10, 12, 17, 29, 30):
         table = [PRE_BLANK] * blanks + units(count)
         for files in lay(tmp_path / str(count), table, base, ahead if table else 0):
-            found = find_end(files, trusted=trusted, safe_phy_offset=FAR, max_phy_offset=FAR)
+            found = find_end(
+                files, last_exit_ok=last_exit_ok, safe_phy_offset=FAR, max_phy_offset=FAR
+            )
             assert found == walk(table, 0, FAR, base if table else 0), count
 
 
-@pytest.mark.parametrize("trusted", [False, True])
+@pytest.mark.parametrize("last_exit_ok", [False, True])
 def test_a_unit_that_leads_to_the_logs_end_is_damaged_and_costs_no_other(
-    tmp_path: Path, *, trusted: bool
+    tmp_path: Path, *, last_exit_ok: bool
 ) -> None:
     for damaged in range(16):
         table = units(16)
         table[damaged] = (limit := SIZE * 20, SIZE, 7)
         for files in lay(tmp_path / str(damaged), table):
-            found = find_end(files, trusted=trusted, safe_phy_offset=limit, max_phy_offset=limit)
-            seen = damaged < 15 and (damaged >= PER_FILE or not trusted)  # else not looked at
+            found = find_end(
+                files, last_exit_ok=last_exit_ok, safe_phy_offset=limit, max_phy_offset=limit
+            )
+            seen = damaged < 15 and (damaged >= PER_FILE or not last_exit_ok)  # else not looked at
             assert found == walk(table, limit, limit)._replace(has_hole=seen), damaged
 
 
@@ -129,7 +135,7 @@ def test_stale_units_are_none_however_many_in_order_there_are(
     for count in range(1, 10):
         table = units(count, 50) + units(10 - count, 20)
         for files in lay(tmp_path / str(count), table):
-            found = find_end(files, trusted=True, safe_phy_offset=FAR, max_phy_offset=FAR)
+            found = find_end(files, last_exit_ok=True, safe_phy_offset=FAR, max_phy_offset=FAR)
             assert found == walk(table, FAR, FAR), count
 
 
@@ -145,7 +151,7 @@ def test_the_end_is_found_in_steps_that_lead_exactly_to_the_end_of_a_file(
         folder.mkdir()
         (folder / f"{0:020d}").write_bytes(data.ljust(per_file * UNIT.size, b"\0"))
         files = QueueFiles(access, str(folder), [0])
-        found = find_end(files, trusted=True, safe_phy_offset=FAR, max_phy_offset=FAR)
+        found = find_end(files, last_exit_ok=True, safe_phy_offset=FAR, max_phy_offset=FAR)
         assert found == walk(units(count), 0, FAR)
     cache.close()
 
@@ -155,5 +161,5 @@ def test_a_crash_can_have_spoilt_the_last_three_files_and_none_before(tmp_path: 
         table = units(34) + [ZERO] * 2
         table[hole] = ZERO
         for files in lay(tmp_path / str(hole), table):
-            found = find_end(files, trusted=False, safe_phy_offset=0, max_phy_offset=FAR)
+            found = find_end(files, last_exit_ok=False, safe_phy_offset=0, max_phy_offset=FAR)
             assert found.max_offset == end

@@ -72,7 +72,7 @@ def test_a_queue_of_which_nothing_is_left_says_nothing_of_the_log(tmp_path: Path
     assert disk.open(crashed=True).dispatch_from_phy_offset() == 0
 
 
-def test_the_same_minimum_is_looked_for_once_in_each_life(
+def test_the_same_minimum_is_looked_for_once_in_each_incarnation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = Disk(tmp_path)

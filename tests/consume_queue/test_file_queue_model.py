@@ -91,7 +91,7 @@ class Drive:
         return {str(path): path.read_bytes() for path in found}
 
     def put(self, draw: random.Random) -> None:
-        """Put what follows, what was there already, a new life, or what leaves a gap."""
+        """Put what follows, what was there already, a new incarnation, or what leaves a gap."""
         end, count = self.model.end, draw.randrange(1, 14)
         begin = draw.choice([end, end, end, self.model.first, draw.randrange(end + 1), end + 3])
         if draw.random() < 0.3 and self.model.units:

@@ -99,8 +99,8 @@ Change = Callable[[FileConsumeQueueStore], object]
 CHANGES: dict[str, tuple[Change, tuple[int, int]]] = {
     "a cut": (lambda store: store.truncate_dirty(13 * SIZE), (0, 12)),
     "expiry": (lambda store: store.clean_expired(12 * SIZE), (10, 25)),
-    "a new life": (lambda store: put(store, 0, rows(60, 2)), (0, 2)),
-    "a new life further on": (lambda store: put(store, 31, rows(60, 2)), (31, 33)),
+    "a new incarnation": (lambda store: put(store, 0, rows(60, 2)), (0, 2)),
+    "a new incarnation further on": (lambda store: put(store, 31, rows(60, 2)), (31, 33)),
     "a restored end": (lambda store: store.restore_end("T", 0, 7), (7, 7)),
     "deletion": (lambda store: store.delete_topics(["T"]), (0, 0)),
 }
@@ -114,7 +114,7 @@ def test_a_reader_is_told_before_a_byte_that_it_was_promised_changes(
     disk = Disk(tmp_path)
     store = disk.open()
     put(store, 0, rows(1, 25))
-    if name == "a new life further on":
+    if name == "a new incarnation further on":
         disk.log.min_phy = 26 * SIZE
     queue = store._table.simple["T"][0]
     before, calls = queue.generation, CallOrder(tmp_path)
@@ -161,7 +161,7 @@ def test_a_reader_of_a_batch_queue_is_told_before_a_byte_changes(tmp_path: Path,
 
 
 @pytest.mark.parametrize("how", ["deleted", "started over"])
-def test_a_pull_that_a_new_life_overtakes_tells_nothing_of_the_old_one(
+def test_a_pull_that_a_new_incarnation_overtakes_tells_nothing_of_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     store = Disk(tmp_path).open()

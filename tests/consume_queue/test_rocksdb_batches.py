@@ -1,4 +1,4 @@
-"""What the RocksDB backend makes of a batch: appends, replays, new lives, gaps, holes."""
+"""What the RocksDB backend makes of a batch: appends, replays, new incarnations, gaps, holes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -75,7 +75,7 @@ def test_a_replay_changes_nothing(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_record_behind_the_last_one_at_a_lower_offset_begins_a_new_life(tmp_path: Path) -> None:
+def test_a_later_record_at_a_lower_offset_begins_a_new_incarnation(tmp_path: Path) -> None:
     queues = RocksDBQueues(tmp_path)
     store = queues.open()
     put(store, "T", 0, range(10), 0)
@@ -92,7 +92,7 @@ def test_a_record_behind_the_last_one_at_a_lower_offset_begins_a_new_life(tmp_pa
     store.close()
 
 
-def test_two_lives_in_one_batch_leave_the_second(tmp_path: Path) -> None:
+def test_two_incarnations_in_one_batch_leave_the_second(tmp_path: Path) -> None:
     store = RocksDBQueues(tmp_path).open()
     put(store, "T", 0, range(2), 0)
     batch = UnitBatch()
@@ -104,7 +104,7 @@ def test_two_lives_in_one_batch_leave_the_second(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_replay_of_an_older_life_does_not_touch_the_newer_one(tmp_path: Path) -> None:
+def test_a_replay_of_an_older_incarnation_does_not_touch_the_newer_one(tmp_path: Path) -> None:
     store = RocksDBQueues(tmp_path).open()
     put(store, "T", 0, range(10), 0)
     put(store, "T", 0, range(3), 5000)
@@ -235,7 +235,7 @@ def test_a_replay_writes_what_is_missing_or_older_and_nothing_else(
     put(store, "T", 0, range(2, 20), 200)
     for lost in (range(3, 5), range(7, 8), range(12, 20)):
         lose(store, "T", 0, lost)
-    old = QUEUE_UNIT.pack(QueueUnit(1, 1, 1, 1))  # of an earlier life
+    old = QUEUE_UNIT.pack(QueueUnit(1, 1, 1, 1))  # of an earlier incarnation
     put_raw(engine_of(store), unit_key(PREFIX, 9), old, tmp_path / "old.sst")
     batch = UnitBatch()
     for offset in range(2, 20):
@@ -252,7 +252,7 @@ def test_a_replay_writes_what_is_missing_or_older_and_nothing_else(
     store.close()
 
 
-def test_a_replay_behind_the_end_of_a_newer_life_is_passed(tmp_path: Path) -> None:
+def test_a_replay_behind_the_end_of_a_newer_incarnation_is_passed(tmp_path: Path) -> None:
     store = RocksDBQueues(tmp_path).open()
     put(store, "T", 0, range(10), 0)
     put(store, "T", 0, range(3), 5000)
@@ -310,7 +310,7 @@ def test_a_stored_minimum_goes_when_the_first_unit_may_be_another(tmp_path: Path
     assert store.queue("T", 0).min_offset() == 3
     put(store, "T", 0, range(10, 11), 1000)
     assert store.queue("T", 0).min_offset() == 3, "of a queue that only went on it stays"
-    put(store, "T", 0, range(2), 5000)  # a new life
+    put(store, "T", 0, range(2), 5000)  # a new incarnation
     assert store.queue("T", 0).min_offset() == 0
     lose(store, "T", 0, range(1))
     stored(store, min_key, 5100, 1)

@@ -130,8 +130,8 @@ def test_a_child_process_neither_calls_nor_closes_what_is_its_parents() -> None:
             engine.add(1, second=2)
         except StoreStateError as exc:
             engine.close()
-            same_folder, closed = exc.path == FOLDER, isinstance(exc, StoreClosedError)
-            code = 7 if same_folder and not closed and not engine.seen else 2
+            is_same_folder, closed = exc.path == FOLDER, isinstance(exc, StoreClosedError)
+            code = 7 if is_same_folder and not closed and not engine.seen else 2
         finally:
             os._exit(code)
     _, status = os.waitpid(child, 0)

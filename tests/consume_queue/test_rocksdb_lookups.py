@@ -171,24 +171,24 @@ def test_a_first_unit_found_before_a_queue_changed_is_not_kept(tmp_path: Path) -
     def known() -> OffsetEntry:
         return OffsetEntry(*table.row(PREFIX)[0][2:])
 
-    def life() -> int:
+    def generation() -> int:
         return table.row(PREFIX)[1]
 
     def is_forgotten_by(change: Callable[[], None]) -> None:
-        before = life()
+        before = generation()
         change()
         assert known() == NO_UNIT
         table.found_first(PREFIX, FIRST, before)
         assert known() == NO_UNIT, "it may be another one by now"
-        table.found_first(PREFIX, FIRST, life())
+        table.found_first(PREFIX, FIRST, generation())
         assert known() == FIRST
 
-    table.found_first(PREFIX, FIRST, life())
+    table.found_first(PREFIX, FIRST, generation())
     assert known() == FIRST
     is_forgotten_by(lambda: table.batch_written(0, None, PlannedEnds([PREFIX], row, renewed=True)))
     is_forgotten_by(lambda: table.forget([PREFIX]))
     is_forgotten_by(table.forget_all)
-    before = life()
+    before = generation()
     table.batch_written(0, None, PlannedEnds([PREFIX], row, renewed=False))
     table.found_first(PREFIX, FIRST, before)
     assert known() == FIRST, "units were only appended"

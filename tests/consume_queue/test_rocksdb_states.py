@@ -299,11 +299,11 @@ def test_of_two_compactions_at_once_there_is_one(
     monkeypatch.setattr(engine, "compact", compact)
     first = store.compact()
     assert store.compact([Family.OFFSET]) is first is store.compaction
-    assert (first.running, first.cancelled, first.wait(0.001)) == (True, False, False)
+    assert (first.is_running, first.is_cancelled, first.wait(0.001)) == (True, False, False)
     held.set()
     assert first.wait(30)
     assert done == list(Family)
-    assert not first.cancelled
+    assert not first.is_cancelled
     second = store.compact([Family.OFFSET])
     assert second is not first
     assert second.wait(30)
@@ -327,7 +327,7 @@ def test_a_cancelled_compaction_begins_no_other_family(
     assert run.cancel() == engine.filters_expired
     held.set()
     assert run.wait(30)
-    assert run.cancelled
+    assert run.is_cancelled
     assert len(begun) <= 1
     store.close()
 

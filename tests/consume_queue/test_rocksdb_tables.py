@@ -327,14 +327,14 @@ def test_a_compaction_can_be_watched_and_waited_for(opened: RocksEngine) -> None
     opened.expire_below(KEEP_NOTHING)
     run = CompactionRun(opened, list(Family))
     assert run.wait(30)
-    assert not run.running
+    assert not run.is_running
     assert run.fault is None
     assert run.dropped_units == (1000 if opened.filters_expired else 0)
     again = CompactionRun(opened, [Family.DEFAULT])
     assert again.wait(30)
     assert again.dropped_units == 0, "the others were dropped before"
     assert run.cancel()
-    assert not run.cancelled
+    assert not run.is_cancelled
     opened.close()
 
 

@@ -188,7 +188,7 @@ def test_units_that_bring_their_offsets_leave_no_gap_or_are_named(seed: int) -> 
     assert found == ([wanted[queue] for queue in batch.queues], gap)
 
 
-def test_units_that_begin_a_life_are_counted_for_the_queues_that_are_wanted() -> None:
+def test_units_that_begin_an_incarnation_are_counted_for_the_queues_that_are_wanted() -> None:
     rows = [(KEYS[0], 0), (KEYS[1], 0), (KEYS[0], 1), (KEYS[2], 0), (KEYS[0], 0), (KEYS[2], 5)]
     batch = batch_of([(key, at, (100, 90, 0, 0)) for key, at in rows])
     assert batch.begins(lambda queue: queue.topic == "a") == 3

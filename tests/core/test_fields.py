@@ -167,7 +167,7 @@ def test_what_python_sets_the_core_sees(tmp_path: Path, flag: str) -> None:
     with MessageStore.open(tmp_path, CONFIG, housekeeping=False) as store:
         message = Message("t", b"x")
         store.put_message(message)
-        puts, asked = store._parts.putter._plain, list[int]()
+        puts, asked = store._components.putter._plain, list[int]()
         ready = Ready(store._state, store._dispatcher, NOTHING, lambda: asked.append(1))
         assert puts.one(message) is not None
         store._dispatcher.drain()
@@ -186,8 +186,8 @@ def test_a_put_that_finds_nothing_there_does_nothing(tmp_path: Path, field: str)
     with MessageStore.open(tmp_path, CONFIG, housekeeping=False) as store:
         message = Message("t", b"x")
         store.put_message(message)
-        puts = store._parts.putter._plain
-        owner: Any = store._parts.pending if field == "units" else store.commit_log
+        puts = store._components.putter._plain
+        owner: Any = store._components.pending if field == "units" else store.commit_log
         held, end = getattr(owner, field), store.commit_log.end
         delattr(owner, field)  # as the collector of garbage leaves it
         assert getattr(owner, field) is None

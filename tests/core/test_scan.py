@@ -16,7 +16,7 @@ from store.queue.facts import QueueRestart, QueueType
 from store.queue.units import UnitBatch
 from store.record.message import Host, Message
 from store.record.record_layout import BLANK, MAGIC_BLANK, MAX_QUEUE_OFFSET, BlankRecord
-from store.record.scan import Scan, ScannedRecord, ScanRules, TopicCache, scan_block
+from store.record.scan import RecordScan, ScannedRecord, ScanRules, TopicCache, scan_block
 from store.service.dispatching.record_keys import RecordKeys
 from store.service.dispatching.record_units import RecordUnits
 from store.service.dispatching.replay import Replay, ReplayResult
@@ -63,7 +63,7 @@ def blocks(draw: st.DrawFn) -> tuple[bytes, int]:
     return bytes(changed[:cut]), draw(st.sampled_from([left, len(data) + 8, len(data) + 7]))
 
 
-def found(scan: Scan) -> list[object]:
+def found(scan: RecordScan) -> list[object]:
     records: list[object] = []
     try:
         for record in scan:
@@ -241,7 +241,7 @@ def noted_in_blocks(data: list[bytes], *, by_core: bool, refusing: bool) -> list
     if not by_core:
         replay_by_oracle(replay)
 
-    def scan() -> Iterator[Scan]:
+    def scan() -> Iterator[RecordScan]:
         at, topics = AT, TopicCache()
         for block in data:
             found = scan_one(block, at, 1 << 30, ScanRules(), topics)

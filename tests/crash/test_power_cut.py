@@ -191,11 +191,11 @@ class Run:
         power cut in the middle of the opening may still take it.
         """
         store = self.store
-        store._parts.stop()
+        store._components.stop()
         if isinstance(store.queues, RocksDBConsumeQueueStore):
             with self.disk.database_as_it_is():
                 store.queues._open_engine().close(flush=False)
-        lock = store._parts.lock
+        lock = store._components.lock
         assert lock is not None
         lock.release()
         self.open()

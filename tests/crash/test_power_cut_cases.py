@@ -57,8 +57,8 @@ def change(path: Path, at: int, data: bytes) -> None:
 
 def kill(store: MessageStore) -> None:
     """Let go of a file store as the end of its process would: nothing is flushed."""
-    store._parts.stop()
-    lock = store._parts.lock
+    store._components.stop()
+    lock = store._components.lock
     assert lock is not None
     lock.release()
 

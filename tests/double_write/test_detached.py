@@ -17,7 +17,7 @@ from store.queue.units import QueueKey, UnitBatch
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.crash_images import crash_image
-from tests.kit.double_write import OTHER, Told, open_store, refuse, standing
+from tests.kit.double_write import OTHER, Told, backend_state, open_store, refuse
 from tests.kit.faults import EIO, ENOSPC, Faults
 
 Act = Callable[[MessageStore, Told], None]
@@ -32,9 +32,9 @@ def assert_whole(root: Path, told: Told, read: str) -> None:
     """Open to write, which catches up, and compare what each backend has."""
     with open_store(root, read) as store:
         assert store.detached_backends() == {}
-        assert store.verify().clean
+        assert store.verify().is_clean
         assert [finding for finding in store.check() if finding.damage] == []
-    assert standing(root).behind == {}
+    assert backend_state(root).lagging == {}
     told.check(root)
 
 
@@ -52,7 +52,7 @@ def test_files_that_fail_in_mid_batch_are_caught_up(
     told.put(store, 50)
     assert faults.refused == 1
     assert list(store.detached_backends()) == ["file"]
-    assert standing(root).behind == {"file": durable}
+    assert backend_state(root).lagging == {"file": durable}
     faults.heal()
     told.put(store, 50)
     store.flush()
@@ -60,7 +60,7 @@ def test_files_that_fail_in_mid_batch_are_caught_up(
     if crashed:
         root = crash_image(store.paths.root, tmp_path / "crashed")
     store.close()
-    assert standing(root).behind == {"file": durable}
+    assert backend_state(root).lagging == {"file": durable}
     assert_whole(root, told, "rocksdb")
 
 
@@ -94,7 +94,7 @@ def test_a_part_that_fails_is_detached_and_caught_up(
         act(store, told)
         assert list(store.detached_backends()) == [name]
         told.put(store, 20)
-        assert standing(root).behind[name] <= told.phys[QueueKey("t", 0)][30]
+        assert backend_state(root).lagging[name] <= told.phys[QueueKey("t", 0)][30]
         if crashed:
             root = crash_image(store.paths.root, tmp_path / "crashed")
         store.close()
@@ -130,12 +130,12 @@ def test_a_part_that_fails_when_it_is_closed_is_noted(
     store = open_store(root, read)
     told.put(store, 30)
     with monkeypatch.context() as patched:
-        closing = store.queues.parts()[1].close
+        closing = store.queues.backends()[1].close
         refuse(patched, name, "close")
         store.close()
         patched.undo()
         closing()
-    assert list(standing(root).behind) == [name]
+    assert list(backend_state(root).lagging) == [name]
     assert_whole(root, told, read)
 
 
@@ -147,23 +147,23 @@ def test_only_the_part_that_is_read_makes_a_close_fail(
     for refused in (name, OTHER[name]):
         store = open_store(tmp_path / refused, name)
         Told().put(store, 5)
-        parts = {part.name: part for part in store.queues.parts()}
+        by_name = {each.name: each for each in store.queues.backends()}
         with monkeypatch.context() as patched:
             if refused != name:
                 refuse(patched, refused, "put_batch")
                 assert store.put_message(Message("t", b"")).ok
                 assert store.max_offset("t", 0) == 2
                 assert list(store.detached_backends()) == [refused]
-            closing = type(parts[refused]).close
+            closing = type(by_name[refused]).close
             if refused == name:
                 refuse(patched, refused, "close")
                 with pytest.raises(StoreError):
                     store.close()
             else:
-                patched.setattr(type(parts[refused]), "close", lambda _: 1 / 0)
+                patched.setattr(type(by_name[refused]), "close", lambda _: 1 / 0)
                 store.close()
-        closing(parts[refused])
-        assert list(standing(tmp_path / refused).behind) == [refused] * (refused != name)
+        closing(by_name[refused])
+        assert list(backend_state(tmp_path / refused).lagging) == [refused] * (refused != name)
 
 
 @pytest.mark.parametrize("name", ["file", "rocksdb"])
@@ -179,7 +179,7 @@ def test_a_part_that_cannot_be_opened_keeps_nobody_out(
         with open_store(root, read) as store:
             assert list(store.detached_backends()) == [name]
             told.put(store, 30)
-    assert list(standing(root).behind) == [name]
+    assert list(backend_state(root).lagging) == [name]
     assert_whole(root, told, read)
 
 
@@ -199,7 +199,7 @@ def test_the_part_that_is_read_fails_the_store(
             store.put_message(Message("u", b""))
         store.close()
     told.phys[QueueKey("u", 0)].append(told.phys[QueueKey("t", 4)][-1] + size_of_last(root))
-    assert standing(root).behind == {}
+    assert backend_state(root).lagging == {}
     assert_whole(root, told, read)
 
 
@@ -220,7 +220,7 @@ def test_the_part_that_assigns_offsets_fails_the_store(
         with pytest.raises(ConsumeQueueError):
             store.flush()
         store.close()
-    assert standing(tmp_path / "store").behind == {}
+    assert backend_state(tmp_path / "store").lagging == {}
 
 
 @pytest.mark.parametrize("name", ["file", "rocksdb"])
@@ -253,14 +253,14 @@ def test_a_crash_in_the_middle_of_catching_up_loses_nothing(
         with monkeypatch.context() as patched:
             refuse(patched, name, "put_batch")
             told.put(store, 100)
-    line = standing(root).behind
+    line = backend_state(root).lagging
     with monkeypatch.context() as patched:
         patched.setattr("store.service.dispatching.replay.REPLAY_UNITS", 16)
         patched.setattr("store.service.dispatching.replay.SLICE_PER_QUEUE", 0)
         refuse(patched, read, "allow_expiry")  # the replay is done, nothing else of it
         with pytest.raises(ConsumeQueueError):
             open_store(root, read)
-    assert standing(root).behind in ({}, line)
+    assert backend_state(root).lagging in ({}, line)
     assert_whole(root, told, read)
 
 
@@ -285,7 +285,7 @@ def test_what_expired_or_was_deleted_meanwhile_is_no_fault(
                 store.delete_topic(topic)
                 for key in [key for key in told.phys if key.topic == topic]:
                     del told.phys[key]
-            for queue_id in range(2):  # fewer queues than in its first life
+            for queue_id in range(2):  # fewer queues than in its first incarnation
                 result = store.put_message(Message("begins again", b"", queue_id))
                 told.phys[QueueKey("begins again", queue_id)].append(result.phy_offset)
             ends = store.commit_log.files.files()
@@ -302,7 +302,9 @@ def test_how_a_part_stands_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     refuse(monkeypatch, "rocksdb", "put_batch")
     store.put_message(Message("t", b"", 0))
     store.flush()
-    figures = {(name, part): value for name, part, value in store.metrics.snapshot().queue_stats}
+    figures = {
+        (name, replica): value for name, replica, value in store.metrics.snapshot().queue_stats
+    }
     assert figures["queue_backend_detached", "rocksdb"] == 1
     assert figures["queue_backend_detached", "file"] == 0
     assert figures["queue_backend_whole_phy_offset", "rocksdb"] == whole
@@ -327,15 +329,15 @@ def test_the_first_failure_of_a_part_is_kept(tmp_path: Path) -> None:
         Told().put(store, 10)
         store.flush()
         assert isinstance(store.queues, CombinedConsumeQueueStore)
-        (lost,) = [part for part in store.queues._parts if part.name == "rocksdb"]
+        (lost,) = [replica for replica in store.queues._replicas if replica.name == "rocksdb"]
         first = ConsumeQueueError("first")
         store.queues._detach(lost, "do it", first)
-        line = standing(tmp_path / "store").behind
-        assert line == {"rocksdb": lost.whole}
-        assert lost.whole > 0
+        line = backend_state(tmp_path / "store").lagging
+        assert line == {"rocksdb": lost.synced_to}
+        assert lost.synced_to > 0
         store.queues._detach(lost, "do it", QueueGapError("second"))
         assert store.detached_backends() == {"rocksdb": first}
-        assert standing(tmp_path / "store").behind == line
+        assert backend_state(tmp_path / "store").lagging == line
 
 
 def test_a_gap_shows_that_a_part_never_had_what_it_claimed(tmp_path: Path) -> None:
@@ -343,9 +345,9 @@ def test_a_gap_shows_that_a_part_never_had_what_it_claimed(tmp_path: Path) -> No
         Told().put(store, 10)
         store.flush()
         assert isinstance(store.queues, CombinedConsumeQueueStore)
-        (lost,) = [part for part in store.queues._parts if part.name == "rocksdb"]
+        (lost,) = [replica for replica in store.queues._replicas if replica.name == "rocksdb"]
         store.queues._detach(lost, "do it", QueueGapError("a gap"))
-        assert standing(tmp_path / "store").behind == {"rocksdb": 0}
+        assert backend_state(tmp_path / "store").lagging == {"rocksdb": 0}
 
 
 @pytest.mark.parametrize("method", ["delete_queue", "restore_end", "delete_topics", "put_batch"])
@@ -373,13 +375,15 @@ def test_a_part_is_whole_as_far_as_it_was_flushed_as_a_whole(tmp_path: Path) -> 
     with open_store(tmp_path / "store") as store:
         Told().put(store, 50)
         assert isinstance(store.queues, CombinedConsumeQueueStore)
-        parts = store.queues._parts
-        before = [part.whole for part in parts]
+        replicas = store.queues._replicas
+        before = [replica.synced_to for replica in replicas]
         store.queues.flush(1)  # what fills a page: none, or some of it
-        assert [part.whole for part in parts] == before
+        assert [replica.synced_to for replica in replicas] == before
         store.queues.flush()
-        assert [part.whole for part in parts] == [store.commit_log.max_phy_offset()] * 2
-        assert not any("behind" in part.describe() for part in parts)
+        assert [replica.synced_to for replica in replicas] == [
+            store.commit_log.max_phy_offset()
+        ] * 2
+        assert not any("lagging" in replica.describe() for replica in replicas)
 
 
 def test_of_two_backends_those_in_use_tell_what_they_have_written(
@@ -389,7 +393,7 @@ def test_of_two_backends_those_in_use_tell_what_they_have_written(
     with open_store(tmp_path / "s", "file") as store:
         told.put(store, 30)
         store.flush()
-        (database,) = (part for part in store.queues.parts() if part.written_bytes())
+        (database,) = (each for each in store.queues.backends() if each.written_bytes())
         assert store.queues.written_bytes() == database.written_bytes()
         assert store.queues.written_bytes()["flush"] > 0
         with monkeypatch.context() as patched:

@@ -31,7 +31,7 @@ def content(root: Path, name: str) -> Content:
     """Return what backend ``name`` alone serves."""
     found: Content = {}
     with MessageStore.open(root, read_only=True, backend=name) as store:
-        queues = store.queues.parts()[0]
+        queues = store.queues.backends()[0]
         assert queues.name == name
         for key in queues.queues():
             low, high = queues.queue(*key).ends()
@@ -64,9 +64,9 @@ def test_a_combined_store_is_opened_without_loss(golden: Golden, name: str, read
     root = golden(name)
     files, before = queue_files(root), {kind: content(root, kind) for kind in TYPES}
     with MessageStore.open(root, double_write(read)) as store:
-        assert next(part.name for part in store.queues.parts()) == read
+        assert next(each.name for each in store.queues.backends()) == read
         assert store.report.dispatched_units == 0
-        assert store.verify().clean
+        assert store.verify().is_clean
     assert queue_files(root) == files, "a queue file was changed, made or removed"
     assert {kind: content(root, kind) for kind in TYPES} == before
     assert before["rocksdb"] == before["file"] == as_rocketmq_read(name)
@@ -82,7 +82,7 @@ def test_a_store_on_files_gets_all_its_history_into_rocksdb(
     with MessageStore.open(root, double_write(read)) as store:
         assert store.report.watermarks["rocksdb"] == 0
         assert store.detached_backends() == {}
-        assert store.verify().clean
+        assert store.verify().is_clean
     assert content(root, "file") == content(root, "rocksdb") == as_rocketmq_read(name)
 
 
@@ -98,5 +98,5 @@ def test_a_backend_that_is_made_anew_has_wholly_expired_queues_too(
     for path in backend(lost).own_files(StorePaths(root)):
         path.rename(root.parent / path.name)
     with MessageStore.open(root, double_write("file")) as store:
-        assert store.verify().clean
+        assert store.verify().is_clean
     assert content(root, lost) == before

@@ -43,8 +43,8 @@ class Ends:
         return SimpleNamespace(rows=lambda: iter(rows))
 
 
-def part(ends: tuple[int, int], whole: int) -> Any:
-    return SimpleNamespace(store=Ends(*ends), whole=whole, accepts=lambda _: True)
+def replica(ends: tuple[int, int], whole: int) -> Any:
+    return SimpleNamespace(store=Ends(*ends), synced_to=whole, accepts=lambda _: True)
 
 
 def is_before(end: int, _topic: str, phy_offset: int) -> bool:
@@ -62,7 +62,7 @@ def test_what_lies_before_comes_first_and_else_what_lies_behind() -> None:
         has, other = set(range(*ahead)), set(range(*late))
         before = {unit for unit in has if unit < late[0]} if other else has
         behind = {unit for unit in has if unit >= late[1]}
-        found = list(missing_units(part(late, 10**9), part(ahead, 0), lambda *_: False))
+        found = list(missing_units(replica(late, 10**9), replica(ahead, 0), lambda *_: False))
         if not has - other:
             assert found == [], (ahead, late)
             continue
@@ -73,13 +73,13 @@ def test_what_lies_before_comes_first_and_else_what_lies_behind() -> None:
 
 def test_what_a_replay_brings_or_was_deleted_is_no_lack() -> None:
     for ahead, late in pairs():
-        every = list(missing_units(part(late, 10**9), part(ahead, 0), lambda *_: False))
+        every = list(missing_units(replica(late, 10**9), replica(ahead, 0), lambda *_: False))
         for whole in (0, 100, 200, 300):
-            found = list(missing_units(part(late, whole), part(ahead, 0), lambda *_: False))
+            found = list(missing_units(replica(late, whole), replica(ahead, 0), lambda *_: False))
             kept = [lack for lack in every if lack.is_head or lack.offsets.start * 100 < whole]
             assert found == kept, (ahead, late, whole)
             gone = partial(is_before, whole)
-            alive = list(missing_units(part(late, 10**9), part(ahead, 0), gone))
+            alive = list(missing_units(replica(late, 10**9), replica(ahead, 0), gone))
             assert alive == [lack for lack in every if lack.offsets.start * 100 >= whole]
 
 
@@ -121,7 +121,13 @@ class Queues:
 
 def of(queues: Queues, *, but: str = "", **facts: object) -> Any:
     live = lambda *key: queues.min_offset(*key) < queues.max_offset(*key)  # noqa: E731
-    told = {"was_behind": False, "began_empty": False, "own": None, "whole": 10**9, **facts}
+    told = {
+        "was_lagging": False,
+        "began_empty": False,
+        "exclusive_queues": None,
+        "synced_to": 10**9,
+        **facts,
+    }
     accepts = lambda topic: topic not in but  # noqa: E731
     return SimpleNamespace(name="x", store=queues, has_live_units=live, accepts=accepts, **told)
 
@@ -146,10 +152,10 @@ def test_after_a_replay_ends_are_restored_and_what_was_deleted_goes() -> None:
     own = {QueueKey(name, 0) for name in ("deleted", "lives")}
     ended = [("ended", 0, 9)]
     assert evened({}) == (ended, [])
-    assert evened({"was_behind": True}) == (ended, ["expired", "deleted"])
+    assert evened({"was_lagging": True}) == (ended, ["expired", "deleted"])
     assert evened({"began_empty": True}) == (ended, ["expired", "deleted", "lives"])
-    assert evened({"own": own}) == (ended, ["expired", "deleted"])
-    assert evened({"own": set()}) == (ended, ["expired", "deleted", "lives"])
+    assert evened({"exclusive_queues": own}) == (ended, ["expired", "deleted"])
+    assert evened({"exclusive_queues": set()}) == (ended, ["expired", "deleted", "lives"])
 
 
 @pytest.mark.parametrize("fills", [False, True])
@@ -158,13 +164,13 @@ def test_what_begins_late_goes_once_it_is_noted_and_all_else_stays(*, fills: boo
     late = Queues(done, head=(4, 9), tail=(0, 5), own=(0, 2), same=(0, 3))
     late.fills_holes = fills
     ahead = Queues([], head=(0, 9), tail=(0, 9), same=(0, 3))
-    part = of(late)
-    backfill(part, of(ahead), lambda *_: False, lambda: done.append("noted!"))
+    replica = of(late)
+    backfill(replica, of(ahead), lambda *_: False, lambda: done.append("noted!"))
     assert done == (["noted!"] if fills else ["noted!", "head"])
-    assert (part.whole, part.own) == (0, {QueueKey("own", 0)})
-    part = of(late)
-    backfill(part, of(late), lambda *_: False, lambda: done.append("noted again"))
-    assert (part.whole, part.own) == (10**9, None)
+    assert (replica.synced_to, replica.exclusive_queues) == (0, {QueueKey("own", 0)})
+    replica = of(late)
+    backfill(replica, of(late), lambda *_: False, lambda: done.append("noted again"))
+    assert (replica.synced_to, replica.exclusive_queues) == (10**9, None)
     assert "noted again" not in done
 
 

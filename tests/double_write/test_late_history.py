@@ -15,7 +15,7 @@ from store.queue.units import QueueKey
 from store.record.message import Message, SysFlag
 from store.service.message_store import MessageStore
 from tests.double_write.test_verify import Database
-from tests.kit.double_write import Told, config, open_store, refuse, standing
+from tests.kit.double_write import Told, backend_state, config, open_store, refuse
 from tests.kit.tree import tree_digest
 
 EACH = 30
@@ -68,11 +68,11 @@ def test_the_log_fills_what_is_lacking(
         assert store.report.watermarks[name] == 0
         assert store.report.restarts == []
         assert store.detached_backends() == {}
-        assert store.verify().clean
+        assert store.verify().is_clean
         assert store.min_offset("t", 0) == 0
         assert store.get_message("t", 4, 0, 32).queue_offsets == list(range(10))
         told.put(store, 5)
-    assert standing(root).behind == {}
+    assert backend_state(root).lagging == {}
     told.check(root)
 
 
@@ -80,7 +80,7 @@ def test_it_is_looked_for_once_and_again_after_somebody_else(root: Path, told: T
     """In RocksDB: that files were lost is noticed in another way, at any time."""
     with open_store(root) as store:
         assert store.report.dispatched_units == 0
-    alike = standing(root).alike
+    alike = backend_state(root).alike
     assert alike == (root / "lock").stat().st_mtime_ns
     lose_history(root, "rocksdb")
     with open_store(root) as store:
@@ -88,7 +88,7 @@ def test_it_is_looked_for_once_and_again_after_somebody_else(root: Path, told: T
     os.utime(root / "lock", ns=(alike + 1_000_000,) * 2)
     with open_store(root) as store:
         assert store.report.dispatched_units == 5 * EACH
-    assert standing(root).alike == alike + 1_000_000
+    assert backend_state(root).alike == alike + 1_000_000
     told.check(root)
 
 
@@ -101,9 +101,9 @@ def test_cut_short_it_is_filled_by_the_next_open(
         refuse(patched, name, "put_batch")
         with pytest.raises(ConsumeQueueError):
             open_store(root, name)
-    assert standing(root).behind == {name: 0}
+    assert backend_state(root).lagging == {name: 0}
     with open_store(root) as store:
-        assert store.verify().clean
+        assert store.verify().is_clean
     told.check(root)
 
 
@@ -114,7 +114,7 @@ def test_a_queue_that_rocketmq_began_anew_at_its_end_is_filled(root: Path, told:
             database.lose(queue_id, *range(EACH))
     with open_store(root, "rocksdb") as store:
         assert store.min_offset("t", 1) == 0
-        assert store.verify().clean
+        assert store.verify().is_clean
     told.check(root)
 
 
@@ -135,7 +135,7 @@ def test_a_topic_that_rocketmq_deleted_does_not_come_back(
     """No journal tells of it; where one backend has it still, nothing tells that it was deleted."""
     with open_store(root) as store:
         told.put(store, 20, "gone")
-        for part in store.queues.parts():
+        for part in store.queues.backends():
             if part.name in deleted_in:
                 part.delete_topics(["gone"])
         told.put(store, 5)
@@ -145,7 +145,7 @@ def test_a_topic_that_rocketmq_deleted_does_not_come_back(
     foreign(root)
     lose_history(root, "rocksdb")
     with open_store(root) as store:
-        assert store.verify().clean
+        assert store.verify().is_clean
         assert ("gone" in list(store.topics())) is (deleted_in == ["rocksdb"])
     for key in [key for key in told.phys if key.topic == "gone"]:
         if deleted_in != ["rocksdb"]:
@@ -165,7 +165,7 @@ def test_queues_that_have_expired_in_part_are_no_lack(tmp_path: Path) -> None:
         assert store.report.watermarks["rocksdb"] > 0
         assert store.report.dispatched_units == 0
         assert store.max_offset(*QueueKey("expires", 0)) == 4
-        assert store.verify().clean
+        assert store.verify().is_clean
 
 
 def test_a_part_that_proves_to_lack_units_is_built_anew(
@@ -173,10 +173,10 @@ def test_a_part_that_proves_to_lack_units_is_built_anew(
 ) -> None:
     """A gap shows that what it said of itself is not so: from its line on it would show again."""
     with open_store(root) as store:
-        store.queues.parts()[1].truncate_dirty(told.phys[QueueKey("t", 0)][10])
+        store.queues.backends()[1].truncate_dirty(told.phys[QueueKey("t", 0)][10])
         told.put(store, 5)
         assert list(store.detached_backends()) == ["rocksdb"]
-    assert standing(root).behind == {"rocksdb": 0}
+    assert backend_state(root).lagging == {"rocksdb": 0}
     with open_store(root) as store:
-        assert store.verify().clean
+        assert store.verify().is_clean
     told.check(root)

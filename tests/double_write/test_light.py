@@ -61,7 +61,7 @@ def test_the_setting_keeps_them_out_of_the_files(tmp_path: Path, read: str) -> N
     for first in (0, 3):
         with open_store(root, read, **APART) as store:
             assert put(store, 3, *LIGHT) == [first, first + 1, first + 2]
-            assert store.verify().clean
+            assert store.verify().is_clean
             assert list(store.check()) == []
             assert len(pulled(store, LIGHT[1])) == first + 3
     assert folders(root) == []
@@ -109,7 +109,7 @@ def test_with_the_setting_forgotten_they_go_on(
         assert put(store, 4, LIGHT[0]) == [5, 6, 7, 8]
         assert len(pulled(store, LIGHT[0])) == 9
         assert "though the settings" in str(store.queues.describe()["light queues in"])
-        assert store.verify().clean
+        assert store.verify().is_clean
     assert "combineCQUseRocksdbForLmq" in caplog.text
     assert folders(apart) == []
     with MessageStore.open(apart, config(read)) as store:  # no light queues by the settings at all
@@ -122,12 +122,12 @@ def test_where_both_have_them_both_keep_them(tmp_path: Path) -> None:
     for _ in range(2):
         with open_store(root, **ENABLED) as store:
             put(store, 3, *LIGHT)
-            assert store.verify().clean
+            assert store.verify().is_clean
             assert store.verify(LIGHT[0]).units in {3, 6}
     assert folders(root) == LIGHT
     with open_store(root, **APART) as store:  # switched on: RocksDB has all, the files get no more
         assert put(store, 2, LIGHT[0], "%LMQ%new") == [6, 7]
-        assert store.verify().clean
+        assert store.verify().is_clean
         assert len(pulled(store, LIGHT[0])) == 8
         every = list(store.queue_keys())
         assert sorted(every) == [*((name, 0) for name in [*LIGHT, "%LMQ%new"]), ("t", 0)]
@@ -155,7 +155,7 @@ def test_files_that_rocketmq_left_behind_do_not_answer(tmp_path: Path) -> None:
     with open_store(root, **ENABLED) as store:
         assert put(store, 1, LIGHT[0], "%LMQ%new") == [7]
         assert len(pulled(store, LIGHT[0])) == 8
-        assert store.verify().clean
+        assert store.verify().is_clean
     assert folders(root) == LIGHT
 
 
@@ -165,10 +165,10 @@ def test_no_offset_is_given_that_any_part_has_given(tmp_path: Path) -> None:
             store.put_message(Message("t", b"", 0))
         last = store.commit_log.max_phy_offset() - 1
         assert store.max_offset("t", 0) == 5
-        store.queues.parts()[0].truncate_dirty(last - 100)
-        store._parts.pending.offsets.forget_all()
+        store.queues.backends()[0].truncate_dirty(last - 100)
+        store._components.pending.offsets.forget_all()
         assert store.max_offset("t", 0) < 5
-        assert store._parts.pending.offsets.assign(("t", 0)) == 5
+        assert store._components.pending.offsets.assign(("t", 0)) == 5
 
 
 def test_nothing_is_put_to_light_queues_that_nobody_can_look_at(
@@ -184,7 +184,7 @@ def test_nothing_is_put_to_light_queues_that_nobody_can_look_at(
             assert store.put_message(Message("t", b"")).ok
     with open_store(apart, **ENABLED) as store:
         assert put(store, 1, LIGHT[0]) == [5]
-        assert store.verify().clean
+        assert store.verify().is_clean
 
 
 def test_a_step_to_the_files_alone_is_refused_while_they_have_none(apart: Path) -> None:
@@ -215,7 +215,7 @@ def test_files_that_are_kept_anew_get_them(tmp_path: Path, *, left_behind: bool)
     assert folders(root) == LIGHT
     with MessageStore.open(root, plain) as store:
         put(store, 3, *LIGHT)
-        assert store.verify().clean
+        assert store.verify().is_clean
     assert change_mode(root, StoreMode("file"), plain, passing=True).after == StoreMode("file")
     with MessageStore.open(root, plain) as store:
         assert put(store, 1, LIGHT[0]) == [6]

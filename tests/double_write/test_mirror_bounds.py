@@ -161,7 +161,7 @@ def test_a_read_only_store_mirrors_nothing(tmp_path: Path) -> None:
         Told().put(store, 5)
     config = store.config.model_copy(update={"ab_share": 1.0})
     with MessageStore.open(tmp_path, config, read_only=True) as store:
-        assert len(store.queues.parts()) == 2
+        assert len(store.queues.backends()) == 2
         assert store._tap is None
 
 

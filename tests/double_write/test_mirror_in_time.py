@@ -15,7 +15,7 @@ from store.service.mirroring import mirror as mirror_module
 from store.service.mirroring import verdict as verdict_module
 from store.service.mirroring.differences import read_differences
 from store.service.mirroring.moments import Moment, Moments
-from store.service.mirroring.reads import Answer, Failed, MirroredRead, QueueEnds
+from store.service.mirroring.reads import Answer, Failed, MirroredRead, PulledQueue
 from store.service.mirroring.verdict import ReadOutcome, Verdict, judge
 from store.service.tracing.operation_lines import StoreOp
 from tests.kit.double_write import OTHER, Told
@@ -65,7 +65,7 @@ def test_deletion_expiry_and_a_rebuild_since_are_no_differences(
         for topic in ("gone", "again", "expired", "rebuilt"):
             read_all(store, topic)
         store.delete_topics(["gone", "again"])
-        store.put_message(Message("again", b"of a new life"))
+        store.put_message(Message("again", b"of a new incarnation"))
         store.rebuild_queues("rebuilt")
         files = store.commit_log.files.files()
         store.delete_expired_files(files[-2].file_from_offset)
@@ -163,7 +163,7 @@ def test_units_that_expire_while_their_neighbours_stay_are_no_difference(
         store.delete_expired_files(least)
         assert store.queues.queue("t", 0).min_offset() == low
         (rocks,) = [
-            part for part in store.queues.parts() if isinstance(part, RocksDBConsumeQueueStore)
+            each for each in store.queues.backends() if isinstance(each, RocksDBConsumeQueueStore)
         ]
         assert rocks.compact().wait(30)
         drive(store)
@@ -290,7 +290,7 @@ def _once(answer: int, name: str) -> Callable[..., int]:
     return max_offset
 
 
-UNITS = QueueEnds(0, 9, 3, ((30, 1, 7), (40, 1, 7)))
+UNITS = PulledQueue(0, 9, 3, ((30, 1, 7), (40, 1, 7)))
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from tests.double_write.test_verify import Database
 from tests.kit import commands
 from tests.kit.call_order import CallOrder
 from tests.kit.crash_images import crash_image
-from tests.kit.double_write import OTHER, Told, config, open_store, refuse, standing
+from tests.kit.double_write import OTHER, Told, backend_state, config, open_store, refuse
 from tests.kit.golden import load_dump
 from tests.kit.tree import tree_digest
 
@@ -51,28 +51,26 @@ def reasons(root: Path, to: StoreMode) -> str:
     with pytest.raises(RefusedStoreError) as caught:
         change_mode(root, to)
     assert all(reason in str(caught.value) for reason in step.reasons)
-    assert not step.possible
+    assert not step.is_possible
     return "; ".join(step.reasons)
 
 
 @pytest.mark.parametrize("kept", ["file", "rocksdb"])
-def test_a_backend_that_comes_in_is_behind_until_it_has_caught_up(
-    tmp_path: Path, kept: str
-) -> None:
+def test_a_backend_that_comes_in_lags_until_it_has_caught_up(tmp_path: Path, kept: str) -> None:
     """What a crash on the way would find."""
     root = plain_store(tmp_path / "store", Told(), kept)
     calls, seen = CallOrder(root), list[BackendState]()
-    calls.at_each = lambda _: seen.append(standing(root))
+    calls.at_each = lambda _: seen.append(backend_state(root))
     both = {"file": StoreMode("double-write-file"), "rocksdb": StoreMode("double-write-rocksdb")}[
         kept
     ]
     with calls.watching():
         change_mode(root, both)
     (comes,) = {"file", "rocksdb"} - {kept}
-    records = [record for record in seen if record.state == both]
-    assert records[0].behind == {comes: 0}
-    assert seen[-1] == standing(root)
-    assert (seen[-1].state, seen[-1].behind) == (both, {})
+    records = [record for record in seen if record.mode == both]
+    assert records[0].lagging == {comes: 0}
+    assert seen[-1] == backend_state(root)
+    assert (seen[-1].mode, seen[-1].lagging) == (both, {})
 
 
 def test_a_cut_before_the_line_of_a_backend_lowers_it(tmp_path: Path) -> None:
@@ -87,10 +85,10 @@ def test_a_cut_before_the_line_of_a_backend_lowers_it(tmp_path: Path) -> None:
     data[bad + 4] ^= 1  # the magic code
     log.write_bytes(data)
     calls, seen = CallOrder(root), list[BackendState]()
-    calls.at_each = lambda _: seen.append(standing(root))
+    calls.at_each = lambda _: seen.append(backend_state(root))
     with calls.watching(), MessageStore.open(root, PLAIN, cut_at=bad) as store:
-        assert store.verify().clean
-    lines = [record.behind.get("rocksdb") for record in seen]
+        assert store.verify().is_clean
+    lines = [record.lagging.get("rocksdb") for record in seen]
     assert set(lines) == {line, bad, None}
     assert lines.index(bad) < lines.index(None)
 
@@ -99,18 +97,20 @@ def test_a_store_goes_all_the_way_and_back_with_puts_in_every_state(tmp_path: Pa
     told = Told()
     root = plain_store(tmp_path / "store", told)
     for before, to in pairwise(THERE_AND_BACK):
-        assert {step.to for step in possible_steps(root) if step.possible} == set(before.neighbours)
+        assert {step.to for step in possible_steps(root) if step.is_possible} == set(
+            before.neighbours
+        )
         done = change_mode(root, to)
         assert (done.before, done.after, done.detached) == (before, to, {})
-        record = standing(root)
-        assert record.state == to
+        record = backend_state(root)
+        assert record.mode == to
         left = {"file", "rocksdb"} - set(to.backends)
-        assert set(record.behind) == left
+        assert set(record.lagging) == left
         with MessageStore.open(root, PLAIN) as store:
-            assert [part.name for part in store.queues.parts()] == list(to.backends)
+            assert [each.name for each in store.queues.backends()] == list(to.backends)
             told.put(store, 15)
             if not left:
-                assert store.verify().clean
+                assert store.verify().is_clean
                 assert all(
                     store.queues.queue(*key).max_offset() == len(told.phys[key])
                     for key in told.phys
@@ -129,9 +129,9 @@ def test_a_backend_left_behind_is_not_served_nor_touched(tmp_path: Path, left: s
     for step in (StoreMode(f"double-write-{kept}"), kept):
         change_mode(root, step, config(OTHER[left]))
     with MessageStore.open(root, config(left)) as store:  # double write by the settings
-        assert [part.name for part in store.queues.parts()] == [kept]
+        assert [each.name for each in store.queues.backends()] == [kept]
         told.put(store, 30)
-    assert standing(root).behind == {left: end}
+    assert backend_state(root).lagging == {left: end}
     for read_only in (True, False):
         with pytest.raises(RefusedStoreError, match=f"state is {kept}"):
             MessageStore.open(root, read_only=read_only, backend=left)
@@ -151,7 +151,7 @@ def test_a_line_counts_more_than_what_the_backend_says(tmp_path: Path, name: str
     set_mode(StorePaths(root), StoreMode(f"double-write-{OTHER[name]}"), {name: line})
     with MessageStore.open(root, PLAIN) as store:
         assert store.report.watermarks[name] == line
-    assert standing(root).behind == {}
+    assert backend_state(root).lagging == {}
     told.check(root)
 
 
@@ -182,7 +182,7 @@ def test_a_log_that_is_cut_takes_it_from_the_backend_left_behind(tmp_path: Path,
     assert change_mode(root, StoreMode(f"double-write-{kept}")).detached == {}
     told.check(root)
     with MessageStore.open(root, read_only=True) as store:
-        assert store.verify().clean
+        assert store.verify().is_clean
 
 
 # ---- what speaks against a step
@@ -192,7 +192,7 @@ def test_no_step_leads_further_than_a_neighbour(tmp_path: Path) -> None:
     root = plain_store(tmp_path / "store", Told())
     with pytest.raises(RefusedStoreError, match="leads to double-write-file, not to rocksdb"):
         change_mode(root, StoreMode("rocksdb"))
-    assert standing(root).state is None
+    assert backend_state(root).mode is None
 
 
 @pytest.mark.parametrize("name", ["file", "rocksdb"])
@@ -209,12 +209,12 @@ def test_the_inner_states_are_passed_in_one_step_with_the_same_result(
         change_mode(root, StoreMode(name))
     done = change_mode(root, StoreMode(name), passing=True)
     assert (done.before, done.after) == (StoreMode(f"double-write-{OTHER[name]}"), name)
-    assert done.behind == standing(root).behind == {OTHER[name]: end}
+    assert done.lagging == backend_state(root).lagging == {OTHER[name]: end}
     for step in (StoreMode(f"double-write-{name}"), StoreMode(name)):
         change_mode(slow, step)
-    assert standing(root) == standing(slow)
+    assert backend_state(root) == backend_state(slow)
     with MessageStore.open(root, PLAIN) as store:
-        assert [part.name for part in store.queues.parts()] == [name]
+        assert [each.name for each in store.queues.backends()] == [name]
         told.put(store, 5)
 
 
@@ -286,7 +286,7 @@ def test_without_a_log_there_is_nothing_to_catch_up_from(tmp_path: Path) -> None
 def test_an_empty_folder_of_batch_queues_speaks_against_nothing(tmp_path: Path) -> None:
     root = plain_store(tmp_path / "store", Told())
     (root / "batchconsumequeue").mkdir()
-    assert all(step.possible for step in possible_steps(root))
+    assert all(step.is_possible for step in possible_steps(root))
     assert change_mode(root, StoreMode("double-write-file")).detached == {}
 
 
@@ -313,7 +313,7 @@ def test_no_old_file_goes_while_a_backend_catches_up(
 
 
 @pytest.mark.parametrize("name", ["file", "rocksdb"])
-def test_a_backend_that_is_behind_is_neither_read_nor_left_alone(
+def test_a_backend_that_lags_is_neither_read_nor_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     root, told, read = tmp_path / "store", Told(), OTHER[name]
@@ -321,14 +321,14 @@ def test_a_backend_that_is_behind_is_neither_read_nor_left_alone(
         told.put(store, 10)
         refuse(patched, name, "put_batch")
         told.put(store, 10)
-    set_mode(StorePaths(root), StoreMode(f"double-write-{read}"), standing(root).behind)
-    assert f"{name} queues are behind" in reasons(root, StoreMode(f"double-write-{name}"))
-    with pytest.raises(RefusedStoreError, match="behind"):
+    set_mode(StorePaths(root), StoreMode(f"double-write-{read}"), backend_state(root).lagging)
+    assert f"{name} queues lag" in reasons(root, StoreMode(f"double-write-{name}"))
+    with pytest.raises(RefusedStoreError, match="lag"):
         MessageStore.open(root, read_only=True, backend=name)
     (step,) = [step for step in possible_steps(root) if step.to == read]
-    assert step.possible, "the one that is whole may be left alone"
+    assert step.is_possible, "the one that is whole may be left alone"
     open_store(root, read).close()
-    assert all(step.possible for step in possible_steps(root))
+    assert all(step.is_possible for step in possible_steps(root))
     told.check(root)
 
 
@@ -343,7 +343,7 @@ def test_differences_keep_the_incomplete_one_from_being_read(golden: Golden) -> 
     assert (row["topic"], row["from"], row["to"], row["lacking"]) == (topic, 3, 4, "rocksdb")
     with pytest.raises(RefusedStoreError, match="rocksdb queues lack 2 units"):
         change_mode(root, StoreMode("rocksdb"), passing=True)
-    assert change_mode(root, StoreMode("file")).behind
+    assert change_mode(root, StoreMode("file")).lagging
     with MessageStore.open(root) as store:
         assert store.queues.name == "file"
 
@@ -402,10 +402,10 @@ def test_settings_decide_where_no_state_was_set(tmp_path: Path) -> None:
     with MessageStore.open(root, PLAIN) as store:
         assert store.queues.name == "file"
     with open_store(root, "rocksdb") as store:
-        assert [part.name for part in store.queues.parts()] == ["rocksdb", "file"]
+        assert [each.name for each in store.queues.backends()] == ["rocksdb", "file"]
         told.put(store, 10)
     with MessageStore.open(root, StoreConfig()) as store:  # both lie here: both are kept
-        assert [part.name for part in store.queues.parts()] == ["file", "rocksdb"]
+        assert [each.name for each in store.queues.backends()] == ["file", "rocksdb"]
     with pytest.raises(RefusedStoreError, match="rocksdb queues lie here"):
         open_store(root, "file", combineCQLoadingCQTypes="default")
     told.check(root)

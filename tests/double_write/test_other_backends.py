@@ -60,7 +60,7 @@ def filled(root: Path, name: str) -> Path:
 
 def parts(root: Path, config: StoreConfig | None = None) -> list[str]:
     with MessageStore.open(root, config, read_only=True) as store:
-        return [part.name for part in store.queues.parts()]
+        return [each.name for each in store.queues.backends()]
 
 
 def test_it_is_opened_put_to_read_rebuilt_and_checked(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_the_configuration_names_it(tmp_path: Path) -> None:
     put(root, 6, config=both)
     assert parts(root, both) == ["other", "file"]
     with MessageStore.open(root, both, read_only=True) as store:
-        assert store.verify().clean
+        assert store.verify().is_clean
         assert store.verify().units == 36
     with pytest.raises(StoreConfigError, match=r"neither default nor other nor defaultRocksDB"):
         StoreConfig.from_mapping({"combineCQLoadingCQTypes": "none"})
@@ -123,7 +123,7 @@ def test_a_store_goes_over_double_write_there_and_back(tmp_path: Path, beside: s
     before = served(root)
     names = [beside, f"double-write-{beside}+other", f"double-write-other+{beside}", "other"]
     for name in [*names[1:], *reversed(names[:-1])]:
-        assert name in {step.to for step in possible_steps(root) if step.possible}
+        assert name in {step.to for step in possible_steps(root) if step.is_possible}
         assert change_mode(root, StoreMode(name)).after == name
         put(root, 3, "later")
         assert parts(root) == list(StoreMode(name).backends)

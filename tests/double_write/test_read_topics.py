@@ -61,10 +61,10 @@ def test_what_is_not_whole_is_not_read(tmp_path: Path, monkeypatch: pytest.Monke
             assert store.put_message(Message("hot", b"x")).ok
             assert store.max_offset("hot", 0) == 3
         assert list(store.detached_backends()) == ["rocksdb"]
-        assert told_by(kept) == told_by(store.queues.parts()[0].queue("hot", 0)) != before
+        assert told_by(kept) == told_by(store.queues.backends()[0].queue("hot", 0)) != before
         assert store.get_message("hot", 0, 0).queue_offsets == [0, 1, 2]
     with open_store(tmp_path, **settings) as store:  # caught up, and read again
-        assert store.queues.parts()[1].queue("hot", 0).max_offset() == 3
+        assert store.queues.backends()[1].queue("hot", 0).max_offset() == 3
         monkeypatch.setattr(QUEUES_OF["rocksdb"], "max_offset", lambda *_: 77)
         assert (store.max_offset("hot", 0), store.max_offset("t", 0)) == (77, 0)
 
@@ -77,7 +77,7 @@ def test_topics_that_the_other_one_does_not_get_are_read_as_all_others(tmp_path:
         for topic in ("both", "one"):
             Told().put(store, 10, topic)
         assert (store.max_offset("both", 0), store.max_offset("one", 0)) == (2, 2)
-        assert store.queues.parts()[1].queue("one", 0).max_offset() == 0
+        assert store.queues.backends()[1].queue("one", 0).max_offset() == 0
 
 
 def test_the_mirror_asks_the_one_that_does_not_serve_a_topic(

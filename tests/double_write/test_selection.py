@@ -13,7 +13,7 @@ from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.offline.mode import StoreMode, change_mode, possible_steps
 from tests.kit.call_order import CallOrder
-from tests.kit.double_write import Told, config, open_store, standing
+from tests.kit.double_write import Told, backend_state, config, open_store
 
 SELECTIVE = {"rocksdbCQSelectiveDoubleWriteEnable": True, "doubleWriteTopics": "t; lite-*"}
 
@@ -74,14 +74,14 @@ def test_a_star_stands_for_whatever_follows_and_nothing_else_does(
 
 
 def next_offset(store: MessageStore, topic: str) -> int:
-    return store._parts.pending.offsets.assign((topic, 0))
+    return store._components.pending.offsets.assign((topic, 0))
 
 
 def lose_last_units(store: MessageStore, part: int) -> None:
     """Let one backend end before the last record."""
     last = max(record.phy_offset for record in store.commit_log.scan(0))
-    store.queues.parts()[part].truncate_dirty(last)
-    store._parts.pending.offsets.forget_all()
+    store.queues.backends()[part].truncate_dirty(last)
+    store._components.pending.offsets.forget_all()
 
 
 def test_reading_follows_prefer_and_offsets_follow_assign(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_light_queues_can_be_rocksdbs(tmp_path: Path) -> None:
             message = Message("t", b"", 0, {"INNER_MULTI_DISPATCH": "%LMQ%a"})
             assert store.put_message(message).ok
         assert store.max_offset("%LMQ%a", 0) == 5
-        assert store.verify().clean, "both have them"
+        assert store.verify().is_clean, "both have them"
         lose_last_units(store, 0)
         assert store.max_offset("t", 0) == 4
         assert store.max_offset("%LMQ%a", 0) == next_offset(store, "%LMQ%a") == 5
@@ -125,7 +125,7 @@ def test_light_queues_can_be_rocksdbs(tmp_path: Path) -> None:
 
 
 def rocksdb_ends(store: MessageStore) -> dict[QueueKey, int]:
-    part = store.queues.parts()[1]
+    part = store.queues.backends()[1]
     assert part.name == "rocksdb"
     return {key: part.queue(*key).max_offset() for key in part.queues()}
 
@@ -137,19 +137,19 @@ def test_rocksdb_gets_the_selected_topics_and_the_rest_when_that_ends(tmp_path: 
             told.put(store, 10, topic)
         store.queues.flush()
         assert {key.topic for key in rocksdb_ends(store)} == {"t", "lite-1"}
-        assert store.verify().clean
+        assert store.verify().is_clean
         assert store.verify().units == 20
     with open_store(root, "file", **SELECTIVE) as store:
-        assert store.report.dispatched_units == 0, "nothing is behind"
+        assert store.report.dispatched_units == 0, "nothing lags"
     with pytest.raises(RefusedStoreError, match="some topics only"):
         MessageStore.open(root, read_only=True, backend="rocksdb")
-    assert standing(root).covers == {"rocksdb": "lite-*;t"}
+    assert backend_state(root).covers == {"rocksdb": "lite-*;t"}
     with open_store(root, "file", **SELECTIVE | {"doubleWriteTopics": "t;o*"}) as store:
         assert {key.topic for key in rocksdb_ends(store)} >= {"t", "other"}
-        assert store.verify().clean
+        assert store.verify().is_clean
     with open_store(root, "rocksdb") as store:
-        assert store.verify().clean
-    assert standing(root).covers == {}
+        assert store.verify().is_clean
+    assert backend_state(root).covers == {}
     told.check(root)
 
 
@@ -160,10 +160,10 @@ def test_what_a_backend_is_to_get_now_is_not_noted_before_what_it_lacks(tmp_path
         for topic in ("t", "other"):
             assert store.put_message(Message(topic, b"", 0)).ok
     calls, seen = CallOrder(root), list[BackendState]()
-    calls.at_each = lambda _: seen.append(standing(root))
+    calls.at_each = lambda _: seen.append(backend_state(root))
     with calls.watching(), open_store(root, "file", **SELECTIVE | {"doubleWriteTopics": "*"}):
-        seen.append(standing(root))
-    noted = [found.behind for found in seen if found.covers == {"rocksdb": "*"}]
+        seen.append(backend_state(root))
+    noted = [found.lagging for found in seen if found.covers == {"rocksdb": "*"}]
     assert noted[0] == {"rocksdb": 0}
     assert noted[-1] == {}, "it has caught up"
 
@@ -173,9 +173,9 @@ def test_a_backend_that_was_given_some_topics_is_not_to_be_read(tmp_path: Path) 
     with open_store(root, "file", **SELECTIVE) as store:
         for topic in ("t", "other"):
             assert store.put_message(Message(topic, b"", 0)).ok
-    assert standing(root).covers == {"rocksdb": "lite-*;t"}
+    assert backend_state(root).covers == {"rocksdb": "lite-*;t"}
     steps = {step.to: step for step in possible_steps(root, config("file", **SELECTIVE))}
-    assert steps[StoreMode("file")].possible
+    assert steps[StoreMode("file")].is_possible
     to = StoreMode("double-write-rocksdb")
     assert steps[to].reasons == ["the rocksdb queues hold only the topics 'lite-*;t'"]
     with pytest.raises(RefusedStoreError, match="hold only the topics"):

@@ -95,7 +95,7 @@ def counts(root: Path, read: str) -> tuple[Counts, dict[str, int]]:
     with MessageStore.open(root, read_only=True, backend=read) as store:
         found = [store.verify(), compare_backends(store)]
         for each in found:
-            assert (each.reference, each.clean) == (read, not each.tally.counts)
+            assert (each.reference, each.is_clean) == (read, not each.tally.counts)
         told = [
             (each.tally, each.found.lacking, list(each.differences()), each.timeless)
             for each in found
@@ -194,9 +194,9 @@ def test_what_a_combined_start_of_rocketmq_leaves_out_is_told(root: Path, read: 
 @pytest.mark.parametrize("emptied", [0, 1])
 def test_queues_without_a_unit_on_one_side_count_once(root: Path, emptied: int) -> None:
     with open_store(root) as store:
-        store.queues.parts()[emptied].truncate_dirty(0)
+        store.queues.backends()[emptied].truncate_dirty(0)
         found = store.verify()
-        lacking = store.queues.parts()[emptied].name
+        lacking = store.queues.backends()[emptied].name
         kind = [Kind.ONLY_TARGET, Kind.ONLY_SOURCE][emptied]
         assert found.tally.counts == {kind: 5}
         assert (found.missing_units(lacking), found.queues) == (5 * EACH, 5)
@@ -209,8 +209,8 @@ def test_one_queue_or_topic_can_be_asked_for(root: Path) -> None:
     with Database(root) as database:
         database.lose(2, 5)
     with open_store(root) as store:
-        assert not store.verify("t", 2).clean
-        assert store.verify("t", 1).clean
+        assert not store.verify("t", 2).is_clean
+        assert store.verify("t", 1).is_clean
         assert store.verify("t", 1).units == EACH
         assert store.verify("t").queues == 5
         assert store.verify("u").queues == 0
@@ -222,7 +222,7 @@ def test_puts_go_on_beside_a_comparison(root: Path) -> None:
         def put(_: int) -> None:
             assert store.put_message(Message("t", b"x" * 40, 3)).ok
 
-        assert store.verify(progress=put).clean
+        assert store.verify(progress=put).is_clean
         assert store.max_offset("t", 3) == EACH + 5
 
 

@@ -29,7 +29,7 @@ RETRY, DLQ = "%RETRY%billing", "%DLQ%billing"
 
 def opened(root: Path, clock: Clock, backend: str = "file") -> EmbeddedLog:
     config = config_of(message_delay_level=LEVELS)
-    store = MessageStore.open(root, config, backend=backend, surroundings=clock)
+    store = MessageStore.open(root, config, backend=backend, environment=clock)
     return EmbeddedLog(store, 2, 3600.0)
 
 

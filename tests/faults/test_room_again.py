@@ -213,7 +213,7 @@ def test_backends_are_alike_when_room_is_back(tmp_path: Path, faults: Faults, re
         faults.heal()
         told.put(store, 5)
         store.flush()
-        assert store.verify().clean
+        assert store.verify().is_clean
         assert [finding for finding in store.check() if finding.damage] == []
     told.check(tmp_path)
 

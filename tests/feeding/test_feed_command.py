@@ -69,7 +69,7 @@ def test_a_stopped_store_is_served_until_a_signal(root: Path, number: signal.Sig
             assert b"".join(body for _, body in slave.take(end)) == before[1:end]
             slave.report(end)
             assert process.stderr is not None
-            while "1 connections: 127.0.0.1 0 bytes behind" not in process.stderr.readline():
+            while "1 connections: 127.0.0.1 lags by 0 bytes" not in process.stderr.readline():
                 pass
         process.send_signal(number)
         out, err = process.communicate(timeout=LIMIT_SECONDS)

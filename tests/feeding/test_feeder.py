@@ -134,7 +134,7 @@ def test_what_waits_in_memory_is_served_when_the_file_has_it(tmp_path: Path) -> 
             another.take(there)
 
 
-def test_a_follower_that_is_far_behind_reads_by_a_thread(
+def test_a_follower_that_lags_far_reads_by_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("replication.feeding.served_log.NEAR_BYTES", 5000)

@@ -56,17 +56,17 @@ def test_a_log_is_followed_while_it_grows_through_cuts_at_any_byte(
         with MessageStore.open(tmp_path / "own", CONFIG, backend=backend) as store:
             async with proxy.running():
                 follower = Follower(store, "127.0.0.1", proxy.port, timing=FAST)
-                await follower.run(lambda standing: standing.end > 0)  # from its first byte on
+                await follower.run(lambda progress: progress.end > 0)  # from its first byte on
                 threads = put_in_threads(master, 4, 250)
                 await follower.run(
-                    lambda standing: (
+                    lambda progress: (
                         not any(thread.is_alive() for thread in threads)
-                        and standing.end == master.end
+                        and progress.end == master.end
                     )
                 )
                 assert proxy.connections > 40
                 assert log_of(store) == master.log
-                return follower.standing
+                return follower.progress
 
     with leading(tmp_path / "master", config, count=1) as master:
         assert run(story(master)).end == master.end > 30 * 4096
@@ -103,7 +103,7 @@ def test_a_follower_of_a_follower_gets_the_same_log(tmp_path: Path) -> None:
     async def story(master: Master, own: Path) -> bytes:
         with MessageStore.open(own, CONFIG) as store:
             follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
-            await follower.run(lambda standing: standing.end == master.end)
+            await follower.run(lambda progress: progress.end == master.end)
             return log_of(store)
 
     with leading(tmp_path / "a", count=60) as master:
@@ -138,8 +138,8 @@ def test_a_feeder_that_is_quiet_says_that_there_is_no_more(tmp_path: Path) -> No
     async def story(master: Master) -> FollowerProgress:
         with MessageStore.open(tmp_path / "own", CONFIG) as store:
             follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
-            await follower.run(lambda standing: standing.caught_up)
-            return follower.standing
+            await follower.run(lambda progress: progress.caught_up)
+            return follower.progress
 
     with leading(tmp_path / "master", settings=settings, count=60) as master:
         assert run(story(master)).end == master.end
@@ -149,7 +149,7 @@ def test_a_batch_of_any_size_brings_the_same_log(tmp_path: Path) -> None:
     async def story(master: Master, own: Path) -> bytes:
         with MessageStore.open(own, CONFIG) as store:
             follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
-            await follower.run(lambda standing: standing.end == master.end)
+            await follower.run(lambda progress: progress.end == master.end)
             return log_of(store)
 
     for batch in (1, 7, 1 << 20):

@@ -90,4 +90,4 @@ async def _catch_up(master: MessageStore, store: MessageStore) -> None:
     end = master.commit_log.max_phy_offset()
     async with Feeder(master) as feeder, asyncio.timeout(60):
         follower = Follower(store, "127.0.0.1", feeder.port, timing=FAST)
-        await follower.run(lambda standing: standing.end == end)
+        await follower.run(lambda progress: progress.end == end)

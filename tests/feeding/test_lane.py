@@ -175,7 +175,7 @@ def test_what_the_kernel_does_not_take_is_left_to_the_loop(store: MessageStore) 
         assert log == bytes(store.commit_log.view(0, laid.link.sent))
 
 
-def test_who_is_far_behind_is_left_to_the_loop(store: MessageStore) -> None:
+def test_a_follower_that_lags_far_is_left_to_the_loop(store: MessageStore) -> None:
     with Laid(store) as laid:
         while store.commit_log.max_phy_offset() <= MAX_BYTES:
             put(store, 30_000)

@@ -70,8 +70,8 @@ async def followed(master: Master, own: Path, ca: Path, cert: Path | None) -> by
             tell=told.append,
         )  # fmt: skip
         await follower.run(
-            lambda standing: (
-                standing.end == master.end or any("trying again" in sentence for sentence in told)
+            lambda progress: (
+                progress.end == master.end or any("trying again" in sentence for sentence in told)
             )
         )
         return log_of(store) if store.commit_log.max_phy_offset() else b""

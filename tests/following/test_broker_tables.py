@@ -9,7 +9,7 @@ import pytest
 from replication.errors import BrokerError, WireError
 from replication.tables import broker_tables as tables
 from replication.tables.broker_client import BrokerClient
-from replication.tables.broker_tables import GROUPS, TOPICS, Table, fetch_table
+from replication.tables.broker_tables import GROUPS, TOPICS, BrokerTable, fetch_table
 from tests.kit.waiting import run
 from tests.kit.wire_broker import WireBroker, command, topic
 
@@ -31,7 +31,7 @@ def asking(
     return run(story())
 
 
-def topics_of(broker: WireBroker, held: Table | None = None) -> Table:
+def topics_of(broker: WireBroker, held: BrokerTable | None = None) -> BrokerTable:
     return asking(broker, lambda client: fetch_table(client, TOPICS, held))
 
 

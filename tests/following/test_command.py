@@ -315,14 +315,14 @@ def test_where_a_new_log_begins_is_told_once(
 
 
 def test_a_line_says_how_far_it_is() -> None:
-    standing = FollowerProgress(end=12, connected=True)
-    assert line_of(standing, 0, None) == "followed to 12"
-    assert line_of(standing, 1234567.8, 0.04) == (
+    progress = FollowerProgress(end=12, connected=True)
+    assert line_of(progress, 0, None) == "followed to 12"
+    assert line_of(progress, 1234567.8, 0.04) == (
         "followed to 12, 1,234,568 bytes/s, last record stored 0.0 s ago"
     )
-    standing.connected = False
-    assert line_of(standing, 0, 70) == (
+    progress.connected = False
+    assert line_of(progress, 0, 70) == (
         "followed to 12, 0 bytes/s, last record stored 70.0 s ago; not connected"
     )
-    standing.caught_up = True
-    assert line_of(standing, 0, 70) == "followed to 12: 0 bytes behind"
+    progress.caught_up = True
+    assert line_of(progress, 0, 70) == "followed to 12: lag 0 bytes"

@@ -74,7 +74,7 @@ def test_top_shows_a_follower_and_its_store_is_read_meanwhile(
             assert shown["state"] == "caught up"
             assert shown["phy offset"] == shown["reported to the master"] == half
             assert shown["master's max phy offset"] == len(led.log) + 77
-            assert (shown["behind the master, bytes"], shown["behind the master, s"]) == (0, 0)
+            assert (shown["lag, bytes"], shown["lag, s"]) == (0, 0)
             assert shown["metadata"] == "whole"
             read(root, led, half)
             until(lambda: has_key(root, 68))  # keys are written when the queues are flushed
@@ -133,7 +133,7 @@ def test_rates_are_between_two_looks(tmp_path: Path) -> None:
     assert {fact: row["value"] for fact, row in rows.items()} == {
         "master": "a:1", "state": "verified", "noted, s ago": 4.0, "phy offset": 800,
         "reported to the master": 400, "master's max phy offset": 900,
-        "behind the master, bytes": 400, "behind the master, s": 14.0, "connections": 2,
+        "lag, bytes": 400, "lag, s": 14.0, "connections": 2,
         "received, bytes": 1100, "metadata whole, s ago": 9.0, "metadata": "no right",
     }  # fmt: skip
     assert (rows["phy offset"]["perSecond"], rows["received, bytes"]["perSecond"]) == (150, 200)
@@ -145,9 +145,9 @@ def test_rates_are_between_two_looks(tmp_path: Path) -> None:
         ({"connected": False}, "state", "not connected"),
         ({"verified": False}, "state", "asked"),
         ({"master_end": -1, "lag_bytes": None}, "master's max phy offset", None),
-        ({"master_end": -1, "lag_bytes": None}, "behind the master, bytes", None),
+        ({"master_end": -1, "lag_bytes": None}, "lag, bytes", None),
         ({"reported": -1}, "reported to the master", None),
-        ({"last_stored_ms": 0}, "behind the master, s", None),
+        ({"last_stored_ms": 0}, "lag, s", None),
         ({"metadata_time": 0.0, "metadata_fault": "x"}, "metadata whole, s ago", None),
     ],
 )
@@ -214,8 +214,8 @@ def test_prometheus_has_the_figures_of_a_follower(led: Led, tmp_path: Path) -> N
                     "metadata_seconds",
                 }  # fmt: skip
                 task = asyncio.create_task(follower.run())
-                await becomes(lambda: follower.standing.caught_up)
-                follower.standing.metadata_time = 5.0
+                await becomes(lambda: follower.progress.caught_up)
+                follower.progress.metadata_time = 5.0
                 begin = len(led.log) - len(led.log) % 4096
                 stored = store.commit_log.followed_timestamp
                 assert samples(registry, store) == {
@@ -242,7 +242,7 @@ class Asked:
 
     def __init__(self, root: Path) -> None:
         self.looks = 0
-        self.standing = FollowerProgress(end=5, connected=True)
+        self.progress = FollowerProgress(end=5, connected=True)
         self.paths = StorePaths(root)
         self.commit_log = self
 
@@ -265,7 +265,7 @@ def test_how_far_it_is_is_said_where_that_has_changed(
     async def story() -> None:
         task = asyncio.create_task(running_follower._report_progress(asked, asked, 0.001))  # type: ignore[arg-type]
         await becomes(lambda: asked.looks > 3)
-        asked.standing.end = 9
+        asked.progress.end = 9
         await becomes(lambda: said[-1] == "followed to 9")
         looks = asked.looks
         await becomes(lambda: asked.looks > looks + 3)

@@ -46,12 +46,12 @@ ENDED = dataclasses.replace(FAST, stopping=0.5)
 """Where the master has no more to send: it is not waited for as if it were being stopped."""
 
 
-def caught_up(standing: FollowerProgress) -> bool:
-    return standing.caught_up
+def caught_up(progress: FollowerProgress) -> bool:
+    return progress.caught_up
 
 
 def at_end(phy_offset: int) -> Until:
-    return lambda standing: standing.end >= phy_offset
+    return lambda progress: progress.end >= phy_offset
 
 
 def follow(
@@ -73,8 +73,8 @@ def follow(
                     store, "127.0.0.1", master.port, timing=timing, tell=told_here.append
                 )
                 await follower.run(until)
-                await master.reported(follower.standing.reported)
-                return follower.standing
+                await master.reported(follower.progress.reported)
+                return follower.progress
 
     return run(story())
 
@@ -93,9 +93,9 @@ def test_a_log_is_followed_to_its_end_through_cuts_at_any_byte(
     master = WireMaster(led.log[:4000], cuts=cuts)
     follow(tmp_path / "own", master, at_end(led.starts[20]), backend=backend)
     master = WireMaster(led.log, cuts=cuts)
-    standing = follow(tmp_path / "own", master, backend=backend, told=told)
-    assert standing.end == standing.reported == max(master.reports) == len(led.log)
-    assert standing.connections == len(master.requests) - 1 == 41  # and one for the last file
+    progress = follow(tmp_path / "own", master, backend=backend, told=told)
+    assert progress.end == progress.reported == max(master.reports) == len(led.log)
+    assert progress.connections == len(master.requests) - 1 == 41  # and one for the last file
     assert log_in(tmp_path / "own") == led.log
     assert served(tmp_path / "own") == served(led.root)
     assert any("has closed the connection; trying again" in sentence for sentence in told)
@@ -146,8 +146,8 @@ def test_a_new_follower_gets_the_last_file(led: Led, tmp_path: Path) -> None:
     begin = len(led.log) - len(led.log) % 4096
     assert begin >= 8192
     timing = dataclasses.replace(FAST, report=60)
-    standing = follow(tmp_path / "own", master := WireMaster(led.log), timing=timing)
-    assert (standing.body_bytes, standing.connections) == (len(led.log) - begin, 1)
+    progress = follow(tmp_path / "own", master := WireMaster(led.log), timing=timing)
+    assert (progress.body_bytes, progress.connections) == (len(led.log) - begin, 1)
     assert master.reports.count(len(led.log)) == 1  # though heartbeats came behind it
     assert log_in(tmp_path / "own") == led.log[begin:]
 
@@ -177,7 +177,7 @@ def test_a_master_that_grows_is_followed_from_nothing_on(led: Led, tmp_path: Pat
             async with WireMaster(b"") as master:
                 follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
                 task = asyncio.create_task(follower.run())
-                await becomes(lambda: follower.standing.verified)  # by a heartbeat
+                await becomes(lambda: follower.progress.verified)  # by a heartbeat
                 at = 0
                 for end in (50, 4096, 5000, len(led.log)):
                     master.append(led.log[at:end])
@@ -281,7 +281,7 @@ def test_a_file_that_leaves_the_log_while_it_is_followed_is_no_end(
             async with WireMaster(led.log[: led.starts[4]]) as master:
                 follower = Follower(store, "127.0.0.1", master.port, timing=timing)
                 task = asyncio.create_task(follower.run())
-                await becomes(lambda: follower.standing.caught_up)
+                await becomes(lambda: follower.progress.caught_up)
                 master.append(led.log[led.starts[4] : end])
                 await master.reported(end)
                 master.expire(led.log[8192:10_000], 8192)
@@ -306,7 +306,7 @@ def test_a_master_that_begins_a_file_while_it_is_asked_for_its_last_one_lacks_no
         with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
             async with Rolling(led.log[: led.starts[4]]) as master:
                 follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
-                await follower.run(lambda standing: standing.end == len(led.log))
+                await follower.run(lambda progress: progress.end == len(led.log))
                 assert master.requests == [0, 0]
 
     run(story())
@@ -322,7 +322,7 @@ def test_one_look_at_the_last_file_holds_for_a_while(led: Led, tmp_path: Path) -
                 for number in (3, 4, 40):
                     master.append(led.log[len(master.log) : led.starts[number]])
                     await master.reported(led.starts[number])
-                    await becomes(lambda: follower.standing.caught_up)
+                    await becomes(lambda: follower.progress.caught_up)
                 assert master.requests == [0, 0, 0]  # one more for another file
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
@@ -369,8 +369,8 @@ def test_heartbeats_before_the_first_bytes_say_nothing(led: Led, tmp_path: Path)
     with MessageStore.open(tmp_path / "own", CONFIG) as store:
         store.append_to_commit_log(0, led.log[: led.starts[40]])
     master = WireMaster(led.log, hasty=5)
-    standing = follow(tmp_path / "own", master)
-    assert standing.end == len(led.log)
+    progress = follow(tmp_path / "own", master)
+    assert progress.end == len(led.log)
     assert log_in(tmp_path / "own") == led.log
 
 
@@ -386,7 +386,7 @@ def test_a_quiet_connection_is_kept_by_reports(led: Led, tmp_path: Path) -> None
                     master.changed.clear()
                     await master.changed.wait()
                 assert set(master.reports[count:]) - {0} == {len(led.log)}  # 0: the last file?
-                assert follower.standing.connections == 1
+                assert follower.progress.connections == 1
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
 
@@ -426,7 +426,7 @@ def test_who_waits_for_the_end_of_a_record_is_not_caught_up(led: Led, tmp_path: 
                 assert not task.done()
                 master.append(led.log[600:])
                 await task
-                assert follower.standing.end == len(led.log)
+                assert follower.progress.end == len(led.log)
 
     run(story())
 
@@ -450,7 +450,7 @@ def test_both_backends_are_built_where_the_settings_say_so(
     follow(tmp_path / "own", WireMaster(led.log, cuts=[5000, 4000]), config=config)
     with MessageStore.open(tmp_path / "own", config) as store:
         compared = compare_backends(store)
-        assert (compared.clean, compared.queues) == (True, 2)
+        assert (compared.is_clean, compared.queues) == (True, 2)
 
 
 def test_nobody_there_is_told_once_and_an_unknown_name_ends_it(
@@ -497,9 +497,9 @@ def test_each_wait_is_twice_the_last_one_until_a_connection_was_of_use(
                 waits.append(seconds)
 
             async def lost(_: Until) -> None:
-                follower.standing.verified = len(waits) < 5  # that alone is of no use
-                follower.standing.end += len(waits) == 5
-                follower.standing.caught_up = len(waits) == 8
+                follower.progress.verified = len(waits) < 5  # that alone is of no use
+                follower.progress.end += len(waits) == 5
+                follower.progress.caught_up = len(waits) == 8
                 if len(waits) == 6:
                     raise DiskFullError("no room")
                 raise ConnectionError
@@ -615,15 +615,15 @@ def test_a_full_disk_is_waited_for(
             async with WireMaster(b"") as master:
                 follower = Follower(store, "127.0.0.1", master.port, timing=FAST, tell=told.append)
                 task = asyncio.create_task(follower.run(at_end(len(led.log))))
-                await becomes(lambda: follower.standing.verified)
+                await becomes(lambda: follower.progress.verified)
                 master.append(led.log[:500])
-                await becomes(lambda: follower.standing.end)
+                await becomes(lambda: follower.progress.end)
                 await asyncio.to_thread(store.flush)  # by now the next file was made ahead
                 faults.fail("fallocate", errno.ENOSPC, "/commitlog/")
                 master.append(led.log[500:])
-                await becomes(lambda: follower.standing.connections >= 3)
-                assert 0 < follower.standing.end < len(led.log)
-                assert follower.standing.end % 4096 == 0
+                await becomes(lambda: follower.progress.connections >= 3)
+                assert 0 < follower.progress.end < len(led.log)
+                assert follower.progress.end % 4096 == 0
                 faults.heal()
                 await task
                 assert log_of(store) == led.log
@@ -649,7 +649,7 @@ def test_a_dispatcher_that_fails_is_waited_for(led: Led, tmp_path: Path) -> None
             async with WireMaster(b"") as master:
                 follower = Follower(store, "127.0.0.1", master.port, timing=FAST, tell=told.append)
                 task = asyncio.create_task(follower.run(at_end(len(led.log))))
-                await becomes(lambda: follower.standing.verified)
+                await becomes(lambda: follower.progress.verified)
                 master.append(led.log[: led.starts[30]])
                 await becomes(lambda: store.metrics.snapshot().dispatch_stalled)
                 master.append(led.log[led.starts[30] :])

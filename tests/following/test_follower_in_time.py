@@ -42,7 +42,7 @@ def follow(
                     store, "127.0.0.1", master.port, timing=TIMING, tell=tell.append
                 )
                 await follower.run(until)
-                return follower.standing
+                return follower.progress
 
     with (
         loop.clock_of(default_talk, session, sys.modules[__name__]),
@@ -65,16 +65,16 @@ def test_a_master_that_says_nothing_is_left_and_found_again(led: Led, tmp_path: 
             await super()._send(out, asked)
 
     told, master = list[str](), Silent(led.log)
-    standing = follow(tmp_path / "own", master, lambda standing: standing.caught_up, told)
+    progress = follow(tmp_path / "own", master, lambda progress: progress.caught_up, told)
     assert "silent for 20 s (no frame came" in told[1]
-    assert standing.connections == 2
+    assert progress.connections == 2
     assert log_in(tmp_path / "own") == led.log[len(led.log) - len(led.log) % 4096 :]
 
 
 def test_a_master_that_sends_a_byte_now_and_then_is_given_up(led: Led, tmp_path: Path) -> None:
     """Each byte comes long before the time is over, a whole frame or 64 KiB never do."""
     told, master = list[str](), WireMaster(led.log, batch=3000, pace=(1, 1.0))
-    follow(tmp_path / "own", master, lambda standing: standing.connections == 3, told)
+    follow(tmp_path / "own", master, lambda progress: progress.connections == 3, told)
     assert any("bytes of a frame for 20 s" in sentence for sentence in told)
     assert [sentence for sentence in told if "silent" in sentence] == []
 
@@ -84,8 +84,8 @@ def test_a_slow_master_whose_frames_end_in_time_is_kept(led: Led, tmp_path: Path
         store.append_to_commit_log(0, led.log[: led.starts[20]])
     master = WireMaster(led.log, batch=200, pace=(212, 15.0))  # it takes many times 20 s
     end = len(led.log)
-    standing = follow(tmp_path / "own", master, lambda standing: standing.end == end)
-    assert standing.connections == 1
+    progress = follow(tmp_path / "own", master, lambda progress: progress.end == end)
+    assert progress.connections == 1
     assert log_in(tmp_path / "own") == led.log
 
 
@@ -117,10 +117,10 @@ def test_a_master_that_is_being_stopped_is_not_accused(
     with MessageStore.open(tmp_path / "own", CONFIG) as store:
         store.append_to_commit_log(0, led.log[: led.starts[20]])
     end = len(led.log)
-    standing = follow(
-        tmp_path / "own", lambda: Mute(led.log, seconds), lambda standing: standing.end == end
+    progress = follow(
+        tmp_path / "own", lambda: Mute(led.log, seconds), lambda progress: progress.end == end
     )
-    assert standing.connections >= 2
+    assert progress.connections >= 2
     assert log_in(tmp_path / "own") == led.log
 
 

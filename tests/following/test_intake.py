@@ -74,7 +74,7 @@ def half(led: Led, root: Path, end: int) -> Path:
 def test_a_new_log_asks_for_0_and_takes_all(led: Led, tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "own", CONFIG) as store:
         intake = feed(store, pieces(frames(led.log), 500))
-        assert (intake.request, intake.verified) == (0, True)
+        assert (intake.request, intake.is_verified) == (0, True)
         assert log_of(store) == led.log
     assert served(tmp_path / "own") == served(led.root)
 
@@ -106,21 +106,21 @@ def test_the_last_bytes_are_asked_for_again_and_never_from_0(led: Led, tmp_path:
     with MessageStore.open(root, CONFIG) as store:
         assert LogReceiver(store).request == 1  # 0 would mean: begin with your last file
         intake = LogReceiver(store, 400)
-        assert (intake.request, intake.verified) == (led.starts[30] - 400, False)
+        assert (intake.request, intake.is_verified) == (led.starts[30] - 400, False)
         for sent in (frames(led.log[: led.starts[30]], 1), frame(1, led.log[1 : led.starts[30]])):
             intake = feed(store, [sent])  # also where a frame goes on into the next file
-            assert (intake.verified, intake.heartbeats) == (True, 0)
+            assert (intake.is_verified, intake.heartbeats) == (True, 0)
         assert store.commit_log.min_phy_offset() + 4096 < led.starts[30]
         rest = led.log[led.starts[30] : led.starts[31]]
         intake.receive(FrameParser().feed(frame(led.starts[30]) + frame(led.starts[30], rest[:9])))
-        assert (intake.heartbeats, intake.torn) == (
+        assert (intake.heartbeats, intake.is_torn) == (
             0,
             True,
         )  # those before the last byte say nothing
         intake.receive(
             FrameParser().feed(frame(led.starts[30] + 9, rest[9:]) + frame(led.starts[31]))
         )
-        assert (intake.heartbeats, intake.torn) == (1, False)
+        assert (intake.heartbeats, intake.is_torn) == (1, False)
         assert LogReceiver(store, 1).request == led.starts[30]
 
 
@@ -135,7 +135,7 @@ def test_a_log_that_is_longer_than_the_masters_is_kept_and_both_ends_are_named(
     own, other = led.starts[60], led.starts[50]
     with MessageStore.open(half(led, tmp_path / "own", own), CONFIG) as store:
         intake = feed(store, [frames(led.log[:other], 1), frame(other)])
-        assert (intake.verified, intake.heartbeats) == (False, 1)
+        assert (intake.is_verified, intake.heartbeats) == (False, 1)
         assert f"ends at {own}, the master's ends at {other};" in str(intake.divergence(None))
         for last_file, words in {
             None: "no byte at 1: its log ends before, or begins behind;",

@@ -52,19 +52,19 @@ def follow(
                 )  # fmt: skip
                 stage = list[int]()
 
-                def enough(standing: FollowerProgress) -> bool:
-                    if aside is not None and not stage and until(standing):
+                def enough(progress: FollowerProgress) -> bool:
+                    if aside is not None and not stage and until(progress):
                         assert isinstance(master, EpochMaster)
                         aside(master)
                         stage.append(1)
-                        standing.caught_up = False
+                        progress.caught_up = False
                         return False
                     if stage:  # a heartbeat from before ``aside`` may have come behind it
-                        return then(standing) and standing.end == master.end
-                    return until(standing)
+                        return then(progress) and progress.end == master.end
+                    return until(progress)
 
                 await follower.run(enough)
-                return follower.standing
+                return follower.progress
 
     return run(story())
 
@@ -100,12 +100,12 @@ def test_a_whole_log_is_followed_through_cuts_at_any_byte(
     draw, own, told = random.Random(7), tmp_path / "own", list[str]()
     cuts = [5, 19, 30, *(draw.randint(60, 3000) for _ in range(37))]
     master = EpochMaster(led.log, of(led), cuts=cuts)
-    standing = follow(own, master, backend=backend, tell=told.append)
-    assert (standing.end, log_in(own)) == (len(led.log), led.log)
+    progress = follow(own, master, backend=backend, tell=told.append)
+    assert (progress.end, log_in(own)) == (len(led.log), led.log)
     assert served(own) == served(led.root)
     assert epochs_in(own) == [f"{epoch}-{start}" for epoch, start in of(led)]
     assert {*master.hellos} == {(1, 0, 1, ID)}
-    assert standing.connections == 41
+    assert progress.connections == 41
     assert any("no epochs came: is this haListenPort of a master under" in line for line in told)
 
 
@@ -271,7 +271,7 @@ def test_an_epoch_that_a_heartbeat_names_for_lost_bytes_is_not_noted(
     put_back(own, led, led.starts[20], of(led)[:1])
     beat = frame(led.starts[19], (2, led.starts[30]))
     master = EpochMaster(led.log, of(led), behind=beat, cuts=repeat(len(answer(of(led), 0)) + 36))
-    follow(own, master, lambda standing: standing.connections > 1, tail=1)
+    follow(own, master, lambda progress: progress.connections > 1, tail=1)
     assert set(master.reports) == {led.starts[19]}
     assert epochs_in(own) == ["1-0"]
     assert not (own / "epochFileCheckpoint.bak").exists()
@@ -363,7 +363,7 @@ def _forged(root: Path, stream: bytes) -> tuple[str, bytes]:
                 )  # fmt: skip
                 how = "end"
                 try:
-                    await follower.run(lambda standing: standing.connections > 1)
+                    await follower.run(lambda progress: progress.connections > 1)
                 except (DivergedError, WireError) as exc:
                     how = type(exc).__name__
                 return how, log_of(store) if store.commit_log.max_phy_offset() else b""

@@ -41,14 +41,14 @@ class Arrivals:
 
 def over(ages: list[float], every: float = 1.0, seconds: float = 10.0) -> list[bool]:
     """Return the answers where records of these ages (seconds) arrive one after the other."""
-    clock, log, standing = Clock(), Arrivals(), FollowerProgress()
+    clock, log, progress = Clock(), Arrivals(), FollowerProgress()
     deadline = QuietDeadline(log, seconds, clock)  # type: ignore[arg-type]
     answers = []
     for age in ages:
         clock.now += every
-        standing.end += 100
+        progress.end += 100
         log.followed_timestamp = (clock.now - age) * 1000
-        answers.append(deadline.is_over(standing))
+        answers.append(deadline.is_over(progress))
     assert deadline.is_past is answers[-1]
     return answers
 

@@ -9,7 +9,7 @@ import pytest
 
 from replication.errors import BrokerError, WireError
 from replication.tables.broker_tables import TOPICS, _read_page
-from replication.tables.remoting import AnswerParser, question
+from replication.tables.remoting import ResponseParser, question
 from replication.wire import FrameParser
 from tests.kit.log_bytes import pieces
 from tests.kit.mutations import bounded
@@ -32,7 +32,7 @@ def test_a_question_is_what_rocketmq_reads() -> None:
 @pytest.mark.parametrize("cut", [1, 3, 7, 8, 1000])
 def test_answers_come_whole_however_they_are_cut(cut: int) -> None:
     sent = WireBroker.say(7, b"body", fields={"a": "b"}) + WireBroker.say(8, code=3, remark="no")
-    parser = AnswerParser()
+    parser = ResponseParser()
     found = [
         answer for at in range(0, len(sent), cut) for answer in parser.feed(sent[at : at + cut])
     ]
@@ -43,7 +43,7 @@ def test_answers_come_whole_however_they_are_cut(cut: int) -> None:
 
 def test_what_a_broker_asks_its_client_is_passed_over() -> None:
     sent = command({**HEADER, "flag": 0}, b"x") + command(HEADER)
-    assert [answer.opaque for answer in AnswerParser().feed(sent)] == [7]
+    assert [answer.opaque for answer in ResponseParser().feed(sent)] == [7]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_what_a_broker_asks_its_client_is_passed_over() -> None:
 )  # fmt: skip
 def test_what_no_broker_sends_is_refused(sent: bytes, words: str) -> None:
     with pytest.raises(WireError) as caught:
-        list(AnswerParser().feed(sent))
+        list(ResponseParser().feed(sent))
     assert words in str(caught.value)
 
 
@@ -102,7 +102,7 @@ def test_spoilt_streams_are_refused_by_our_errors_alone(count: int) -> None:
     good = [WireBroker.say(at, body, fields={"totalTopicNum": "1"}) for at in range(3)]
     with bounded(seconds=600):
         for _ in range(count):
-            stream, parser = spoilt(draw, b"".join(good)), AnswerParser()
+            stream, parser = spoilt(draw, b"".join(good)), ResponseParser()
             try:
                 for part in pieces(stream, draw.randint(1, 200), draw.randrange(1 << 30)):
                     for answer in parser.feed(part):
@@ -136,6 +136,6 @@ def test_spoilt_frames_are_refused_by_our_errors_alone(count: int) -> None:
 
 
 def test_memory_grows_with_what_came_and_not_with_what_is_announced() -> None:
-    parser = AnswerParser()
+    parser = ResponseParser()
     assert list(parser.feed(struct.pack(">iI", 60 << 20, 10) + b"x" * 100)) == []
     assert len(parser._kept) == 108

@@ -64,8 +64,8 @@ async def scene(
         async with WireMaster(log) as master, WireBroker() as broker:
             follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
             following = asyncio.create_task(follower.run())
-            await becomes(lambda: follower.standing.caught_up)
-            broker.slaves = [f"127.0.0.1:{follower.standing.port}"]
+            await becomes(lambda: follower.progress.caught_up)
+            broker.slaves = [f"127.0.0.1:{follower.progress.port}"]
             broker.log_end = len(log)
             broker.topics |= {name: topic(name) for name in ("a", "b")}
             beside = SlaveSynchronize(
@@ -121,7 +121,7 @@ def test_all_tables_are_written_as_rocketmq_reads_them(tmp_path: Path, log: byte
             broker.timings = {"a": {"count": 3, "timeStamp": 9}}
             await now.rounds()
             assert now.told == []
-            assert now.follower.standing.metadata_time > 0
+            assert now.follower.progress.metadata_time > 0
             assert now.config("topics.json") == {
                 "dataVersion": VERSION, "topicConfigTable": broker.topics,
             }  # fmt: skip
@@ -223,7 +223,7 @@ def test_a_broker_without_modes_or_timer_is_none_to_complain_of(tmp_path: Path, 
                 refusal = partial(WireBroker.say, code=answer)
                 now.broker.instead[code] = lambda number, _, say=refusal: say(number)  # type: ignore[misc]
             await now.rounds()
-            assert (now.told, now.follower.standing.metadata_fault) == ([], "")
+            assert (now.told, now.follower.progress.metadata_fault) == ([], "")
             names = {path.name for path in (tmp_path / "config").iterdir()}
             assert not names & {"messageRequestMode.json", "timercheck", "timermetrics"}
 
@@ -257,12 +257,12 @@ def test_a_topic_goes_when_two_answers_in_a_row_lack_it(
                 f"127.0.0.1:{broker.port}: of the topics, a, unused: gone at the master, and now"
                 " here"
             ]
-            # Its next life begins at 0, here as there.
+            # Its next incarnation begins at 0, here as there.
             broker.topics["a"] = topic("a")
             broker.versions[21] += 1
             more = next_records(tmp_path / "like", log, "a")
             now.master.append(more)
-            await becomes(lambda: now.follower.standing.end == len(log + more))
+            await becomes(lambda: now.follower.progress.end == len(log + more))
             await now.rounds(3)
             bodies = [each.body for each in store.get_message("a", 0, 0).messages()]
             assert bodies == [b"anew", b"anew"]
@@ -310,7 +310,7 @@ def test_no_topic_goes_by_an_answer_that_is_empty_partial_or_lacks_what_every_br
             assert lacking in now.told[0]
             assert "(code 21) the broker answers 1" in now.told[-1]
             assert len(now.told) == 2
-            assert now.follower.standing.metadata_fault
+            assert now.follower.progress.metadata_fault
 
     run(story())
 
@@ -346,7 +346,7 @@ def test_no_topic_goes_whose_records_may_be_on_their_way(tmp_path: Path, log: by
             without(now, "a")
             await lost_nothing(now)
             now.master.append(log[len(half(log)) :])
-            await becomes(lambda: now.follower.standing.end == len(log))
+            await becomes(lambda: now.follower.progress.end == len(log))
             await now.rounds()
             assert {key.topic for key in now.store.queue_keys()} == {"b"}
 
@@ -367,7 +367,7 @@ def test_no_topic_goes_by_the_word_of_a_broker_that_does_not_list_this_follower(
             await lost_nothing(now)
             (told,) = now.told
             assert "a: not among the master's topics, but kept: the broker does not list" in told
-            assert f"from port {now.follower.standing.port} among its slaves" in told
+            assert f"from port {now.follower.progress.port} among its slaves" in told
 
     run(story())
 
@@ -384,7 +384,7 @@ def test_a_topic_that_is_newer_than_the_answer_stays(tmp_path: Path, log: bytes)
 
             broker.before = grow
             await now.rounds()
-            await becomes(lambda: now.follower.standing.end == len(log + more))
+            await becomes(lambda: now.follower.progress.end == len(log + more))
             assert now.beside._leaving == {}
             assert {key.topic for key in store.queue_keys()} == {"a", "b", "c"}
 
@@ -489,7 +489,7 @@ def test_a_fault_leaves_what_is_there_and_the_other_tables_come(tmp_path: Path, 
             assert told.endswith("; what is here stays, trying again")
             del broker.instead[201]
             await now.rounds()
-            assert now.follower.standing.metadata_fault == ""
+            assert now.follower.progress.metadata_fault == ""
 
     run(story())
 
@@ -534,11 +534,11 @@ def test_a_broken_broker_does_not_stop_the_log(tmp_path: Path, log: bytes, how: 
             task = asyncio.create_task(now.beside.run())
             await becomes(lambda: len(now.told) >= 2)  # of the tables, and of the log's end
             now.master.append(log[len(half(log)) :])
-            await becomes(lambda: now.follower.standing.end == len(log))
+            await becomes(lambda: now.follower.progress.end == len(log))
             assert not task.done()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            assert now.follower.standing.lag_bytes in {0, None}
+            assert now.follower.progress.lag_bytes in {0, None}
             assert not [*(tmp_path / "config").glob("*")]
 
     run(story())
@@ -547,19 +547,19 @@ def test_a_broken_broker_does_not_stop_the_log(tmp_path: Path, log: bytes, how: 
 def test_it_is_told_how_many_bytes_are_lacking(tmp_path: Path, log: bytes) -> None:
     async def story() -> None:
         async with scene(tmp_path, half(log)) as now:
-            standing, broker = now.follower.standing, now.broker
-            assert dataclasses.replace(standing, caught_up=True).lag_bytes == 0
-            assert dataclasses.replace(standing, caught_up=False).lag_bytes is None
+            progress, broker = now.follower.progress, now.broker
+            assert dataclasses.replace(progress, caught_up=True).lag_bytes == 0
+            assert dataclasses.replace(progress, caught_up=False).lag_bytes is None
             broker.log_end = len(log)
             await now.beside.fetch_log_end(now.client)
-            behind = dataclasses.replace(standing, caught_up=False)
-            assert behind.lag_bytes == len(log) - standing.end > 0
+            behind = dataclasses.replace(progress, caught_up=False)
+            assert behind.lag_bytes == len(log) - progress.end > 0
             assert dataclasses.replace(behind, end=0).lag_bytes is None
             assert dataclasses.replace(behind, end=len(log) + 1).lag_bytes == 0
             broker.instead[907] = lambda number, _fields: WireBroker.say(number, code=1)
             for _ in range(2):
                 await now.beside.fetch_log_end(now.client)
-            assert standing.master_end == -1
+            assert progress.master_end == -1
             (told,) = now.told
             assert "where the master's log ends is not known" in told
 

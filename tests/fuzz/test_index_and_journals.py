@@ -14,8 +14,8 @@ from store.index.index_service import IndexService, open_index_file
 from store.index.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, IndexGeometry, slot_position
 from store.journals.backend_state import (
     BackendState,
-    read_standing,
-    write_standing,
+    read_backend_state,
+    write_backend_state,
 )
 from store.journals.deleted_topics import DeletedTopics
 from store.journals.expired_queues import ExpiredQueues
@@ -183,17 +183,17 @@ class TestDamaged:
 
     def test_the_record_of_the_backends(self, tmp_path: Path, *, long: bool) -> None:
         paths = StorePaths(tmp_path)
-        standing = BackendState(StoreMode("file"), {"rocksdb": 5}, {"rocksdb": "a*;b"}, 7)
+        backend_state = BackendState(StoreMode("file"), {"rocksdb": 5}, {"rocksdb": "a*;b"}, 7)
         seeds = []
-        for each in (standing, BackendState()):
-            write_standing(paths, each)
+        for each in (backend_state, BackendState()):
+            write_backend_state(paths, each)
             seeds.append(paths.mode.read_bytes())
 
         def run(data: bytes) -> None:
             paths.mode.write_bytes(data)
-            found = read_standing(paths)
-            for at in (*found.behind.values(), found.alike):
+            found = read_backend_state(paths)
+            for at in (*found.lagging.values(), found.alike):
                 assert 0 <= at <= LONG_MAX
-            assert found.state is None or found.state in store_modes()
+            assert found.mode is None or found.mode in store_modes()
 
         fuzz("record of the backends", seeds, run, 300, long=long, mutate=with_crcs)

@@ -189,11 +189,11 @@ def test_a_log_has_something_from_its_begin_to_its_end(
 
 
 def test_a_tail_names_the_topics_with_most_records_and_counts_the_others() -> None:
-    few = tails.Tail(5, 9, topics=Counter({"a": 1, "b": 2})).as_json()
+    few = tails.OwnRecords(5, 9, topics=Counter({"a": 1, "b": 2})).as_json()
     assert (few["bytes"], few["topics"], few["otherTopics"]) == (4, {"b": 2, "a": 1}, 0)
     assert few["damage"] is None
     many = Counter({f"t{number}": number for number in range(1, tails.MAX_TOPICS + 3)})
-    told = tails.Tail(0, 9, topics=many).as_json()
+    told = tails.OwnRecords(0, 9, topics=many).as_json()
     del many["t1"], many["t2"]
     assert (told["topics"], told["otherTopics"]) == (many, 2)
 
@@ -217,7 +217,7 @@ def test_a_former_master_is_told_record_by_record(tmp_path: Path, backend: str) 
         place = divergence[side]
         assert (place["topic"], place["queueId"], place["queueOffset"]) == (topic, 0, 0)
         assert place["bytes"] == log[end : end + 32].hex()
-    behind = found["behind"]
+    behind = found["own"]
     assert isinstance(behind, dict)
     assert behind["a"]["topics"] == {"former": 5}
     assert (behind["b"]["records"], behind["b"]["topics"]) == (40, {"new": 40})
@@ -229,7 +229,7 @@ def test_a_former_master_is_told_record_by_record(tmp_path: Path, backend: str) 
     assert "new/0/0" in done.stdout
 
 
-def test_a_log_that_is_behind_has_not_parted(tmp_path: Path) -> None:
+def test_a_log_that_lags_has_not_parted(tmp_path: Path) -> None:
     one, other, end = parted(tmp_path, 20, 0, 7)
     found = found_by(one, other, code=0)
     assert (found["commonEnd"], found["divergence"], found["differences"]) == (end, None, [])

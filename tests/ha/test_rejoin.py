@@ -41,7 +41,7 @@ def follow(root: Path, log: bytes) -> None:
         with MessageStore.open(root, CONFIG, housekeeping=False) as store:
             async with WireMaster(log) as master, asyncio.timeout(60):
                 follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
-                await follower.run(lambda standing: standing.caught_up)
+                await follower.run(lambda progress: progress.caught_up)
 
     asyncio.run(story())
 
@@ -187,8 +187,8 @@ def test_both_backends_of_a_store_are_cut(tmp_path: Path) -> None:
             assert store.put_message(Message("former", b"x" * number)).ok
     assert rejoin(one, other, both).done
     with MessageStore.open(one, both) as store:
-        assert len(store.queues.parts()) == 2
-        assert store.verify().clean
+        assert len(store.queues.backends()) == 2
+        assert store.verify().is_clean
         assert {key.topic for key in served(one)} == {"both"}
 
 

@@ -34,8 +34,8 @@ def follow(
                 follower = Follower(
                     store, "127.0.0.1", proxy.port, timing=FAST, learner=Learner(99)
                 )
-                await follower.run(lambda standing: standing.end >= end and standing.caught_up)
-                return follower.standing
+                await follower.run(lambda progress: progress.end >= end and progress.caught_up)
+                return follower.progress
 
     return asyncio.run(story())
 
@@ -49,8 +49,8 @@ def test_a_master_is_followed_through_its_epochs(tmp_path: Path, rocketmq: Rocke
         second = master.put(3)["end"]
         master.reign(2)
         end = master.put(150)["end"]
-        standing = follow(own, master.port, end, cuts=20)
-        assert standing.connections > 20
+        progress = follow(own, master.port, end, cuts=20)
+        assert progress.connections > 20
         assert (own / EPOCHS).read_bytes() == (root / EPOCHS).read_bytes()
     with rocketmq.serving(root, "default", QUEUES, epoch=5, **MASTER) as master:
         end = master.put(100)["end"]
@@ -82,7 +82,7 @@ def test_a_learner_is_never_counted(tmp_path: Path, rocketmq: RocketMQ) -> None:
             for _ in range(3):
                 put = await asyncio.to_thread(master.put, 2)
                 assert put["statuses"] == {"FLUSH_SLAVE_TIMEOUT": 2 * len(QUEUES)}
-                while follower.standing.end < put["end"]:
+                while follower.progress.end < put["end"]:
                     await asyncio.sleep(0.001)
                 assert put["inSync"] == [1]
             assert master.put(0)["inSync"] == [1]

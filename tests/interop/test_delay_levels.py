@@ -31,7 +31,7 @@ def settings() -> StoreConfig:
 
 
 def opened(root: Path, backend: str, clock: Clock, **given: Any) -> MessageStore:
-    return MessageStore.open(root, settings(), backend=backend, surroundings=clock, **given)
+    return MessageStore.open(root, settings(), backend=backend, environment=clock, **given)
 
 
 def schedule_ours(root: Path, backend: str, clock: Clock) -> None:

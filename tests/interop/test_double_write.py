@@ -47,7 +47,7 @@ def test_double_write_that_was_switched_on_late_is_filled(
         MessageStore.open(root, both("rocksdb"), read_only=True)
     with MessageStore.open(root, both(read), housekeeping=False) as store:
         assert store.report.watermarks["rocksdb"] == 0
-        assert store.verify().clean
+        assert store.verify().is_clean
         assert [store.min_offset(*queue) for queue in QUEUES] == [0] * 4
     keys = {"combineCQPreferCQType": KINDS[read], "combineAssignOffsetCQType": KINDS[read]}
     compare(root, rocketmq.dump(root, "combine", QUEUES, **SIZES, **keys))

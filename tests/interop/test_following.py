@@ -42,10 +42,10 @@ async def followed(
     follower = Follower(store, "127.0.0.1", port, timing=FAST)
     async with asyncio.timeout(LIMIT_SECONDS):
         await follower.run(
-            lambda standing: puts.done() and standing.end >= puts.result()["end"]
-            and standing.caught_up
+            lambda progress: puts.done() and progress.end >= puts.result()["end"]
+            and progress.caught_up
         )  # fmt: skip
-    return follower.standing
+    return follower.progress
 
 
 @pytest.mark.parametrize("theirs", ["default", "defaultRocksDB"])
@@ -63,9 +63,9 @@ def test_a_running_rocketmq_is_followed_while_connections_are_cut(
                 empty.set_result({"end": 0})
                 await followed(store, proxy.port, empty)  # from its first byte on
                 puts = asyncio.ensure_future(asyncio.to_thread(master.put, 900))
-                standing = await followed(store, proxy.port, puts)
+                progress = await followed(store, proxy.port, puts)
                 assert proxy.connections > 60
-                return standing
+                return progress
 
     with rocketmq.serving(root, theirs, QUEUES, **MASTER) as master:
         end = asyncio.run(story(master)).end
@@ -97,7 +97,7 @@ def test_a_synchronous_master_counts_on_what_is_acknowledged(
         with MessageStore.open(tmp_path / "own", config) as store:
             follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
             task = asyncio.create_task(follower.run())
-            while follower.standing.end < alone["end"] or not follower.standing.verified:
+            while follower.progress.end < alone["end"] or not follower.progress.verified:
                 await asyncio.sleep(0.001)
             both = await asyncio.to_thread(master.put, 50)
             assert both["statuses"] == {"PUT_OK": 50 * len(QUEUES)}

@@ -75,7 +75,7 @@ def test_a_broker_starts_on_what_was_followed_and_knows_all_that_its_master_knew
 
 
 @pytest.mark.parametrize("backend", backend_names())
-def test_a_topic_that_a_broker_deletes_goes_and_its_next_life_comes(
+def test_a_topic_that_a_broker_deletes_goes_and_its_next_incarnation_comes(
     tmp_path: Path, brokers: Brokers, backend: str
 ) -> None:
     told = list[str]()
@@ -89,15 +89,15 @@ def test_a_topic_that_a_broker_deletes_goes_and_its_next_life_comes(
             )  # fmt: skip
             tasks = [asyncio.create_task(follower.run()), asyncio.create_task(beside.run())]
             end = (await asyncio.to_thread(master.do, "end"))["end"]
-            await becomes(lambda: follower.standing.end == end)
-            await becomes(lambda: follower.standing.master_end == end)
-            assert follower.standing.lag_bytes == 0
+            await becomes(lambda: follower.progress.end == end)
+            await becomes(lambda: follower.progress.master_end == end)
+            assert follower.progress.lag_bytes == 0
             await asyncio.to_thread(master.do, "delete", "n0")
             await becomes(lambda: not [*store.queue_keys("n0")])
             assert [*store.queue_keys("n1")]
             await asyncio.to_thread(master.do, "topics", "n", 1)
             end = (await asyncio.to_thread(master.do, "put", "n0", 2, 6))["end"]
-            await becomes(lambda: follower.standing.end == end)
+            await becomes(lambda: follower.progress.end == end)
             await becomes(lambda: beside._leaving == {} and "n0" in topics(store))
             spans = [(store.min_offset("n0", at), store.max_offset("n0", at)) for at in (0, 1)]
             assert spans == [(0, 3), (0, 3)]

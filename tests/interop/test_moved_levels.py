@@ -96,7 +96,7 @@ def is_locked(broker: Broker, topic: str, handles: dict[str, str]) -> None:
 
 
 def passed_by(broker: Broker, known: dict[str, Any]) -> list[str]:
-    """Return what the filter lets through that the broker has ``known`` since a former life."""
+    """Return what the filter lets through that the broker has ``known`` since a former run."""
     found = broker.do("filter", "f", "n0")
     assert found == known | {"keys": found["keys"]}
     return sorted(found["keys"])

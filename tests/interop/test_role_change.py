@@ -29,7 +29,7 @@ def follow(root: Path, port: int, backend: str, end: int) -> None:
         with MessageStore.open(root, CONFIG, backend=backend) as store:
             follower = Follower(store, "127.0.0.1", port, timing=FAST)
             async with asyncio.timeout(LIMIT_SECONDS):
-                await follower.run(lambda standing: standing.caught_up and standing.end >= end)
+                await follower.run(lambda progress: progress.caught_up and progress.end >= end)
 
     asyncio.run(story())
 

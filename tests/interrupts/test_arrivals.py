@@ -40,7 +40,7 @@ def test_an_interrupted_dispatch_passes_over_no_waiter(
             with suppress(Interrupted):
                 places = run_interrupted(lambda: store.max_offset("t", 0), number)
             with suppress(StoreError):
-                store._parts.flush._flush_much()  # as it does twice a second
+                store._components.flush._flush_much()  # as it does twice a second
         (end,) = found
         ends[type(end).__name__] = ends.get(type(end).__name__, 0) + 1
         with suppress(StoreError):

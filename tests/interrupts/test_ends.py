@@ -66,7 +66,7 @@ def test_a_flush_thread_that_ends_fails_the_store_and_those_who_wait(
             with pytest.raises(StoreFailedError, match="not foreseen"):
                 future.result(SECONDS)
     late: Future[bool] = Future()  # of a put that came to the log before the thread had ended
-    store._parts.flush.when_durable(store.commit_log.max_phy_offset(), late)
+    store._components.flush.when_durable(store.commit_log.max_phy_offset(), late)
     with pytest.raises(StoreFailedError, match="not foreseen"):
         late.result(SECONDS)
     with pytest.raises(StoreFailedError, match="not foreseen"):
@@ -86,7 +86,7 @@ def test_a_thread_that_looks_at_old_files_and_ends_fails_the_store(tmp_path: Pat
         def used_percent(self, folder: Path) -> int:
             raise RuntimeError(f"not foreseen at {folder}")
 
-    store = MessageStore.open(tmp_path, SMALL, surroundings=Broken())
+    store = MessageStore.open(tmp_path, SMALL, environment=Broken())
     until(lambda: "cqstore-expiry" not in own_threads())
     with pytest.raises(StoreFailedError, match="not foreseen"):
         store.put_message(Message("t", b"refused"))

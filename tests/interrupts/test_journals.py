@@ -16,7 +16,7 @@ import pytest
 from replication.epoch_wire import EpochEntry
 from replication.following.epoch_file import read_epochs, write_epochs
 from replication.tables.config_files import DELAY_OFFSET, TIMER_CHECK, ConfigFiles
-from store.journals.backend_state import read_standing, set_mode
+from store.journals.backend_state import read_backend_state, set_mode
 from store.journals.begun_cut import begin_cut, begun_cut, end_cut
 from store.journals.deleted_topics import DeletedTopics
 from store.journals.expired_queues import ExpiredQueues
@@ -98,9 +98,9 @@ def same_reads(paths: StorePaths) -> int:
     return 0 if found is None else found.count(ReadOutcome.SAME)
 
 
-def fall_behind(paths: StorePaths, number: int) -> None:
+def begin_to_lag(paths: StorePaths, number: int) -> None:
     lines = LaggingBackends(paths, read_only=False)
-    lines.note_behind("rocksdb", number)
+    lines.note_lagging("rocksdb", number)
     lines.keep()
 
 
@@ -112,10 +112,10 @@ NOTES: dict[str, Note] = {
     ),
     "mode": Note(
         lambda paths, number: set_mode(paths, StoreMode.of("file"), {"rocksdb": number}),
-        read_standing,
+        read_backend_state,
     ),
     "behind": Note(
-        fall_behind, read_standing,
+        begin_to_lag, read_backend_state,
     ),
     "deleted": Note(delete, deleted_below),
     "fitted": Note(fit, deleted_below),

@@ -104,7 +104,7 @@ class Pair:
     async def story(self, master: MessageStore, own: MessageStore, followers: Followers) -> None:
         async with Feeder(master, followers, settings=QUICK) as feeder:
             follower = Follower(own, "127.0.0.1", feeder.port, timing=FAST)
-            await follower.run(lambda standing: standing.end >= len(self.log))
+            await follower.run(lambda progress: progress.end >= len(self.log))
 
 
 @pytest.fixture

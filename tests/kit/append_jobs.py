@@ -62,7 +62,7 @@ def content(store: RocksDBConsumeQueueStore) -> list[list[tuple[bytes, bytes]]]:
 def known(store: RocksDBConsumeQueueStore) -> object:
     offsets = store._offsets
     rows = {key: offsets._cache.get(queue_prefix(*key)) for key in KEYS}
-    return rows, offsets.checkpoint(), offsets._lives
+    return rows, offsets.checkpoint(), offsets._generation
 
 
 def mixed() -> UnitBatch:

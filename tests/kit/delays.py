@@ -43,7 +43,7 @@ def config_of(**changes: Any) -> StoreConfig:
 
 
 def opened(root: Path, clock: Clock, backend: str = "file", **changes: Any) -> MessageStore:
-    return MessageStore.open(root, config_of(**changes), backend=backend, surroundings=clock)
+    return MessageStore.open(root, config_of(**changes), backend=backend, environment=clock)
 
 
 def service(store: MessageStore) -> ScheduleMessageService:

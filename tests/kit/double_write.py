@@ -7,7 +7,7 @@ import pytest
 
 from store.config import StoreConfig
 from store.errors import ConsumeQueueError
-from store.journals.backend_state import BackendState, read_standing
+from store.journals.backend_state import BackendState, read_backend_state
 from store.paths import StorePaths
 from store.queue.backends import backend
 from store.queue.units import QueueKey
@@ -67,7 +67,7 @@ class Told:
         for name in TYPES:
             with MessageStore.open(root, read_only=True, backend=name) as store:
                 least = store.commit_log.min_phy_offset()
-                assert store.queues.parts()[0].name == name
+                assert store.queues.backends()[0].name == name
                 assert {key for key in store.queue_keys() if store.max_offset(*key)} == set(
                     self.phys
                 )
@@ -79,8 +79,8 @@ class Told:
                     assert [row[0] for row in rows] == phys[low:], (name, key)
 
 
-def standing(root: Path) -> BackendState:
-    return read_standing(StorePaths(root))
+def backend_state(root: Path) -> BackendState:
+    return read_backend_state(StorePaths(root))
 
 
 def refuse(patched: pytest.MonkeyPatch, name: str, method: str) -> None:

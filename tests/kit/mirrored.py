@@ -33,8 +33,8 @@ def by_hand(patched: pytest.MonkeyPatch) -> None:
 
 
 def mirror_of(store: MessageStore) -> Mirror:
-    assert store._parts.mirror is not None
-    return store._parts.mirror
+    assert store._components.mirror is not None
+    return store._components.mirror
 
 
 def drive(store: MessageStore) -> int:

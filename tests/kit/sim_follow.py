@@ -274,8 +274,8 @@ class Story:
 
     async def _caught_up(self) -> None:
         while not self._task.done():
-            standing = self._follower.standing
-            if standing.caught_up and standing.end == self._master.end:
+            progress = self._follower.progress
+            if progress.caught_up and progress.end == self._master.end:
                 return
             await asyncio.sleep(0.5)
         if self._is_in_vain(self._task.exception()):

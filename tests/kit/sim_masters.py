@@ -54,13 +54,13 @@ class ModelMaster(WireMaster):
 
     def __init__(self, heard: Heard, batch: int) -> None:
         super().__init__(b"", batch=batch, heartbeat=HEARTBEAT_SECONDS)
-        self._heard, self._life = heard, 0
+        self._heard, self._incarnation = heard, 0
 
     async def _read_reports(self, reader: asyncio.StreamReader) -> AsyncIterator[int]:
         """Let them be looked at; one that repeats the first says nothing more."""
-        life, asked = self._life, None
+        incarnation, asked = self._incarnation, None
         async for report in super()._read_reports(reader):
-            if life != self._life:
+            if incarnation != self._incarnation:
                 return
             asked = report if asked is None else asked
             self._heard(report, is_request=report == asked)
@@ -69,7 +69,7 @@ class ModelMaster(WireMaster):
     def come_back_with(self, log: bytes) -> None:
         """Be restarted with that log; the connections are for the network to cut."""
         self.log = log
-        self._life += 1  # what old ones still send is dropped
+        self._incarnation += 1  # what old ones still send is dropped
 
 
 class _ToldFollowers(Followers):

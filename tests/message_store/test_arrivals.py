@@ -381,7 +381,7 @@ def test_an_interrupted_put_is_found_by_the_next(plain: MessageStore) -> None:
             until(lambda: is_waited_for(plain) or bool(found))
             with suppress(Interrupted):
                 places = run_interrupted(lambda: put(plain), number)
-            plain._parts.flush._flush_much()  # as it does twice a second
+            plain._components.flush._flush_much()  # as it does twice a second
             put(plain)
             until(lambda: bool(found))
         assert found == [True]

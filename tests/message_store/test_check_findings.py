@@ -141,7 +141,7 @@ def test_the_first_record_can_be_damaged_too(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("life", "low", "high", "found"),
+    ("incarnation", "low", "high", "found"),
     [
         (None, 3, 5, []),
         (QueueIncarnation(2, 9), 2, 10, []),
@@ -158,11 +158,11 @@ def test_the_first_record_can_be_damaged_too(root: Path) -> None:
 )
 def test_a_queue_has_a_unit_for_each_record_that_the_log_holds(
     store: MessageStore,
-    life: QueueIncarnation | None,
+    incarnation: QueueIncarnation | None,
     low: int,
     high: int,
     found: list[tuple[str, int]],
 ) -> None:
-    told = list(look(store)._compare_with_log(KEY, life, low, high))
+    told = list(look(store)._compare_with_log(KEY, incarnation, low, high))
     assert [(each.problem, each.queue_offset) for each in told] == found
     assert all(each.damage and each.queue == KEY for each in told)

@@ -132,7 +132,7 @@ def into_its_light_queue(store: MessageStore) -> list[int]:
     "again",
     [one, asynchronously, in_a_list, in_a_client_batch, beside_a_light_queue, into_its_light_queue],
 )
-def test_a_put_into_a_topic_that_is_being_deleted_begins_its_new_life(
+def test_a_put_into_a_topic_that_is_being_deleted_begins_its_new_incarnation(
     store: MessageStore,
     monkeypatch: pytest.MonkeyPatch,
     again: Callable[[MessageStore], list[int]],

@@ -419,7 +419,7 @@ def test_a_dispatcher_sees_what_maintenance_dispatches(tmp_path: Path) -> None:
     inside: list[bool] = []
 
     def look(request: DispatchRequest) -> None:
-        inside.append(store._parts.pending.owner.is_mine())
+        inside.append(store._components.pending.owner.is_mine())
         if request.topic == "t":  # a put that comes before the append lock is taken
             put(store, b"derived", topic="d")
 

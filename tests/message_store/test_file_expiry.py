@@ -58,7 +58,7 @@ def opened(
 ) -> Iterator[MessageStore]:
     config = StoreConfig.from_mapping({"mapped_file_size_commit_log": FILE, **settings})
     with MessageStore.open(
-        root, config, backend=backend, housekeeping=False, surroundings=machine
+        root, config, backend=backend, housekeeping=False, environment=machine
     ) as store:
         yield store
 
@@ -293,7 +293,7 @@ def test_the_thread_deletes_by_itself_and_ends_with_the_store(
     with opened(root, machine) as store:
         fill(store, 3)
     machine.hour, machine.ahead = 4, 73 * HOUR
-    store = MessageStore.open(root, config, surroundings=machine)
+    store = MessageStore.open(root, config, environment=machine)
     deadline = time.monotonic() + 30
     while len(store.commit_log.files.files()) > 1 and time.monotonic() < deadline:
         pass

@@ -203,7 +203,7 @@ def test_the_thread_flushes_four_pages_and_leaves_less_to_the_thorough_round(
     with MessageStore.open(tmp_path / "store", config) as store:
         disk.syncs = 0
         assert store.put_message(message()).ok
-        until(lambda: not store._dispatcher.behind)  # the thread came by
+        until(lambda: not store._dispatcher.has_undispatched)  # the thread came by
         flushed = store.commit_log.flushed_phy_offset
         assert flushed() == 0
         while store.commit_log.max_phy_offset() < 4 * 4096:
@@ -222,12 +222,12 @@ def test_four_pages_are_much_and_a_byte_less_is_not(tmp_path: Path, disk: GatedD
         rest = 4 * 4096 - 2 * empty.size
         assert store.put_message(Message("t", b"x" * (rest - 1))).ok
         disk.syncs = 0
-        store._parts.flush._flush_much()
+        store._components.flush._flush_much()
         assert (store.commit_log.max_phy_offset(), disk.syncs) == (4 * 4096 - 1, 0)
     with MessageStore.open(tmp_path / "other", ASYNC) as store:
         assert store.put_message(Message("t", b"")).ok
         assert store.put_message(Message("t", b"x" * rest)).ok
-        store._parts.flush._flush_much()
+        store._components.flush._flush_much()
         assert store.commit_log.flushed_phy_offset() == 4 * 4096
 
 
@@ -324,10 +324,10 @@ def test_a_batch_that_another_thread_hands_on_does_not_keep_writers_waiting(
         assert entered.wait(30)
         for _ in range(35):  # more than three times what a batch waits for
             assert store.put_message(message()).ok
-        assert len(store._parts.pending.units) == 35
+        assert len(store._components.pending.units) == 35
         writer = threading.Thread(target=lambda: [store.put_message(message()) for _ in range(10)])
         writer.start()
-        until(lambda: len(store._parts.pending.units) == 40)
+        until(lambda: len(store._components.pending.units) == 40)
         assert writer.is_alive(), "four times is far too many: it waits"
         leave.set()
         writer.join(30)

@@ -16,7 +16,7 @@ from store.config import StoreConfig
 from store.errors import CorruptionError, IllegalMessageError, StoreIOError
 from store.journals import journal as journals
 from store.journals import note
-from store.journals.backend_state import BackendState, read_standing
+from store.journals.backend_state import BackendState, read_backend_state
 from store.journals.deleted_topics import DeletedTopics
 from store.journals.expired_queues import ExpiredQueues
 from store.journals.journal import Journal, read_lines
@@ -370,20 +370,20 @@ def test_a_damaged_note_of_our_journals_is_said(tmp_path: Path, data: bytes) -> 
 def test_backends_are_alike_only_by_the_time_of_a_lock_that_is_there(tmp_path: Path) -> None:
     paths = StorePaths(tmp_path)
     lines = LaggingBackends(paths, read_only=False)
-    assert not lines.alike
+    assert not lines.are_alike
     lines.note_alike()
-    assert not LaggingBackends(paths, read_only=False).alike, "there is no lock"
+    assert not LaggingBackends(paths, read_only=False).are_alike, "there is no lock"
     paths.lock.touch()
     lines.note_alike()
-    assert LaggingBackends(paths, read_only=True).alike
+    assert LaggingBackends(paths, read_only=True).are_alike
     order = CallOrder(tmp_path)
     with order.watching():
         lines.note_alike()
     assert order.made == [], "it says so already"
     before = paths.mode.read_bytes()
     reading = LaggingBackends(paths, read_only=True)
-    reading.note_behind("file", 7)
-    assert (reading.behind("file"), reading.behind("rocksdb")) == (7, None)
+    reading.note_lagging("file", 7)
+    assert (reading.lags_from("file"), reading.lags_from("rocksdb")) == (7, None)
     assert paths.mode.read_bytes() == before
 
 
@@ -431,25 +431,25 @@ def test_lines_say_how_far_each_backend_is_whole(tmp_path: Path) -> None:
     paths.own.mkdir()
     paths.mode.touch()
     with pytest.raises(CorruptionError, match="record of the backends is damaged"):
-        read_standing(paths)
+        read_backend_state(paths)
     paths.mode.unlink()
     lines = LaggingBackends(paths, read_only=False)
-    lines.note_behind("file", 70)
-    lines.note_behind("rocksdb", 50)
+    lines.note_lagging("file", 70)
+    lines.note_lagging("rocksdb", 50)
     lines.note_covers("rocksdb", "a;b*")
     written = paths.mode.stat().st_ino
     lines.log_was_cut(70, [])
     assert paths.mode.stat().st_ino == written, "nothing was cut off: it is not rewritten"
     lines.log_was_cut(60, ["rocksdb"])
-    assert read_standing(paths).behind == {"file": 60, "rocksdb": 50}
+    assert read_backend_state(paths).lagging == {"file": 60, "rocksdb": 50}
     lines.log_was_cut(40, ["file"])
-    assert read_standing(paths).behind == {"file": 60, "rocksdb": 40}
+    assert read_backend_state(paths).lagging == {"file": 60, "rocksdb": 40}
     lines.caught_up("file")
-    assert LaggingBackends(paths, read_only=True).standing == BackendState(
+    assert LaggingBackends(paths, read_only=True).backend_state == BackendState(
         None, {"rocksdb": 40}, {"rocksdb": "a;b*"}
     )
     lines.note_covers("rocksdb", None)
     lines.caught_up("rocksdb")
-    assert read_standing(paths) == BackendState()
+    assert read_backend_state(paths) == BackendState()
     kept = read_lines(paths.own / "kept", lambda _: True)
     assert [*kept] == [{"kept": []}], "its loss says nothing"

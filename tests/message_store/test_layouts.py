@@ -145,10 +145,10 @@ def test_a_backend_that_is_not_loaded_assigns_no_offset() -> None:
 BOTH = ["file", "rocksdb"]
 
 
-def there(root: Path, names: list[str], standing: BackendState | None = None) -> StoreLayout:
+def there(root: Path, names: list[str], backend_state: BackendState | None = None) -> StoreLayout:
     return StoreLayout(
         StorePaths(root), [root / "commitlog"], has_log=True, backends=names,
-        standing=standing or BackendState(),
+        backend_state=backend_state or BackendState(),
     )  # fmt: skip
 
 
@@ -168,7 +168,7 @@ def test_what_lies_there_decides_with_double_write_also_what_is_loaded(
     tmp_path: Path, names: list[str], given: dict[str, str], kept: list[str], served: list[str]
 ) -> None:
     layout, config = there(tmp_path, names), settings(**given)
-    assert layout.combined == (len(names) > 1)
+    assert layout.is_combined == (len(names) > 1)
     assert choose_backends(layout, config, None) == kept
     assert choose_backends(layout, config, None, read_only=True) == served
     for asked in served:
@@ -196,23 +196,25 @@ def test_a_state_that_was_set_decides(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "standing", [BackendState(None, {"file": 5}), BackendState(None, {}, {"file": "some-*"})]
+    "backend_state", [BackendState(None, {"file": 5}), BackendState(None, {}, {"file": "some-*"})]
 )
-def test_what_is_not_whole_is_not_served(tmp_path: Path, standing: BackendState) -> None:
-    layout = there(tmp_path, BOTH, standing)
+def test_what_is_not_whole_is_not_served(tmp_path: Path, backend_state: BackendState) -> None:
+    layout = there(tmp_path, BOTH, backend_state)
     assert choose_backends(layout, StoreConfig(), None) == BOTH
     assert choose_backends(layout, StoreConfig(), None, read_only=True) == BOTH[::-1]
-    with pytest.raises(RefusedStoreError, match="the file queues are behind or hold some"):
+    with pytest.raises(RefusedStoreError, match="the file queues lag or hold some"):
         choose_backends(layout, StoreConfig(), "file", read_only=True)
     assert choose_backends(layout, StoreConfig(), "rocksdb", read_only=True) == BOTH[::-1]
 
 
 def test_files_without_light_queues_are_served_beside_those_that_have_them(tmp_path: Path) -> None:
-    standing = BackendState(None, {}, {"file": NO_LIGHT})
-    layout = there(tmp_path, BOTH, standing)
+    backend_state = BackendState(None, {}, {"file": NO_LIGHT})
+    layout = there(tmp_path, BOTH, backend_state)
     assert choose_backends(layout, StoreConfig(), None, read_only=True) == BOTH
     with pytest.raises(RefusedStoreError, match="the file queues"):
-        choose_backends(there(tmp_path, ["file"], standing), StoreConfig(), None, read_only=True)
+        choose_backends(
+            there(tmp_path, ["file"], backend_state), StoreConfig(), None, read_only=True
+        )
 
 
 def test_batch_queues_keep_double_write_away_and_nothing_else(tmp_path: Path) -> None:

@@ -337,16 +337,16 @@ def test_an_append_that_hangs_shows(
 
     monkeypatch.setattr(store.commit_log, "_writable", hang)
     put(store)
-    assert [snapshot.page_cache_busy for snapshot in seen] == [False, True]
+    assert [snapshot.is_page_cache_busy for snapshot in seen] == [False, True]
     assert seen[1].append_ms > 1000
     after = store.metrics.snapshot()
-    assert (after.append_ms, after.page_cache_busy) == (0, False)
+    assert (after.append_ms, after.is_page_cache_busy) == (0, False)
 
 
 def test_the_page_cache_is_busy_beyond_a_second_not_at_it(store: MessageStore) -> None:
     """RocketMQ: ``diff > osPageCacheBusyTimeOutMills``."""
     found = store.metrics.snapshot()
-    busy = [replace(found, append_ms=ms).page_cache_busy for ms in (999, 1000, 1001)]
+    busy = [replace(found, append_ms=ms).is_page_cache_busy for ms in (999, 1000, 1001)]
     assert busy == [False, False, True]
 
 

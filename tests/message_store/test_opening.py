@@ -411,7 +411,7 @@ def test_a_killed_writer_loses_nothing_it_was_told_is_stored(
             assert [f for f in store.check() if f.damage] == []
 
 
-def test_a_topic_deleted_and_written_again_keeps_its_last_life(golden: Golden) -> None:
+def test_a_topic_deleted_and_written_again_keeps_its_last_incarnation(golden: Golden) -> None:
     root = golden("special-defaultRocksDB")
     queues = load_dump("special-defaultRocksDB")["queues"]
     expected = {(q["topic"], q["queueId"]): (q["min"], q["max"]) for q in queues}

@@ -158,7 +158,7 @@ def test_a_kernel_that_cannot_is_asked_once(drive: Drive) -> None:
 @pytest.mark.disk
 def test_puts_have_pages_brought_in_by_the_thread(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path) as store:
-        ahead = store._parts.ahead
+        ahead = store._components.ahead
         assert ahead is not None
         message = Message("T", bytes(32 << 10), 0, {})
 
@@ -174,7 +174,7 @@ def test_puts_have_pages_brought_in_by_the_thread(tmp_path: Path) -> None:
 def test_there_is_no_thread_where_records_wait_in_memory(tmp_path: Path) -> None:
     config = StoreConfig(transient_store_pool_enable=True)
     with MessageStore.open(tmp_path, config) as store:
-        assert store._parts.ahead is None
+        assert store._components.ahead is None
 
 
 @pytest.mark.disk
@@ -182,4 +182,4 @@ def test_a_store_that_is_only_read_has_no_such_thread(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path) as store:
         assert store.put_message(Message("T", b"x", 0, {})).ok
     with MessageStore.open(tmp_path, read_only=True) as store:
-        assert store._parts.ahead is None
+        assert store._components.ahead is None

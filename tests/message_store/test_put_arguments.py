@@ -80,7 +80,7 @@ def test_what_becomes_of_the_properties_later_does_not_end_the_wait(
 ) -> None:
     properties = {"INNER_X": "1"}  # the first of its queue: the fast path does not take it
     with MessageStore.open(tmp_path, SYNC) as store:
-        append = store._parts.putter._append
+        append = store._components.putter._append
         real = append.encoded
 
         def changed(*given: Any, **also: Any) -> Any:

@@ -113,11 +113,12 @@ def test_the_writer_waits_where_too_much_waits(
 
 
 def test_a_batch_that_is_over_leaves_the_limit_as_it_was(store: MessageStore) -> None:
-    reput = store._dispatcher.reput
+    dispatcher = store._dispatcher
+    reput = dispatcher.reput
     for done in range(1, 4):
         put(store, LIMIT)
-        until(lambda: not store._dispatcher.behind and reput.batches >= done)  # noqa: B023
-        assert store._dispatcher.full_at == LIMIT
+        until(lambda: not dispatcher.has_undispatched and reput.batches >= done)  # noqa: B023
+        assert dispatcher.full_at == LIMIT
     assert store.metrics.snapshot().reput_batches == reput.batches
     assert store.metrics.snapshot().reput_active
 

@@ -33,7 +33,9 @@ ROOMS = {
 
 PROSE = re.compile(
     r"\b(whoever|nobody|somebody|at\s+hand|long\s+way|of\s+late|goes\s+by|for\s+good|twins?"
-    r"|hand(s|ed|ing)?\s+on|built\s+anew|sets?\s+aside)\b"
+    r"|hand(s|ed|ing)?\s+on|built\s+anew|sets?\s+aside"
+    r"|(new|next|last|former|older|earlier|deleted)\s+life"
+    r"|standing|surroundings|(note|was)_behind|(is|are|was|were)\s+far\s+behind)\b"
 )
 """Words without a thread, a caller, a path or a file that the sentence is about."""
 TWIN_OF_A_SIDE = "ab"

@@ -15,7 +15,7 @@ from migration.switch.switch import switch
 from migration.verify import read_report, verify_migration
 from migration.workspace import Workspace
 from store.errors import RefusedStoreError, StoreIOError
-from store.journals.backend_state import read_standing
+from store.journals.backend_state import read_backend_state
 from store.journals.store_lock import StoreLock
 from store.paths import StorePaths
 from store.service.message_store import MessageStore
@@ -54,8 +54,8 @@ def test_what_was_compared_is_served_at_once_and_goes_back(
     before = served(root)
     assert compared(root, target)
     assert steps(root) == AT_ONCE
-    record = read_standing(StorePaths(root))
-    assert (record.state, set(record.behind)) == (target, {"file", "rocksdb"} - {target})
+    record = read_backend_state(StorePaths(root))
+    assert (record.mode, set(record.lagging)) == (target, {"file", "rocksdb"} - {target})
     assert served(root) == before
     assert rollback(root) is not None
     assert served(root) == before
@@ -137,7 +137,7 @@ def test_a_unit_that_was_changed_since_is_found(golden: Golden) -> None:
     with pytest.raises(RefusedStoreError):
         switch(root)
     with MessageStore.open(root, read_only=True) as store:
-        assert store.queues.parts()[0].name == "file"
+        assert store.queues.backends()[0].name == "file"
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {
@@ -183,8 +183,8 @@ def test_new_queues_that_cannot_be_opened_leave_the_old_ones_served(
         patched.setattr("migration.switch.switch.MessageStore.open", refuse)
         with pytest.raises(StoreIOError, match="no room"):
             switch(root)
-    record = read_standing(StorePaths(root))
-    assert (record.state, list(record.behind)) == ("file", ["rocksdb"])
+    record = read_backend_state(StorePaths(root))
+    assert (record.mode, list(record.lagging)) == ("file", ["rocksdb"])
     assert served(root) == before
     assert steps(root)[0] == "going to double-write-file"  # the same call takes all steps
     assert served(root) == before

@@ -103,7 +103,7 @@ def test_messages_that_have_expired_say_nothing(tmp_path: Path) -> None:
     (reason,) = possible_steps(tmp_path, CONFIG)[0].reasons
     assert "by messageDelayLevel" in reason
     (tmp_path / "commitlog" / f"{0:020d}").unlink()
-    assert possible_steps(tmp_path, CONFIG)[0].possible
+    assert possible_steps(tmp_path, CONFIG)[0].is_possible
 
 
 @pytest.mark.parametrize("backend", ["file", "rocksdb"])

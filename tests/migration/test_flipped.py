@@ -97,7 +97,7 @@ def test_the_poorer_side_is_replaced_and_kept(root: Path, told: Told) -> None:
 
 def test_the_log_can_fill_both_instead(root: Path, told: Told) -> None:
     with MessageStore.open(root, PLAIN) as store:
-        assert store.verify().clean
+        assert store.verify().is_clean
     told.check(root)
     with pytest.raises(RefusedStoreError, match=r"the rocksdb queues have all; .*mode DIR --to"):
         make_plan(root, PLAIN)

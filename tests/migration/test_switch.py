@@ -18,7 +18,7 @@ from migration.verify import verify_migration
 from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreIOError, StoreLockedError
-from store.journals.backend_state import read_standing
+from store.journals.backend_state import read_backend_state
 from store.paths import StorePaths
 from store.record.message import Message
 from store.service.message_store import MessageStore
@@ -49,7 +49,7 @@ def put(root: Path, count: int, topic: str = "since") -> None:
 
 def backend_of(root: Path) -> list[str]:
     with MessageStore.open(root, read_only=True) as store:
-        return [part.name for part in store.queues.parts()]
+        return [each.name for each in store.queues.backends()]
 
 
 @pytest.mark.parametrize(("name", "target"), MOVES)
@@ -67,7 +67,7 @@ def test_there_and_back(golden: Golden, name: str, target: str) -> None:
     assert backend_of(root) == [target]
     assert served(root) == whole
     put(root, 7, "later")
-    assert read_standing(StorePaths(root)).state is not None
+    assert read_backend_state(StorePaths(root)).mode is not None
     assert list(report.left_behind) == [source]
     whole = served(root)
     back = rollback(root)

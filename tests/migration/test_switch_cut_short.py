@@ -80,7 +80,7 @@ class Move:
         assert served(self.root) == self.whole, where
         assert self.tables() == self.after, where
         with MessageStore.open(self.root, read_only=True) as store:
-            assert len(store.queues.parts()) == 1, where
+            assert len(store.queues.backends()) == 1, where
         assert Workspace.of(self.root).plan.exists() == (self.step == "switch")
 
 

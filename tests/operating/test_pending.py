@@ -1,5 +1,7 @@
 """``cqstore pending``: delayed and half messages that RocketMQ put, and some made by hand."""
 
+import struct
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from operating.delayed import delay_levels
+from operating.delayed import delay_levels, delayed_messages
 from operating.half_messages import HALF_TOPIC, OP_TOPIC
 from store.errors import CorruptionError, RefusedStoreError
 from store.record.message import SCHEDULE_TOPIC, Message
@@ -94,6 +96,23 @@ def test_what_is_due_is_told_from_what_is_not(tmp_path: Path, backend: str) -> N
     assert [row["dueTimestamp"] - row["storeTimestamp"] for row in listed] == [
         1000, 4000 * 86_400_000, 4000 * 86_400_000
     ]  # fmt: skip
+
+
+def test_a_deliver_time_that_is_lost_is_the_levels_delay_after_the_put(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    levels = SMALL.model_copy(update={"message_delay_level": "4000d"})
+    with MessageStore.open(root, levels, backend="file") as store:
+        message = Message(SCHEDULE_TOPIC, b"x", properties={"DELAY": "1", "REAL_TOPIC": "orders"})
+        assert store.put_message(message).ok
+    queue = root / "consumequeue" / SCHEDULE_TOPIC / "0" / f"{0:020d}"
+    data = bytearray(queue.read_bytes())
+    struct.pack_into(">q", data, 12, -(1 << 63) + 40)  # leads beside the queue, where nothing is
+    queue.write_bytes(data)
+    with MessageStore.open(root, levels, read_only=True) as store:
+        (level,) = delay_levels(store, {}, now=int(time.time() * 1000))
+        (waiting,) = delayed_messages(store, {})
+    due = waiting.store_timestamp + 4000 * 86_400_000
+    assert (level.overdue, level.first_due, level.last_due, waiting.due) == (0, due, due, due)
 
 
 @pytest.mark.parametrize("name", SPECIAL)

@@ -12,10 +12,10 @@ from migration.preflight.broker_keys import BrokerKey
 from migration.preflight.broker_rules import meaning
 from migration.preflight.broker_values import bad_value, not_loaded
 from migration.preflight.combined import CombinedStart
-from migration.preflight.consumers import ConsumerOffsets
+from migration.preflight.consumers import OffsetsCheck
 from migration.preflight.layout import FolderKind
 from migration.preflight.machine import MachineLimits
-from migration.preflight.metadata import TopicTable
+from migration.preflight.metadata import TopicsCheck
 from migration.preflight.report import Affected, NameCount, PreflightFinding, Severity, by_severity
 from migration.preflight.survey import UnitRange
 from migration.preflight.units import UnitCheck
@@ -216,7 +216,7 @@ def test_a_consumer_is_judged_by_its_queue(tmp_path: Path, offset: int, code: st
     table = {"a@g": {"0": offset}, "none@g": {"0": 0, "1": 0}, "b@h@i": {"0": 0}}
     (tmp_path / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": table}))
     lists = Lists("file", a=(4, [GOOD] * 6), b=(0, []))
-    check = ConsumerOffsets(StorePaths(tmp_path), lists.store)
+    check = OffsetsCheck(StorePaths(tmp_path), lists.store)
     found = list(check.findings())
     assert [finding.code for finding in found] == ([code] if code else [])
     assert check.compared == 4
@@ -234,11 +234,11 @@ def test_a_consumer_of_a_topic_without_queues_is_told_if_it_has_read(
     light = {"%LMQ%x@g": offset, "a@h": 2}
     path = tmp_path / "config" / "lmqConsumerOffset.json"
     path.write_text(json.dumps({"lmqOffsetTable": light}))
-    found = list(ConsumerOffsets(StorePaths(tmp_path), Lists("file", a=(0, [GOOD] * 3)).store)
+    found = list(OffsetsCheck(StorePaths(tmp_path), Lists("file", a=(0, [GOOD] * 3)).store)
                  .findings())  # fmt: skip
     assert [names(finding) for finding in found] == ([["g on %LMQ%x/0"]] if offset else [])
     path.write_text(json.dumps({"lmqOffsetTable": {"no separator": 1}}))
-    (finding,) = ConsumerOffsets(StorePaths(tmp_path), Lists("file").store).findings()
+    (finding,) = OffsetsCheck(StorePaths(tmp_path), Lists("file").store).findings()
     assert (finding.code, finding.severity) == ("offsets-not-compared", Severity.WARN)
     assert "'no separator' in the consumer offsets is not TOPIC@GROUP" in finding.sentence
 
@@ -247,7 +247,7 @@ def test_a_consumer_of_a_topic_without_queues_is_told_if_it_has_read(
 
 
 def test_topics_that_the_table_lacks_are_counted_with_all_their_queues() -> None:
-    check = TopicTable({"known", "idle", "RMQ_SYS_TRACE_TOPIC", "also idle"})
+    check = TopicsCheck({"known", "idle", "RMQ_SYS_TRACE_TOPIC", "also idle"})
     for topic, units in [("gone", 3), ("gone", 4), ("known", 9), ("%LMQ%a", 1), ("last", 2)]:
         check.check(UnitRange(topic, 0, 5, 5 + units))
     missing, idle = check.findings()
@@ -256,8 +256,8 @@ def test_topics_that_the_table_lacks_are_counted_with_all_their_queues() -> None
         ("gone", {"queues": 2, "units": 7}), ("last", {"queues": 1, "units": 2}),
     ]  # fmt: skip
     assert (idle.code, names(idle)) == ("topics-without-queues", ["also idle", "idle"])
-    assert list(TopicTable({"a"}, complete=False).findings()) == []
-    assert list(TopicTable(set()).findings()) == []
+    assert list(TopicsCheck({"a"}, complete=False).findings()) == []
+    assert list(TopicsCheck(set()).findings()) == []
 
 
 def test_a_table_is_read_in_every_form_of_it(tmp_path: Path) -> None:

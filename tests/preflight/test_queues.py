@@ -137,7 +137,7 @@ def test_queues_are_listed_once(golden: Golden, monkeypatch: pytest.MonkeyPatch)
 # ---- both backends
 
 
-def test_a_start_with_double_write_would_reset_a_queue_that_is_behind(golden: Golden) -> None:
+def test_a_start_with_double_write_would_reset_a_queue_that_lags(golden: Golden) -> None:
     root = golden("basic533-combine")
     topic, queue_id, units = a_queue("basic533-combine")
     overwrite(first_file(root, topic, queue_id), units - 1, [(0, 0, 0)])

@@ -208,6 +208,7 @@ class ArrivalService:
             self._wake.set()  # what has failed since it was looked at has woken it too early
 
     def _discard(self, wait: ArrivalWait) -> None:
+        """Forget a wait; the caller holds the lock."""
         for queue, offset in wait.offsets.items():
             by_offset = self._waits.get(queue)
             if by_offset is None:
@@ -240,6 +241,7 @@ class ArrivalService:
             self.worker.end(EXIT_SECONDS)
 
     def _run(self) -> None:
+        """Dispatch what waits each time a put wakes the thread, and wake those who wait for it."""
         self._ident = get_ident()
         stopped = False
         while not stopped:
@@ -281,6 +283,7 @@ class ArrivalService:
                 self._wake_queue(queue)
 
     def _wake_queue(self, queue: QueueKey) -> None:
+        """End the waits of a queue for offsets that it has by now."""
         error = None
         try:
             end = self._queues.queue(*queue).max_offset()
@@ -296,6 +299,7 @@ class ArrivalService:
             wait.wake()
 
     def _end_waits(self) -> None:
+        """End all waits with the error that says why nothing comes any more."""
         with self._lock.entry():
             waits = {
                 wait

@@ -101,7 +101,7 @@ class Dispatcher(_waiting.InFlight):
         self.last_dispatched = Appended(phy_offset, size, store_timestamp)
 
     @property
-    def behind(self) -> bool:
+    def has_undispatched(self) -> bool:
         """Return whether a record of the log may not be in its queue yet.
 
         True also while another thread hands a batch on: a reader has to wait for that one too.
@@ -198,12 +198,12 @@ class Dispatcher(_waiting.InFlight):
 
     def _may_catch_up(self) -> bool:
         """Return whether all is dispatched, or no dispatcher is called with what is not."""
-        return self.dispatchers is None or not self.behind
+        return self.dispatchers is None or not self.has_undispatched
 
-    def raise_if_interrupted(self) -> None:
+    def fail_if_interrupted(self) -> None:
         """Fail the store if a dispatch was interrupted, and no later caller has noticed."""
         with self.owner.entry(), self.drain_lock:
-            self._handing_on.raise_if_poisoned()
+            self._handing_on.fail_if_interrupted()
 
     def store(self, units: UnitBatch, keys: IndexBatch) -> list[QueueRestart]:
         """Bring units and keys into queues and index; no other thread may meanwhile.
@@ -222,9 +222,10 @@ class Dispatcher(_waiting.InFlight):
     def _arm(self) -> bool:
         """Have the next put wake the thread of arrivals; return whether something waits already."""
         self.full_at = 1
-        return self.behind
+        return self.has_undispatched
 
     def _drain(self) -> None:
+        """Dispatch all that waits; the caller holds ``owner`` and ``drain_lock``."""
         pending = self.pending
         self._resume()
         with pending.owner, pending.lock:
@@ -247,7 +248,7 @@ class Dispatcher(_waiting.InFlight):
         """Take what waits; the caller holds the lock of ``pending``."""
         waiting = self.pending.snapshot()
         self._handing_on.begin()
-        self.handed = waiting  # before nothing waits any more, see behind
+        self.handed = waiting  # before nothing waits any more, see has_undispatched
         self.pending.reset()
 
     def _dispatch(self) -> None:

@@ -173,6 +173,12 @@ class DispatcherList:
         self.phy_offset = end
 
     def _start_of(self, entry: _Entry, place: CommitLogDispatchStore, end: int) -> int:
+        """Return from which phy offset on a dispatcher is called.
+
+        Raises:
+            DispatcherError: it fails when it is asked.
+            RefusedStoreError: what it says is no phy offset.
+        """
         try:
             wanted = place.dispatch_from_phy_offset()
         except Exception as exc:

@@ -16,7 +16,7 @@ from store.log.commit_log import Appended
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.units import QUEUE_UNIT, UnitBatch
 from store.record.properties import DispatchProperties
-from store.record.scan import Scan
+from store.record.scan import RecordScan
 from store.service.dispatching import _waiting
 from store.service.dispatching.queue_offsets import QueueOffsets
 from store.service.dispatching.record_batcher import RecordBatcher, RecordBatches
@@ -68,7 +68,7 @@ class Pending(_waiting.Waiting):
             appended.store_timestamp, properties,
         )  # fmt: skip
 
-    def batches_of(self, blocks: Iterable[Scan]) -> RecordBatches:
+    def batches_of(self, blocks: Iterable[RecordScan]) -> RecordBatches:
         """Return the units and keys of records that have their places, which stay apart for now.
 
         Raises:

@@ -51,8 +51,8 @@ class QueueOffsets:
     def check_follow(self, units: UnitBatch) -> list[int]:
         """Refuse units that come with their offsets, if one is held or would leave a gap.
 
-        A queue without a unit may begin anywhere; an offset that was there begins a new life.
-        Returns the next offset of each queue of ``units`` behind them.
+        A queue without a unit may begin anywhere; an offset that was there begins a new
+        incarnation. Returns the next offset of each queue of ``units`` behind them.
 
         Raises:
             TopicHeldError: puts to the topic are refused for now, see ``hold``.

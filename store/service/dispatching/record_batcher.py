@@ -12,7 +12,7 @@ from store.index.index_batch import TAGS_PREFIX, IndexBatch
 from store.queue.units import UnitBatch
 from store.record.message import SCHEDULE_TOPIC
 from store.record.properties import dispatch_properties
-from store.record.scan import Scan, ScannedRecord
+from store.record.scan import RecordScan, ScannedRecord
 from store.service.dispatching import _replay
 from store.service.dispatching.record_keys import RecordKeys
 from store.service.dispatching.record_units import RecordUnits
@@ -51,7 +51,7 @@ class RecordBatcher(_replay.ReplayBatcher):
         self._units = units
         self._keys = keys
 
-    def batches_of(self, blocks: Iterable[Scan]) -> "RecordBatches":
+    def batches_of(self, blocks: Iterable[RecordScan]) -> "RecordBatches":
         """Return the batches of all records of ``blocks``.
 
         Raises:
@@ -69,6 +69,7 @@ class RecordBatcher(_replay.ReplayBatcher):
         queues_from: int,
         index_from: int | None,
     ) -> None:
+        """Add the units and keys of a record, each from a phy offset on."""
         phy_offset = record.phy_offset
         properties = dispatch_properties(record.properties)
         if phy_offset >= queues_from:

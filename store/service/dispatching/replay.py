@@ -10,7 +10,7 @@ from store.index.index_batch import IndexBatch
 from store.progress import Progress, noop
 from store.queue.facts import QueueRestart
 from store.queue.units import UnitBatch
-from store.record.scan import Scan
+from store.record.scan import RecordScan
 from store.service.dispatching.dispatch import SLICE_PER_QUEUE
 from store.service.dispatching.dispatcher_list import DispatcherList
 from store.service.dispatching.record_batcher import RecordBatcher, RecordCount
@@ -48,7 +48,7 @@ class Replay:
 
     def run(
         self,
-        blocks: Iterable[Scan],
+        blocks: Iterable[RecordScan],
         queues_from: int,
         index_from: int | None,
         progress: Progress = noop,

@@ -125,6 +125,7 @@ class ReputService:
             self.worker.end(_EXIT_SECONDS)
 
     def _run(self) -> None:
+        """Dispatch a batch each time the thread is woken, until it is stopped."""
         self._is_up = True
         try:
             while True:

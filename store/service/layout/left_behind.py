@@ -16,14 +16,14 @@ _LOG = StoreLogger(__name__)
 
 
 def written_since(
-    context: QueueStoreContext, standing: BackendState, kept: Collection[str]
+    context: QueueStoreContext, backend_state: BackendState, kept: Collection[str]
 ) -> Mapping[str, int]:
     """Return backend → phy offset up to which another program wrote to it behind its line.
 
     Asked before the store is recovered, which takes over what was written.
     """
     found: dict[str, int] = {}
-    for name, line in standing.behind.items() if standing.state is not None else ():
+    for name, line in backend_state.lagging.items() if backend_state.mode is not None else ():
         if name in kept:
             continue
         try:

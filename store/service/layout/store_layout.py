@@ -13,7 +13,7 @@ from typing import NoReturn
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreConfigError, os_errors
 from store.installed import backend_of_type, known_types, taking_a_share
-from store.journals.backend_state import BackendState, read_standing
+from store.journals.backend_state import BackendState, read_backend_state
 from store.journals.kept import check_kept
 from store.paths import StorePaths
 from store.queue.backend_replica import NO_LIGHT, Roles
@@ -32,11 +32,11 @@ class StoreLayout:
     """Backends that hold queues here, sorted by name."""
     refusals: list[str] = field(default_factory=list)
     """Why it must not be opened read-write."""
-    standing: BackendState = field(default_factory=BackendState)
+    backend_state: BackendState = field(default_factory=BackendState)
     """Our record of its backends."""
 
     @property
-    def combined(self) -> bool:
+    def is_combined(self) -> bool:
         """Return whether two backends hold queues, as double write leaves them."""
         return len(self.backends) > 1
 
@@ -56,6 +56,7 @@ def detect(root: Path, config: StoreConfig, commit_log: Path | None = None) -> S
 
 
 def _detect(root: Path, config: StoreConfig, commit_log: Path | None) -> StoreLayout:
+    """Look at the folders of a store, and at why it can only be read."""
     refusals: list[str] = []
     given = commit_log or _configured_log(config, root)
     paths = StorePaths(root, given)
@@ -69,7 +70,7 @@ def _detect(root: Path, config: StoreConfig, commit_log: Path | None) -> StoreLa
     has_log = any(_has_files(folder) for folder in folders)
     found = present_backends(paths)
     check_kept(paths)
-    return StoreLayout(paths, folders, has_log, found, refusals, read_standing(paths))
+    return StoreLayout(paths, folders, has_log, found, refusals, read_backend_state(paths))
 
 
 def present_backends(paths: StorePaths) -> list[str]:
@@ -116,6 +117,11 @@ def refuse_log_elsewhere(root: Path, config: StoreConfig, conf: Path | None = No
 
 
 def _foreign(paths: StorePaths, config: StoreConfig) -> list[str]:
+    """Return what of another writer's lies here, a reason each why the store can only be read.
+
+    Raises:
+        RefusedStoreError: it cannot even be read.
+    """
     reasons: list[str] = []
     dledger = sorted(paths.root.glob("dledger-*")) if paths.root.is_dir() else []
     if dledger or config.enable_dledger_commit_log:
@@ -151,10 +157,10 @@ def choose_backends(
 
     The state that was set decides, else what lies on disk, with double write also what the settings
     load; for a new store ``asked`` or ``storeType``. ``asked`` picks the one to read of several.
-    Read-only nothing is opened that is not there, and nothing served that is behind.
+    Read-only nothing is opened that is not there, and nothing served that lags.
 
     Raises:
-        RefusedStoreError: ``asked`` has no queues here but another backend has, or is left behind;
+        RefusedStoreError: ``asked`` has no queues here but another backend has, or lags;
             or queues lie here that the settings do not load.
         StoreConfigError: an unknown ``storeType``.
     """
@@ -169,24 +175,24 @@ def choose_backends(
     first = asked or names[0]
     if read_only:
         if asked is None:
-            first = next((name for name in names if _servable(layout, name, names)), first)
-        if not _servable(layout, first, names):
+            first = next((name for name in names if _is_servable(layout, name, names)), first)
+        if not _is_servable(layout, first, names):
             raise RefusedStoreError(
-                f"the {first} queues are behind or hold some topics only, and are not served so;"
+                f"the {first} queues lag or hold some topics only, and are not served so;"
                 " open the store to write (cqstore recover) and they catch up",
                 path=layout.paths.root,
             )
     return [first, *(name for name in names if name != first)]
 
 
-def _servable(layout: StoreLayout, name: str, names: Sequence[str]) -> bool:
-    given = layout.standing.covers.get(name)
+def _is_servable(layout: StoreLayout, name: str, names: Sequence[str]) -> bool:
+    given = layout.backend_state.covers.get(name)
     whole = given is None or (given == NO_LIGHT and taking_a_share(names) is not None)
-    return whole and name not in layout.standing.behind
+    return whole and name not in layout.backend_state.lagging
 
 
 def _refuse_asked(layout: StoreLayout, asked: str) -> NoReturn:
-    if (state := layout.standing.state) is not None:
+    if (state := layout.backend_state.mode) is not None:
         raise RefusedStoreError(
             f"the store's state is {state}: backend {asked!r} is not kept in it (cqstore mode)",
             path=layout.paths.root,
@@ -202,7 +208,7 @@ def _kept(
     layout: StoreLayout, config: StoreConfig, asked: str | None, *, read_only: bool
 ) -> list[str]:
     """Return the backends that are kept, in the order in which they would be read."""
-    there, state = layout.backends, layout.standing.state
+    there, state = layout.backends, layout.backend_state.mode
     if state is not None:
         names = list(state.backends)
     elif not there:

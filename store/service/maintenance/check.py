@@ -64,14 +64,19 @@ class StoreCheck:
         progress: Callable[[int], None] | None = None,
         index_left_out: StoreError | None = None,
     ) -> None:
-        """Take the parts of an open store; ``progress`` is called with phy offsets now and then.
+        """Prepare a check; nothing is read yet.
 
-        The log is passed over for its records, then for the units that lead to them, by their
-        bytes.
-
-        ``index_left_out``: why ``index`` is ``None``, if there is one that cannot be read.
-
-        Records below ``end_phy_offset`` have been dispatched to queues and index.
+        Args:
+            config: the settings of the store.
+            log: its commit log.
+            end_phy_offset: records below it have been dispatched to queues and index; the check
+                ends here, however far the log has grown.
+            queues: its queues.
+            index: its index; ``None``: it has none, or none that can be read.
+            deleted: its journal of deleted topics, whose records need no unit.
+            progress: called with phy offsets now and then. They rise twice: as far as the log was
+                scanned, then as many bytes as the records have that checked units lead to.
+            index_left_out: why there is an index that cannot be read.
         """
         self._log = log
         self._end = end_phy_offset
@@ -82,10 +87,12 @@ class StoreCheck:
         self._rules = ScanRules(check_crc=True, property_crc=config.force_verify_prop_crc)
         self._delays = DelayLevels(config.message_delay_level)
         self._progress = progress or (lambda _: None)
-        self._lives = QueueIncarnations()
+        self._incarnations = QueueIncarnations()
         self._unit_bytes = 0  # of the records that units lead to
         self.records = 0
+        """Records that were scanned."""
         self.units = 0
+        """Units that were checked."""
 
     def run(self, *, queues: bool = True) -> Iterator[CheckFinding]:
         """Yield everything that is found: the log first, then queues, files and index.
@@ -98,6 +105,7 @@ class StoreCheck:
         yield from self._check_index()
 
     def _check_queues(self) -> Iterator[CheckFinding]:
+        """Yield what is wrong with the queues' files and units, and what they lack of the log."""
         for finding in self._queues.check_files():
             yield CheckFinding(
                 finding.problem,
@@ -107,9 +115,9 @@ class StoreCheck:
                 queue_offset=finding.queue_offset,
             )
         for keys in _blocks(self._queues.queues(), _QUEUES):
-            for key, life in zip(keys, self._lives.lookup(keys), strict=True):
-                yield from self._check_queue(key, life)
-        for hashed, phy_offset in self._lives.not_asked():
+            for key, logged in zip(keys, self._incarnations.lookup(keys), strict=True):
+                yield from self._check_queue(key, logged)
+        for hashed, phy_offset in self._incarnations.not_asked():
             yield CheckFinding(
                 "the log has records of this queue, but there is no such queue: its topic was "
                 "deleted, or it was never dispatched",
@@ -134,6 +142,7 @@ class StoreCheck:
     # ---- the log
 
     def _check_log(self) -> Iterator[CheckFinding]:
+        """Yield damage of the log, and note where its records belong; goes on behind damage."""
         at: int | None = max(self._log.min_phy_offset(), 0)
         while at is not None and at < self._end:
             try:
@@ -187,7 +196,7 @@ class StoreCheck:
         properties = dispatch_properties(record.properties)
         for topic, queue_id, offset in _places(record, properties):
             if not self._deleted.has_record(topic, record.phy_offset):
-                self._lives.note((topic, queue_id), offset, record.phy_offset)
+                self._incarnations.note((topic, queue_id), offset, record.phy_offset)
 
     def _queue_of(self, phy_offset: int, hashed: int) -> QueueKey | None:
         """Return the queue of a record, its own or a light one, that has this hash."""
@@ -201,11 +210,14 @@ class StoreCheck:
 
     # ---- the queues
 
-    def _check_queue(self, key: QueueKey, life: QueueIncarnation | None) -> Iterator[CheckFinding]:
+    def _check_queue(
+        self, key: QueueKey, logged: QueueIncarnation | None
+    ) -> Iterator[CheckFinding]:
+        """Yield what is wrong with the units of a queue; ``logged`` is what the log has for it."""
         try:
             queue = self._queues.queue(*key)
             low, high = queue.ends()
-            yield from self._compare_with_log(key, life, low, high)
+            yield from self._compare_with_log(key, logged, low, high)
             if self._queues.queue_type(key.topic) is QueueType.BATCH:
                 yield from self._check_batch_queue(key, low)
                 return
@@ -229,28 +241,31 @@ class StoreCheck:
             yield CheckFinding(str(exc), queue=key)
 
     def _compare_with_log(
-        self, key: QueueKey, life: QueueIncarnation | None, low: int, high: int
+        self, key: QueueKey, logged: QueueIncarnation | None, low: int, high: int
     ) -> Iterator[CheckFinding]:
-        if life is None:
+        """Yield the records of a queue that have no unit in [``low``, ``high``)."""
+        if logged is None:
             return
-        if life.last >= high:
-            problem = f"records {max(high, life.first)} to {life.last} of the log have no unit"
+        if logged.last >= high:
+            problem = f"records {max(high, logged.first)} to {logged.last} of the log have no unit"
             yield self._unit(problem, key, high)
-        if life.first < low:
-            problem = f"records {life.first} to {low - 1} of the log lie before the queue's minimum"
+        if logged.first < low:
+            problem = (
+                f"records {logged.first} to {low - 1} of the log lie before the queue's minimum"
+            )
             yield self._unit(problem, key, low)
 
     def _compare_backends(self) -> Iterator[CheckFinding]:
-        """Compare the backends of a store with double write, unless one is known to be behind."""
+        """Compare the backends of a store with double write, unless one is known to lag."""
         queues = self._queues
         if not isinstance(queues, CombinedConsumeQueueStore):
             return
         for name, exc in queues.detached.items():
             yield CheckFinding(f"the {name} queues are detached: {exc}")
-        for name, at in queues.behind.items():
-            problem = f"the {name} queues are behind, whole up to here; the next open catches up"
+        for name, at in queues.lagging.items():
+            problem = f"the {name} queues lag, whole up to here; the next open catches up"
             yield CheckFinding(problem, damage=False, phy_offset=at)
-        if queues.behind or len(queues.parts()) == 1:
+        if queues.lagging or len(queues.backends()) == 1:
             return
         from store.comparing.open_sides import compare_open  # noqa: PLC0415 - seldom needed
 
@@ -277,6 +292,7 @@ class StoreCheck:
         self, key: QueueKey, offset: int, phy_offset: int, size: int, tags_code: int,
         *, batch: bool = False,
     ) -> Iterator[CheckFinding]:  # fmt: skip
+        """Yield in what a unit is not what dispatch makes of the record that it leads to."""
         self.units += 1
         self._unit_bytes += size
         if self.units % _IGNORED_TICKS == 0:
@@ -293,6 +309,7 @@ class StoreCheck:
     def _differences(
         self, key: QueueKey, offset: int, message: StoredMessage, code: int | None, *, batch: bool
     ) -> Iterator[str]:
+        """Yield in what a unit and its record differ, a sentence each; ``code`` is the unit's."""
         properties = dispatch_properties(message.properties_bytes)
         place: tuple[str, int, int] = (message.topic, message.queue_id, message.queue_offset)
         if key.topic.startswith(LMQ_PREFIX) and key.topic != message.topic:

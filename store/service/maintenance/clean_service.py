@@ -83,7 +83,13 @@ class CleanService:
         """Topics that are not to be deleted: a service of the store reads them."""
 
     def delete_topics(self, topics: Iterable[str]) -> None:
-        """Delete topics, a slice at a time, see ``MessageStore.delete_topics``."""
+        """Delete topics, a slice at a time, see ``MessageStore.delete_topics``.
+
+        Raises:
+            IllegalMessageError: one cannot be the name of a topic.
+            RefusedStoreError: the store delivers from one; nothing was deleted.
+            StoreError: as for ``MessageStore.delete_topics``.
+        """
         _require_several(topics)
         names = list(dict.fromkeys(topics))
         for name in names:
@@ -117,6 +123,7 @@ class CleanService:
             self._deleted.compact(self._log.min_phy_offset())
 
     def _delete_held(self, hold: TopicHold, topics: Sequence[str]) -> None:
+        """Delete the queues of topics that ``hold`` keeps puts away from, and release it."""
         below = self._hold(hold)
         self._dispatcher.drain()  # what was put before goes with the queues
         self._commit.flush()
@@ -166,6 +173,7 @@ class CleanService:
             return self._delete_files(phy_offset)
 
     def _delete_files(self, phy_offset: int) -> ExpiryReport:
+        """Delete the log files that end at or below ``phy_offset``, but for the last one."""
         log, files = self._log, self._log.files
         log.commit()
         before = max(log.min_phy_offset(), 0)

@@ -29,10 +29,10 @@ class DiskLevels:
     """Three levels: expired files go, files go early, nothing is written any more."""
 
     def __init__(
-        self, config: StoreConfig, surroundings: Environment, log: Sequence[Path], queues: Path
+        self, config: StoreConfig, environment: Environment, log: Sequence[Path], queues: Path
     ) -> None:
         """``log``: the folders of the commit log; the emptiest of their disks counts."""
-        self._surroundings = surroundings
+        self._environment = environment
         self._log = log
         self._queues = queues
         self._used = min(max(config.disk_max_used_space_ratio, 10), 95)
@@ -41,7 +41,7 @@ class DiskLevels:
 
     def demand(self) -> DiskDemand:
         """Look at the disks."""
-        used_percent = self._surroundings.used_percent
+        used_percent = self._environment.used_percent
         log = min(used_percent(folder) for folder in self._log)
         queues = used_percent(self._queues if self._queues.is_dir() else self._queues.parent)
         full = ""

@@ -61,7 +61,7 @@ class FileExpiry:
         config: StoreConfig,
         log: CommitLog,
         levels: DiskLevels,
-        surroundings: Environment,
+        environment: Environment,
         delete: Callable[[int], ExpiryReport],
         full: Callable[[str], None],
         failed: Callable[[BaseException], object],
@@ -69,7 +69,7 @@ class FileExpiry:
         self._config = config
         self._log = log
         self._levels = levels
-        self._surroundings = surroundings
+        self._environment = environment
         self._delete = delete
         self._full = full
         self._manual_runs = 0
@@ -93,27 +93,32 @@ class FileExpiry:
     def run(self) -> int:
         """Look once and delete at most ``delete_file_batch_max`` files; return how many.
 
+        None outside of ``delete_hours``, unless a disk is nearly full or a deletion by hand was
+        asked for, and none within ``redelete_hanged_file_interval`` of one that failed. A file that
+        cannot be deleted is no error: it is logged, and ends this look.
+
         Raises:
+            StoreIOError: a file cannot be looked at.
             StoreError: the store has failed or is closed.
         """
-        config, surroundings = self._config, self._surroundings
+        config, environment = self._config, self._environment
         demand = self._levels.demand()
         self._full(demand.full)
         manual, self._manual_runs = self._manual_runs > 0, max(self._manual_runs - 1, 0)
-        if not (surroundings.local_hour() in config.delete_hours or demand.delete or manual):
+        if not (environment.local_hour() in config.delete_hours or demand.delete or manual):
             return 0
-        if surroundings.now() < self._retry_at:
+        if environment.now() < self._retry_at:
             return 0
         deleted = early = 0
         due = takewhile(attrgetter("goes"), self._outlook(demand))
         for file in islice(due, config.delete_file_batch_max):
-            if deleted and surroundings.wait(
+            if deleted and environment.wait(
                 self._stop, config.delete_commit_log_files_interval / 1000
             ):
                 break
             report = self._delete(file.end)
             if report.fault is not None:
-                self._retry_at = surroundings.now() + config.redelete_hanged_file_interval / 1000
+                self._retry_at = environment.now() + config.redelete_hanged_file_interval / 1000
                 _LOG.warning("an expired log file stays and is tried again: %s", report.fault)
                 break
             deleted += report.log_files
@@ -136,8 +141,8 @@ class FileExpiry:
 
     def _outlook(self, demand: DiskDemand) -> Iterator[FileOutlook]:
         """Yield the files in order; none that goes follows one that stays."""
-        reserved, now = self._config.file_reserved_time, self._surroundings.now()
-        left = self._config.delete_file_batch_max if self._forces(demand) else 0
+        reserved, now = self._config.file_reserved_time, self._environment.now()
+        left = self._config.delete_file_batch_max if self._is_forced(demand) else 0
         files, goes = self._log.files.files(), True
         for number, file in enumerate(files, 1):
             with os_errors("look at a commit log file", file.path):
@@ -156,12 +161,12 @@ class FileExpiry:
             left -= early
             yield FileOutlook(file.file_from_offset, file.file_size, written, goes, early, reason)
 
-    def _forces(self, demand: DiskDemand) -> bool:
+    def _is_forced(self, demand: DiskDemand) -> bool:
         return demand.at_once and self._config.clean_file_forcibly_enable
 
     def _run(self) -> None:
         seconds: float = FIRST_RUN_SECONDS
-        while not self._surroundings.wait(self._stop, seconds):
+        while not self._environment.wait(self._stop, seconds):
             seconds = self._config.clean_resource_interval / 1000
             try:
                 self.run()

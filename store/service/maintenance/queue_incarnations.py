@@ -55,7 +55,7 @@ class QueueIncarnations:
             self._merge()
 
     def lookup(self, keys: Sequence[tuple[str, int]]) -> list[QueueIncarnation | None]:
-        """Return the life of each queue, ``None`` where the log has no record of it."""
+        """Return the incarnation of each queue, ``None`` where the log has no record of it."""
         self._merge()
         rows = self._rows
         wanted = np.fromiter(map(hash_of, keys), np.int64, len(keys))
@@ -80,10 +80,11 @@ class QueueIncarnations:
             yield int(self._rows.hashes[at]), int(self._rows.phy_offset[at])
 
     def _merge(self) -> None:
+        """Take the records that were noted into the rows, a row a queue."""
         hashes, offsets, phys = (np.frombuffer(column, np.int64) for column in self._noted)
         if not len(hashes):
             return
-        new, began_first, begins_anew = _last_lives(hashes, offsets, phys)
+        new, began_first, begins_anew = _last_incarnations(hashes, offsets, phys)
         rows = self._rows
         places = np.searchsorted(rows.hashes, new.hashes)
         known = np.zeros(len(new.hashes), bool)
@@ -108,10 +109,10 @@ def hash_of(key: tuple[str, int]) -> int:
     return hash((key[0], key[1]))
 
 
-def _last_lives(
+def _last_incarnations(
     hashes: NDArray[np.int64], offsets: NDArray[np.int64], phys: NDArray[np.int64]
 ) -> tuple[_Columns, NDArray[np.int64], NDArray[np.bool_]]:
-    """Return each queue's last life among records in log order, by rising hash.
+    """Return each queue's last incarnation among records in log order, by rising hash.
 
     And the offset of its first record among them, and whether it started over behind that one. A
     queue starts over where its offset does not rise.
@@ -123,5 +124,5 @@ def _last_lives(
     ends = np.concatenate((starts[1:], [len(hashes)]))
     begins = np.concatenate(([True], changes | (np.diff(offsets) <= 0)))
     begin = np.maximum.accumulate(np.where(begins, np.arange(len(hashes)), 0))[ends - 1]
-    lives = _Columns(hashes[starts], offsets[begin], offsets[ends - 1], phys[begin])
-    return lives, offsets[starts], begin > starts
+    incarnations = _Columns(hashes[starts], offsets[begin], offsets[ends - 1], phys[begin])
+    return incarnations, offsets[starts], begin > starts

@@ -53,6 +53,8 @@ class GroupSnapshot(NamedTuple):
 
 
 class _Ranked(NamedTuple):
+    """A group's lag in a topic, in the order in which rows are ranked."""
+
     lag: int
     group: str
     topic: str
@@ -89,6 +91,7 @@ class FiguresByGroup:
         return GroupSnapshot(tuple(shown), others)
 
     def _walk(self) -> None:
+        """Go on through the offsets of all groups, as far as the budget reaches."""
         left = self._budget
         while left > 0:
             page = self._offsets.page(self._at, _PAGE)

@@ -76,7 +76,7 @@ class _Tracked:
     """Of its records that were sampled last, bytes."""
 
 
-class _Moment(NamedTuple):
+class _LogCounts(NamedTuple):
     """What the store had counted at a look."""
 
     seconds: float
@@ -110,7 +110,7 @@ class FiguresByTopic:
         self._groups = None if offsets is None else FiguresByGroup(queues, offsets, self._limit)
         self._lock = CheckedLock("a look at the figures by topic")  # guards all below
         self._tracked: dict[str, _Tracked] = {}
-        self._before: _Moment | None = None
+        self._before: _LogCounts | None = None
         self.clock = time.monotonic
         """Seconds; they only go forward."""
 
@@ -125,7 +125,7 @@ class FiguresByTopic:
             self._state.check_open()
             log, gets = self._log, self._puller.meter.snapshot().messages
             end = log.max_phy_offset()
-            now = _Moment(self.clock(), end, end - log.blank_bytes, log.appended_records, gets)
+            now = _LogCounts(self.clock(), end, end - log.blank_bytes, log.appended_records, gets)
             before = self._before
             groups = GroupSnapshot() if self._groups is None else self._groups.sample()
             found = self._snapshot(before, now, self._read_sample(before, end), groups)
@@ -133,8 +133,9 @@ class FiguresByTopic:
             return found
 
     def _snapshot(
-        self, before: _Moment | None, now: _Moment, sample: _Sample, groups: GroupSnapshot
+        self, before: _LogCounts | None, now: _LogCounts, sample: _Sample, groups: GroupSnapshot
     ) -> TopicSnapshot:
+        """Return rates and figures of the busiest topics, and of those that groups consume."""
         seconds = 0.0 if before is None else now.seconds - before.seconds
         came = None if before is None or seconds <= 0 else now.records - before.records
         of_groups = {each.topic for each in groups.groups}
@@ -191,7 +192,7 @@ class FiguresByTopic:
             topic, queues, offset, messages, put, put_bytes, put / seconds, put_bytes / seconds
         )
 
-    def _read_sample(self, before: _Moment | None, end: int) -> _Sample:
+    def _read_sample(self, before: _LogCounts | None, end: int) -> _Sample:
         """Read records from the end of the last look on; in the first, of the newest file."""
         size = self._log.files.file_size
         start = max(end - 1, 0) // size * size if before is None else before.end

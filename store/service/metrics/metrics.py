@@ -108,7 +108,7 @@ class MetricsSnapshot:
     """How late they came behind the times at which they were due; ``None``: see above."""
 
     @property
-    def page_cache_busy(self) -> bool:
+    def is_page_cache_busy(self) -> bool:
         """Return whether an append has taken longer than RocketMQ waits for the page cache.
 
         Source: RocketMQ ``DefaultMessageStore.isOSPageCacheBusy``.
@@ -207,7 +207,7 @@ class StoreMetrics:
 
     def _lag(self) -> tuple[int, int]:
         dispatcher, log = self._dispatcher, self._log
-        if not dispatcher.behind:
+        if not dispatcher.has_undispatched:
             return 0, 0
         oldest, last = dispatcher.oldest_waiting(), dispatcher.last_dispatched
         done = last.phy_offset + last.size if last is not None else log.min_phy_offset()

@@ -139,6 +139,7 @@ def measure(folder: Path, limit: int = MAX_FILES) -> FolderSize:
 
 
 def _files(folder: Path) -> Iterator[Path]:
+    """Yield the files below ``folder``; folders that go meanwhile are passed over."""
     waiting = [folder]
     while waiting:
         try:

@@ -37,6 +37,8 @@ class ReadOrigin(StrEnum):
 
 
 class _Saved(BaseModel):
+    """A part of the file of figures: unchangeable, with the declared fields and no other."""
+
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",

@@ -27,8 +27,8 @@ from store.service.mirroring.reads import (
     Answer,
     MirroredRead,
     NumberRead,
+    PulledQueue,
     PullRead,
-    QueueEnds,
     Sides,
 )
 from store.service.mirroring.shares import Shares
@@ -175,6 +175,7 @@ class Mirror:
         asked: Mapping[str, object],
         question: Callable[[ConsumeQueue], int],
     ) -> int:
+        """Answer a read whose answer is a number, and have it mirrored if it is drawn."""
         sides = self._draw(topic)
         if sides is None:
             return question(self._queues.queue(topic, queue_id))
@@ -218,6 +219,7 @@ class Mirror:
         self.worker.end()
 
     def _run(self) -> None:
+        """Ask the other backend what waits, and save the figures now and then."""
         self._figures.load()
         self._differences.load()
         self._goes_on = True
@@ -281,4 +283,4 @@ class Mirror:
 
 
 def _items(answer: Answer) -> int:
-    return len(answer.rows) if isinstance(answer, QueueEnds) else 1
+    return len(answer.rows) if isinstance(answer, PulledQueue) else 1

@@ -33,7 +33,7 @@ class Failed(NamedTuple):
     """The kind of error: what it says of places differs from backend to backend."""
 
 
-class QueueEnds(NamedTuple):
+class PulledQueue(NamedTuple):
     """What a pull returned of its queue."""
 
     low: int
@@ -49,7 +49,7 @@ class QueueEnds(NamedTuple):
         return self.rows[index] if 0 <= index < len(self.rows) else None
 
 
-Answer = QueueEnds | int | Failed
+Answer = PulledQueue | int | Failed
 
 
 class MirroredRead(ABC):
@@ -215,7 +215,7 @@ class PullRead(MirroredRead):
                 blocks.append((at, end - at, queue.read_units(at, end - at)))
         return lambda: self._plain(queue, low, high, blocks)
 
-    def _plain(self, queue: ConsumeQueue, low: int, high: int, blocks: list[_Asked]) -> QueueEnds:
+    def _plain(self, queue: ConsumeQueue, low: int, high: int, blocks: list[_Asked]) -> PulledQueue:
         rows: list[Row] = []
         for _, limit, block in blocks:
             rows += block.rows()
@@ -223,4 +223,4 @@ class PullRead(MirroredRead):
                 break  # what follows would not have its own offset
         if self._resolves:
             rows = [(at, size, queue.resolve_tags_code(code or 0)) for at, size, code in rows]
-        return QueueEnds(low, high, blocks[0][0] if blocks else 0, tuple(rows))
+        return PulledQueue(low, high, blocks[0][0] if blocks else 0, tuple(rows))

@@ -21,7 +21,11 @@ class Shares:
         return self._classes.of(topic)
 
     def gap(self) -> int:
-        """Return how many reads further the next candidate is, 1 or more: drawn by ``limit``."""
+        """Return how many reads further the next candidate is, 1 or more.
+
+        Drawn at random so that each read is a candidate with the probability ``max_share``; where
+        that is 0 there is no next one, and the number larger than reads can be counted.
+        """
         if self.max_share >= 1:
             return 1
         if self.max_share <= 0:

@@ -66,12 +66,12 @@ def back_up(
     if not layout.has_log and not layout.backends:
         raise RefusedStoreError("there is no store to back up", path=root)
     with _building(root, target) as partial, os_errors("back up the store", root):
-        before = _Moment.of(layout.paths)
+        before = _LockFacts.of(layout.paths)
         log = LogBackup(layout.log_folders, StorePaths(partial).commit_log, progress, link=link)
         tree = TreeBackup(layout, partial, link=link)
         log.check_room(root)
         _copy(log, tree)
-        was_open = before.was_open_until(_Moment.of(layout.paths)) or log.has_grown()
+        was_open = before.was_open_until(_LockFacts.of(layout.paths)) or log.has_grown()
         damaged_at = log.cut_to_proven_end() if was_open else None
         if was_open:
             StorePaths(partial).abort.touch()
@@ -96,7 +96,7 @@ def _copy(log: LogBackup, tree: TreeBackup) -> None:
     tree.copy_last()
 
 
-class _Moment(NamedTuple):
+class _LockFacts(NamedTuple):
     """What shows whether a process had the store open, or changed it."""
 
     pid: int
@@ -105,7 +105,7 @@ class _Moment(NamedTuple):
     mode: bytes
 
     @classmethod
-    def of(cls, paths: StorePaths) -> "_Moment":
+    def of(cls, paths: StorePaths) -> "_LockFacts":
         """Look at the store.
 
         Raises:
@@ -128,7 +128,7 @@ class _Moment(NamedTuple):
         mode = read_file(paths.mode, _MAX_MODE_BYTES) if paths.mode.exists() else b""
         return cls(pid, (_written(paths.lock), _written(paths.abort_backup)), mode)
 
-    def was_open_until(self, after: "_Moment") -> bool:
+    def was_open_until(self, after: "_LockFacts") -> bool:
         """Return whether a process had the store open between the two.
 
         Raises:

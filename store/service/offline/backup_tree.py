@@ -69,7 +69,12 @@ class TreeBackup:
                 self._copy(path)
 
     def copy_last(self) -> None:
-        """Copy topics and groups, which may lie ahead of the log, and our journals of deletions."""
+        """Copy topics and groups, which may lie ahead of the log, and our journals of deletions.
+
+        Raises:
+            StoreStateError: the journals change faster than they are copied.
+            StoreIOError: a file cannot be copied.
+        """
         for path in self._entries(self._config(self._from)):
             if path.name.removesuffix(_BACKUP) in _TOPICS:
                 self._copy(path)

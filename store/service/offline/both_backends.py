@@ -2,7 +2,7 @@
 
 from store.comparing.compared import Compared
 from store.comparing.comparison_findings import ComparisonFindings
-from store.comparing.open_sides import two_parts
+from store.comparing.open_sides import two_backends
 from store.comparing.places import compare_range, range_items
 from store.comparing.queue_walk import NO_END, Bounds
 from store.comparing.ranges import cut_ranges
@@ -38,10 +38,10 @@ def compare_backends(
         RefusedStoreError: only one backend is kept.
         StoreIOError, CorruptionError: a backend cannot be read.
     """
-    reference, copy = two_parts(store.queues)
+    reference, copy = two_backends(store.queues)
     if not _is_at_rest(store, reference, copy, locked=locked):
         return store.verify(progress=progress)
-    source, target = (_place(store, part) for part in (reference, copy))
+    source, target = (_place(store, each) for each in (reference, copy))
     bounds = Bounds(max(store.commit_log.min_phy_offset(), 0), NO_END)
     assert isinstance(store.queues, CombinedConsumeQueueStore)
     given = (str(known.path), known.complete_to) if known else None
@@ -66,18 +66,18 @@ def compare_backends(
     return Compared(*names, found, timeless)
 
 
-def _is_at_rest(store: MessageStore, *parts: ConsumeQueueStore, locked: bool) -> bool:
+def _is_at_rest(store: MessageStore, *kept: ConsumeQueueStore, locked: bool) -> bool:
     """Return whether what lies on disk is all, and any process can read it."""
     return (
         store.last_exit_ok
         and (locked or not locked_by(store.paths))
-        and {part.name for part in parts} <= set(bulk_names())
+        and {each.name for each in kept} <= set(bulk_names())
         and unlike_others(store.paths) is None
     )
 
 
-def _place(store: MessageStore, part: ConsumeQueueStore) -> QueuePlace:
-    size = part.units_per_file * CQ_UNIT_SIZE
+def _place(store: MessageStore, backend: ConsumeQueueStore) -> QueuePlace:
+    size = backend.units_per_file * CQ_UNIT_SIZE
     settings = settings_of_tasks(store.config, mapped_file_size_consume_queue=size)
     folders = tuple(store.layout.log_folders)
-    return QueuePlace(part.name, store.paths.root.absolute(), folders, settings)
+    return QueuePlace(backend.name, store.paths.root.absolute(), folders, settings)

@@ -61,6 +61,7 @@ def copy_database(source: Path, target: Path, place: Place) -> None:
 
 
 def _try_copy(source: Path, target: Path, place: Place) -> bool:
+    """Copy a database that may be open; return whether it is one that was whole at one moment."""
     before = _state(source)
     _remove_all_but_tables(target)
     names = sorted(path.name for path in source.iterdir() if _FILE.fullmatch(path.name))

@@ -50,6 +50,7 @@ def unlike_levels(store: MessageStore, levels: str, begin: int) -> Iterator[Unli
 def _unlike(
     store: MessageStore, table: DelayLevels, queue: QueueKey, high: int, begin: int
 ) -> Iterator[UnlikeLevel]:
+    """Yield the units of a level's queue whose time is not what ``table`` makes of the record."""
     for unit in store.queues.queue(*queue).iterate(high - 1):
         if unit.phy_offset < begin or unit.tags_code is None:
             continue

@@ -15,7 +15,7 @@ from store.comparing.compared import Compared
 from store.comparing.verified_queues import KnownFile
 from store.config import StoreConfig
 from store.errors import IllegalMessageError, RefusedStoreError, StoreError
-from store.journals.backend_state import read_standing, set_mode
+from store.journals.backend_state import read_backend_state, set_mode
 from store.journals.store_lock import StoreLock, locked_by
 from store.journals.store_mode import StoreMode, store_modes
 from store.paths import StorePaths
@@ -48,7 +48,7 @@ class Step:
     """The obstacles, a sentence each; empty: it can be done."""
 
     @property
-    def possible(self) -> bool:
+    def is_possible(self) -> bool:
         """Return whether there is no obstacle."""
         return not self.reasons
 
@@ -59,8 +59,8 @@ class ModeChange:
 
     before: StoreMode
     after: StoreMode
-    behind: dict[str, int] = field(default_factory=dict)
-    """Backends that are behind now, or left behind: phy offset up to which each is whole."""
+    lagging: dict[str, int] = field(default_factory=dict)
+    """Backends that lag now, or are left behind: phy offset up to which each is whole."""
     detached: dict[str, str] = field(default_factory=dict)
     """Backends that failed while they caught up, and why."""
     recovery: RecoveryReport | None = None
@@ -76,8 +76,8 @@ def current_mode(layout: StoreLayout, config: StoreConfig) -> StoreMode:
         RefusedStoreError, StoreConfigError: as ``choose_backends``; or more backends than two are
             kept, between which no steps lead.
     """
-    if layout.standing.state is not None:
-        return layout.standing.state
+    if layout.backend_state.mode is not None:
+        return layout.backend_state.mode
     names = choose_backends(layout, config, None)
     if len(names) > _MAX_BACKENDS:
         raise RefusedStoreError(
@@ -133,7 +133,7 @@ def change_mode(
     layout, config = resolve_layout(root, config or StoreConfig(), None, read_only=True)
     now = current_mode(layout, config)
     if to == now:
-        return ModeChange(now, to, dict(layout.standing.behind))
+        return ModeChange(now, to, dict(layout.backend_state.lagging))
     _require_step(layout, now, to, now.reachable if passing else now.neighbours)
     lock = StoreLock(layout.paths)
     try:
@@ -144,7 +144,7 @@ def change_mode(
                 f"no step from {now} to {to}: {'; '.join(reasons)}", path=layout.paths.root
             )
         ready(layout.paths)
-        set_mode(layout.paths, to, _behind(layout, now, to, look.log_end))
+        set_mode(layout.paths, to, _lagging(layout, now, to, look.log_end))
     finally:
         lock.release()
     done = _finish(layout, config, now, to, settled, progress)
@@ -161,14 +161,14 @@ def _require_step(
         )
 
 
-def _behind(layout: StoreLayout, now: StoreMode, to: StoreMode, log_end: int) -> dict[str, int]:
-    """Return up to where backends are whole that are behind, with those that go or come."""
-    behind = dict(layout.standing.behind)
+def _lagging(layout: StoreLayout, now: StoreMode, to: StoreMode, log_end: int) -> dict[str, int]:
+    """Return up to where backends are whole that lag, with those that go or come."""
+    lagging = dict(layout.backend_state.lagging)
     for name in set(now.backends) - set(to.backends):
-        behind.setdefault(name, log_end)
+        lagging.setdefault(name, log_end)
     for name in set(to.backends) - set(now.backends):
-        behind.setdefault(name, 0)
-    return behind
+        lagging.setdefault(name, 0)
+    return lagging
 
 
 def _finish(
@@ -179,15 +179,16 @@ def _finish(
     settled: Callable[[MessageStore], object],
     progress: Progress,
 ) -> ModeChange:
+    """Catch up a backend that is kept from now on, if there is one; return what the step did."""
     if not set(to.backends) - set(now.backends):
-        return ModeChange(now, to, dict(read_standing(layout.paths).behind))
+        return ModeChange(now, to, dict(read_backend_state(layout.paths).lagging))
     with MessageStore.open(
         layout.paths.root, config, housekeeping=False, progress=progress
     ) as store:
         failed = {name: str(exc) for name, exc in store.detached_backends().items()}
         report = store.report
         settled(store)
-    return ModeChange(now, to, dict(read_standing(layout.paths).behind), failed, report)
+    return ModeChange(now, to, dict(read_backend_state(layout.paths).lagging), failed, report)
 
 
 class _StepObstacles:
@@ -231,12 +232,13 @@ class _StepObstacles:
     def _of_open_store(
         self, store: MessageStore, now: StoreMode, to: StoreMode, *, locked: bool
     ) -> list[str]:
+        """Return the obstacles that the store itself shows, opened read-only."""
         if store.report.needed:
             return ["the store was not closed well and needs recovery (cqstore recover)"]
         found: list[str] = []
         for name in sorted(set(to.backends) - set(now.backends)):
             found += self._not_for(store, name)
-            begin = self._layout.standing.behind.get(name, 0)
+            begin = self._layout.backend_state.lagging.get(name, 0)
             levels = unlike_levels(store, self._config.message_delay_level, begin)
             found += [each.sentence() for each in levels]
         if len(now.backends) > 1:
@@ -268,19 +270,19 @@ class _StepObstacles:
 
     def _not_whole(self, store: MessageStore, kept: Sequence[str], *, locked: bool) -> list[str]:
         """Return why the first of these could not be the one that is read, or the only one."""
-        standing, name = self._layout.standing, kept[0]
-        if name in standing.behind:
+        backend_state, name = self._layout.backend_state, kept[0]
+        if name in backend_state.lagging:
             return [
-                f"the {name} queues are behind, whole only up to phy offset"
-                f" {standing.behind[name]}: open the store to write (cqstore recover)"
+                f"the {name} queues lag, whole only up to phy offset"
+                f" {backend_state.lagging[name]}: open the store to write (cqstore recover)"
             ]
-        given = standing.covers.get(name)
+        given = backend_state.covers.get(name)
         if given == NO_LIGHT and len(kept) == 1:
             return [f"the {name} queues hold no light queues: those lie in the other ones alone"]
         if given not in {None, NO_LIGHT}:
             return [f"the {name} queues hold only the topics {given!r}"]
-        if len(store.queues.parts()) == 1:
-            if store.queues.parts()[0].name == name:
+        if len(store.queues.backends()) == 1:
+            if store.queues.backends()[0].name == name:
                 return []
             return [f"there are no {name} queues yet: open the store to write (cqstore recover)"]
         found = compare_backends(store, locked=locked, known=self._known, progress=self._progress)

@@ -81,6 +81,7 @@ def of_queues(layout: StoreLayout, exc: CorruptionError) -> Obstacle:
 
 
 def _cut_files(layout: StoreLayout, size: int) -> Iterator[Obstacle]:
+    """Yield log files that were cut short, if all lie in a row and others have ``size`` bytes."""
     if len(layout.log_folders) != 1 or not layout.log_folders[0].is_dir():
         return
     with os_errors("list the commit log", layout.log_folders[0]):

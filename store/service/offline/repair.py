@@ -28,19 +28,22 @@ MAX_SINGLE = 16
 
 @dataclass(slots=True)
 class RepairPlan:
-    """What is to be done; in the order of the fields."""
+    """What is to be done: ``obstacles`` are cleared first, then the fields in their order."""
 
     cut_at: int | None = None
     """Where the log is damaged first, phy offset."""
     lost_bytes: int = 0
+    """What the log has from that place on."""
     lost_records: int = 0
     """Valid records behind that place."""
     recover: bool = False
     """The store was not stopped cleanly, or something of it is not finished."""
     index: bool = False
+    """The index is damaged: it is rebuilt."""
     queues: list[QueueKey] = field(default_factory=list)
+    """Damaged queues: rebuilt one by one, or with more than ``MAX_SINGLE`` all in one pass."""
     obstacles: list[Obstacle] = field(default_factory=list)
-    """What keeps the store from being opened; mended before all else."""
+    """What keeps the store from being opened."""
     beyond: list[str] = field(default_factory=list)
     """What cannot be mended here."""
 
@@ -59,7 +62,7 @@ class RepairPlan:
         return replace(self, obstacles=moved)
 
     def steps(self) -> Iterator[str]:
-        """Yield each step as a sentence."""
+        """Yield each step as a sentence, in the order in which ``carry_out`` does them."""
         for obstacle in self.obstacles:
             yield f"{obstacle.path}: {obstacle.kind.value}"
         if self.cut_at is not None:

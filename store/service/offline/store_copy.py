@@ -111,6 +111,7 @@ def share_file(source: Path, target: Path, *, link: bool = True) -> str:
 
 
 def _reflink(source: Path, target: Path) -> bool:
+    """Have ``target`` share the blocks of ``source``; False: the file system cannot."""
     old = open_regular(source)
     try:
         new = open_regular(target, os.O_RDWR | os.O_CREAT | os.O_EXCL)

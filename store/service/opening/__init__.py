@@ -1,1 +1,1 @@
-"""Opening a store: its parts, made one upon the other."""
+"""Opening a store: its components, made one upon the other."""

@@ -34,7 +34,7 @@ class AbortMarker:
         self._marked = False
 
     def closing(self, close: Callable[[], object]) -> None:
-        """Close a part; if that fails the mark stays, for what went wrong first is what counts."""
+        """Close a component; if that fails the mark stays: what went wrong first is what counts."""
         try:
             close()
         except StoreError:

@@ -100,12 +100,12 @@ class StoreComponents:
             NestedCallError: the caller is one.
         """
         reput = self.dispatcher.reput
-        parts = (
+        services = (
             self.flush, self.expiry, self.mirror, self.ahead, self.replicas, reput, self.schedule,
         )  # fmt: skip
-        for part in parts:
-            if part is not None and part.worker is not None:
-                part.worker.refuse_itself()
+        for service in services:
+            if service is not None and service.worker is not None:
+                service.worker.refuse_itself()
         self.dispatcher.arrivals.refuse_own_threads()
 
     def stop(self) -> None:
@@ -114,7 +114,7 @@ class StoreComponents:
             stop()
 
     def release(self, *, flushed: bool) -> None:
-        """Let every part go, also if one before it fails: the store has failed then.
+        """Release every component, also if one before it fails: the store has failed then.
 
         It passes for cleanly closed only if everything was ``flushed`` before.
         """
@@ -127,7 +127,7 @@ class StoreComponents:
             try:
                 close()
             except StoreError as exc:
-                _LOG.warning("a part of the store could not be closed well: %s", exc)
+                _LOG.warning("a component of the store could not be closed well: %s", exc)
                 state.fail(exc)
         if self.lock is not None:
             if flushed and state.failure is None:

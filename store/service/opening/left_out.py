@@ -1,4 +1,4 @@
-"""Opening the parts of a store that may have to be left out, or must not be opened."""
+"""Opening the components of a store that may have to be left out, or must not be opened."""
 
 from collections.abc import Collection
 from dataclasses import replace

@@ -102,16 +102,16 @@ def open_store(
         lock, layout, names = _lock_and_prepare(undo, layout, config, options)
     marking = AbortMarker(layout.paths)
     undo.push(marking.undo)
-    parts = _load(undo, marking, layout, config, names, lock)
-    _recover(undo, marking, parts, options)
-    _serve(parts, options)
+    components = _load(undo, marking, layout, config, names, lock)
+    _recover(undo, marking, components, options)
+    _serve(components, options)
     if not options.read_only:
         replacement.finish(layout.paths)
         opened(layout.paths)
         register_existing(layout.paths)
-        parts.lines.keep()
-    _start(undo, parts, options)
-    return parts
+        components.lines.keep()
+    _start(undo, components, options)
+    return components
 
 
 def _lock_and_prepare(
@@ -145,8 +145,8 @@ def _report(root: Path, config: StoreConfig) -> RecoveryReport | None:
     """Return what opening the store to read says of it; ``None``: it cannot be opened."""
     try:
         with ExitStack() as undo:
-            parts = open_store(undo, root, config, None, OpenOptions(read_only=True))
-            return parts.report
+            components = open_store(undo, root, config, None, OpenOptions(read_only=True))
+            return components.report
     except StoreError:  # the opening tells it
         return None
 
@@ -155,8 +155,8 @@ def _finished_queues(root: Path, config: StoreConfig) -> list[tuple[QueueKey, in
     """Return where queues go on of which the log has no record any more."""
     try:
         with ExitStack() as undo:
-            parts = open_store(undo, root, config, None, OpenOptions(read_only=True))
-            spans = list(parts.queues.spans())
+            components = open_store(undo, root, config, None, OpenOptions(read_only=True))
+            spans = list(components.queues.spans())
     except (CorruptionError, ConsumeQueueError) as exc:
         _LOG.warning("queues without records may begin at 0 again, theirs cannot be read: %s", exc)
         return []
@@ -188,8 +188,8 @@ def _load(
     undo.callback(marking.closing, queues.close)
     queues.load()
     report = RecoveryReport(last_exit_ok, read_only)
-    kept = [part.name for part in queues.parts()]
-    report.written_since = written_since(context, lines.standing, kept)
+    kept = [each.name for each in queues.backends()]
+    report.written_since = written_since(context, lines.backend_state, kept)
     return StoreComponents(
         layout, config, lock, state, checkpoint, last_exit_ok, report, log, lines, deleted, queues
     )
@@ -200,87 +200,98 @@ def _queues(
 ) -> ConsumeQueueStore:
     """Make the queues of backends ``names``: several, or one that was not always kept, combined."""
     kinds = [backend(name) for name in names]
-    if len(kinds) == 1 and names[0] not in {*lines.standing.behind, *lines.standing.covers}:
+    if len(kinds) == 1 and names[0] not in {
+        *lines.backend_state.lagging,
+        *lines.backend_state.covers,
+    }:
         return kinds[0](context)
     roles = choose_roles(names, context.config)
     return CombinedConsumeQueueStore(context, kinds, roles, lines, deleted.has_record)
 
 
 def _recover(
-    undo: ExitStack, marking: AbortMarker, parts: StoreComponents, options: OpenOptions
+    undo: ExitStack, marking: AbortMarker, components: StoreComponents, options: OpenOptions
 ) -> None:
     """Recover log, queues and index; read-only only find out where they end."""
-    config, paths, log, queues = parts.config, parts.paths, parts.log, parts.queues
-    report, deleted, state = parts.report, parts.deleted, parts.state
-    if not parts.read_only and parts.last_exit_ok:
+    config, paths = components.config, components.paths
+    log, queues = components.log, components.queues
+    report, deleted, state = components.report, components.deleted, components.state
+    if not components.read_only and components.last_exit_ok:
         marking.mark()
-    parts.index = index = _open_index(parts)
+    components.index = index = _open_index(components)
     if index is not None:
         undo.callback(marking.closing, partial(index.close, flush=False))
     deleted.load()
     queues.recover()
-    recovery = Recovery(paths, config, log, queues, index, parts.checkpoint, report, deleted)
+    recovery = Recovery(paths, config, log, queues, index, components.checkpoint, report, deleted)
     units = RecordUnits(
         config, deleted, queues.queue_type, check_topic=queues.check_topic,
         lmq_needs_multi_dispatch=queues.lmq_needs_multi_dispatch,
     )  # fmt: skip
     keys = RecordKeys(wanted=index is not None, tags=config.message_index_tags)
-    parts.pending = pending = Pending(queues, units, keys, state)
-    parts.commit = commit = GroupCommit(log, config.sync_flush_timeout)
+    components.pending = pending = Pending(queues, units, keys, state)
+    components.commit = commit = GroupCommit(log, config.sync_flush_timeout)
     state.locks.add(*commit.locks, *queues.locks(), KEPT_LOCK)
     given = options.dispatchers
     dispatchers = DispatcherList(given, log, units) if given else None
     before_units = _before_units(config, log, commit)
-    parts.dispatcher = dispatcher = Dispatcher(
+    components.dispatcher = dispatcher = Dispatcher(
         pending, queues, index, config.dispatch_slice, state, before_units, dispatchers
     )
     rules = ScanRules(config.check_crc_on_recover)
-    parts.rebuild = QueueRebuild(paths, log, queues, units, pending, dispatcher, rules, state.fail)
-    if parts.read_only:
+    components.rebuild = QueueRebuild(
+        paths, log, queues, units, pending, dispatcher, rules, state.fail
+    )
+    if components.read_only:
         report.unfinished_rebuild = paths.rebuilding.exists()
         report.queues_damaged = queues.damaged_queues()
         recovery.find_end()
     else:
         marking.changing()
-        _replay(parts, recovery, units, keys, options)
+        _replay(components, recovery, units, keys, options)
         marking.mark()
     marking.stay()
     if (last := recovery.last) is not None:
         dispatcher.note_last(last.phy_offset, last.size, last.store_timestamp)
-    parts.others = OtherIndexes(paths.root)
-    state.locks.add_outer(parts.others.lock)
+    components.others = OtherIndexes(paths.root)
+    state.locks.add_outer(components.others.lock)
 
 
-def _open_index(parts: StoreComponents) -> IndexService | None:
+def _open_index(components: StoreComponents) -> IndexService | None:
     """Open the index, and report one that cannot be used."""
     index, fault = open_index(
-        parts.paths, parts.config, parts.last_exit_ok, parts.checkpoint, read_only=parts.read_only
+        components.paths,
+        components.config,
+        components.last_exit_ok,
+        components.checkpoint,
+        read_only=components.read_only,
     )
-    if parts.read_only:
-        parts.report.index_left_out = fault
+    if components.read_only:
+        components.report.index_left_out = fault
     else:
-        parts.report.index_dropped = str(fault or "")
+        components.report.index_dropped = str(fault or "")
     return index
 
 
 def _replay(
-    parts: StoreComponents, recovery: Recovery, units: RecordUnits, keys: RecordKeys,
+    components: StoreComponents, recovery: Recovery, units: RecordUnits, keys: RecordKeys,
     options: OpenOptions,
 ) -> None:  # fmt: skip
     """Dispatch what queues and index lack, and make good queues that are damaged."""
-    log, queues, rebuild, report = parts.log, parts.queues, parts.rebuild, parts.report
+    log, queues = components.log, components.queues
+    rebuild, report = components.rebuild, components.report
     rebuild.drop_half_built()
-    dispatchers = parts.dispatcher.dispatchers
-    replay = Replay(parts.dispatcher.store, units, keys, dispatchers)
+    dispatchers = components.dispatcher.dispatchers
+    replay = Replay(components.dispatcher.store, units, keys, dispatchers)
     recovery.run(replay, options.cut_at, options.pass_over, options.progress)
-    names = [part.name for part in queues.parts()]
-    parts.lines.log_was_cut(report.end_phy_offset, names)
+    names = [each.name for each in queues.backends()]
+    components.lines.log_was_cut(report.end_phy_offset, names)
     if dispatchers is not None:
         dispatchers.catch_up(report.end_phy_offset)
     rebuild.resume()
-    rules = ScanRules(parts.config.check_crc_on_recover)
+    rules = ScanRules(components.config.check_crc_on_recover)
     mended = QueueMend(log, queues, units, rebuild, rules).run(
-        ExpiredQueues(parts.paths.expired_queues).ends
+        ExpiredQueues(components.paths.expired_queues).ends
     )
     report.queues_mended, report.queues_damaged = mended.mended, mended.left
 
@@ -292,74 +303,81 @@ def _before_units(config: StoreConfig, log: CommitLog, commit: GroupCommit) -> C
     return log.commit if config.is_transient else noop
 
 
-def _serve(parts: StoreComponents, options: OpenOptions) -> None:
+def _serve(components: StoreComponents, options: OpenOptions) -> None:
     """Make the services over a recovered store; no thread runs yet."""
-    config, paths, log, queues = parts.config, parts.paths, parts.log, parts.queues
-    state, index, commit = parts.state, parts.index, parts.commit
-    pending, dispatcher = parts.pending, parts.dispatcher
-    parts.flush_all = FullFlush(dispatcher, queues, index, parts.checkpoint, commit)
-    parts.flush = FlushService(config, log, commit, dispatcher, parts.flush_all, state.fail)
-    parts.puller = Puller(config, log, queues)
-    parts.mirror = _mirror(parts)
+    config, paths = components.config, components.paths
+    log, queues = components.log, components.queues
+    state, index, commit = components.state, components.index, components.commit
+    pending, dispatcher = components.pending, components.dispatcher
+    components.flush_all = FullFlush(dispatcher, queues, index, components.checkpoint, commit)
+    components.flush = FlushService(
+        config, log, commit, dispatcher, components.flush_all, state.fail
+    )
+    components.puller = Puller(config, log, queues)
+    components.mirror = _mirror(components)
     quota = LightQuota(queues, pending.offsets, config.max_lmq_consume_queue_num)
     append = Appender(log, pending, state, quota)
-    parts.replicas = ReplicaWait.of(config, log, options.replicas)
-    state.locks.add(*(() if parts.replicas is None else parts.replicas.locks))
-    answers = AckWaiter(config, commit, parts.flush, parts.replicas, state.fail)
-    parts.ahead = None if parts.read_only else LogPrefault.of(log, config)
-    look_ahead = noop if parts.ahead is None else parts.ahead.wake_if_due
-    parts.putter = Putter(config, log, queues, dispatcher, append, answers, look_ahead)
-    parts.puts = parts.putter
+    components.replicas = ReplicaWait.of(config, log, options.replicas)
+    state.locks.add(*(() if components.replicas is None else components.replicas.locks))
+    answers = AckWaiter(config, commit, components.flush, components.replicas, state.fail)
+    components.ahead = None if components.read_only else LogPrefault.of(log, config)
+    look_ahead = noop if components.ahead is None else components.ahead.wake_if_due
+    components.putter = Putter(config, log, queues, dispatcher, append, answers, look_ahead)
+    components.puts = components.putter
     if hooks := options.put_hooks:
-        parts.puts = HookedPuts(parts.putter, hooks, parts.putter.meter)
-    parts.clean = CleanService(
-        log, queues, index, pending, dispatcher, commit, parts.deleted,
+        components.puts = HookedPuts(components.putter, hooks, components.putter.meter)
+    components.clean = CleanService(
+        log, queues, index, pending, dispatcher, commit, components.deleted,
         ExpiredQueues(paths.expired_queues), quota, state,
     )  # fmt: skip
-    levels = DiskLevels(config, options.surroundings, parts.layout.log_folders, paths.consume_queue)
-    parts.expiry = FileExpiry(
-        config, log, levels, options.surroundings, parts.clean.delete_expired_files,
+    levels = DiskLevels(
+        config, options.environment, components.layout.log_folders, paths.consume_queue
+    )
+    components.expiry = FileExpiry(
+        config, log, levels, options.environment, components.clean.delete_expired_files,
         state.set_disk_full, state.fail,
     )  # fmt: skip
-    parts.schedule = _schedule(parts, options)
-    parts.metrics = StoreMetrics(
-        paths, log, queues, dispatcher, commit, parts.putter, parts.puller, state, parts.mirror,
-        parts.schedule,
+    components.schedule = _schedule(components, options)
+    components.metrics = StoreMetrics(
+        paths, log, queues, dispatcher, commit, components.putter, components.puller, state,
+        components.mirror, components.schedule,
     )  # fmt: skip
-    parts.stops = () if parts.read_only else tuple(_stops(parts, options))
+    components.stops = () if components.read_only else tuple(_stops(components, options))
 
 
-def _stops(parts: StoreComponents, options: OpenOptions) -> Iterator[Callable[[], None]]:
+def _stops(components: StoreComponents, options: OpenOptions) -> Iterator[Callable[[], None]]:
     """Yield what ends the threads, in the order in which they start."""
-    if parts.replicas is not None:
-        yield parts.replicas.stop
-    if parts.ahead is not None:
-        yield parts.ahead.stop
-    yield parts.dispatcher.reput.stop
-    yield parts.flush.stop  # the flush thread may start the other one
+    if components.replicas is not None:
+        yield components.replicas.stop
+    if components.ahead is not None:
+        yield components.ahead.stop
+    yield components.dispatcher.reput.stop
+    yield components.flush.stop  # the flush thread may start the other one
     if options.housekeeping:
-        yield parts.expiry.stop
-    if parts.mirror is not None:
-        yield parts.mirror.stop
-    yield parts.dispatcher.arrivals.stop
-    if parts.schedule is not None:
-        yield parts.schedule.stop
+        yield components.expiry.stop
+    if components.mirror is not None:
+        yield components.mirror.stop
+    yield components.dispatcher.arrivals.stop
+    if components.schedule is not None:
+        yield components.schedule.stop
 
 
-def _mirror(parts: StoreComponents) -> "Mirror | None":
+def _mirror(components: StoreComponents) -> "Mirror | None":
     """Make the mirror where two backends are kept and reads of one are to be asked of both."""
-    queues = parts.queues
-    if parts.read_only or not isinstance(queues, CombinedConsumeQueueStore):
+    queues = components.queues
+    if components.read_only or not isinstance(queues, CombinedConsumeQueueStore):
         return None
     from store.service.mirroring.mirror import Mirror  # noqa: PLC0415 - few stores have one
 
-    return Mirror.of(parts.config, parts.paths, parts.log, queues, parts.puller)
+    return Mirror.of(components.config, components.paths, components.log, queues, components.puller)
 
 
-def _schedule(parts: StoreComponents, options: OpenOptions) -> "ScheduleMessageService | None":
+def _schedule(components: StoreComponents, options: OpenOptions) -> "ScheduleMessageService | None":
     """Make the service of delay levels, where it is wanted."""
-    config, state, putter, commit = parts.config, parts.state, parts.putter, parts.commit
-    if parts.read_only or not (config.enable_schedule_message_service and options.housekeeping):
+    config, state = components.config, components.state
+    putter, commit = components.putter, components.commit
+    is_wanted = config.enable_schedule_message_service and options.housekeeping
+    if components.read_only or not is_wanted:
         return None
     from store.service.scheduling.delay_offsets import DelayOffsets  # noqa: PLC0415 - as a mirror
     from store.service.scheduling.schedule_message_service import (  # noqa: PLC0415
@@ -377,32 +395,33 @@ def _schedule(parts: StoreComponents, options: OpenOptions) -> "ScheduleMessageS
             commit.flush()
 
     made = ScheduleMessageService(
-        parts.pending.delays, parts.log, parts.queues, DelayOffsets(parts.paths.delay_offset), put,
-        read_guard_of(state, parts.dispatcher), flush_log, options.surroundings,
+        components.pending.delays, components.log, components.queues,
+        DelayOffsets(components.paths.delay_offset), put,
+        read_guard_of(state, components.dispatcher), flush_log, options.environment,
         config.flush_delay_offset_interval,
     )  # fmt: skip
     putter.schedule.on_scheduled = made.notify
-    parts.clean.in_use = frozenset({SCHEDULE_TOPIC})
+    components.clean.in_use = frozenset({SCHEDULE_TOPIC})
     return made
 
 
-def _start(undo: ExitStack, parts: StoreComponents, options: OpenOptions) -> None:
+def _start(undo: ExitStack, components: StoreComponents, options: OpenOptions) -> None:
     """Start the threads; each is to be stopped from before it runs."""
-    if parts.read_only:
+    if components.read_only:
         return
-    undo.callback(parts.stop)
-    if parts.ahead is not None:
-        parts.ahead.start()
+    undo.callback(components.stop)
+    if components.ahead is not None:
+        components.ahead.start()
     if MODE == "always":
-        parts.dispatcher.reput.start_if_wanted()
-    if parts.dispatcher.dispatchers is not None:
-        parts.dispatcher.arrivals.keep_active()
-    parts.flush.start()
-    if parts.replicas is not None:
-        parts.replicas.start()
+        components.dispatcher.reput.start_if_wanted()
+    if components.dispatcher.dispatchers is not None:
+        components.dispatcher.arrivals.keep_active()
+    components.flush.start()
+    if components.replicas is not None:
+        components.replicas.start()
     if options.housekeeping:
-        parts.expiry.start()
-    if parts.mirror is not None:
-        parts.mirror.start()
-    if parts.schedule is not None:
-        parts.schedule.start()
+        components.expiry.start()
+    if components.mirror is not None:
+        components.mirror.start()
+    if components.schedule is not None:
+        components.schedule.start()

@@ -9,9 +9,9 @@ from store.service.opening.components import StoreComponents
 class StoreShutdown:
     """The close of one store. Any thread; one at a time."""
 
-    def __init__(self, parts: StoreComponents, stop_trace: Callable[[], object]) -> None:
-        """Close ``parts``; ``stop_trace`` ends a trace that is being recorded."""
-        self._parts = parts
+    def __init__(self, components: StoreComponents, stop_trace: Callable[[], object]) -> None:
+        """Close ``components``; ``stop_trace`` ends a trace that is being recorded."""
+        self._components = components
         self._stop_trace = stop_trace
         self.lock = CheckedLock("a close")
         self.ended = False
@@ -25,31 +25,32 @@ class StoreShutdown:
                 self._close()
 
     def _close(self) -> None:
-        parts, state = self._parts, self._parts.state
+        """End the threads, then flush and release; what an earlier call has done is left out."""
+        components, state = self._components, self._components.state
         failed_before = state.failure is not None
         try:
             with state.failing():
                 self._stop_trace()
-                parts.stop()
-                parts.dispatcher.raise_if_interrupted()
-                with parts.pending.owner.entry(), parts.pending.lock:
-                    parts.pending.appending.raise_if_poisoned()
+                components.stop()
+                components.dispatcher.fail_if_interrupted()
+                with components.pending.owner.entry(), components.pending.lock:
+                    components.pending.appending.fail_if_interrupted()
                     state.close()
                 self.ended = True
         finally:
             if not self._released:
-                with parts.clean.lock.entry():  # what is being deleted comes to its end
+                with components.clean.lock.entry():  # what is being deleted comes to its end
                     self._release()
         if state.failure is not None and not failed_before:
             raise state.failure
 
     def _release(self) -> None:
-        parts, state = self._parts, self._parts.state
+        components, state = self._components, self._components.state
         try:
             with state.failing():
-                if not (parts.read_only or state.failure or self._all_flushed):
-                    parts.flush_all()
+                if not (components.read_only or state.failure or self._all_flushed):
+                    components.flush_all()
                     self._all_flushed = True
         finally:
-            parts.release(flushed=self._all_flushed)  # an interrupt may have come before
+            components.release(flushed=self._all_flushed)  # an interrupt may have come before
             self._released = True

@@ -18,14 +18,22 @@ def check_texts(**given: object) -> None:
 
 
 def check_numbers(**given: object) -> None:
-    """Raise for the first that is no whole number, numpy's included, see ``check_texts``."""
+    """Raise for the first that is no whole number, numpy's included, see ``check_texts``.
+
+    Raises:
+        TypeError: one is none.
+    """
     for name, value in given.items():
         if not isinstance(value, Integral):
             raise TypeError(f"{name} is {value!r}, {type(value).__name__}: not a whole number")
 
 
 def check_queue(topic: object, queue_id: object, **numbers: object) -> None:
-    """Raise for a topic that is no text, or a number that is none."""
+    """Raise for a topic that is no text, or a number that is none.
+
+    Raises:
+        TypeError: there is one.
+    """
     check_texts(topic=topic)
     check_numbers(queue_id=queue_id, **numbers)
 
@@ -33,7 +41,11 @@ def check_queue(topic: object, queue_id: object, **numbers: object) -> None:
 def check_pull(
     topic: object, queue_id: object, offset: object, max_msgs: object, max_total_bytes: object
 ) -> None:
-    """Raise for an argument of a pull, see ``check_queue``."""
+    """Raise for an argument of a pull, see ``check_queue``.
+
+    Raises:
+        TypeError: there is one.
+    """
     check_queue(topic, queue_id, offset=offset, max_msgs=max_msgs, max_total_bytes=max_total_bytes)
 
 

@@ -57,7 +57,11 @@ class ArrivalWaits:
             arrivals.remove_wait(wait)
 
     async def wait_for_any_async(self, offsets: "Offsets", timeout: float | None) -> bool:
-        """Wait in this task, see ``MessageStore.wait_for_any_async``."""
+        """Wait in this task, see ``MessageStore.wait_for_any_async``.
+
+        Raises:
+            StoreError: as for ``MessageStore.wait_for_any_async``.
+        """
         from asyncio import timeout as at_most  # noqa: PLC0415 - asyncio is large
 
         self._check(offsets)

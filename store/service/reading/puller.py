@@ -75,7 +75,7 @@ class TagFilter:
         return message.properties.get(MessageProperty.TAGS) in self.tags
 
     @property
-    def everything(self) -> bool:
+    def takes_all(self) -> bool:
         """Return whether nothing is filtered."""
         return self._everything
 
@@ -133,7 +133,7 @@ class Puller:
         queue = self._queues.queue(topic, queue_id)
         if self._plain is None:
             reason = FallbackReason.LEFT_OUT
-        elif tags is None or tags.everything:
+        elif tags is None or tags.takes_all:
             found = self._plain.get(queue, offset, max_msgs, max_total_bytes)
             if found is not None:
                 return found
@@ -165,6 +165,7 @@ class Puller:
         tags: TagFilter | None,
         max_total_bytes: int,
     ) -> GetMessageResult:
+        """Pull once, by RocketMQ's rules of status and next offset."""
         scan = max(self._max_filtered, max_msgs)
         scan = min(scan, self._units_per_file - offset % self._units_per_file)
         min_offset, max_offset, block = queue.pull(offset, min(max(max_msgs, 1), scan))
@@ -313,7 +314,7 @@ class _Pull:
     ) -> None:
         self._puller = puller
         self._log = puller.log
-        self._tags = tags if tags is not None and not tags.everything else None
+        self._tags = tags if tags is not None and not tags.takes_all else None
         self.max_msgs = max_msgs
         self.max_bytes = max_bytes
         self.messages = 0
@@ -336,7 +337,7 @@ class _Pull:
     ) -> bool:
         """Take or pass over one unit; False: the answer is complete without it."""
         result = self.result
-        if result.records and self._full(phy_offset, size, messages):
+        if result.records and self._is_full(phy_offset, size, messages):
             return False
         result.next_begin_offset = queue_offset + messages
         if self._tags is not None and not self._tags.may_match(tags_code):
@@ -362,7 +363,7 @@ class _Pull:
         self.messages += messages
         return True
 
-    def _full(self, phy_offset: int, size: int, messages: int) -> bool:
+    def _is_full(self, phy_offset: int, size: int, messages: int) -> bool:
         total = self.result.total_bytes + size
         if self.messages + messages > self.max_msgs or total > self.max_bytes:
             return True

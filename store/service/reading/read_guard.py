@@ -29,7 +29,7 @@ class _Readying:
         state = self._state
         if state.closed or state.forked:
             state.check_open()
-        if self._dispatcher.behind and state.failure is None and not state.stalled:
+        if self._dispatcher.has_undispatched and state.failure is None and not state.stalled:
             with suppress(*STALLING):
                 self._dispatcher.drain()
 

@@ -92,12 +92,13 @@ def read_topic(
     batch_bytes: int = _BATCH_BYTES,
     on_damage: OnDamage | None = None,
 ) -> Iterator[TopicMessage]:
-    """Yield the messages of ``topic`` that were stored between two times, ms, both included.
+    """Return the messages of ``topic`` that were stored between two times, ms, both included.
 
     In the order of their store times, equal ones by phy offset; those of one queue in the order of
-    the queue. Queues end where they ended when the first message was asked for. A clock that was
-    set back leaves times in a queue out of order: the search by ``begin`` and ``end`` may then
-    miss messages around that place, and messages are merged as the queue has them.
+    the queue. The queues are listed, and their ends and the two times looked up, by this call; the
+    messages are pulled as the iterator is asked for them, up to those ends. A clock that was set
+    back leaves times in a queue out of order: the search by ``begin`` and ``end`` may then miss
+    messages around that place, and messages are merged as the queue has them.
 
     ``queue_ids`` are the queues to read, default all. ``from_offsets`` is where to begin in a queue
     at the earliest. At most ``batch`` messages of a queue are in memory, and of several no more
@@ -105,7 +106,8 @@ def read_topic(
     missing is passed over and reported to ``on_damage``. An unknown topic has no messages.
 
     Raises:
-        StoreClosedError: the store was closed meanwhile.
+        StoreClosedError: the store is closed, at this call or when a message is asked for.
+        StoreError: a queue or the log cannot be read; likewise.
     """
     wanted = sorted(key.queue_id for key in store.queue_keys(topic))
     queues = [

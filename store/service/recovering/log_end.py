@@ -1,8 +1,8 @@
-"""Where a log ends: the place to start looking, what lies behind the end, and cutting it off.
+"""Where a log ends: the place to start looking, and what lies behind the end.
 
-Opening destroys nothing. What lies behind the end of the log is either nothing, or a torn tail
-(saved below ``cqstore/cut`` before it is zeroed), or damage with valid records behind it, which is
-refused until an operator says so.
+The log is not changed here: ``cut_off`` cuts it. Behind its end lies nothing, or a torn tail (saved
+below ``cqstore/cut`` before it is zeroed), or damage with valid records behind it, which is refused
+until an operator says so.
 
 Source: RocketMQ ``CommitLog.recoverNormally``, ``recoverAbnormally``,
 ``isMappedFileMatchedRecover``.
@@ -24,7 +24,7 @@ from store.log.mapped_file import MappedFile
 from store.log.synced_mark import SyncedMark
 from store.record.decoder import check_record, record_span
 from store.record.record_layout import BLANK_SIZE, HEAD, MAGIC_V1, MAGIC_V2
-from store.record.scan import Scan, ScannedRecord, ScanRules
+from store.record.scan import RecordScan, ScannedRecord, ScanRules
 
 PROVEN_BYTES = 1 << 20
 """Bytes of records at the end of the log that every opening checks, at least."""
@@ -209,7 +209,7 @@ def lacks_a_sector(log: CommitLog, phy_offset: int) -> bool:
     return not all(any(file.read_raw(at, min(_SECTOR - at % _SECTOR, limit - at))) for at in bounds)
 
 
-def whole_records(log: CommitLog, blocks: Iterable[Scan]) -> Iterator[Scan]:
+def whole_records(log: CommitLog, blocks: Iterable[RecordScan]) -> Iterator[RecordScan]:
     """Yield the records of a log that a crash ended, up to the first one that lost its end.
 
     The CRC covers the body alone: a sector that is missing behind it leaves zeros in topic or
@@ -312,6 +312,7 @@ def save_record(log: CommitLog, phy_offset: int, size: int, folder: Path) -> Sav
 
 
 def _save(file: MappedFile, first: int, last: int, folder: Path) -> SavedTail:
+    """Copy bytes [``first``, ``last``) of a log file to a new file below ``folder``, durably."""
     start = file.file_from_offset + first
     seconds, rest = divmod(time.time_ns(), 1_000_000_000)
     stamp = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(seconds))}.{rest:09d}"

@@ -125,6 +125,11 @@ class PassOver:
     # ---- finding out what it was
 
     def _filler(self, file: MappedFile, phy_offset: int, left: int, store_timestamp: int) -> bytes:
+        """Return the record that is to replace the damaged one at ``phy_offset``.
+
+        Raises:
+            RefusedStoreError: its length is unknown.
+        """
         position = phy_offset - file.file_from_offset
         size = self._size(file, phy_offset)
         like = readable(file.read_raw(position, size), phy_offset)

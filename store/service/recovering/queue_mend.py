@@ -71,11 +71,13 @@ class QueueMend:
             if self._queues.queue_type(key.topic) is not QueueType.BATCH
         }
         try:
-            lives = self._lives(mendable)
+            incarnations = self._incarnations(mendable)
         except CorruptionError as exc:
             self._refuse_unknown_ends(found.values(), exc)
-            lives, mendable = {}, {}
-        damaged = [key for key, damage in mendable.items() if self._is_damaged(damage, lives)]
+            incarnations, mendable = {}, {}
+        damaged = [
+            key for key, damage in mendable.items() if self._is_damaged(damage, incarnations)
+        ]
         expired = expired_ends() if damaged else {}
         ends = {
             key: max(
@@ -97,36 +99,40 @@ class QueueMend:
         left = [each for key, each in found.items() if key not in damaged and not each.is_suspect]
         return MendReport(damaged, left)
 
-    def _lives(self, damages: dict[QueueKey, QueueDamage]) -> dict[tuple[str, int], _Incarnation]:
+    def _incarnations(
+        self, damages: dict[QueueKey, QueueDamage]
+    ) -> dict[tuple[str, int], _Incarnation]:
         """Return what the log has of the queues: of suspect ones only from where they may lack it.
 
         Raises:
             CorruptionError: it is damaged.
         """
-        lives: dict[tuple[str, int], _Incarnation] = {}
+        incarnations: dict[tuple[str, int], _Incarnation] = {}
         if not damages:
-            return lives
+            return incarnations
         starts = {tuple(key): damage.suspect_from or 0 for key, damage in damages.items()}
         records = self._log.scan_kept(self._rules, min(starts.values()))
         for unit in self._units.of(records, {topic for topic, _ in damages}):
             start = starts.get(unit.key)
             if start is None or unit.phy_offset < start:
                 continue
-            life = lives.get(unit.key)
-            if life is None or unit.queue_offset <= life.last:
-                lives[unit.key] = _Incarnation(unit.queue_offset, unit.queue_offset)
+            incarnation = incarnations.get(unit.key)
+            if incarnation is None or unit.queue_offset <= incarnation.last:
+                incarnations[unit.key] = _Incarnation(unit.queue_offset, unit.queue_offset)
             else:
-                life.last = unit.queue_offset
-        return lives
+                incarnation.last = unit.queue_offset
+        return incarnations
 
-    def _is_damaged(self, damage: QueueDamage, lives: dict[tuple[str, int], _Incarnation]) -> bool:
+    def _is_damaged(
+        self, damage: QueueDamage, incarnations: dict[tuple[str, int], _Incarnation]
+    ) -> bool:
         """Return whether to rebuild a queue: it lacks records, and the log has some."""
-        life = lives.get(damage.queue)
+        incarnation = incarnations.get(damage.queue)
         low, high = self._queues.queue(*damage.queue).ends()
         if damage.is_suspect:
-            return life is not None and (life.last >= high or life.first < low)
+            return incarnation is not None and (incarnation.last >= high or incarnation.first < low)
         # By these settings maybe no record leads to it any more: its units must be kept then.
-        return life is not None or low == high
+        return incarnation is not None or low == high
 
     def _refuse_unknown_ends(self, damages: Iterable[QueueDamage], fault: CorruptionError) -> None:
         """Refuse where an offset could be given twice."""

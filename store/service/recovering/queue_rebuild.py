@@ -69,7 +69,12 @@ class QueueRebuild:
     def run(
         self, topic: str, queue_id: int | None = None, progress: Progress | None = None
     ) -> RebuildReport:
-        """Rebuild one queue, or all of ``topic``, see ``MessageStore.rebuild_queues``."""
+        """Rebuild one queue, or all of ``topic``, see ``MessageStore.rebuild_queues``.
+
+        Raises:
+            RefusedStoreError: a BatchCQ topic, or a queue that would lose units.
+            StoreError: as for ``MessageStore.rebuild_queues``.
+        """
         queues = self._queues
         queues.check_topic(topic)
         if queues.queue_type(topic) is QueueType.BATCH:
@@ -147,6 +152,7 @@ class QueueRebuild:
         return Counter(unit.key[1] for unit in units)
 
     def _build(self, entries: Sequence[Entry], progress: Progress = noop) -> int:
+        """Remove the queues of ``entries`` and dispatch their records again; return the units."""
         queues = self._queues
         ends = [(entry["topic"], *pair) for entry in entries for pair in entry["ends"]]
         wanted = _wanted(entries)

@@ -38,7 +38,7 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueDamage, QueueRestart
 from store.queue.units import QueueKey
 from store.record.decoder import StoredMessage
-from store.record.scan import Scan, ScannedRecord, ScanRules
+from store.record.scan import RecordScan, ScannedRecord, ScanRules
 from store.service.dispatching.replay import Replay, ReplayResult
 from store.service.recovering import claims
 from store.service.recovering.cut_off import cut_off
@@ -99,7 +99,7 @@ class RecoveryReport:
     cut_at: int | None = None
     """Where the log was to end by a cut that had been asked for."""
     restarts: list[QueueRestart] = field(default_factory=list)
-    """Queues of which the log holds an older life; the last one won."""
+    """Queues of which the log holds an older incarnation; the last one won."""
 
     @property
     def needed(self) -> bool:
@@ -247,7 +247,7 @@ class Recovery:
         """
         queues_from = self._queues.dispatch_from_phy_offset()
         marks = self._report.watermarks = self._queues.watermarks()
-        counting = [part.name for part in self._queues.parts() if part.counts_in_checkpoint]
+        counting = [each.name for each in self._queues.backends() if each.counts_in_checkpoint]
         known = min([marks[name] for name in counting], default=queues_from)
         claims.withdraw(self._checkpoint, self._index, known)
         index_from = self._index.resume_phy_offset() if self._index else None
@@ -353,7 +353,7 @@ class Recovery:
         self._report.start_phy_offset = start
         return start
 
-    def _scan(self, start: int) -> Iterator[Scan]:
+    def _scan(self, start: int) -> Iterator[RecordScan]:
         blocks = self._log.scan_blocks(start, rules=self._rules)
         return blocks if self._report.last_exit_ok else whole_records(self._log, blocks)
 
@@ -427,7 +427,11 @@ class Recovery:
                 )
 
     def _damage(self, end: int, newest: int) -> str:
-        """Return why the log must not end at ``end``, empty if it may; ``newest`` the queues say.
+        """Return what would be lost if the log ended at ``end``; empty: nothing, it is cut there.
+
+        ``end`` is where reading came to something that is no record, and ``newest`` up to which phy
+        offset a backend has dispatched records. Lost would be a record that was on disk once, or a
+        valid one behind.
 
         A writer that stopped cleanly at this very end has itself left what lies behind: RocketMQ
         cuts a log without erasing what it cut off. So has a power cut, if behind what was surely on

@@ -78,7 +78,7 @@ def prepare(
     pending = begun(paths)
     if not pending and rebuild:
         _check_log(layout, config, cut_at)
-        elsewhere = asked and asked not in layout.backends and layout.standing.state is None
+        elsewhere = asked and asked not in layout.backends and layout.backend_state.mode is None
         opened = [asked] if asked and elsewhere else choose_backends(layout, config, asked)
         kept = [name for name in layout.backends if elsewhere or name in opened]
         moved = [asked] if asked in layout.backends else kept

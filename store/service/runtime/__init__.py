@@ -1,1 +1,1 @@
-"""The state of a running store, its threads and its surroundings."""
+"""The state of a running store, its threads and its environment."""

@@ -100,8 +100,8 @@ class RunningState(_flags.StateFlags):
 
     def _update(self) -> None:
         """Set ``unwritable``; the caller holds the lock."""
-        self.unwritable = bool(self._disk_full or self.stalled) or self._ended
-        if self._ended:  # meanwhile, by a signal's handler or in a child: that is final
+        self.unwritable = bool(self._disk_full or self.stalled) or self._has_ended
+        if self._has_ended:  # meanwhile, by a signal's handler or in a child: that is final
             self.unwritable = True
 
     def leave_to_parent(self) -> None:
@@ -111,7 +111,7 @@ class RunningState(_flags.StateFlags):
     # ---- asking
 
     @property
-    def _ended(self) -> bool:
+    def _has_ended(self) -> bool:
         return self._read_only or self.closed or self.forked or self.failure is not None
 
     def refuse_put(self) -> PutMessageResult:
@@ -119,6 +119,9 @@ class RunningState(_flags.StateFlags):
 
         Source: RocketMQ ``DefaultMessageStore.checkStoreStatus``, which asks ``RunningFlags`` for a
         disk that is nearly full and for errors of queues or index.
+
+        Raises:
+            StoreStateError: as for ``check_writable``.
         """
         self.check_writable()
         reason = self.stalled or self._disk_full
@@ -140,7 +143,13 @@ class RunningState(_flags.StateFlags):
             raise StoreClosedError("the store is closed", path=self._root)
 
     def check_writable(self) -> None:
-        """Raise what forbids to write; a disk that is nearly full forbids puts alone."""
+        """Raise what forbids to write; a disk that is nearly full forbids puts alone.
+
+        Raises:
+            StoreStateError, StoreClosedError: as for ``check_open``.
+            ReadOnlyStoreError: the store was opened read-only.
+            StoreFailedError: an earlier write failed.
+        """
         self.check_open()
         if self._read_only:
             raise ReadOnlyStoreError("the store was opened read-only", path=self._root)
@@ -211,16 +220,20 @@ class CriticalSection(_flags.EnteredFlag):
             StoreFailedError: the store has failed by that.
         """
         if self.begun:
-            self.raise_if_poisoned()
+            self.fail_if_interrupted()
             self._state.check_writable()
 
-    def raise_if_poisoned(self) -> None:
-        """Fail the store if an earlier caller was interrupted inside the section."""
+    def fail_if_interrupted(self) -> None:
+        """Set the store's failure if an earlier caller was interrupted inside the section."""
         if self.begun:
             self._state.fail(StoreFailedError(f"{self._what} was cut short"))
 
     def begin(self) -> None:
-        """Begin the steps, see ``check``."""
+        """Begin the steps.
+
+        Raises:
+            StoreFailedError: as for ``check``.
+        """
         self.check()
         self.begun = True
 

@@ -52,7 +52,7 @@ class ScheduleMessageService:
         put: ListPut,
         ready: Callable[[], object],
         flush_log: Callable[[], object],
-        surroundings: Environment,
+        environment: Environment,
         interval_ms: int,
     ) -> None:
         """``ready`` dispatches what was appended; ``interval_ms``: from a delivery to its write."""
@@ -65,7 +65,7 @@ class ScheduleMessageService:
         """By level."""
         self._offsets = offsets
         self._ready, self._flush_log = ready, flush_log
-        self._surroundings, self._interval_ms = surroundings, interval_ms
+        self._environment, self._interval_ms = environment, interval_ms
         self._running = CheckedLock("a delivery of delayed messages")
         self._writing = CheckedLock("a write of the offsets of delay levels")
         self._starting = CheckedLock("the start of deliveries")  # guards _is_running
@@ -190,7 +190,7 @@ class ScheduleMessageService:
         return any(each.is_noted and each.due is None for each in self.deliveries.values())
 
     def _now(self) -> int:
-        return int(self._surroundings.now() * 1000)
+        return int(self._environment.now() * 1000)
 
     def _observe(self, due: int) -> None:
         self.late_seconds.observe(max(self._now() - due, 0) / 1000)
@@ -198,6 +198,7 @@ class ScheduleMessageService:
     # ---- the thread
 
     def _wake_or_start(self) -> None:
+        """Wake the thread, or start it where none runs."""
         self._wake.set()
         if self._starting.is_mine():  # a signal's handler, in the middle of this
             return
@@ -218,6 +219,7 @@ class ScheduleMessageService:
                 raise
 
     def _run(self) -> None:
+        """Deliver what is due, and sleep until more is; ends when no message waits."""
         while not self._stopped:
             try:
                 seconds = self.run()

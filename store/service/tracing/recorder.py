@@ -132,4 +132,4 @@ class _NotRefused:
 
 
 def _expression(tags: TagFilter | None) -> str | None:
-    return None if tags is None or tags.everything else " || ".join(sorted(tags.tags))
+    return None if tags is None or tags.takes_all else " || ".join(sorted(tags.tags))

@@ -135,6 +135,11 @@ class Appender:
         records: Encoded,
         encode: Callable[[Sequence[int]], DispatchProperties],
     ) -> PutMessageResult:
+        """Append a message for light queues, with the offsets that it gets there.
+
+        Raises:
+            IllegalMessageError: there may be no more light queues, or the record is too large.
+        """
         assign = self._offsets.assign
         queues = [(name, _LIGHT_ID) for name in names]
         light = [assign(queue) for queue in queues]
@@ -162,6 +167,7 @@ class Appender:
         records: Encoded,
         whole: bool,  # noqa: FBT001
     ) -> list[PutMessageResult]:
+        """Append encoded messages; a first put to a queue has its offset read before."""
         for queue in records.unassigned():
             self._offsets.assign(queue)
         results: list[PutMessageResult] = []
@@ -171,6 +177,12 @@ class Appender:
         return results
 
     def _raw(self, phy_offset: int, data: bytes, rules: ScanRules) -> int:
+        """Append records as a master has them; return where the log ends then.
+
+        Raises:
+            TopicHeldError, QueueGapError, CorruptionError: as for ``check_follow``; nothing was
+                appended.
+        """
         raw = self._log.raw_records(phy_offset, data, rules)
         batches = self._pending.batches_of(raw.blocks())
         next_offsets = self._offsets.check_follow(batches.units)

@@ -85,6 +85,7 @@ class FlushService:
         self.worker.end()
 
     def _run(self) -> None:
+        """Commit, flush and dispatch, each in its interval; serve puts that wait for the disk."""
         config = self._config
         rounds = _Rounds(time.monotonic())
         if config.is_transient:
@@ -181,6 +182,12 @@ class FullFlush:
             self._checkpoint.flush()
 
     def _flush(self) -> None:
+        """Dispatch all, make log, queues and index durable; advance the checkpoint.
+
+        Raises:
+            StoreError: the dispatch is stalled: then the log alone is made durable; or a flush
+                failed.
+        """
         try:
             self._dispatcher.drain()
         except STALLING:  # the checkpoint stays where it is; the log has its room

@@ -23,7 +23,11 @@ _INNER_NUM = MessageProperty.INNER_NUM
 
 
 def refuse_inner_batch(message: Message) -> None:
-    """Inner batches go to BatchCQ topics only, and those are not written yet."""
+    """Refuse inner batches: they go to BatchCQ topics only, and those are not written yet.
+
+    Raises:
+        IllegalMessageError: it is one, or names their number.
+    """
     if message.sys_flag & SysFlag.INNER_BATCH:
         raise IllegalMessageError(f"an inner batch, but {message.topic!r} is no BatchCQ topic")
     if _INNER_NUM in message.properties:
@@ -31,7 +35,11 @@ def refuse_inner_batch(message: Message) -> None:
 
 
 def refuse_light_offsets(message: Message) -> None:
-    """Only the store gives offsets in light queues: others' would make units where none belong."""
+    """Refuse offsets in light queues: others than the store's would make units where none belong.
+
+    Raises:
+        IllegalMessageError: the message brings some.
+    """
     both = {_LIGHT, _LIGHT_OFFSETS} <= message.properties.keys()
     if both and has_units(message):
         raise IllegalMessageError(f"{_LIGHT_OFFSETS} is given by the store, with light queues on")
@@ -46,6 +54,9 @@ def light_names(message: Message, check_topic: Callable[[str], object]) -> list[
     """Return the light queues that a message asks for; ``check_topic`` refuses names.
 
     A list that RocketMQ could not take apart again is refused.
+
+    Raises:
+        IllegalMessageError: a name is of no light queue, comes twice, or is refused.
     """
     names = str.split(message.properties[_LIGHT], ",")  # plain text, whatever it was
     for name in names:
@@ -58,13 +69,21 @@ def light_names(message: Message, check_topic: Callable[[str], object]) -> list[
 
 
 def check_light_size(size: int, limit: int) -> None:
-    """A record for light queues has no allowance beyond the message size."""
+    """Refuse a record for light queues that is larger than the message size: it has no allowance.
+
+    Raises:
+        IllegalMessageError: it is larger.
+    """
     if size > limit:
         raise IllegalMessageError(f"record of {size} bytes for light queues, at most {limit}")
 
 
 def check_client_batch(batch: Message, max_size: int) -> None:
-    """Refuse a client batch that is no batch of plain messages of one queue."""
+    """Refuse a client batch that is no batch of plain messages of one queue.
+
+    Raises:
+        IllegalMessageError: it is empty, too large, or none; the sentence says what is wrong.
+    """
     if (fault := fault_of(batch)) is not None:
         raise IllegalMessageError(fault)
     if len(batch.body) > max_size:

@@ -73,6 +73,11 @@ class ScheduleMessageHook:
             self.on_scheduled(message.queue_id + 1)
 
     def _scheduled(self, message: Message, level: int) -> Message:
+        """Return the message that is put in place of one with a delay level.
+
+        Raises:
+            IllegalMessageError: its topic or queue id cannot be delayed.
+        """
         topic, queue_id = message.topic, message.queue_id
         if topic == SCHEDULE_TOPIC and message.properties.keys() >= _HOME:
             return message  # a copy of one that waits elsewhere

@@ -14,7 +14,7 @@ from tests.kit.oracle.log_records import Target, fitting, write
 
 def put_by_oracle(store: MessageStore) -> None:
     """Let the oracle encode, write and note what is put to ``store`` from here on."""
-    store._parts.putter._plain = OraclePuts(store)
+    store._components.putter._plain = OraclePuts(store)
 
 
 class OraclePuts:
@@ -22,7 +22,7 @@ class OraclePuts:
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
-        self._encoder = MessageEncoder(store.config, store._parts.putter._check_topic)
+        self._encoder = MessageEncoder(store.config, store._components.putter._check_topic)
 
     def quick(self, message: Message) -> Literal[False]:
         _ = message
@@ -45,7 +45,7 @@ class OracleRecords:
     """As ``Encoded``; a message that is not well-formed is refused by the encoder's sentence."""
 
     def __init__(self, store: MessageStore, encoder: MessageEncoder) -> None:
-        self._log, self._pending = store.commit_log, store._parts.pending
+        self._log, self._pending = store.commit_log, store._components.pending
         self._is_sealed = store.config.enabled_append_prop_crc
         self._encoder = encoder
         self._added: list[tuple[EncodedRecord, Host]] = []

@@ -192,7 +192,7 @@ def test_rebuilt_on_spark(
     ],
     ids=str,
 )
-def test_the_last_life_of_a_queue_wins_and_a_gap_is_refused(
+def test_the_last_incarnation_of_a_queue_wins_and_a_gap_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: list[int], block_units: int
 ) -> None:
     monkeypatch.setattr("migration.from_log.blocks.BLOCK_UNITS", block_units)

@@ -18,29 +18,29 @@ def test_lives_are_those_of_a_dict(records: list[tuple[tuple[str, int], int]], c
     expected: dict[tuple[str, int], tuple[int, int, int]] = {}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(queue_incarnations, "_CHUNK", chunk)
-        lives = QueueIncarnations()
+        incarnations = QueueIncarnations()
         for phy_offset, (key, offset) in enumerate(records):
             first, last, begin = expected.get(key, (0, offset, 0))
             if offset <= last:
                 first, begin = offset, phy_offset
             expected[key] = first, offset, begin
-            lives.note(key, offset, phy_offset)
+            incarnations.note(key, offset, phy_offset)
         asked = KEYS[::2]
-        found = [tuple(life) if life else None for life in lives.lookup(asked)]
+        found = [tuple(each) if each else None for each in incarnations.lookup(asked)]
         assert found == [expected[key][:2] if key in expected else None for key in asked]
         rest = sorted((expected[key][2], hash_of(key)) for key in KEYS[1::2] if key in expected)
-        assert [(phy, hashed) for hashed, phy in lives.not_asked()] == rest
+        assert [(phy, hashed) for hashed, phy in incarnations.not_asked()] == rest
 
 
 def test_a_queue_weighs_33_bytes() -> None:
-    lives, most = QueueIncarnations(), 200_000
-    lives.note(("warm", 0), 0, 0)
-    lives.lookup([("warm", 0)])
+    incarnations, most = QueueIncarnations(), 200_000
+    incarnations.note(("warm", 0), 0, 0)
+    incarnations.lookup([("warm", 0)])
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     for number in range(most):
-        lives.note(("a_topic_of_some_length", number), 0, number)
-    lives.lookup([])
+        incarnations.note(("a_topic_of_some_length", number), 0, number)
+    incarnations.lookup([])
     kept = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert kept < 34 * most

@@ -1,4 +1,4 @@
-"""Workloads of a store's life: replay, expiry, restart after a stop and after a kill.
+"""Workloads of a store's lifecycle: replay, expiry, restart after a stop and after a kill.
 
 Replay and expiry work on throw-away stores in the side's ``scratch``.
 """
@@ -34,7 +34,7 @@ _ASKED = 1000
 """Queues whose offsets are the answer of a store that was opened."""
 
 
-class _Life(Workload):
+class _Lifecycle(Workload):
     needs_open: ClassVar[bool] = False
     scales: ClassVar[bool] = False
     max_rounds: ClassVar[int] = 6
@@ -49,7 +49,7 @@ class _Life(Workload):
         return done
 
 
-class Dispatch(_Life):
+class Dispatch(_Lifecycle):
     """A log of messages like the store's, replayed into queues that are not there yet.
 
     It has a sample of the store's queues, each as full beside the others as it is there, under
@@ -106,7 +106,7 @@ def _like(lengths: Sequence[int]) -> list[int]:
     return order
 
 
-class Restart(_Life):
+class Restart(_Lifecycle):
     """Opening the side's own store after it was closed."""
 
     name = "restart"
@@ -129,7 +129,7 @@ class Restart(_Life):
         return done
 
 
-class RestartAfterKill(_Life):
+class RestartAfterKill(_Lifecycle):
     """Opening the side's own store after the process that put messages to it was killed.
 
     What was put is in a topic of its own, which is deleted after each turn.
@@ -165,7 +165,7 @@ class RestartAfterKill(_Life):
         return answer, 1
 
 
-class Expiry(_Life):
+class Expiry(_Lifecycle):
     """The log's oldest file, deleted with what the queues hold of it."""
 
     name = "expiry"
