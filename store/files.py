@@ -137,6 +137,15 @@ class Descriptor:
             _close(self.number)
 
 
+_STAT_BLOCK = 512
+"""Bytes of the unit of ``st_blocks``, whatever the block of the file system is."""
+
+
+def bytes_on_disk(status: os.stat_result) -> int:
+    """Return what a file or folder takes of the disk: a file with holes takes less than its size."""
+    return status.st_blocks * _STAT_BLOCK
+
+
 # ---- writing
 
 
