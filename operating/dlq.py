@@ -212,8 +212,8 @@ class _RetryLags:
         for topic in self._store.topics(RETRY_PREFIX + group):
             if group_of(topic, known) == group:
                 row = self._offsets.get(f"{topic}{SEPARATOR}{group}", {})
-                for (_, queue_id), _, high in self._store.queue_spans(topic):
-                    lag += max(high - max(row.get(queue_id, 0), 0), 0)
+                for span in self._store.queue_spans(topic):
+                    lag += span.lag(row.get(span.queue.queue_id, 0))
         return lag
 
 
