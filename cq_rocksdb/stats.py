@@ -11,7 +11,6 @@ from store.errors import os_errors
 from store.files import bytes_on_disk
 from store.queue.facts import QueueStat
 
-
 PROPERTIES = {
     "keys_estimate": "rocksdb.estimate-num-keys",
     "live_data_bytes_estimate": "rocksdb.estimate-live-data-size",

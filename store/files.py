@@ -142,7 +142,7 @@ _STAT_BLOCK = 512
 
 
 def bytes_on_disk(status: os.stat_result) -> int:
-    """Return what a file or folder takes of the disk: a file with holes takes less than its size."""
+    """Return what a file or folder takes of the disk: one with holes less than its size."""
     return status.st_blocks * _STAT_BLOCK
 
 

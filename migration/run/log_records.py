@@ -1,8 +1,8 @@
 """LogRecords: the heads of many records at once, straight from the log's files.
 
 A file queue does not keep when its records were stored; the log does. Heads are gathered by numpy,
-in the order in which they lie in the files. ``LogHeads``, which judges what was moved, has code of its
-own for that.
+in the order in which they lie in the files. ``LogHeads``, which judges what was moved, does that by
+code of its own.
 """
 
 from collections.abc import Sequence
