@@ -204,7 +204,7 @@ class ConsumerOffsets:
         with self._lock.entry():
             self._check_open()
             offsets = {key: dict(row) for key, row in self._offsets.items()}
-        return BrokerMetadata(Form.JSON, self._store.paths.topics.parent, offsets=offsets)
+        return BrokerMetadata(Form.JSON, self._store.paths.config, offsets=offsets)
 
     def _change(self, group: str, plan: Iterable[OffsetChange]) -> list[OffsetChange]:
         changes = list(plan)

@@ -13,8 +13,8 @@ from metadata.findings import MetaFinding, Severity
 from metadata.json_form import offsets_disagree
 from metadata.model import FIELDS_OF_TABLE, SEPARATOR, BrokerMetadata, Form, Table
 from metadata.names import fitting_readings, is_exempt
-from metadata.places import LMQ_OFFSETS_FILE, OFFSETS_FILE
 from metadata.writing import differences_in
+from store.broker_files import LMQ_OFFSETS_FILE, OFFSETS_FILE
 
 _PAGE = 2000
 _TAKEN_IN = {Form.JSON: (Form.V1, Form.SINGLE), Form.V1: (Form.SINGLE,)}

@@ -9,15 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from metadata.model import BrokerMetadata, Form, Json, Table
-from metadata.places import (
-    DELAYS_FILE,
-    FILES,
-    GROUPS_FILE,
-    LMQ_OFFSETS_FILE,
-    OFFSETS_FILE,
-    TOPICS_FILE,
-    backup_of,
-)
+from metadata.places import FILES
 from metadata.values import (
     bits_of,
     configs_of,
@@ -27,10 +19,18 @@ from metadata.values import (
     offsets_of,
     version_of,
 )
+from store.broker_files import (
+    DELAYS_FILE,
+    GROUPS_FILE,
+    LMQ_OFFSETS_FILE,
+    MAX_TABLE_BYTES,
+    OFFSETS_FILE,
+    TOPICS_FILE,
+    backup_of,
+)
 from store.errors import CorruptionError, StoreError, StoreIOError, os_errors
 from store.files import read_file
 
-_MAX_BYTES = 1 << 30
 Decoder = Callable[[Json, BrokerMetadata], None]
 
 
@@ -144,7 +144,7 @@ def read_table(path: Path, decode: Decoder, into: BrokerMetadata) -> None:
 def _content(path: Path) -> Json:
     with os_errors("read a file of the broker's", path):
         try:
-            data = read_file(path, _MAX_BYTES)
+            data = read_file(path, MAX_TABLE_BYTES)
         except FileNotFoundError as exc:
             raise CorruptionError("this file of the broker's is missing", path=path) from exc
     if not data:

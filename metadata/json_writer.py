@@ -9,14 +9,8 @@ import json
 from pathlib import Path
 
 from metadata.model import SEPARATOR, BrokerMetadata, Json, Offsets, Table
-from metadata.places import (
-    DELAYS_FILE,
-    FILES,
-    GROUPS_FILE,
-    LMQ_OFFSETS_FILE,
-    TOPICS_FILE,
-    backup_of,
-)
+from metadata.places import FILES
+from store.broker_files import DELAYS_FILE, GROUPS_FILE, LMQ_OFFSETS_FILE, TOPICS_FILE, backup_of
 from store.errors import os_errors
 from store.files import make_folder, replace_file
 from store.record.message import LMQ_PREFIX

@@ -114,7 +114,7 @@ def _positions(store: MessageStore, form: Form | None, of: Source | None) -> Bro
     Raises:
         RefusedStoreError: half messages are there, and metadata in several forms.
     """
-    config = store.paths.topics.parent
+    config = store.paths.config
     found = BrokerMetadata(Form.JSON, config)  # filled from whatever form there is
     if of in {None, Source.DELAY} and _has_queues(store, SCHEDULE_TOPIC):
         read_delays(config, found)

@@ -8,6 +8,7 @@ from typing import Any
 
 from metadata.model import BrokerMetadata, Table
 from metadata.names import fitting_readings
+from metadata.places import FILES_OF_TABLE
 from migration.preflight.broker_json import table_entries
 from migration.preflight.metadata import in_database
 from migration.preflight.report import NameCount, PreflightFinding, Severity
@@ -16,7 +17,6 @@ from store.paths import StorePaths
 from store.queue.consume_queue_store import ConsumeQueueStore
 
 _TABLES = ("offsetTable", "lmqOffsetTable")
-_FILES = ("consumerOffset.json", "lmqConsumerOffset.json")
 _SEPARATOR = "@"
 
 
@@ -39,7 +39,7 @@ class ConsumerOffsets:
             self._check_database(found)
             yield from self._found()
             return
-        files = [self._paths.topics.with_name(name) for name in _FILES]
+        files = [self._paths.config / name for name in FILES_OF_TABLE[Table.OFFSETS]]
         present = [path for path in files if path.exists()]
         if not present:
             yield not_compared(Severity.INFO, "There are no consumer offsets (config/) here.")
