@@ -13,9 +13,10 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 
 from embedded.names import check_group_name, is_topic_name
-from metadata.model import SEPARATOR, BrokerMetadata, Form, Table, readings
+from metadata.model import BrokerMetadata, Form, Table, readings
 from metadata.owned_table import OwnedTable
 from operating.group_offsets import OffsetChange, Target, changed, copy, forget, reset
+from store.broker_files import TOPIC_GROUP_SEPARATOR
 from store.checked_lock import CheckedLock
 from store.errors import (
     RefusedStoreError,
@@ -305,4 +306,4 @@ class ConsumerOffsets:
 
 
 def _key(topic: str, group: str) -> str:
-    return f"{topic}{SEPARATOR}{group}"
+    return f"{topic}{TOPIC_GROUP_SEPARATOR}{group}"

@@ -18,6 +18,8 @@ CONFIG_FOLDER = "config"
 TOPICS_FILE, GROUPS_FILE, DELAYS_FILE = "topics.json", "subscriptionGroup.json", "delayOffset.json"
 OFFSETS_FILE, LMQ_OFFSETS_FILE = "consumerOffset.json", "lmqConsumerOffset.json"
 TOPIC_QUEUE_MAPPING_FILE, REQUEST_MODE_FILE = "topicQueueMapping.json", "messageRequestMode.json"
+TOPIC_GROUP_SEPARATOR = "@"
+"""Between the names in a key of a table of offsets."""
 TIMER_CHECK_FILE, TIMER_METRICS_FILE = "timercheck", "timermetrics"
 TIMER_CHECK_BYTES = 4096
 TIMER_WHEEL, TIMER_LOG = "timerwheel", "timerlog"

@@ -12,12 +12,12 @@ from metadata.places import FILES_OF_TABLE
 from migration.preflight.broker_json import table_entries
 from migration.preflight.metadata import in_database
 from migration.preflight.report import NameCount, PreflightFinding, Severity
+from store.broker_files import TOPIC_GROUP_SEPARATOR
 from store.errors import CorruptionError, StoreError
 from store.paths import StorePaths
 from store.queue.consume_queue_store import ConsumeQueueStore
 
 _TABLES = ("offsetTable", "lmqOffsetTable")
-_SEPARATOR = "@"
 
 
 class ConsumerOffsets:
@@ -64,7 +64,7 @@ class ConsumerOffsets:
                     self._compare(topic, group, queue_id, offset, known=known)
 
     def _check(self, key: str, value: object) -> None:
-        topic, separator, group = key.partition(_SEPARATOR)
+        topic, separator, group = key.partition(TOPIC_GROUP_SEPARATOR)
         offsets: dict[str, Any] = value if isinstance(value, dict) else {"0": value}
         if not separator:
             raise CorruptionError(f"{key!r} in the consumer offsets is not TOPIC@GROUP")

@@ -13,7 +13,7 @@ from migration.metadata.prepare import reads_databases
 from migration.metadata.table_files import DATABASES
 from migration.metadata.versions import table_doubts
 from migration.preflight.report import NameCount, PreflightFinding, Severity
-from store.broker_files import CONFIG_FOLDER, LMQ_OFFSETS_FILE, TIMER_LOG, TIMER_WHEEL
+from store.broker_files import CONFIG_FOLDER, LMQ_OFFSETS_FILE, OFFSETS_FILE, TIMER_LOG, TIMER_WHEEL
 from store.config import StoreConfig
 from store.errors import StoreError
 from store.paths import StorePaths
@@ -121,7 +121,7 @@ def _light_queues(tables: list[TableForms]) -> Iterator[PreflightFinding]:
             yield _finding(
                 "offsets-of-light-queues", Severity.INFO,
                 f"The broker keeps its offsets in {LMQ_OFFSETS_FILE} (enableLmq); one with"
-                " RocksDB queues reads {OFFSETS_FILE} alone. The move writes that.",
+                f" RocksDB queues reads {OFFSETS_FILE} alone. The move writes that.",
             )  # fmt: skip
 
 

@@ -36,11 +36,13 @@ from store.broker_files import (
     OFFSETS_FILE,
     REQUEST_MODE_FILE,
     TIMER_METRICS_FILE,
+    TOPIC_GROUP_SEPARATOR,
     TOPIC_QUEUE_MAPPING_FILE,
     TOPICS_FILE,
 )
 from store.errors import StoreError
 from store.logger import StoreLogger
+from store.record.message import SCHEDULE_TOPIC
 from store.service.message_store import MessageStore
 
 _LOG = StoreLogger(__name__)
@@ -48,7 +50,7 @@ _TOPICS_AT_ONCE = 1000
 _PAUSE_SECONDS = 5.0
 """For which nothing is appended while topics are deleted; a master waits for 20."""
 _OF_EVERY_BROKER = {
-    TOPICS: {"SELF_TEST_TOPIC", "SCHEDULE_TOPIC_XXXX", "OFFSET_MOVED_EVENT"},
+    TOPICS: {"SELF_TEST_TOPIC", SCHEDULE_TOPIC, "OFFSET_MOVED_EVENT"},
     GROUPS: {"TOOLS_CONSUMER", "SELF_TEST_C_GROUP"},
 }
 """Names without which an answer is not believed."""
@@ -376,7 +378,7 @@ def _entries(content: Json | None, key: str) -> Json:
 
 def _topic(key: str) -> str:
     """Return the topic of a key ``topic@group``."""
-    return key.partition("@")[0]
+    return key.partition(TOPIC_GROUP_SEPARATOR)[0]
 
 
 def _some(names: Collection[str]) -> str:
