@@ -16,7 +16,7 @@ from store.broker_files import (
     LMQ_OFFSETS_FILE,
     TOPIC_GROUP_SEPARATOR,
     TOPICS_FILE,
-    backup_of,
+    replace_both,
 )
 from store.errors import os_errors
 from store.files import make_folder, replace_file
@@ -35,8 +35,7 @@ def write_json(found: BrokerMetadata, config: Path, *, lmq: bool = False) -> Non
         data = encoded(content_of(name, found))
         with os_errors("write a file of the broker's", config):
             make_folder(config)
-            replace_file(config / name, data)
-            replace_file(backup_of(config / name), data)
+            replace_both(config / name, data)
 
 
 def content_of(name: str, found: BrokerMetadata) -> Json:

@@ -23,9 +23,9 @@ from metadata.model import (
 from metadata.places import FILES_OF_TABLE
 from metadata.repair import next_version
 from metadata.table_forms import faults_of, forms_there, read_newest, table_forms
-from store.broker_files import backup_of
+from store.broker_files import is_either_there, replace_both
 from store.errors import CorruptionError, RefusedStoreError, StoreIOError, os_errors
-from store.files import make_folder, replace_file
+from store.files import make_folder
 from store.paths import StorePaths
 
 
@@ -46,7 +46,7 @@ class OwnedTable:
         self._config = config = paths.config
         self._table = table
         names = FILES_OF_TABLE[table]
-        self._names = [each for each in names if each == names[0] or _is_there(paths, each)]
+        self._names = [each for each in names if each == names[0] or is_either_there(config / each)]
         self._others = {name: other_fields(config, name) for name in self._names}
         self.found = _read(paths, table)
         """What was there."""
@@ -69,14 +69,8 @@ class OwnedTable:
             path = self._config / name
             with os_errors("write a file of the broker's", path):
                 make_folder(self._config)
-                replace_file(path, data)
-                replace_file(backup_of(path), data)
+                replace_both(path, data)
         self._last = version
-
-
-def _is_there(paths: StorePaths, name: str) -> bool:
-    path = paths.config / name
-    return path.exists() or backup_of(path).exists()
 
 
 def _read(paths: StorePaths, table: Table) -> BrokerMetadata:

@@ -17,7 +17,7 @@ from metadata.model import BrokerMetadata, DataVersion, Form, Json, Table
 from metadata.names import is_exempt
 from metadata.places import FILES, FILES_OF_TABLE
 from metadata.writing import differences_in
-from store.broker_files import MAX_TABLE_BYTES, TOPICS_FILE, backup_of
+from store.broker_files import MAX_TABLE_BYTES, TOPICS_FILE, backup_of, replace_keeping
 from store.errors import RefusedStoreError, os_errors
 from store.files import make_folder, read_file, replace_file
 from store.paths import StorePaths
@@ -101,9 +101,8 @@ def apply_repairs(paths: StorePaths, repairs: Sequence[Repair]) -> Path | None:
             make_folder(config)
             if kept is not None:
                 _retain(there, kept)
-            if repair.source != "bak":
-                replace_file(backup_of(path), repair.content)
-            replace_file(path, repair.content)
+            is_whole = repair.source == "bak"
+            replace_keeping(path, repair.content, None if is_whole else repair.content)
     return kept
 
 

@@ -34,6 +34,11 @@ def backup_of(path: Path) -> Path:
     return path.with_name(path.name + BACKUP_SUFFIX)
 
 
+def is_either_there(path: Path) -> bool:
+    """Return whether there is the file at ``path`` or its backup."""
+    return path.exists() or backup_of(path).exists()
+
+
 class Readable(NamedTuple, Generic[T]):
     """What was read of a file or its backup."""
 
@@ -74,3 +79,9 @@ def replace_keeping(path: Path, data: bytes, former: bytes | None) -> None:
     if former is not None:
         replace_file(backup_of(path), former)
     replace_file(path, data)
+
+
+def replace_both(path: Path, data: bytes) -> None:
+    """Make ``data`` all of the file, and then all of its backup, each durably."""
+    replace_file(path, data)
+    replace_file(backup_of(path), data)

@@ -24,7 +24,7 @@ from metadata.placing import finish_placing
 from metadata.table_forms import TableForms, newer_in_database, read_newest, table_forms
 from migration.metadata.option import AcceptedLoss
 from migration.metadata.prepare import PutAway, prepare_tables, reads_databases
-from store.broker_files import LMQ_OFFSETS_FILE, backup_of
+from store.broker_files import LMQ_OFFSETS_FILE, is_either_there
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreIOError
 from store.paths import StorePaths
@@ -162,7 +162,7 @@ def bring_tables(
     if plan := plan_conversion(paths, broker):
         note(CONVERTING, plan.facts())
         is_json = plan.made.form is Form.JSON
-        lmq = is_json and (lmq or _is_there(paths.config / LMQ_OFFSETS_FILE))
+        lmq = is_json and (lmq or is_either_there(paths.config / LMQ_OFFSETS_FILE))
         away = convert(paths, plan.made, lmq=lmq, keep=() if is_json else (Form.JSON,))
         done.converted = plan.facts() | {"movedTo": str(away)}
         note(CONVERTED, done.converted)
@@ -213,7 +213,3 @@ def _count_changes(made: BrokerMetadata) -> None:
 def _way_on(found: BrokerMetadata, form: Form) -> str:
     names = [each.value for each in dropped(found, form, list(Droppable))]
     return f". To go on without them: --without {' --without '.join(names)}" if names else ""
-
-
-def _is_there(path: Path) -> bool:
-    return path.exists() or backup_of(path).exists()
