@@ -14,10 +14,8 @@ from typing import NamedTuple
 
 from cq_file.layout import parse_file_name, parse_queue_id
 from store.errors import CorruptionError, IllegalMessageError, os_errors
-from store.files import check_regular, file_name
+from store.files import bytes_on_disk, check_regular, file_name
 
-_STAT_BLOCK = 512
-"""Bytes of the unit of ``st_blocks``."""
 _NAME_MAX = 255
 """Bytes of the longest folder name that common file systems take."""
 
@@ -205,7 +203,7 @@ def allocated_bytes(folder: Path) -> int:
     for queue in queue_folders(folder):
         for entry in entries(queue.path):
             with suppress(FileNotFoundError):  # removed between the listing and here
-                total += entry.stat().st_blocks * _STAT_BLOCK if entry.is_file() else 0
+                total += bytes_on_disk(entry.stat()) if entry.is_file() else 0
     return total
 
 

@@ -105,6 +105,25 @@ class ConsumeQueue(ABC):
         """Return what ``read_units`` does, up to a ``max_offset`` that the caller has just read."""
         return self.read_units(queue_offset, min(max_count, max_offset - queue_offset))
 
+    def blocks(self, begin: int, end: int, max_count: int) -> Iterator[UnitBlock]:
+        """Yield the units [``begin``, ``end``), at most ``max_count`` a block, without the holes.
+
+        ``end`` is a maximum that the caller has just read, or less.
+
+        Raises:
+            UnsupportedFormatError: as ``read_units``.
+        """
+        at = begin
+        while at < end:
+            block = self.read_units_below(end, at, max_count)
+            if block.count:
+                yield block
+            at += block.count
+            if block.stop is BlockStop.HOLE and block.hole is not None:
+                at = block.hole.stop
+            elif not block.count:
+                return
+
     @abstractmethod
     def unit_timestamp(self, queue_offset: int) -> int:
         """Return the store time, ms, of the record of one unit; -1 without unit or record."""

@@ -61,6 +61,15 @@ class QueueSpan(NamedTuple):
     min_offset: int
     max_offset: int
 
+    def lag(self, offset: int) -> int:
+        """Return the lag of a group whose next offset is ``offset``: none, or below 0, counts as 0.
+
+        The messages up to the maximum, those that have expired among them; never below 0.
+
+        Source: RocketMQ ``ConsumeStats.computeTotalDiff``.
+        """
+        return max(self.max_offset - max(offset, 0), 0)
+
 
 WRITTEN_BYTES, HANDED_BYTES = "_written_bytes", "_handed_bytes"
 """How names of numbers end: bytes written to disk, a number a cause, and bytes it was handed."""

@@ -8,14 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from store.errors import DiskFullError, RefusedStoreError, os_errors
-from store.files import open_regular, reading, write_all
+from store.files import bytes_on_disk, open_regular, reading, write_all
 from store.journals.store_lock import refuse_if_open
 from store.paths import StorePaths
 from store.progress import Progress, noop
 
 _CHUNK = 4 << 20
-_BLOCK = 512
-"""Unit of ``st_blocks``."""
 _FICLONE = 0x40049409
 """``FICLONE`` of Linux: a file whose blocks are another's until one of them is written."""
 _NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP}
@@ -50,7 +48,7 @@ def copy_store(root: Path, target: Path, progress: Progress = noop) -> None:
             def copy(source: str, there: str) -> str:
                 nonlocal copied
                 made = copy_file(source, there)
-                copied += Path(source).stat().st_blocks * _BLOCK
+                copied += bytes_on_disk(Path(source).stat())
                 progress(copied)
                 return made
 
@@ -133,5 +131,5 @@ def blocks_below(folder: Path) -> int:
     for above, folders, names in os.walk(folder):
         for name in (*folders, *names):
             with suppress(FileNotFoundError):  # it has gone since
-                total += Path(above, name).lstat().st_blocks * _BLOCK
+                total += bytes_on_disk(Path(above, name).lstat())
     return total
