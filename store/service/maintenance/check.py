@@ -4,7 +4,7 @@ Damage is reported and stepped over, so that one bad record does not hide the ne
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from store.config import StoreConfig
@@ -48,6 +48,12 @@ class CheckFinding:
     position: int | None = None
     queue: QueueKey | None = None
     queue_offset: int | None = None
+    key: bytes = b""
+    """What was found under, where queues are kept by keys instead of positions."""
+    expected: object = None
+    found: object = None
+    all_queues: bool = False
+    """Only a rebuild of all queues mends it."""
 
 
 class StoreCheck:
@@ -94,18 +100,19 @@ class StoreCheck:
         """
         yield from self._check_log()
         if queues:
-            yield from self._check_queues()
+            yield from _as_far_as_readable(self._check_files())
+            yield from _as_far_as_readable(self._check_queues())
         yield from self._check_index()
 
-    def _check_queues(self) -> Iterator[CheckFinding]:
+    def _check_files(self) -> Iterator[CheckFinding]:
         for finding in self._queues.check_files():
             yield CheckFinding(
-                finding.problem,
-                path=finding.path,
-                position=finding.position,
-                queue=finding.queue,
-                queue_offset=finding.queue_offset,
-            )
+                finding.problem, path=finding.path, position=finding.position,
+                queue=finding.queue, queue_offset=finding.queue_offset, key=finding.key,
+                expected=finding.expected, found=finding.found, all_queues=finding.all_queues,
+            )  # fmt: skip
+
+    def _check_queues(self) -> Iterator[CheckFinding]:
         for keys in _blocks(self._queues.queues(), _QUEUES):
             for key, life in zip(keys, self._lives.lookup(keys), strict=True):
                 yield from self._check_queue(key, life)
@@ -129,6 +136,8 @@ class StoreCheck:
                 damage=isinstance(fault, CorruptionError),
                 path=str(fault.path) if fault.path else "",
                 position=fault.position,
+                expected=getattr(fault, "expected", None),
+                found=getattr(fault, "got", None),
             )
 
     # ---- the log
@@ -225,8 +234,10 @@ class StoreCheck:
                 elif not block.count:
                     yield self._unit(f"the queue ends before its maximum {high}", key, at)
                     break
+        except CorruptionError as exc:
+            yield replace(_of_error(exc), queue=key)
         except StoreError as exc:
-            yield CheckFinding(str(exc), queue=key)
+            yield CheckFinding(str(exc), path=str(exc.path or ""), queue=key)
 
     def _compare_with_log(
         self, key: QueueKey, life: QueueIncarnation | None, low: int, high: int
@@ -310,7 +321,28 @@ class StoreCheck:
     def _unit(
         self, problem: str, key: QueueKey, offset: int, phy_offset: int | None = None
     ) -> CheckFinding:
-        return CheckFinding(problem, queue=key, queue_offset=offset, phy_offset=phy_offset)
+        """Return a finding with the place where the unit lies, or would."""
+        place = self._queues.queue(*key).unit_location(offset)
+        return CheckFinding(
+            problem, path=place.path, position=place.position, key=place.key, queue=key,
+            queue_offset=offset, phy_offset=phy_offset,
+        )  # fmt: skip
+
+
+def _of_error(exc: CorruptionError) -> CheckFinding:
+    """Return the finding of what could not be read."""
+    return CheckFinding(
+        exc.reason, path=str(exc.path or ""), position=exc.position, phy_offset=exc.phy_offset,
+        expected=exc.expected, found=exc.got,
+    )  # fmt: skip
+
+
+def _as_far_as_readable(findings: Iterator[CheckFinding]) -> Iterator[CheckFinding]:
+    """Yield ``findings`` up to where the queues cannot be read, and that as one more."""
+    try:
+        yield from findings
+    except CorruptionError as exc:
+        yield replace(_of_error(exc), all_queues=True)
 
 
 def _places(
