@@ -9,6 +9,7 @@ from itertools import islice
 
 from store.config import StoreConfig
 from store.errors import CorruptionError, StoreError
+from store.index.index_check import REBUILD_INDEX
 from store.index.index_service import IndexService
 from store.journals.deleted_topics import DeletedTopics
 from store.log.commit_log import CommitLog
@@ -129,10 +130,14 @@ class StoreCheck:
     def _check_index(self) -> Iterator[CheckFinding]:
         if self._index is not None:
             for finding in self._index.check(self._log.max_phy_offset()):
-                yield CheckFinding(finding.problem, path=finding.path, position=finding.position)
+                yield CheckFinding(
+                    finding.problem, path=finding.path, position=finding.position,
+                    expected=finding.expected, found=finding.found,
+                )  # fmt: skip
         if (fault := self._index_left_out) is not None:
             yield CheckFinding(
-                f"the index cannot be read, and nothing can be found by key: {fault}",
+                f"the index cannot be read, and nothing can be found by key: {fault.reason};"
+                f" {REBUILD_INDEX}",
                 damage=isinstance(fault, CorruptionError),
                 path=str(fault.path) if fault.path else "",
                 position=fault.position,
