@@ -174,9 +174,7 @@ class _Entries:
                 f"the min entry hides units: it says {entry.queue_offset}, "
                 f"the first unit in the log is {found.queue_offset}"
             )
-            yield QueueFinding(
-                problem, self._path, queue, entry.queue_offset, key=min_key(prefix)
-            )
+            yield QueueFinding(problem, self._path, queue, entry.queue_offset, key=min_key(prefix))
         elif found is not None and found.queue_offset > entry.queue_offset:
             problem = f"units {entry.queue_offset} to {found.queue_offset - 1} are missing"
             yield self._at_unit(problem, queue, entry.queue_offset)

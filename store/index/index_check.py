@@ -12,7 +12,6 @@ from store.index.chains import link_chains
 from store.index.index_file import IndexFile
 from store.index.layout import INDEX_HEADER, slot_position
 
-
 REBUILD_INDEX = "cqstore rebuild --index builds the index anew from the commit log"
 """What mends an index that is damaged, or cannot be read."""
 

@@ -107,9 +107,7 @@ def of_queues(
         return None
     if any(each.kind is ObstacleKind.QUEUES for each in known):
         return None
-    return Obstacle(
-        kind, exc.reason, path, exc.phy_offset, exc.position, exc.expected, exc.got
-    )
+    return Obstacle(kind, exc.reason, path, exc.phy_offset, exc.position, exc.expected, exc.got)
 
 
 def _queue_folders(layout: StoreLayout) -> set[Path]:
