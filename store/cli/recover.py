@@ -37,8 +37,8 @@ def recover(
     Bytes that are cut or passed over are kept below DIR/cqstore/cut. A second run finds nothing
     to do. RocksDB's queues are read through. Exit code 0 if the store is whole now; 1 if something
     is damaged that this does not mend: the sentence says what does; 2 if it is refused, as where
-    the log is damaged and neither --cut-at nor --pass-over says what is to be lost. Nothing is
-    changed then.
+    the log is damaged and neither --cut-at nor --pass-over says what is to be lost. No byte of
+    the log is changed then.
     """
     settings = read_config(config, root)
     check_is_store(root, settings)

@@ -76,8 +76,9 @@ def copying(action: str, root: Path, partial: Path, target: Path) -> Iterator[No
         yield
     except OSError as exc:
         met = [Path(os.fsdecode(name)) for name in (exc.filename, exc.filename2) if name]
-        written = is_full(exc) or any(path.is_relative_to(partial) for path in met)
-        with os_errors("write the copy" if written else action, target if written else root):
+        if is_full(exc) or any(path.is_relative_to(partial) for path in met):
+            action, root = "write the copy", target
+        with os_errors(action, root):
             raise
     except StoreError as exc:
         if exc.path is not None and exc.path.is_relative_to(partial):
