@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from store.queue.context import QueueStoreContext
 from store.queue.estimate import MessageFilter, estimate
+from store.queue.facts import UnitLocation
 from store.queue.time_search import BoundaryType, search_offset
 from store.queue.units import BlockStop, CqUnit, QueueKey, UnitBlock
 
@@ -127,6 +128,11 @@ class ConsumeQueue(ABC):
     @abstractmethod
     def unit_timestamp(self, queue_offset: int) -> int:
         """Return the store time, ms, of the record of one unit; -1 without unit or record."""
+
+    def unit_location(self, queue_offset: int) -> UnitLocation:
+        """Return where the unit with ``queue_offset`` lies on disk, or would if it were there."""
+        _ = queue_offset
+        return UnitLocation()
 
     def resolve_tags_code(self, tags_code: int) -> int | None:
         """Return the tags code behind an extension address, other codes as they are.

@@ -35,6 +35,22 @@ class QueueFinding(NamedTuple):
     queue_offset: int | None = None
     position: int | None = None
     """Bytes inside ``path``."""
+    key: bytes = b""
+    """What was found under, where the backend has keys instead of positions."""
+    expected: object = None
+    found: object = None
+    all_queues: bool = False
+    """Only a rebuild of all queues mends it."""
+
+
+class UnitLocation(NamedTuple):
+    """Where a unit lies on disk, or would."""
+
+    path: str = ""
+    position: int | None = None
+    """Bytes inside ``path``."""
+    key: bytes = b""
+    """Where the backend has keys instead of positions."""
 
 
 class QueueDamage(NamedTuple):
