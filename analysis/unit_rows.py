@@ -12,7 +12,7 @@ from analysis.filters import INT64_MIN, RowFilter
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.facts import QueueType
-from store.queue.units import EXT_ADDRESS_MAX, PACKED_PREFIX, UNIT_COLUMNS, BlockStop, QueueKey
+from store.queue.units import EXT_ADDRESS_MAX, PACKED_PREFIX, UNIT_COLUMNS, QueueKey
 from store.service.message_store import MessageStore
 
 
@@ -39,20 +39,12 @@ def pieces_of(
     if store.queues.queue_type(key.topic) is QueueType.BATCH:
         yield from _batch_pieces(queue, key, first, end, timed=timed)
         return
-    at = first
-    while at < end:
-        block = queue.read_units(at, min(BATCH_ROWS, end - at))
-        if block.count:
-            units = block.columns()
-            offsets = np.arange(at, at + block.count, dtype=np.int64)
-            stamps = _stamps(store.commit_log, units) if timed else None
-            units, missing = _resolved(queue, units)
-            yield UnitPiece(key, offsets, units, missing, None, stamps)
-        at += block.count
-        if block.stop is BlockStop.HOLE and block.hole is not None:
-            at = block.hole.stop
-        elif not block.count:
-            return
+    for block in queue.blocks(first, end, BATCH_ROWS):
+        units, at = block.columns(), block.queue_offset
+        offsets = np.arange(at, at + block.count, dtype=np.int64)
+        stamps = _stamps(store.commit_log, units) if timed else None
+        units, missing = _resolved(queue, units)
+        yield UnitPiece(key, offsets, units, missing, None, stamps)
 
 
 def _batch_pieces(

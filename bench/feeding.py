@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from bench.workloads import CONFIG, Reached, fill, folder
+from bench.workloads import CONFIG, Reached, fill, first_log_file, folder
 from replication.feeding.feeder import Feeder
 from replication.feeding.followers import Followers
 from replication.feeding.in_thread import feeding
@@ -44,7 +44,7 @@ def fed(body: int, count: int) -> Reached:
         with MessageStore.open(root / "log", CONFIG) as store, feeding(Feeder(store)) as feeder:
             end = store.commit_log.max_phy_offset()
             here = _seconds_to_read(feeder.port, 1, end)
-        with (root / "log" / "commitlog" / f"{0:020d}").open("rb") as file:
+        with first_log_file(root / "log").open("rb") as file:
             data = file.read(end)
         with socket.create_server(("127.0.0.1", 0)) as server:
             thread = threading.Thread(target=lambda: server.accept()[0].sendall(data))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from bench.workloads import CONFIG, Reached, fill, folder
+from bench.workloads import CONFIG, Reached, fill, first_log_file, folder
 from replication.following.follower import Follower
 from replication.wire import FRAME_HEAD, REPORT, FrameHead
 from store.service.message_store import MessageStore
@@ -26,7 +26,7 @@ def followed(backend: str, body: int, count: int) -> Reached:
         fill(root / "led", backend, _QUEUES, count, body)
         with MessageStore.open(root / "led", CONFIG, read_only=True) as store:
             end = store.commit_log.max_phy_offset()
-        frames = _frames(root / "led" / "commitlog" / f"{0:020d}", end)
+        frames = _frames(first_log_file(root / "led"), end)
         with _sending(frames) as port:
             raw = _copy(port, root / "copy", len(frames))
         with _sending(frames) as port, MessageStore.open(root / "own", backend=backend) as store:

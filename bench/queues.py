@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bench.no_log import NoCheckpoint, NoLogFiles
 from bench.workloads import folder
 from cq_rocksdb.compaction import CompactionRun
 from cq_rocksdb.engine import EngineBatch, Family
 from cq_rocksdb.keys import queue_prefix
 from cq_rocksdb.native_engine import NativeEngine
-from cq_rocksdb.options import DatabaseOptions, database_options
+from cq_rocksdb.options import MIB, DatabaseOptions, database_options
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.config import RocksDBEngine, StoreConfig
 from store.paths import StorePaths
@@ -35,11 +35,10 @@ from store.service.message_store import MessageStore
 
 RECORD = 200
 """Bytes from one record of the imagined log to the next."""
-MIB = 1 << 20
 
 
 @dataclass
-class Log:
+class Log(NoLogFiles):
     """Facts of a log that is not there."""
 
     low: int = 0
@@ -55,27 +54,9 @@ class Log:
         _ = size
         return phy_offset
 
-    def store_timestamps(
-        self, phy_offsets: NDArray[np.int64], sizes: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        found = map(self.store_timestamp, phy_offsets.tolist(), sizes.tolist())
-        return np.fromiter(found, np.int64, len(sizes))
-
-    def readable(self, offset: int, /) -> tuple[int, object, int] | None:
-        _ = offset
-        return None
-
     def file_offset_by_timestamp(self, timestamp: int) -> int:
         _ = timestamp
         return 0
-
-
-@dataclass(frozen=True)
-class NoCheckpoint:
-    """A checkpoint that says nothing."""
-
-    min_timestamp: int = 0
-    logics_phy_offset: int = 0
 
 
 @dataclass

@@ -19,12 +19,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from store.config import StoreConfig
+from store.config import CQ_UNIT_SIZE, StoreConfig
+from store.files import file_name
+from store.paths import StorePaths
 from store.queue.time_search import BoundaryType
 from store.queue.units import UnitBatch
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.reading.puller import TagFilter
+from store.service.recovering.recovery import RecoveryReport
 
 STRIDE = 7919
 LOG_FILE = 1 << 30
@@ -55,6 +58,11 @@ def folder() -> Iterator[Path]:
     finally:
         for log in path.rglob("commitlog"):
             shutil.rmtree(log)
+
+
+def first_log_file(root: Path) -> Path:
+    """Return the file that holds the log of a store, which is short."""
+    return StorePaths(root).commit_log / file_name(0)
 
 
 def fill(root: Path, backend: str, queues: int, count: int, body: int) -> float:
@@ -131,16 +139,25 @@ def replay(backend: str, queues: int, body: int, count: int) -> Reached:
     with folder() as root:
         fill(root, backend, queues, count, body)
         (root / "consumequeue").rename(root / "queues before")
-        (root / "abort").write_bytes(b"1")
-        (root / "checkpoint").unlink()
-        started = time.perf_counter()
-        store = MessageStore.open(root, CONFIG, backend=backend)
-        seconds = time.perf_counter() - started
-        if store.report.dispatched_units != count:
-            raise RuntimeError(f"{store.report.dispatched_units} units, not {count}")
-        store.close()
-        raw = raw_scan(root / "commitlog" / f"{0:020d}", count)
+        report, seconds = _open_after_kill(root, CONFIG, backend)
+        if report.dispatched_units != count:
+            raise RuntimeError(f"{report.dispatched_units} units, not {count}")
+        raw = raw_scan(first_log_file(root), count)
     return Reached(count / seconds, count / raw, "messages/s")
+
+
+def _open_after_kill(
+    root: Path, config: StoreConfig, backend: str | None = None
+) -> tuple[RecoveryReport, float]:
+    """Open as after a kill before the first checkpoint; return what was done, and seconds."""
+    paths = StorePaths(root)
+    paths.abort.write_bytes(b"1")
+    paths.checkpoint.unlink()
+    started = time.perf_counter()
+    store = MessageStore.open(root, config, backend=backend)
+    seconds = time.perf_counter() - started
+    store.close()
+    return store.report, seconds
 
 
 def raw_scan(path: Path, count: int) -> float:
@@ -175,7 +192,7 @@ def get(backend: str, queues: int, count: int, calls: int) -> Reached:
                 if len(result.records) != 32:
                     raise RuntimeError(result.status.name)
             seconds = time.perf_counter() - started
-        raw = raw_pull(root / "commitlog" / f"{0:020d}", calls)
+        raw = raw_pull(first_log_file(root), calls)
     return Reached(calls / seconds, calls / raw, "pulls/s")
 
 
@@ -205,7 +222,7 @@ def time_search(backend: str, queues: int, count: int, calls: int) -> Reached:
             for queue_id, moment in asked:
                 store.offset_by_time(topic, queue_id, moment, BoundaryType.LOWER)
             seconds = time.perf_counter() - started
-        raw = raw_search(root / "commitlog" / f"{0:020d}", calls, count // queues)
+        raw = raw_search(first_log_file(root), calls, count // queues)
     return Reached(calls / seconds, calls / raw, "searches/s")
 
 
@@ -223,7 +240,7 @@ def raw_search(path: Path, calls: int, units: int) -> float:
 def lag(backend: str, count: int, calls: int) -> Reached:
     """Estimates of a consumer's lag, each of all units of a queue, beside bare reads of them."""
     with folder() as root:
-        config = CONFIG.model_copy(update={"mapped_file_size_consume_queue": 20 * count})
+        config = CONFIG.model_copy(update={"mapped_file_size_consume_queue": CQ_UNIT_SIZE * count})
         with MessageStore.open(root, config, backend=backend) as store:
             batch = UnitBatch()
             for number in range(count):
@@ -235,7 +252,7 @@ def lag(backend: str, count: int, calls: int) -> Reached:
                 queue.estimate_message_count(0, count, tags.may_match, tags.plain)
             seconds = time.perf_counter() - started
         plain = root / "units"
-        plain.write_bytes(bytes(20 * count))
+        plain.write_bytes(bytes(CQ_UNIT_SIZE * count))
         began = time.perf_counter()
         for _ in range(calls):
             plain.read_bytes()
@@ -290,16 +307,11 @@ def recover(count: int, body: int) -> Reached:
     config = CONFIG.model_copy(update={"message_index_enable": False})
     with folder() as root:
         fill(root, "file", 8, count, body)
-        (root / "abort").write_bytes(b"1")
-        (root / "checkpoint").unlink()
-        size = count * path_record(root / "commitlog" / f"{0:020d}") / 1e6
-        started = time.perf_counter()
-        store = MessageStore.open(root, config)
-        seconds = time.perf_counter() - started
-        if store.report.scanned_records != count:
-            raise RuntimeError(f"{store.report.scanned_records} records, not {count}")
-        store.close()
-        raw = raw_scan(root / "commitlog" / f"{0:020d}", count)
+        size = count * path_record(first_log_file(root)) / 1e6
+        report, seconds = _open_after_kill(root, config)
+        if report.scanned_records != count:
+            raise RuntimeError(f"{report.scanned_records} records, not {count}")
+        raw = raw_scan(first_log_file(root), count)
     return Reached(size / seconds, size / raw, "MB/s")
 
 
@@ -313,7 +325,7 @@ def scan(count: int, body: int) -> Reached:
             seconds = time.perf_counter() - started
         if records != count:
             raise RuntimeError(f"{records} records, not {count}")
-        raw = raw_scan(root / "commitlog" / f"{0:020d}", count)
+        raw = raw_scan(first_log_file(root), count)
     return Reached(count / seconds, count / raw, "records/s")
 
 

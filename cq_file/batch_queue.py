@@ -137,6 +137,11 @@ class BatchConsumeQueue(QueueFiles):
 
         return self.stable(probe)
 
+    def logic_offset_of(self, queue_offset: int) -> int | None:
+        """Return where the unit lies that holds ``queue_offset``, ``None`` without one."""
+        index, end = self.stable(self._index_of, queue_offset)
+        return index * _UNIT if index < end else None
+
     def _index_of(self, queue_offset: int) -> tuple[int, int]:
         """Return which unit holds ``queue_offset``, and the end; the end twice if none does."""
         end = self._end

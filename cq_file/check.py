@@ -88,11 +88,12 @@ def _check_names(folder: Path, mapped_file_size: int | None) -> Iterator[QueueFi
                 if parse_file_name(file.name) is None or not file.is_file():
                     yield QueueFinding("the name is not that of a queue file", file.path, key)
                 elif (size := _size(file)) not in {None, mapped_file_size}:
+                    short = size is not None and size < (mapped_file_size or 0)
                     yield QueueFinding(
                         f"the queue file has {size} bytes instead of {mapped_file_size}",
-                        file.path,
-                        key,
-                    )
+                        file.path, key, position=size if short else mapped_file_size,
+                        expected=mapped_file_size, found=size,
+                    )  # fmt: skip
 
 
 def _size(file: "DirEntry[str]") -> int | None:
@@ -125,7 +126,10 @@ def _check_readable(
         if generation == queue.generation:  # else the writer removed it meanwhile
             yield QueueFinding("a file of the queue is missing", str(exc.filename), key)
     except TruncatedRecordError as exc:
-        yield QueueFinding(exc.reason, str(exc.path), key, position=exc.position)
+        yield QueueFinding(
+            exc.reason, str(exc.path), key, position=exc.position, expected=exc.expected,
+            found=exc.got,
+        )  # fmt: skip
 
 
 def _check_queue(

@@ -143,6 +143,10 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         self.known_path = (start, path)
         return path
 
+    def logic_offset_of(self, queue_offset: int) -> int:
+        """Return where the unit with ``queue_offset`` lies, whether it is there or not."""
+        return queue_offset * _UNIT
+
     def unit_at(self, queue_offset: int) -> tuple[int, int] | None:
         """Return phy offset and size of one unit, ``None`` where there is none."""
         if not self.first_offset <= queue_offset < self.max_offset:

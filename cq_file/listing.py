@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cq_file.layout import parse_file_name, parse_queue_id
-from store.errors import CorruptionError, IllegalMessageError, os_errors
-from store.files import check_regular, file_name
+from store.errors import (
+    CorruptionError,
+    IllegalMessageError,
+    TruncatedRecordError,
+    os_errors,
+)
+from store.files import bytes_on_disk, check_regular, file_name
 
-_STAT_BLOCK = 512
-"""Bytes of the unit of ``st_blocks``."""
 _NAME_MAX = 255
 """Bytes of the longest folder name that common file systems take."""
 
@@ -143,6 +146,8 @@ def fit_files(listing: Listing, configured: int, unit: int, *, explicit: bool) -
         explicit: the setting was given and has to fit the files.
 
     Raises:
+        TruncatedRecordError: as below, and the file that is named was surely cut short: it does not
+            hold whole units, or one of the expected size is there.
         CorruptionError: half of the files or more differ from what was given or, without, from
             each other; or have names that do not fit their size.
         StoreIOError: a file cannot be looked at.
@@ -150,19 +155,22 @@ def fit_files(listing: Listing, configured: int, unit: int, *, explicit: bool) -
     sizes = listing.sizes
     if not sizes:
         return configured
-    limit = max(sizes, key=lambda size: sizes[size].files)
+    limit = max(sizes, key=lambda size: (size % unit == 0, sizes[size].files, size == configured))
     expected = configured if explicit else limit
     total = sum(found.files for found in sizes.values())
     if expected not in sizes or 2 * sizes[expected].files <= total:
         got = limit if limit != expected else min(sizes.keys() - {limit})
-        raise CorruptionError(
+        cut = got % unit or (expected in sizes and got < expected)
+        kind = TruncatedRecordError if cut else CorruptionError
+        raise kind(
             "queue files have the wrong size", path=Path(sizes[got].example), expected=expected,
-            got=got,
+            position=got if cut else None, got=got,
         )  # fmt: skip
     if expected % unit:
-        raise CorruptionError(
+        raise TruncatedRecordError(
             "queue files do not hold whole units",
             path=Path(sizes[expected].example),
+            position=expected,
             expected=f"a multiple of {unit} bytes",
             got=expected,
         )
@@ -205,7 +213,7 @@ def allocated_bytes(folder: Path) -> int:
     for queue in queue_folders(folder):
         for entry in entries(queue.path):
             with suppress(FileNotFoundError):  # removed between the listing and here
-                total += entry.stat().st_blocks * _STAT_BLOCK if entry.is_file() else 0
+                total += bytes_on_disk(entry.stat()) if entry.is_file() else 0
     return total
 
 

@@ -10,6 +10,7 @@ from cq_file.ext import ExtFiles, is_ext_address
 from store.errors import StoreClosedError, UnsupportedFormatError
 from store.queue.consume_queue import ConsumeQueue, PlainUnits, PulledUnits, no_units
 from store.queue.context import QueueStoreContext
+from store.queue.facts import UnitLocation
 from store.queue.read_fallbacks import FallbackReason, ReadKind
 from store.queue.time_search import BoundaryType, search_offset
 from store.queue.units import PACKED_PREFIX, CqUnit, UnitBlock
@@ -137,6 +138,17 @@ class NamedFileQueue(ConsumeQueue):
         return search_offset(
             *files.ends(minimum), timestamp, boundary, lambda at: self._timestamp_from(files, at)
         )
+
+    def unit_location(self, queue_offset: int) -> UnitLocation:
+        """Return file and position; the queue's folder where no file holds the unit."""
+        files = self._table.find(self.topic, self.queue_id)
+        if files is None:
+            return UnitLocation()
+        logic_offset = files.logic_offset_of(queue_offset)
+        start = None if logic_offset is None else files.file_at(logic_offset)
+        if logic_offset is None or start is None:
+            return UnitLocation(files.folder)
+        return UnitLocation(files.path(start), logic_offset - start)
 
     def resolve_tags_code(self, tags_code: int) -> int | None:
         """Return the tags code of the extension unit at an address, other codes as they are."""

@@ -16,21 +16,24 @@ from cq_rocksdb.keys import (
     UNIT_PLACE,
     OffsetEntry,
     max_key,
+    min_key,
     parse_offset_key,
     parse_unit_key,
     queue_prefix,
+    unit_key,
 )
 from cq_rocksdb.offset_table import OffsetTable
 from cq_rocksdb.orphans import Orphan, Orphans
 from cq_rocksdb.unit_table import FoundUnit, UnitTable
 from store.errors import CorruptionError
+from store.files import LAST_OFFSET
 from store.progress import Progress, noop
 from store.queue.context import LogView
 from store.queue.facts import QueueFinding
 from store.queue.units import QUEUE_UNIT, QueueKey, QueueUnit
 
-_SCAN_UNITS = 4_096
-_END_OF_KEYS = b"\xff" * 8
+SCAN_ROWS = 4_096
+END_OF_KEYS = b"\xff" * 8
 
 
 class Audit:
@@ -47,13 +50,24 @@ class Audit:
         progress: Progress = noop,
     ) -> None:
         """``orphans`` are collected on the way, ``progress`` is called with the units."""
+        self._folder = folder
         self._entries = _Entries(offsets, units, log, str(folder), orphans)
         self._units = _Units(engine, log.min_phy_offset(), str(folder), orphans, progress)
 
     def findings(self) -> Iterator[QueueFinding]:
-        """Yield the findings; run once."""
-        yield from self._entries.findings()
-        yield from self._units.findings()
+        """Yield the findings; run once. A block that cannot be read ends its family, as one."""
+        told: set[QueueFinding] = set()
+        for family in (self._entries, self._units):
+            try:
+                yield from family.findings()
+            except CorruptionError as exc:
+                found = QueueFinding(
+                    exc.reason, str(exc.path or self._folder), position=exc.position,
+                    expected=exc.expected, found=exc.got, all_queues=True,
+                )  # fmt: skip
+                if found not in told:  # entries are compared with units
+                    told.add(found)
+                    yield found
 
     @property
     def queues(self) -> int:
@@ -99,11 +113,13 @@ class _Entries:
             try:
                 name = parse_offset_key(key)
             except CorruptionError as exc:
-                yield QueueFinding(exc.reason, self._path)
+                yield QueueFinding(exc.reason, self._path, key=key)
                 continue
             if len(value) != OFFSET_ENTRY.size:
                 problem = f"the {name.kind.decode()} entry has {len(value)} bytes instead of 16"
-                yield QueueFinding(problem, self._path, name.queue)
+                yield QueueFinding(
+                    problem, self._path, name.queue, key=key, expected=16, found=len(value)
+                )
                 continue
             self.queues += name.kind != KIND_MIN
             if self._orphans is not None:
@@ -117,12 +133,14 @@ class _Entries:
     def _checkpoint(self, value: bytes) -> Iterator[QueueFinding]:
         if len(value) != CHECKPOINT_ENTRY.size:
             problem = f"the checkpoint entry has {len(value)} bytes instead of 8"
-            yield QueueFinding(problem, self._path)
+            yield QueueFinding(
+                problem, self._path, key=CHECKPOINT_KEY, expected=8, found=len(value)
+            )
             return
         checkpoint, end = CHECKPOINT_ENTRY.unpack_from(value).phy_offset, self._log.max_phy_offset()
         if checkpoint > end:
             problem = f"the checkpoint entry {checkpoint} lies behind the log's end {end}"
-            yield QueueFinding(problem, self._path)
+            yield QueueFinding(problem, self._path, key=CHECKPOINT_KEY)
 
     def _max(
         self, queue: QueueKey, entry: OffsetEntry, min_phy_offset: int
@@ -136,12 +154,16 @@ class _Entries:
             made_up = before is None and entry.phy_offset in {0, min_phy_offset}
             if not made_up:  # else a queue that RocketMQ initialised to an offset
                 problem = f"units {first} to {entry.queue_offset} are missing before the max entry"
-                yield QueueFinding(problem, self._path, queue, first)
+                yield self._at_unit(problem, queue, first)
         elif unit.phy_offset != entry.phy_offset:
             problem = (
                 f"the max entry says phy_offset {entry.phy_offset}, its unit {unit.phy_offset}"
             )
-            yield QueueFinding(problem, self._path, queue, entry.queue_offset)
+            yield self._at_unit(problem, queue, entry.queue_offset)
+
+    def _at_unit(self, problem: str, queue: QueueKey, queue_offset: int) -> QueueFinding:
+        key = unit_key(queue_prefix(*queue), queue_offset)
+        return QueueFinding(problem, self._path, queue, queue_offset, key=key)
 
     def _min(
         self, queue: QueueKey, entry: OffsetEntry, min_phy_offset: int
@@ -155,10 +177,10 @@ class _Entries:
                 f"the min entry hides units: it says {entry.queue_offset}, "
                 f"the first unit in the log is {found.queue_offset}"
             )
-            yield QueueFinding(problem, self._path, queue, entry.queue_offset)
+            yield QueueFinding(problem, self._path, queue, entry.queue_offset, key=min_key(prefix))
         elif found is not None and found.queue_offset > entry.queue_offset:
             problem = f"units {entry.queue_offset} to {found.queue_offset - 1} are missing"
-            yield QueueFinding(problem, self._path, queue, entry.queue_offset)
+            yield self._at_unit(problem, queue, entry.queue_offset)
 
 
 class _Units:
@@ -185,10 +207,10 @@ class _Units:
         start = b""
         while True:
             self._progress(self.units)
-            rows = self._engine.scan(Family.DEFAULT, start, _END_OF_KEYS, _SCAN_UNITS)
+            rows = self._engine.scan(Family.DEFAULT, start, END_OF_KEYS, SCAN_ROWS)
             for key, value in rows:
                 yield from self._row(key, value)
-            if len(rows) < _SCAN_UNITS:
+            if len(rows) < SCAN_ROWS:
                 return
             start = rows[-1][0] + b"\0"
 
@@ -197,13 +219,16 @@ class _Units:
         try:
             queue, queue_offset = parse_unit_key(key)
         except CorruptionError as exc:
-            yield QueueFinding(exc.reason, self._path)
+            yield QueueFinding(exc.reason, self._path, key=key)
             return
         if (prefix := key[: -UNIT_PLACE.size]) != self._prefix:
             yield from self._begin(prefix, queue)
         if len(value) != QUEUE_UNIT.size:
             problem = f"the unit has {len(value)} bytes instead of {QUEUE_UNIT.size}"
-            yield QueueFinding(problem, self._path, queue, queue_offset)
+            yield QueueFinding(
+                problem, self._path, queue, queue_offset, key=key, expected=QUEUE_UNIT.size,
+                found=len(value),
+            )  # fmt: skip
         if len(value) >= QUEUE_UNIT.size:
             yield from self._unit(queue_offset, QUEUE_UNIT.unpack_from(value))
 
@@ -215,7 +240,8 @@ class _Units:
         if value is None or len(value) != OFFSET_ENTRY.size:
             self._last_offset = -1
             self._behind = True
-            yield QueueFinding("the queue has units and no max entry", self._path, queue)
+            problem = "the queue has units and no max entry"
+            yield QueueFinding(problem, self._path, queue, key=max_key(prefix))
         else:
             self._last_offset = OFFSET_ENTRY.unpack_from(value).queue_offset
 
@@ -231,7 +257,7 @@ class _Units:
             if not self._behind:
                 self._behind = True
                 problem = f"units lie behind the max entry {self._last_offset}; no reader sees them"
-                yield QueueFinding(problem, self._path, self._queue, queue_offset)
+                yield self._at(problem, queue_offset)
             return
         before, self._before = self._before, FoundUnit(queue_offset, unit)
         if before is None or before.unit.phy_offset < self._min_phy_offset:
@@ -239,9 +265,13 @@ class _Units:
         wanted, phy_offset = before.queue_offset + 1, before.unit.phy_offset
         if queue_offset != wanted:
             problem = f"units {wanted} to {queue_offset - 1} are missing"
-            yield QueueFinding(problem, self._path, self._queue, wanted)
+            yield self._at(problem, wanted)
         if unit.phy_offset <= phy_offset:
             problem = (
                 f"phy_offset {unit.phy_offset} does not lie behind the one before, {phy_offset}"
             )
-            yield QueueFinding(problem, self._path, self._queue, queue_offset)
+            yield self._at(problem, queue_offset)
+
+    def _at(self, problem: str, queue_offset: int) -> QueueFinding:
+        key = unit_key(self._prefix, min(queue_offset, LAST_OFFSET))
+        return QueueFinding(problem, self._path, self._queue, queue_offset, key=key)

@@ -3,11 +3,12 @@
 Source: RocketMQ ``RocksDBConsumeQueue``.
 """
 
-from cq_rocksdb.keys import queue_prefix
+from cq_rocksdb.keys import queue_prefix, unit_key
 from cq_rocksdb.offset_table import OffsetTable
 from cq_rocksdb.unit_table import UnitTable
 from store.queue.consume_queue import ConsumeQueue, PlainUnits, PulledUnits, no_units
 from store.queue.context import QueueStoreContext
+from store.queue.facts import UnitLocation
 from store.queue.read_fallbacks import FallbackReason, ReadKind
 from store.queue.time_search import BoundaryType, search_offset
 from store.queue.units import QUEUE_UNIT, UnitBlock
@@ -103,6 +104,11 @@ class RocksDBConsumeQueue(ConsumeQueue):
         if unit is None or not log.min_phy_offset() <= unit.phy_offset < log.max_phy_offset():
             return -1
         return unit.store_timestamp
+
+    def unit_location(self, queue_offset: int) -> UnitLocation:
+        """Return the database's folder and the unit's key."""
+        key = unit_key(self._prefix, queue_offset) if queue_offset >= 0 else self._prefix
+        return UnitLocation(str(self._units.folder), key=key)
 
     def offset_by_time(self, timestamp: int, boundary: BoundaryType) -> int:
         """Search in one call where the engine can."""

@@ -138,6 +138,7 @@ class RocksEngine(Protocol):
     """
 
     name: ClassVar[str]
+    folder: Path
     write_lock: CheckedLock
     """Held by a write, and by a flush of one family after the other."""
     filters_expired: ClassVar[bool]

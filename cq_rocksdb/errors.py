@@ -79,12 +79,19 @@ class RocksDBFullError(RocksDBIOError, DiskFullError):
 
 
 class RocksDBDamagedError(RocksDBError, CorruptionError):
-    """RocksDB cannot open the database, for its files are damaged."""
+    """RocksDB cannot open the database, or read a block of it, for its files are damaged."""
 
 
 _PRIVATE = re.compile(r"/\S*/cqstore-read-only-[^/\s]+")
 """The folder of links in which a database is opened read-only; users have never seen it."""
-_KINDS = {RocksDBStatus.IO_ERROR: RocksDBIOError, RocksDBStatus.NO_SPACE: RocksDBFullError}
+_BLOCK = re.compile(r"\s+in (\S.*\.\w+) offset (\d+)( size \d+)?$")
+"""How the text of a block that cannot be read ends: with its file and the position in that."""
+_KINDS = {
+    RocksDBStatus.IO_ERROR: RocksDBIOError, RocksDBStatus.NO_SPACE: RocksDBFullError,
+    RocksDBStatus.CORRUPTION: RocksDBDamagedError,
+}  # fmt: skip
+REBUILD = "cqstore rebuild builds the queues anew from the commit log, and keeps these"
+"""What mends a database that is damaged."""
 
 
 @contextmanager
@@ -132,4 +139,9 @@ def rocksdb_error(text: str, folder: Path) -> RocksDBError:
     text = _PRIVATE.sub(lambda _: str(folder), text)
     status = RocksDBStatus.of(text)
     kind: type[RocksDBError] = _KINDS.get(status, RocksDBError)
-    return kind(f"RocksDB: {text}", status=status, path=folder)
+    path, position = folder, None
+    if status is RocksDBStatus.CORRUPTION:
+        if (block := _BLOCK.search(text)) is not None:
+            path, position, text = Path(block[1]), int(block[2]), text[: block.start()]
+        text = f"{text}; {REBUILD}"
+    return kind(f"RocksDB: {text}", status=status, path=path, position=position)

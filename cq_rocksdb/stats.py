@@ -8,10 +8,8 @@ from cq_rocksdb.engine import Family, RocksEngine
 from cq_rocksdb.logged_counters import counters_in, logged_counters
 from cq_rocksdb.private_folder import DATABASE_FILE
 from store.errors import os_errors
+from store.files import bytes_on_disk
 from store.queue.facts import QueueStat
-
-_BLOCK_BYTES = 512
-"""Unit of ``st_blocks``."""
 
 PROPERTIES = {
     "keys_estimate": "rocksdb.estimate-num-keys",
@@ -95,5 +93,5 @@ def database_bytes(folder: Path) -> int:
             for file in folder.iterdir():
                 with suppress(FileNotFoundError):  # a compaction has removed it meanwhile
                     if DATABASE_FILE.fullmatch(file.name) and file.is_file():
-                        total += file.stat().st_blocks * _BLOCK_BYTES
+                        total += bytes_on_disk(file.stat())
     return total

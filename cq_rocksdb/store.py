@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from cq_rocksdb.batch_writer import BatchWriter, checkpoint_put
-from cq_rocksdb.check import Audit
+from cq_rocksdb.check import END_OF_KEYS, SCAN_ROWS, Audit
 from cq_rocksdb.compaction import CompactionRun
 from cq_rocksdb.consume_queue import RocksDBConsumeQueue
 from cq_rocksdb.cut import clean_expired, truncate_dirty
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
 from cq_rocksdb.engines import WITHOUT_FILTER, check_settings, open_engine
-from cq_rocksdb.errors import RocksDBDamagedError, RocksDBError, RocksDBStatus
+from cq_rocksdb.errors import REBUILD, RocksDBDamagedError, RocksDBError
 from cq_rocksdb.folders import (
     database_folder,
     database_folders,
@@ -64,10 +64,6 @@ from store.queue.units import QueueKey, UnitBatch
 
 _LOG = StoreLogger(__name__)
 _FILE_GONE = "No such file or directory"
-_ADVICE = (
-    "move the folder away and open the store with the backend rocksdb (storeType defaultRocksDB):"
-    " the queues are rebuilt from the commit log"
-)
 
 
 class RocksDBConsumeQueueStore(ConsumeQueueStore):
@@ -109,7 +105,10 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             moving = paths.replacing.exists()  # a part of it has been moved away already
             if tables and not moving and not any(path.is_dir() for path in inside):
                 raise RefusedStoreError(
-                    f"the RocksDB queues have lost their file CURRENT; {_ADVICE}", path=folder
+                    "the RocksDB queues have lost their file CURRENT; move the folder away and open"
+                    " the store with the backend rocksdb (storeType defaultRocksDB): the queues are"
+                    " rebuilt from the commit log",
+                    path=folder,
                 )
         return False
 
@@ -166,9 +165,9 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
                 read_only=context.read_only,
             )
         except RocksDBError as exc:
-            if exc.status is not RocksDBStatus.CORRUPTION and _FILE_GONE not in exc.reason:
+            if isinstance(exc, RocksDBDamagedError) or _FILE_GONE not in exc.reason:
                 raise
-            advised = f"{exc.reason}; {_ADVICE}"
+            advised = f"{exc.reason}; {REBUILD}"
             raise RocksDBDamagedError(advised, status=exc.status, path=exc.path) from exc.__cause__
         self._offsets = OffsetTable(self._engine, context.config.rocksdb_hot_queues)
         self._units = UnitTable(self._engine)
@@ -390,6 +389,17 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
     def check_files(self) -> Iterator[QueueFinding]:
         """Yield impossible keys and values, entries that do not fit their units, and holes."""
         yield from self.audit().findings()
+
+    def read_through(self, progress: Progress = noop) -> None:
+        """Read every block of both families."""
+        engine = self._open_engine()
+        for family in (Family.OFFSET, Family.DEFAULT):
+            count, start, rows = 0, b"", [(b"", b"")]
+            while rows:
+                rows = engine.scan(family, start, END_OF_KEYS, SCAN_ROWS)
+                start = rows[-1][0] + b"\0" if rows else start
+                count += len(rows)
+                progress(count)
 
     def audit(self, orphans: Orphans | None = None, progress: Progress = noop) -> Audit:
         """Return a check of the database, to be run; it counts, and reports units, meanwhile."""

@@ -7,6 +7,7 @@ compacted away): bisection steps to the next unit that exists, a miss is no answ
 Source: RocketMQ ``RocksDBConsumeQueueTable``.
 """
 
+from pathlib import Path
 from typing import NamedTuple
 
 from cq_rocksdb.engine import Family, RocksEngine
@@ -31,6 +32,11 @@ class UnitTable:
 
     def __init__(self, engine: RocksEngine) -> None:
         self._engine = engine
+
+    @property
+    def folder(self) -> Path:
+        """Return where the database lies."""
+        return self._engine.folder
 
     def get(self, prefix: bytes, queue_offset: int) -> QueueUnit | None:
         """Return one unit."""

@@ -74,7 +74,7 @@ def audit(root: Dir, config: ConfigFile = None, kind: Format = OutputFormat.TABL
     found = 0
     with progress("auditing", unit="units") as tick, open_store(root, config, None, None) as store:
         queues = _rocksdb_queues(store)
-        known, fault = _known_topics(store.paths.topics.parent)
+        known, fault = _known_topics(store.paths.config)
         orphans = Orphans(known.topics) if known is not None else None
         about = queues.engine.property_value(Family.DEFAULT, PROPERTIES["keys_estimate"])
         tick.measure(int(about) if about else None, "units")

@@ -13,9 +13,10 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 
 from embedded.names import check_group_name, is_topic_name
-from metadata.model import SEPARATOR, BrokerMetadata, Form, Table, readings
+from metadata.model import BrokerMetadata, Form, Table, readings
 from metadata.owned_table import OwnedTable
 from operating.group_offsets import OffsetChange, Target, changed, copy, forget, reset
+from store.broker_files import TOPIC_GROUP_SEPARATOR
 from store.checked_lock import CheckedLock
 from store.errors import (
     RefusedStoreError,
@@ -214,7 +215,7 @@ class ConsumerOffsets:
         with self._lock.entry():
             self._check_open()
             offsets = {key: dict(row) for key, row in self._offsets.items()}
-        return BrokerMetadata(Form.JSON, self._store.paths.topics.parent, offsets=offsets)
+        return BrokerMetadata(Form.JSON, self._store.paths.config, offsets=offsets)
 
     def _change(self, group: str, plan: Iterable[OffsetChange]) -> list[OffsetChange]:
         changes = list(plan)
@@ -316,4 +317,4 @@ class ConsumerOffsets:
 
 
 def _key(topic: str, group: str) -> str:
-    return f"{topic}{SEPARATOR}{group}"
+    return f"{topic}{TOPIC_GROUP_SEPARATOR}{group}"

@@ -17,15 +17,10 @@ from metadata.convert import build_beside
 from metadata.json_writer import content_of, encoded
 from metadata.kept import new_kept_folder
 from metadata.model import BrokerMetadata, Form, Table
-from metadata.places import (
-    FILES_OF_TABLE,
-    LMQ_OFFSETS_FILE,
-    SINGLE_FOLDER,
-    V1_FOLDERS,
-    V2_FOLDER,
-)
+from metadata.places import FILES_OF_TABLE, SINGLE_FOLDER, V1_FOLDERS, V2_FOLDER
 from metadata.placing import clear_new
 from metadata.repair import Repair, apply_repairs
+from store.broker_files import CONFIG_FOLDER, LMQ_OFFSETS_FILE
 from store.errors import RefusedStoreError, os_errors
 from store.files import make_folder, sync_folder
 from store.paths import StorePaths
@@ -51,8 +46,8 @@ def change_tables(paths: StorePaths, made: BrokerMetadata, tables: Collection[Ta
     with os_errors("change the metadata", kept):
         make_folder(kept)
         for name in _folders(made.form, tables):
-            (paths.new_metadata / "config" / name).rename(kept / name)
-            exchange(kept / name, paths.topics.parent / name)
+            (paths.new_metadata / CONFIG_FOLDER / name).rename(kept / name)
+            exchange(kept / name, paths.config / name)
     clear_new(paths)
     return kept
 
@@ -83,7 +78,7 @@ def exchange(one: Path, other: Path) -> None:
 
 
 def _change_files(paths: StorePaths, made: BrokerMetadata, tables: Collection[Table]) -> Path:
-    config = paths.topics.parent
+    config = paths.config
     names = [name for table in tables for name in FILES_OF_TABLE[table]]
     there = [name for name in names if name != LMQ_OFFSETS_FILE or (config / name).exists()]
     changes = [Repair(name, "", "call", encoded(content_of(name, made))) for name in there]

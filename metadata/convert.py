@@ -10,9 +10,9 @@ from metadata.forms import read_forms
 from metadata.json_form import offsets_disagree, unknown_fields
 from metadata.limits import refuse_unfit
 from metadata.model import BrokerMetadata, DataVersion, Form, Table
-from metadata.places import LMQ_OFFSETS_FILE, OFFSETS_FILE
 from metadata.placing import clear_new, place
 from metadata.writing import differences, write_form
+from store.broker_files import LMQ_OFFSETS_FILE, OFFSETS_FILE
 from store.errors import CorruptionError, RefusedStoreError, StoreIOError
 from store.paths import StorePaths
 

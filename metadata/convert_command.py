@@ -9,8 +9,8 @@ import typer
 from metadata.convert import Droppable, choose_form, convert, converted, dropped
 from metadata.forms import read_forms
 from metadata.model import BrokerMetadata, Form
-from metadata.places import LMQ_OFFSETS_FILE
 from metadata.placing import clear_new, finish_placing, is_placing, place
+from store.broker_files import LMQ_OFFSETS_FILE
 from store.cli.options import Dir, Format, Yes, check_is_there, note
 from store.cli.output import OutputFormat, Row, output
 from store.errors import RefusedStoreError

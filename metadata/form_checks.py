@@ -11,10 +11,10 @@ from itertools import combinations
 
 from metadata.findings import MetaFinding, Severity
 from metadata.json_form import offsets_disagree
-from metadata.model import FIELDS_OF_TABLE, SEPARATOR, BrokerMetadata, Form, Table
+from metadata.model import FIELDS_OF_TABLE, BrokerMetadata, Form, Table
 from metadata.names import fitting_readings, is_exempt
-from metadata.places import LMQ_OFFSETS_FILE, OFFSETS_FILE
 from metadata.writing import differences_in
+from store.broker_files import LMQ_OFFSETS_FILE, OFFSETS_FILE, TOPIC_GROUP_SEPARATOR
 
 _PAGE = 2000
 _TAKEN_IN = {Form.JSON: (Form.V1, Form.SINGLE), Form.V1: (Form.SINGLE,)}
@@ -147,7 +147,7 @@ def _ambiguous(found: BrokerMetadata) -> Iterator[MetaFinding]:
             no_key.add(key)
         elif len(fitting) > 1:
             ambiguous.add(key)
-        elif key.count(SEPARATOR) > 1:
+        elif key.count(TOPIC_GROUP_SEPARATOR) > 1:
             several.add(key)
     yield from (finding for finding in (ambiguous, no_key, several) if finding.total)
 
@@ -162,7 +162,7 @@ def _lost_resets(found: BrokerMetadata) -> Iterator[MetaFinding]:
         " start the group is where it was before, unless it has committed since.",
     )  # fmt: skip
     for key in found.offsets:
-        group, _, topic = key.partition(SEPARATOR)
+        group, _, topic = key.partition(TOPIC_GROUP_SEPARATOR)
         if topic in found.topics and group in found.groups and group not in found.topics:
             finding.add(f"{topic}@{group}")
     if finding.total:

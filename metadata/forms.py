@@ -20,5 +20,5 @@ def read_forms(paths: StorePaths) -> list[BrokerMetadata]:
     What cannot be read is among the ``faults`` of its form. A broker that runs may be about to
     change any of it.
     """
-    config = paths.topics.parent
+    config = paths.config
     return [found for read in _READERS if (found := read(config)) is not None]

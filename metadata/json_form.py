@@ -9,15 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from metadata.model import BrokerMetadata, Form, Json, Table
-from metadata.places import (
-    DELAYS_FILE,
-    FILES,
-    GROUPS_FILE,
-    LMQ_OFFSETS_FILE,
-    OFFSETS_FILE,
-    TOPICS_FILE,
-    backup_of,
-)
+from metadata.places import FILES
 from metadata.values import (
     bits_of,
     configs_of,
@@ -27,10 +19,19 @@ from metadata.values import (
     offsets_of,
     version_of,
 )
+from store.broker_files import (
+    DELAYS_FILE,
+    GROUPS_FILE,
+    LMQ_OFFSETS_FILE,
+    MAX_TABLE_BYTES,
+    OFFSETS_FILE,
+    TOPICS_FILE,
+    backup_of,
+    is_either_there,
+)
 from store.errors import CorruptionError, StoreError, StoreIOError, os_errors
 from store.files import read_file
 
-_MAX_BYTES = 1 << 30
 Decoder = Callable[[Json, BrokerMetadata], None]
 
 
@@ -40,7 +41,7 @@ def read_json(config: Path) -> BrokerMetadata | None:
     A file that is missing, empty or torn is read from its ``.bak``, as a broker does it. That it
     was, and what neither holds, is among ``faults``.
     """
-    present = [name for name in FILES if _either(config / name)]
+    present = [name for name in FILES if is_either_there(config / name)]
     if not present:
         return None
     found = BrokerMetadata(Form.JSON, config)
@@ -116,7 +117,7 @@ def offsets_disagree(config: Path) -> list[str]:
     """
     both = []
     for name in (OFFSETS_FILE, LMQ_OFFSETS_FILE):
-        if not _either(config / name):
+        if not is_either_there(config / name):
             return []
         read_table(config / name, _DECODERS[name], found := BrokerMetadata(Form.JSON, config))
         both.append(found.offsets)
@@ -125,7 +126,7 @@ def offsets_disagree(config: Path) -> list[str]:
 
 def read_delays(config: Path, into: BrokerMetadata) -> None:
     """Add the offsets of delay levels, which are in a file of JSON under every form."""
-    if _either(config / DELAYS_FILE):
+    if is_either_there(config / DELAYS_FILE):
         read_table(config / DELAYS_FILE, _delays, into)
 
 
@@ -149,7 +150,7 @@ def _content(path: Path) -> Json:
     """
     with os_errors("read a file of the broker's", path):
         try:
-            data = read_file(path, _MAX_BYTES)
+            data = read_file(path, MAX_TABLE_BYTES)
         except FileNotFoundError as exc:
             raise CorruptionError("this file of the broker's is missing", path=path) from exc
     if not data:
@@ -158,10 +159,6 @@ def _content(path: Path) -> Json:
         return json_object(data)
     except ValueError as exc:
         raise CorruptionError(f"this is no file of a broker's: {exc}", path=path) from exc
-
-
-def _either(path: Path) -> bool:
-    return path.exists() or backup_of(path).exists()
 
 
 def _checked(decode: Decoder, name: str) -> Decoder:

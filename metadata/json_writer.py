@@ -8,14 +8,15 @@ Source: RocketMQ ``ConfigManager.persist``, ``TopicConfigManager.encode``,
 import json
 from pathlib import Path
 
-from metadata.model import SEPARATOR, BrokerMetadata, Json, Offsets, Table
-from metadata.places import (
+from metadata.model import BrokerMetadata, Json, Offsets, Table
+from metadata.places import FILES
+from store.broker_files import (
     DELAYS_FILE,
-    FILES,
     GROUPS_FILE,
     LMQ_OFFSETS_FILE,
+    TOPIC_GROUP_SEPARATOR,
     TOPICS_FILE,
-    backup_of,
+    replace_both,
 )
 from store.errors import os_errors
 from store.files import make_folder, replace_file
@@ -34,8 +35,7 @@ def write_json(found: BrokerMetadata, config: Path, *, lmq: bool = False) -> Non
         data = encoded(content_of(name, found))
         with os_errors("write a file of the broker's", config):
             make_folder(config)
-            replace_file(config / name, data)
-            replace_file(backup_of(config / name), data)
+            replace_both(config / name, data)
 
 
 def content_of(name: str, found: BrokerMetadata) -> Json:
@@ -85,8 +85,8 @@ def _topics_of_groups(offsets: Offsets) -> dict[str, list[str]]:
     """Return the map that a broker writes and does not read: of names with one @ between them."""
     made: dict[str, list[str]] = {}
     for key in offsets:
-        topic, _, group = key.partition(SEPARATOR)
-        if topic and group and SEPARATOR not in group:
+        topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
+        if topic and group and TOPIC_GROUP_SEPARATOR not in group:
             made.setdefault(group, []).append(topic)
     return made
 
@@ -96,7 +96,7 @@ def _lmq_offsets(offsets: Offsets) -> Json:
     light = {
         key: row[0]
         for key, row in offsets.items()
-        if 0 in row and key.partition(SEPARATOR)[2].startswith(LMQ_PREFIX)
+        if 0 in row and key.partition(TOPIC_GROUP_SEPARATOR)[2].startswith(LMQ_PREFIX)
     }
     rows = {key: row for key, row in offsets.items() if key not in light or len(row) > 1}
     return {"lmqOffsetTable": light, "offsetTable": rows}

@@ -10,12 +10,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
+from store.broker_files import TOPIC_GROUP_SEPARATOR
 from store.errors import StoreError
 
 Json = dict[str, object]
 Offsets = dict[str, dict[int, int]]
 """``topic@group`` → queue id → next offset. A queue that has no entry was never committed."""
-SEPARATOR = "@"
 
 
 class Form(StrEnum):
@@ -78,8 +78,8 @@ class BrokerMetadata:
 
 def readings(key: str) -> Iterator[tuple[str, str]]:
     """Yield every topic and group that ``topic@group`` can mean: several where names have @."""
-    at = key.find(SEPARATOR)
+    at = key.find(TOPIC_GROUP_SEPARATOR)
     while at >= 0:
         if 0 < at < len(key) - 1:
             yield key[:at], key[at + 1 :]
-        at = key.find(SEPARATOR, at + 1)
+        at = key.find(TOPIC_GROUP_SEPARATOR, at + 1)

@@ -6,9 +6,8 @@ Source: RocketMQ ``ConsumerOffsetManager``, which joins both names with @, whate
 from collections.abc import Collection
 
 from metadata.model import readings
-from store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
+from store.record.message import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
 
-_OF_GROUP = ("%RETRY%", "%DLQ%")
 """What a group's own topics are called, with its name behind it."""
 
 
@@ -36,7 +35,7 @@ def fitting_readings(
 
 
 def _is_topic(topic: str, group: str, topics: Collection[str]) -> bool:
-    own = any(topic == f"{prefix}{group}" for prefix in _OF_GROUP)
+    own = any(topic == f"{prefix}{group}" for prefix in (RETRY_PREFIX, DLQ_PREFIX))
     return own or topic in topics or topic.startswith(LMQ_PREFIX)
 
 

@@ -20,11 +20,12 @@ from metadata.model import (
     Offsets,
     Table,
 )
-from metadata.places import FILES_OF_TABLE, backup_of
+from metadata.places import FILES_OF_TABLE
 from metadata.repair import next_version
 from metadata.table_forms import faults_of, forms_there, read_newest, table_forms
+from store.broker_files import is_either_there, replace_both
 from store.errors import CorruptionError, RefusedStoreError, StoreIOError, os_errors
-from store.files import make_folder, replace_file
+from store.files import make_folder
 from store.paths import StorePaths
 
 
@@ -42,10 +43,10 @@ class OwnedTable:
             RefusedStoreError: it is kept in a form that is not written here.
             StoreIOError: the system does not give it.
         """
-        self._config = config = paths.topics.parent
+        self._config = config = paths.config
         self._table = table
         names = FILES_OF_TABLE[table]
-        self._names = [each for each in names if each == names[0] or _is_there(paths, each)]
+        self._names = [each for each in names if each == names[0] or is_either_there(config / each)]
         self._others = {name: other_fields(config, name) for name in self._names}
         self.found = _read(paths, table)
         """What was there."""
@@ -68,14 +69,8 @@ class OwnedTable:
             path = self._config / name
             with os_errors("write a file of the broker's", path):
                 make_folder(self._config)
-                replace_file(path, data)
-                replace_file(backup_of(path), data)
+                replace_both(path, data)
         self._last = version
-
-
-def _is_there(paths: StorePaths, name: str) -> bool:
-    path = paths.topics.parent / name
-    return path.exists() or backup_of(path).exists()
 
 
 def _read(paths: StorePaths, table: Table) -> BrokerMetadata:
@@ -85,7 +80,7 @@ def _read(paths: StorePaths, table: Table) -> BrokerMetadata:
         RefusedStoreError: that form is not written here.
         CorruptionError, StoreIOError: it cannot be read.
     """
-    config = paths.topics.parent
+    config = paths.config
     source = read_newest(config, table_forms(paths)).get(table)
     if source is None:
         return BrokerMetadata(Form.JSON, config)
@@ -107,7 +102,7 @@ def _read(paths: StorePaths, table: Table) -> BrokerMetadata:
 
 def _last_version(paths: StorePaths, table: Table) -> DataVersion:
     """Return the version with the highest counter of all forms: the next one is above it."""
-    if not forms_there(paths.topics.parent):
+    if not forms_there(paths.config):
         return DataVersion()
     state, timestamp, counter = next_version(read_forms(paths), table)
     return DataVersion(state, timestamp, counter - 1)

@@ -7,9 +7,8 @@ its siblings, ``ConfigStorage``.
 from pathlib import Path
 
 from metadata.model import Form, Table
+from store.broker_files import GROUPS_FILE, LMQ_OFFSETS_FILE, OFFSETS_FILE, TOPICS_FILE, backup_of
 
-TOPICS_FILE, GROUPS_FILE, DELAYS_FILE = "topics.json", "subscriptionGroup.json", "delayOffset.json"
-OFFSETS_FILE, LMQ_OFFSETS_FILE = "consumerOffset.json", "lmqConsumerOffset.json"
 FILES_OF_TABLE = {
     Table.TOPICS: (TOPICS_FILE,),
     Table.GROUPS: (GROUPS_FILE,),
@@ -25,11 +24,6 @@ V1_FOLDERS = {
 }
 SINGLE_FOLDER, V2_FOLDER = "metadata", "rdb"
 """Databases of all tables: ``useSingleRocksDBForAllConfigs``, ``configManagerVersion=v2``."""
-
-
-def backup_of(path: Path) -> Path:
-    """Return what a broker reads where the file at ``path`` is missing or torn."""
-    return path.with_name(f"{path.name}.bak")
 
 
 def names_of(form: Form) -> list[str]:

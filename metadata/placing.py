@@ -16,6 +16,7 @@ from pathlib import Path
 from metadata.kept import new_kept_folder
 from metadata.model import Form
 from metadata.places import names_of
+from store.broker_files import CONFIG_FOLDER
 from store.errors import CorruptionError, RefusedStoreError, os_errors
 from store.files import make_folder, remove_file, sync_folder
 from store.journals.journal import Entry
@@ -41,10 +42,10 @@ def place(paths: StorePaths, form: Form, keep: Collection[Form] = ()) -> Path:
     moves = _moves(paths, form, away, keep)
     with os_errors("place a form of metadata", away):
         make_folder(away)
-        if away.stat().st_dev != paths.topics.parent.stat().st_dev:
+        if away.stat().st_dev != paths.config.stat().st_dev:
             raise RefusedStoreError(
                 f"{paths.own} is on another file system: nothing can be renamed into this folder",
-                path=paths.topics.parent,
+                path=paths.config,
             )
     entry = {"moves": [list(move) for move in moves], "lock": list(lock_identity(paths) or ())}
     write_note(paths.placing_metadata, entry)
@@ -107,7 +108,7 @@ def clear_new(paths: StorePaths) -> None:
 
 
 def _moves(paths: StorePaths, form: Form, away: Path, keep: Collection[Form]) -> list[Move]:
-    config, new = paths.topics.parent, paths.new_metadata / "config"
+    config, new = paths.config, paths.new_metadata / CONFIG_FOLDER
     others = [name for other in Form if other not in {form, *keep} for name in names_of(other)]
     built = [name for name in names_of(form) if (new / name).exists()]
     former = _there(config, names_of(form)) if built else []

@@ -15,19 +15,14 @@ from metadata.limits import refuse_unfit
 from metadata.made_topics import TopicQueues, topic_row
 from metadata.model import BrokerMetadata, DataVersion, Form, Json, Table
 from metadata.names import is_exempt
-from metadata.places import (
-    FILES,
-    FILES_OF_TABLE,
-    TOPICS_FILE,
-    backup_of,
-)
+from metadata.places import FILES, FILES_OF_TABLE
 from metadata.writing import differences_in
+from store.broker_files import MAX_TABLE_BYTES, TOPICS_FILE, backup_of, replace_keeping
 from store.errors import RefusedStoreError, os_errors
 from store.files import make_folder, read_file, replace_file
 from store.paths import StorePaths
 
 _TABLES = {name: table for table, names in FILES_OF_TABLE.items() for name in names}
-_MAX_BYTES = 1 << 30
 
 
 class Repair(NamedTuple):
@@ -49,7 +44,7 @@ def plan_repairs(
     of several one may be out of date. Then, for topics, the queues. A file whose backup alone is
     torn needs nothing: the next write makes a new one.
     """
-    config = paths.topics.parent
+    config = paths.config
     others = [each for each in found if each.form is not Form.JSON]
     if any(each.faults for each in others):
         others = []
@@ -61,7 +56,7 @@ def plan_repairs(
         fault = fault or "it is missing, and has a backup"
         if _fault(name, backup) == "":
             with os_errors("read a backup of the broker's", backup):
-                yield Repair(name, fault, "bak", read_file(backup, _MAX_BYTES))
+                yield Repair(name, fault, "bak", read_file(backup, MAX_TABLE_BYTES))
         elif len(others) == 1:
             yield Repair(name, fault, others[0].form, _table_of(others[0], name, found))
         elif name == TOPICS_FILE and queues:
@@ -97,7 +92,7 @@ def apply_repairs(paths: StorePaths, repairs: Sequence[Repair]) -> Path | None:
     Raises:
         StoreIOError: a file cannot be written.
     """
-    config, kept = paths.topics.parent, None
+    config, kept = paths.config, None
     for repair in repairs:
         path = config / repair.name
         there = [each for each in (path, backup_of(path)) if each.exists()]
@@ -106,9 +101,8 @@ def apply_repairs(paths: StorePaths, repairs: Sequence[Repair]) -> Path | None:
             make_folder(config)
             if kept is not None:
                 _retain(there, kept)
-            if repair.source != "bak":
-                replace_file(backup_of(path), repair.content)
-            replace_file(path, repair.content)
+            is_whole = repair.source == "bak"
+            replace_keeping(path, repair.content, None if is_whole else repair.content)
     return kept
 
 
@@ -174,4 +168,4 @@ def next_version(found: Sequence[BrokerMetadata], table: Table) -> DataVersion:
 def _retain(files: Sequence[Path], kept: Path) -> None:
     make_folder(kept)
     for path in files:
-        replace_file(kept / path.name, read_file(path, _MAX_BYTES))
+        replace_file(kept / path.name, read_file(path, MAX_TABLE_BYTES))

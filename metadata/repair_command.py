@@ -8,9 +8,9 @@ import typer
 from metadata.forms import read_forms
 from metadata.made_topics import TopicQueues, topics_of_spans
 from metadata.model import Form
-from metadata.places import TOPICS_FILE
 from metadata.placing import is_placing
 from metadata.repair import Repair, apply_repairs, base_of_topics, plan_repairs, with_made_topics
+from store.broker_files import TOPICS_FILE
 from store.cli.options import (
     CommitLogFolder,
     ConfigFile,

@@ -11,9 +11,10 @@ from struct import Struct
 
 from cq_rocksdb.raw_database import RawDatabase
 from metadata.json_form import read_delays
-from metadata.model import SEPARATOR, BrokerMetadata, DataVersion, Form, Json, Table
+from metadata.model import BrokerMetadata, DataVersion, Form, Json, Table
 from metadata.places import V2_FOLDER
 from metadata.values import json_object
+from store.broker_files import TOPIC_GROUP_SEPARATOR
 from store.errors import CorruptionError, StoreError
 from store.service.offline.database_copy import is_database
 
@@ -107,7 +108,7 @@ def _take_data(into: BrokerMetadata, table: TableId, rest: bytes, value: bytes) 
         topic, queue_id = _topic_and_queue(rest)
         (offset,) = OFFSET.unpack(value)
         to = into.offsets if table is TableId.CONSUMER_OFFSET else into.pull_offsets
-        row = to.setdefault(f"{topic}{SEPARATOR}{name}", {})
+        row = to.setdefault(f"{topic}{TOPIC_GROUP_SEPARATOR}{name}", {})
         former, row[queue_id] = row.get(queue_id, offset), offset  # a broker takes the last one
         if former != offset:
             raise ValueError(f"another row has {former} for the same topic@group and queue")

@@ -15,17 +15,10 @@ from pathlib import Path
 
 from metadata.json_form import read_json_file
 from metadata.model import BrokerMetadata, Form, Table
-from metadata.places import (
-    DELAYS_FILE,
-    FILES_OF_TABLE,
-    SINGLE_FOLDER,
-    V1_FOLDERS,
-    V2_FOLDER,
-    backup_of,
-    names_of,
-)
+from metadata.places import FILES_OF_TABLE, SINGLE_FOLDER, V1_FOLDERS, V2_FOLDER, names_of
 from metadata.rocksdb_v1 import read_single, read_v1
 from metadata.rocksdb_v2 import read_v2
+from store.broker_files import DELAYS_FILE, backup_of
 from store.errors import StoreError, os_errors
 from store.paths import StorePaths
 from store.service.offline.database_copy import CURRENT, is_database
@@ -76,7 +69,7 @@ def table_forms(paths: StorePaths) -> list[TableForms]:
     Raises:
         StoreIOError: a folder cannot be read.
     """
-    folder = paths.topics.parent
+    folder = paths.config
     with os_errors("look at the broker's tables", folder):
         return [_forms(folder, table) for table in Table]
 

@@ -25,7 +25,7 @@ def write_form(found: BrokerMetadata, form: Form, root: Path, *, lmq: bool = Fal
         StoreIOError: something cannot be written.
     """
     refuse_unfit(found, form)
-    config = StorePaths(root).topics.parent
+    config = StorePaths(root).config
     match form:
         case Form.JSON:
             write_json(found, config, lmq=lmq)

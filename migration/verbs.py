@@ -23,7 +23,16 @@ from migration.switch.switch import switch as switch_to
 from migration.switch.tables import TablesReport, prepare_for
 from migration.tasks import MASTER, NO_SPARK
 from migration.workspace import Workspace
-from store.cli.options import ConfigFile, Dir, Format, check_is_there, note, read_config, state
+from store.cli.options import (
+    ConfigFile,
+    Dir,
+    Format,
+    check_is_there,
+    note,
+    opened_by,
+    read_config,
+    state,
+)
 from store.cli.output import OutputFormat, output
 from store.cli.progress import progress
 from store.config import StoreConfig
@@ -67,9 +76,16 @@ def plan(
     """Look at every queue and write down what is to be moved. Changes nothing of the store.
 
     With --from log the queues are built from the commit log alone: its files are scanned in tasks.
+    The store may be open in another process, which is said: what that puts from now on is not
+    planned, and the switch catches up with it.
     """
     space = _space(root, workspace)
     settings = read_config(config, root)
+    if opener := opened_by(root):
+        note(
+            f"{root}: process {opener} has the store open and may be writing: what it puts from now"
+            " on is not in the plan, and the switch, for which it has to stop, catches up with it"
+        )
     with progress("planning", unit="units") as tick:
         if source == LOG and replace:
             raise RefusedStoreError(
@@ -92,7 +108,8 @@ def plan(
         {
             "from": made.source, "to": made.target, "queues": made.queues, "units": made.units,
             "expiredQueues": made.expired, "emptyQueues": made.empty,
-            "segments": len(made.segments), "completeTo": made.complete_to, "plan": made.digest,
+            "segments": len(made.segments), "completeTo": made.complete_to,
+            "openedBy": opener or None, "plan": made.digest,
             "tables": _tables(root, settings, made.target), "file": str(space.plan),
         }
     )  # fmt: skip

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import cycle
 
-from operating.topic_kind import DLQ_PREFIX
 from store.cli.message_fields import ReadMessage
 from store.log.tail_topics import OTHERS
 from store.record.java_hash import java_hash
-from store.record.message import RETRY_PREFIX, Message, MessageProperty
+from store.record.message import DLQ_PREFIX, RETRY_PREFIX, Message, MessageProperty
 from store.service.message_store import MessageStore
 
 RETRY_TOPIC, ORIGIN_MESSAGE_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"

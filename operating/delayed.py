@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from operating.pending_parts import PendingMessage, PendingPart, PendingSource, Step
 from store.progress import noop
 from store.queue.consume_queue import ConsumeQueue
-from store.queue.units import EXT_ADDRESS_MAX, BlockStop
+from store.queue.units import EXT_ADDRESS_MAX
 from store.record.message import SCHEDULE_TOPIC, MessageProperty
 from store.service.dispatching.delay import DelayLevels
 from store.service.message_store import MessageStore
@@ -87,22 +87,14 @@ def _due_times(
     store: MessageStore, queue: ConsumeQueue, begin: int, end: int
 ) -> Iterator[NDArray[np.int64]]:
     """Yield the deliver times of the units [``begin``, ``end``), ms; a hole is passed over."""
-    at = begin
-    while at < end:
-        block = queue.read_units(at, min(_BLOCK_UNITS, end - at))
-        if block.count:
-            units = block.columns()
-            due = units["tags_code"].astype(np.int64)
-            for row in np.flatnonzero(due <= EXT_ADDRESS_MAX).tolist():
-                phy_offset, size = int(units["phy_offset"][row]), int(units["size"][row])
-                code = queue.resolve_tags_code(int(due[row]))
-                due[row] = _due_time(store, queue.queue_id, phy_offset, size, code)
-            yield due
-        at += block.count
-        if block.stop is BlockStop.HOLE and block.hole is not None:
-            at = block.hole.stop
-        elif not block.count:
-            return
+    for block in queue.blocks(begin, end, _BLOCK_UNITS):
+        units = block.columns()
+        due = units["tags_code"].astype(np.int64)
+        for row in np.flatnonzero(due <= EXT_ADDRESS_MAX).tolist():
+            phy_offset, size = int(units["phy_offset"][row]), int(units["size"][row])
+            code = queue.resolve_tags_code(int(due[row]))
+            due[row] = _due_time(store, queue.queue_id, phy_offset, size, code)
+        yield due
 
 
 def _due_time(

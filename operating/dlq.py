@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from metadata.model import SEPARATOR, Form, Offsets
+from metadata.model import Form, Offsets
 from operating.dead_letters import (
     Again,
     GroupLetters,
@@ -19,7 +19,8 @@ from operating.dead_letters import (
 from operating.group_lag import GroupLags, near_groups
 from operating.one_form import BrokerForm, find_one_form
 from operating.ranking import ranked
-from operating.topic_kind import DLQ_PREFIX, group_of
+from operating.topic_kind import group_of
+from store.broker_files import TOPIC_GROUP_SEPARATOR
 from store.cli.message_fields import ReadMessage
 from store.cli.message_output import MessageOutput
 from store.cli.options import (
@@ -35,7 +36,7 @@ from store.cli.output import Row, RowFormat, output
 from store.cli.progress import progress
 from store.cli.selection import Begin, End, Grep, Key, Pattern, SelectedReads, Selection, Tags
 from store.errors import NoSuchQueueError
-from store.record.message import RETRY_PREFIX
+from store.record.message import DLQ_PREFIX, RETRY_PREFIX
 from store.service.message_store import MessageStore
 
 
@@ -211,9 +212,9 @@ class _RetryLags:
         known, lag = {*self._groups, group}, 0
         for topic in self._store.topics(RETRY_PREFIX + group):
             if group_of(topic, known) == group:
-                row = self._offsets.get(f"{topic}{SEPARATOR}{group}", {})
-                for (_, queue_id), _, high in self._store.queue_spans(topic):
-                    lag += max(high - max(row.get(queue_id, 0), 0), 0)
+                row = self._offsets.get(f"{topic}{TOPIC_GROUP_SEPARATOR}{group}", {})
+                for span in self._store.queue_spans(topic):
+                    lag += span.lag(row.get(span.queue.queue_id, 0))
         return lag
 
 

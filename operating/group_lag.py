@@ -211,21 +211,19 @@ def _of_topic(
     kind = topic_kind(topic)
     there = {span.queue.queue_id for span in spans}
     for group, row in rows.items():
-        for queue, low, high in spans:
-            yield _lag(group, kind, queue, low, high, row.get(queue.queue_id))
+        for span in spans:
+            yield _lag(group, kind, span, row.get(span.queue.queue_id))
         for queue_id in sorted(row.keys() - there):
             yield QueueLag(group, kind, QueueKey(topic, queue_id), 0, 0, row[queue_id], 0, 0)
 
 
-def _lag(
-    group: str, kind: TopicKind, queue: QueueKey, low: int, high: int, offset: int | None
-) -> QueueLag:
+def _lag(group: str, kind: TopicKind, span: QueueSpan, offset: int | None) -> QueueLag:
     """Return one queue with its lag."""
     if offset is None and kind is TopicKind.DLQ:
-        return QueueLag(group, kind, queue, low, high, None, 0, 0)
-    at = max(offset or 0, 0)
-    lag = max(high - at, 0)
-    return QueueLag(group, kind, queue, low, high, offset, lag, min(max(low - at, 0), lag))
+        return QueueLag(group, kind, *span, None, 0, 0)
+    lag = span.lag(offset or 0)
+    gone = max(span.min_offset - max(offset or 0, 0), 0)
+    return QueueLag(group, kind, *span, offset, lag, min(gone, lag))
 
 
 def near_groups(group: str, groups: Collection[str]) -> str:

@@ -7,8 +7,9 @@ Source: RocketMQ ``AdminBrokerProcessor.resetOffset``, ``cloneGroupOffset``,
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
-from metadata.model import SEPARATOR, BrokerMetadata, Offsets, readings
+from metadata.model import BrokerMetadata, Offsets, readings
 from operating.topic_kind import TopicKind, topic_kind
+from store.broker_files import TOPIC_GROUP_SEPARATOR
 from store.errors import NoSuchQueueError, RefusedStoreError
 from store.queue.units import QueueKey
 from store.service.message_store import MessageStore
@@ -37,7 +38,7 @@ def reset(
     Raises:
         NoSuchQueueError: there is none.
     """
-    row = found.offsets.get(f"{topic}{SEPARATOR}{group}", {})
+    row = found.offsets.get(f"{topic}{TOPIC_GROUP_SEPARATOR}{group}", {})
     spans = [span for span in store.queue_spans(topic) if queue_id in {None, span.queue.queue_id}]
     if not spans:
         raise NoSuchQueueError(f"no queue {queue_id if queue_id is not None else ''} of {topic!r}")
@@ -51,7 +52,7 @@ def copy(
     """Yield the offsets of ``source`` for ``group``, in ``topics`` or in all but its retries."""
     for topic, row in rows_of(found, source).items():
         if topic in topics or (not topics and topic_kind(topic) is not TopicKind.RETRY):
-            mine = found.offsets.get(f"{topic}{SEPARATOR}{group}", {})
+            mine = found.offsets.get(f"{topic}{TOPIC_GROUP_SEPARATOR}{group}", {})
             for queue_id, offset in sorted(row.items()):
                 yield OffsetChange(topic, queue_id, mine.get(queue_id), offset)
 
@@ -90,7 +91,7 @@ def changed(offsets: Offsets, group: str, changes: Collection[OffsetChange]) -> 
     """Return a copy of ``offsets`` after ``changes``; a topic without a queue has no key."""
     made = {key: dict(row) for key, row in offsets.items()}
     for change in changes:
-        key = f"{change.topic}{SEPARATOR}{group}"
+        key = f"{change.topic}{TOPIC_GROUP_SEPARATOR}{group}"
         row = made.setdefault(key, {})
         if change.after is None:
             row.pop(change.queue_id, None)

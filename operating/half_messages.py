@@ -9,15 +9,15 @@ Source: RocketMQ ``TransactionalMessageServiceImpl``, ``TransactionalMessageBrid
 
 from collections.abc import Iterator, Mapping
 
-from metadata.model import SEPARATOR, Offsets
+from metadata.model import Offsets
 from operating.pending_parts import PendingMessage, PendingPart, PendingSource, Step
+from store.broker_files import TOPIC_GROUP_SEPARATOR
 from store.errors import CorruptionError
 from store.progress import noop
 from store.record.decoder import StoredMessage
-from store.record.message import MessageProperty
+from store.record.message import HALF_TOPIC, OP_HALF_TOPIC, MessageProperty
 from store.service.message_store import MessageStore
 
-HALF_TOPIC, OP_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 _GROUP = "CID_RMQ_SYS_TRANS"
 _REMOVE_TAG, _BETWEEN_OFFSETS = "d", ","
 _CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
@@ -32,8 +32,8 @@ class HalfMessages:
         ``step`` is told each record that is read, of half messages and of op messages.
         """
         self._store, self._step = store, step
-        self._half = offsets.get(f"{HALF_TOPIC}{SEPARATOR}{_GROUP}", {})
-        self._op = offsets.get(f"{OP_TOPIC}{SEPARATOR}{_GROUP}", {})
+        self._half = offsets.get(f"{HALF_TOPIC}{TOPIC_GROUP_SEPARATOR}{_GROUP}", {})
+        self._op = offsets.get(f"{OP_HALF_TOPIC}{TOPIC_GROUP_SEPARATOR}{_GROUP}", {})
         self.faults: list[CorruptionError] = []
         """Op messages that name no queue offsets; a broker passes over them."""
 
@@ -86,14 +86,14 @@ class HalfMessages:
             )  # fmt: skip
 
     def _op_span(self, queue_id: int) -> tuple[int, int]:
-        low, high = self._store.queues.queue(OP_TOPIC, queue_id).ends()
+        low, high = self._store.queues.queue(OP_HALF_TOPIC, queue_id).ends()
         return max(self._op.get(queue_id, low), low), high
 
     def _decided(self, queue_id: int) -> dict[int, int]:
         """Return queue offset of a half message → that of the op message that decided it."""
         begin, high = self._op_span(queue_id)
         found: dict[int, int] = {}
-        for offset, message in self._records(OP_TOPIC, queue_id, begin, high):
+        for offset, message in self._records(OP_HALF_TOPIC, queue_id, begin, high):
             if message.properties.get(MessageProperty.TAGS) != _REMOVE_TAG:
                 continue
             try:

@@ -22,7 +22,7 @@ def read_one_form(paths: StorePaths, form: Form | None = None) -> BrokerMetadata
     """
     found = find_one_form(paths, form)
     if found is None:
-        raise RefusedStoreError("no metadata of a broker is there", path=paths.topics.parent)
+        raise RefusedStoreError("no metadata of a broker is there", path=paths.config)
     return found
 
 
@@ -34,7 +34,7 @@ def find_one_form(paths: StorePaths, form: Form | None = None) -> BrokerMetadata
     """
     found = read_forms(paths)
     wanted = [each for each in found if form is None or each.form is form]
-    config = paths.topics.parent
+    config = paths.config
     if found and not wanted:
         raise RefusedStoreError(f"no metadata in the form {form} is there", path=config)
     if len(wanted) > 1:

@@ -9,7 +9,7 @@ import typer
 from metadata.json_form import read_delays
 from metadata.model import BrokerMetadata, Form
 from operating.delayed import delay_levels, delayed_messages, delayed_units
-from operating.half_messages import HALF_TOPIC, HalfMessages
+from operating.half_messages import HalfMessages
 from operating.one_form import BrokerForm, find_one_form
 from operating.pending_parts import PendingMessage, PendingPart, PendingSource, Step
 from operating.ranking import Limit, Sort, ranked
@@ -27,7 +27,7 @@ from store.cli.options import (
 from store.cli.output import Row, RowFormat, output
 from store.cli.progress import progress
 from store.progress import Progress
-from store.record.message import SCHEDULE_TOPIC
+from store.record.message import HALF_TOPIC, SCHEDULE_TOPIC
 from store.service.message_store import MessageStore
 
 PART_COLUMNS = (
@@ -114,7 +114,7 @@ def _positions(store: MessageStore, form: Form | None, of: PendingSource | None)
     Raises:
         RefusedStoreError: half messages are there, and metadata in several forms.
     """
-    config = store.paths.topics.parent
+    config = store.paths.config
     found = BrokerMetadata(Form.JSON, config)  # filled from whatever form there is
     if of in {None, PendingSource.DELAY} and _has_queues(store, SCHEDULE_TOPIC):
         read_delays(config, found)

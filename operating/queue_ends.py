@@ -6,7 +6,6 @@ writer has in memory. The records of its log say the rest: the last one of a que
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from operating.topic_kind import DLQ_PREFIX
 from store.errors import RefusedStoreError
 from store.log.log_files import list_log_files
 from store.log.log_follower import LogFollower
@@ -14,7 +13,7 @@ from store.queue.facts import QueueSpan
 from store.queue.light_home import is_light
 from store.queue.units import QueueKey
 from store.record.decoder import StoredMessage
-from store.record.message import RETRY_PREFIX, is_queued
+from store.record.message import DLQ_PREFIX, RETRY_PREFIX, is_queued
 from store.service.message_store import MessageStore
 from store.service.reading.topic_follower import light_offsets
 

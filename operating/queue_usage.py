@@ -11,7 +11,7 @@ from store.progress import Progress, noop
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.facts import QueueSpan, QueueType
 from store.queue.time_search import BoundaryType
-from store.queue.units import QUEUE_UNIT, BlockStop, UnitBlock
+from store.queue.units import QUEUE_UNIT, UnitBlock
 from store.service.message_store import MessageStore
 
 _BLOCK_UNITS = 1 << 16
@@ -89,7 +89,7 @@ def queue_usage(store: MessageStore, span: QueueSpan, progress: Progress = noop)
 
 def _large_pieces(queue: ConsumeQueue, low: int, high: int, found: Usage) -> Iterator[UnitSizes]:
     """Yield what arrays are worth; add the units of small blocks to ``found``."""
-    for block in _blocks(queue, low, high):
+    for block in queue.blocks(low, high, _BLOCK_UNITS):
         if block.count > _FEW_UNITS:
             yield _unit_sizes(block)
             continue
@@ -161,7 +161,7 @@ def _pieces(store: MessageStore, queue: ConsumeQueue, low: int, high: int) -> It
     if store.queues.queue_type(queue.topic) is QueueType.BATCH:
         yield from _batch_pieces(queue, low, high)
         return
-    yield from map(_unit_sizes, _blocks(queue, low, high))
+    yield from map(_unit_sizes, queue.blocks(low, high, _BLOCK_UNITS))
 
 
 def _unit_sizes(block: UnitBlock) -> UnitSizes:
@@ -170,20 +170,6 @@ def _unit_sizes(block: UnitBlock) -> UnitSizes:
     if block.stride == QUEUE_UNIT.size:
         timestamps = units["store_timestamp"].astype(np.int64)
     return UnitSizes(block.queue_offset, units["size"].astype(np.int64), timestamps)
-
-
-def _blocks(queue: ConsumeQueue, low: int, high: int) -> Iterator[UnitBlock]:
-    """Yield the blocks of [``low``, ``high``) that hold units."""
-    at = low
-    while at < high:
-        block = queue.read_units_below(high, at, _BLOCK_UNITS)
-        if block.count:
-            yield block
-        at += block.count
-        if block.stop is BlockStop.HOLE and block.hole is not None:
-            at = block.hole.stop
-        elif not block.count:
-            return
 
 
 def _batch_pieces(queue: ConsumeQueue, low: int, high: int) -> Iterator[UnitSizes]:

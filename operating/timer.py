@@ -13,6 +13,7 @@ import numpy as np
 
 from operating.pending_parts import PendingPart, PendingSource
 from replication.tables.config_files import TIMER_CHECK_POINT, TimerCheck
+from store.broker_files import TIMER_CHECK_BYTES, TIMER_CHECK_FILE, TIMER_WHEEL
 from store.errors import CorruptionError, os_errors
 from store.files import read_file
 from store.paths import StorePaths
@@ -21,7 +22,6 @@ from store.record.message import TIMER_TOPIC
 from store.service.message_store import MessageStore
 
 _SLOTS = 2 * 7 * 24 * 3600
-_CHECK_BYTES = 4096
 
 
 class TimerSlot(NamedTuple):
@@ -72,10 +72,10 @@ def read_timer_check(paths: StorePaths) -> TimerCheck | None:
         CorruptionError: the file is too short.
         StoreIOError: it cannot be read.
     """
-    path = paths.topics.with_name("timercheck")
+    path = paths.config / TIMER_CHECK_FILE
     with os_errors("read the timer's positions", path):
         try:
-            data = read_file(path, _CHECK_BYTES)
+            data = read_file(path, TIMER_CHECK_BYTES)
         except FileNotFoundError:
             return None
     if len(data) < TIMER_CHECK_POINT.size:
@@ -95,8 +95,8 @@ def newest_wheel(root: Path) -> Path | None:
     with os_errors("look for the timer wheel", root):
         names = [
             path
-            for path in root.glob("timerwheel*")
-            if path.name == "timerwheel" or path.suffix[1:].isdecimal()
+            for path in root.glob(f"{TIMER_WHEEL}*")
+            if path.name == TIMER_WHEEL or path.suffix[1:].isdecimal()
         ]
         return max(names, key=lambda path: path.stat().st_mtime_ns, default=None)
 

@@ -6,9 +6,8 @@ Source: RocketMQ ``KeyBuilder``, ``MixAll``, ``LiteUtil``, ``TopicValidator``.
 from collections.abc import Container
 from enum import StrEnum
 
-from store.record.message import LMQ_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
+from store.record.message import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
 
-DLQ_PREFIX = "%DLQ%"
 _POP_RETRY_V2, _POP_RETRY_V1 = "+", "_"
 _LITE = "$"
 

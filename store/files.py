@@ -137,6 +137,24 @@ class Descriptor:
             _close(self.number)
 
 
+_STAT_BLOCK = 512
+"""Bytes of the unit of ``st_blocks``, whatever the block of the file system is."""
+
+
+def file_identity(path: Path) -> tuple[int, int] | None:
+    """Return what differs once a file has been replaced or written; ``None``: there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+def bytes_on_disk(status: os.stat_result) -> int:
+    """Return what a file or folder takes of the disk: one with holes less than its size."""
+    return status.st_blocks * _STAT_BLOCK
+
+
 # ---- writing
 
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from store.broker_files import CONFIG_FOLDER, DELAYS_FILE, TOPICS_FILE, backup_of
+
 
 @dataclass(frozen=True)
 class StorePaths:
@@ -44,7 +46,7 @@ class StorePaths:
     @cached_property
     def abort_backup(self) -> Path:
         """Return the copy of the previous ``abort``, rewritten at every start."""
-        return self.root / "abort.bak"
+        return backup_of(self.abort)
 
     @cached_property
     def lock(self) -> Path:
@@ -52,14 +54,19 @@ class StorePaths:
         return self.root / "lock"
 
     @cached_property
+    def config(self) -> Path:
+        """Return the folder of the broker's tables."""
+        return self.root / CONFIG_FOLDER
+
+    @cached_property
     def topics(self) -> Path:
         """Return the broker's topic table, JSON."""
-        return self.root / "config" / "topics.json"
+        return self.config / TOPICS_FILE
 
     @cached_property
     def delay_offset(self) -> Path:
         """Return how far each delay level is delivered, JSON."""
-        return self.root / "config" / "delayOffset.json"
+        return self.config / DELAYS_FILE
 
     @cached_property
     def compaction_log(self) -> Path:

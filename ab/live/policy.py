@@ -13,12 +13,12 @@ from store.queue.backend_replica import selects
 from store.queue.backends import backend, backend_names
 from store.queue.facts import HANDED_BYTES, WRITTEN_BYTES
 from store.queue.units import QUEUE_UNIT, QueueKey
-from store.record.message import LMQ_PREFIX
+from store.record.message import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX
 from store.record.properties import dispatch_properties
 from store.service.dispatching.record_units import RecordUnits
 from store.service.message_store import MessageStore
 
-CLASSES = (f"{LMQ_PREFIX}*", "%RETRY%*", "%DLQ%*", "*")
+CLASSES = (f"{LMQ_PREFIX}*", f"{RETRY_PREFIX}*", f"{DLQ_PREFIX}*", "*")
 """Shown for every store, after the classes that are asked for: light, retry, dead, all others."""
 _HOUR_MS = 3_600_000
 _HOT = "hot: "

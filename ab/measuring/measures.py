@@ -7,8 +7,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-BLOCK_BYTES = 512
-"""Unit of ``st_blocks``."""
+from store.files import bytes_on_disk
+
 _TICKS = os.sysconf("SC_CLK_TCK")
 _STEAL = 7
 """Place of the steal time in the line ``cpu`` of ``/proc/stat``, behind seven others."""
@@ -70,7 +70,7 @@ def disk_use(paths: list[Path]) -> tuple[int, int]:
         for path in [top, *top.rglob("*")] if top.is_dir() else [top]:
             with suppress(FileNotFoundError):  # a database may delete a file meanwhile
                 status = path.lstat()
-                total += status.st_blocks * BLOCK_BYTES
+                total += bytes_on_disk(status)
                 files += not path.is_dir()
     return total, files
 

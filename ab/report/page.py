@@ -25,6 +25,7 @@ from ab.report.plots import LinePlot, latency_plot, projection_plots, ratio_plot
 from ab.results.result import Result
 from store.errors import os_errors
 from store.files import replace_file
+from store.page_templates import page_templates
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -64,14 +65,8 @@ def page(result: Result, judgement: Judgement) -> str:
 
 @cache  # compiling it takes longer than most pages
 def _template() -> "Template":
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - an extra
-
-    jinja = Environment(
-        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+    jinja = page_templates(_TEMPLATES)
     jinja.filters |= {
-        "number": lambda value: f"{value:,}",
         "digits": digits_text,
         "ratio": ratio_text,
         "percent": percent_text,

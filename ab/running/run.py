@@ -44,7 +44,7 @@ from ab.traces.derived import DEFAULT_MIX
 from ab.traces.operations import MAX_OPERATIONS, Operation, read_trace, trace_lines
 from ab.workloads import TRACE, chosen, workloads
 from ab.workloads.base import Setting, Workload
-from store.config import StoreConfig
+from store.config import CQ_UNIT_SIZE, StoreConfig
 from store.errors import StoreConfigError
 
 DERIVED = 20_000
@@ -106,7 +106,7 @@ class Run:
         self._found = survey(options.root, options.config, options.seed)
         given = options.sides or default_sides(self._found.backend)
         specs = specs or parse_sides(given, options.config)
-        size = {"mapped_file_size_consume_queue": self._found.units_per_file * 20}
+        size = {"mapped_file_size_consume_queue": self._found.units_per_file * CQ_UNIT_SIZE}
         self._specs = [_with_defaults(spec, size) for spec in specs]
         folder = options.work or options.root.absolute().with_name(f"{options.root.name}.ab")
         self._space = ScratchFolder(folder)

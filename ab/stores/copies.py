@@ -11,9 +11,10 @@ from pathlib import Path
 
 from ab.stores.survey import StoreSurvey
 from store.errors import DiskFullError, os_errors
-from store.files import make_folder
+from store.files import is_file_name, make_folder
 from store.journals.expired_queues import ExpiredQueues
 from store.journals.kept import register
+from store.log.log_files import log_file_paths
 from store.paths import StorePaths
 from store.service.offline.store_copy import (
     COPIES,
@@ -43,19 +44,13 @@ def share_log(folders: Sequence[Path], target: Path, end: int, file_size: int) -
     ways = set()
     with os_errors("share the commit log", target):
         make_folder(target)
-        for path in _log_files(folders):
+        for path in log_file_paths(folders):
             start = int(path.name)
             if start + file_size <= end:
                 ways.add(share_file(path, target / path.name))
             elif start < end:
                 copy_file(str(path), str(target / path.name), end - start)
     return next((way for way in (COPIES, HARD_LINKS, REFLINKS) if way in ways), COPIES)
-
-
-def _log_files(folders: Sequence[Path]) -> list[Path]:
-    """Return the files of a log, in order."""
-    paths = (path for folder in folders for path in folder.iterdir() if path.name.isdecimal())
-    return sorted(paths, key=lambda path: path.name)
 
 
 def copy_tree(source: Path, target: Path, settled: int, file_size: int) -> None:
@@ -68,7 +63,7 @@ def copy_tree(source: Path, target: Path, settled: int, file_size: int) -> None:
 
     def place(old: str, new: str) -> str:
         path = Path(old)
-        if path.parent == log and path.name.isdecimal() and int(path.name) + file_size <= settled:
+        if path.parent == log and is_file_name(path.name) and int(path.name) + file_size <= settled:
             share_file(path, Path(new))
         else:
             copy_file(old, new)

@@ -12,11 +12,10 @@ from bench.peer.machine import Beside
 from bench.peer.measured import Measured
 from bench.peer.sides import OURS, SIDES, Sides, Window
 from bench.peer.warming import MAX_SECONDS, Warming, Worker, warm
+from store.files import bytes_on_disk
 
 SETTLE_SECONDS = 0.5
 """After work that writes: the flush threads of the one side would disturb the other."""
-_BLOCK = 512
-"""What ``st_blocks`` counts in."""
 
 
 class Side(Worker, Protocol):
@@ -272,4 +271,4 @@ def stores(sides: Sides) -> Iterator[None]:
 
 def blocks(folder: Path) -> int:
     """Return the bytes on disk of a folder and all in it."""
-    return sum(path.lstat().st_blocks for path in (folder, *folder.rglob("*"))) * _BLOCK
+    return sum(bytes_on_disk(path.lstat()) for path in (folder, *folder.rglob("*")))

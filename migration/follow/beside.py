@@ -40,7 +40,7 @@ def copy_tables(broker: StorePaths, own: StorePaths, following: NextBroker) -> T
         CorruptionError, StoreIOError: as ``bring_tables``, or something cannot be copied.
     """
     partial = own.own / _PARTIAL
-    with os_errors("copy the broker's tables", broker.topics.parent):
+    with os_errors("copy the broker's tables", broker.config):
         _copy_unchanged(broker, partial, following.without)
         done = bring_tables(StorePaths(partial), following, shutil.rmtree)
         done.converted.pop("movedTo", None)  # below ``partial``: the broker's folder has it still
@@ -95,5 +95,5 @@ def _copy_unchanged(broker: StorePaths, partial: Path, without: Collection[Accep
     raise RefusedStoreError(
         f"the broker's tables changed while they were copied, {_TRIES} times in a row: a process"
         " still writes them",
-        path=broker.topics.parent,
+        path=broker.config,
     )

@@ -214,7 +214,7 @@ class FollowedMove:
                 raise RefusedStoreError(
                     "its tables were written since it took the broker's place: they would be lost"
                     " under the former broker's",
-                    path=self._own.topics.parent,
+                    path=self._own.config,
                 )
 
     def _follower(self, store: MessageStore) -> Follower:

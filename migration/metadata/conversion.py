@@ -19,11 +19,12 @@ from pathlib import Path
 from metadata.convert import Droppable, convert, dropped, fitted
 from metadata.json_form import unknown_fields
 from metadata.model import FIELDS_OF_TABLE, BrokerMetadata, DataVersion, Form, Table
-from metadata.places import FILES_OF_TABLE, LMQ_OFFSETS_FILE, V1_FOLDERS, backup_of
+from metadata.places import FILES_OF_TABLE, V1_FOLDERS
 from metadata.placing import finish_placing
 from metadata.table_forms import TableForms, newer_in_database, read_newest, table_forms
 from migration.metadata.option import AcceptedLoss
 from migration.metadata.prepare import PutAway, prepare_tables, reads_databases
+from store.broker_files import LMQ_OFFSETS_FILE, is_either_there
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreIOError
 from store.paths import StorePaths
@@ -116,14 +117,14 @@ def plan_conversion(paths: StorePaths, broker: NextBroker) -> TablesConversion |
         return None
     if form is Form.JSON and broker.accept_older_tables:
         return None
-    found, sources = _newest(paths.topics.parent, tables)
+    found, sources = _newest(paths.config, tables)
     out: list[str] = [each.value for each in dropped(found, form, broker.droppable)]
     if unknown := _unknown_fields(paths, sources, form):
         if AcceptedLoss.UNKNOWN_FIELDS not in broker.without:
             raise RefusedStoreError(
                 f"these files hold fields that no other form is known to hold: {', '.join(unknown)}"
                 f". To go on without them: --without {AcceptedLoss.UNKNOWN_FIELDS}",
-                path=paths.topics.parent,
+                path=paths.config,
             )
         out += unknown
     try:
@@ -161,7 +162,7 @@ def bring_tables(
     if plan := plan_conversion(paths, broker):
         note(CONVERTING, plan.facts())
         is_json = plan.made.form is Form.JSON
-        lmq = is_json and (lmq or _is_there(paths.topics.with_name(LMQ_OFFSETS_FILE)))
+        lmq = is_json and (lmq or is_either_there(paths.config / LMQ_OFFSETS_FILE))
         away = convert(paths, plan.made, lmq=lmq, keep=() if is_json else (Form.JSON,))
         done.converted = plan.facts() | {"movedTo": str(away)}
         note(CONVERTED, done.converted)
@@ -197,7 +198,7 @@ def _unknown_fields(paths: StorePaths, sources: dict[Table, Form], form: Form) -
         name for table, source in sources.items() if source is Form.JSON
         for name in FILES_OF_TABLE[table]
     }  # fmt: skip
-    found = unknown_fields(paths.topics.parent)
+    found = unknown_fields(paths.config)
     return [each for each in found if each.partition(":")[0] in names]
 
 
@@ -212,7 +213,3 @@ def _count_changes(made: BrokerMetadata) -> None:
 def _way_on(found: BrokerMetadata, form: Form) -> str:
     names = [each.value for each in dropped(found, form, list(Droppable))]
     return f". To go on without them: --without {' --without '.join(names)}" if names else ""
-
-
-def _is_there(path: Path) -> bool:
-    return path.exists() or backup_of(path).exists()

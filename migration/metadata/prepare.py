@@ -16,9 +16,9 @@ from typing import Any
 
 from metadata.model import Form
 from metadata.table_forms import TableForms, file_written, table_forms
-from replication.tables.config_files import CONSUMER_OFFSET, LMQ_CONSUMER_OFFSET, ConfigFiles
+from replication.tables.config_files import ConfigFiles
 from replication.tables.lmq_offsets import all_offsets, consumer_offset, lmq_consumer_offset
-from store.errors import CorruptionError
+from store.broker_files import LMQ_OFFSETS_FILE, OFFSETS_FILE, read_either
 from store.paths import StorePaths
 from store.queue.backends import backend
 
@@ -85,21 +85,21 @@ def _for_rocksdb(files: ConfigFiles, table: TableForms, done: list[str]) -> None
 
 
 def _for_files(files: ConfigFiles, done: list[str], *, lmq: bool) -> None:
-    there = file_written(files.path(LMQ_CONSUMER_OFFSET)) >= 0
+    there = file_written(files.path(LMQ_OFFSETS_FILE)) >= 0
     if not (lmq or there) or _is_lmq_newer(files):
         return
-    content = _Content.of(files, CONSUMER_OFFSET)
+    content = _Content.of(files, OFFSETS_FILE)
     if content is None:
         return
-    offsets = all_offsets(content.json, files.path(CONSUMER_OFFSET))
+    offsets = all_offsets(content.json, files.path(OFFSETS_FILE))
     version = content.json.get("dataVersion") or {}
-    if files.write(LMQ_CONSUMER_OFFSET, lmq_consumer_offset(offsets, version)):
-        done.append(f"{LMQ_CONSUMER_OFFSET} was made of {CONSUMER_OFFSET}")
+    if files.write(LMQ_OFFSETS_FILE, lmq_consumer_offset(offsets, version)):
+        done.append(f"{LMQ_OFFSETS_FILE} was made of {OFFSETS_FILE}")
 
 
 def _is_lmq_newer(files: ConfigFiles) -> bool:
-    written = file_written(files.path(LMQ_CONSUMER_OFFSET))
-    return written >= 0 and written >= file_written(files.path(CONSUMER_OFFSET))
+    written = file_written(files.path(LMQ_OFFSETS_FILE))
+    return written >= 0 and written >= file_written(files.path(OFFSETS_FILE))
 
 
 @dataclass(slots=True)
@@ -117,25 +117,17 @@ class _Content:
         Raises:
             CorruptionError: the file is damaged, and there is no backup.
         """
-        fault: CorruptionError | None = None
-        try:
-            found = files.read(name)
-        except CorruptionError as exc:
-            found, fault = None, exc
-        if found is not None:
-            return cls(found, is_backup=False)
-        backup = files.read(f"{name}.bak")
-        if backup is None and fault is not None:
-            raise fault
-        return cls(backup, is_backup=True) if backup is not None else None
+        path = files.path(name)
+        found = read_either(path, lambda each: files.read(each.name))
+        return None if found is None else cls(found.content, is_backup=found.path != path)
 
     @classmethod
     def of_offsets(cls, files: ConfigFiles) -> "_Content | None":
         """Return what ``consumerOffset.json`` is to hold, from the file that was written last."""
         if not _is_lmq_newer(files):
-            return cls.of(files, CONSUMER_OFFSET)
-        found = cls.of(files, LMQ_CONSUMER_OFFSET)
+            return cls.of(files, OFFSETS_FILE)
+        found = cls.of(files, LMQ_OFFSETS_FILE)
         if found is None:
             return None
-        offsets = all_offsets(found.json, files.path(LMQ_CONSUMER_OFFSET))
+        offsets = all_offsets(found.json, files.path(LMQ_OFFSETS_FILE))
         return cls(consumer_offset(offsets, found.json.get("dataVersion") or {}), is_backup=False)

@@ -113,7 +113,7 @@ class BrokerProcess:
                 raise RefusedStoreError(
                     f"the broker's tables still change after {self._max_wait:.0f} s, though the"
                     " store is not open: which process writes them is not known here",
-                    path=self._paths.topics.parent,
+                    path=self._paths.config,
                 )
             yield
 

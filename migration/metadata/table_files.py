@@ -10,11 +10,10 @@ Source: RocketMQ ``MessageRocksDBStorage``, ``PopConsumerRocksdbStore``.
 from collections.abc import Iterator
 from pathlib import Path
 
+from store.broker_files import TIMER_LOG, TIMER_WHEEL
 from store.errors import os_errors
 from store.paths import StorePaths
 
-_CONFIG = "config"
-_WHEEL, _TIMER_LOG = "timerwheel", "timerlog"
 DATABASES = ("rocksdbstore", "kvStore")
 Stamps = dict[str, tuple[int, int]]
 """Name below the root → size and when it was written, ns."""
@@ -23,14 +22,13 @@ Stamps = dict[str, tuple[int, int]]
 def table_paths(paths: StorePaths) -> list[Path]:
     """Return the files that are copied along; the tables last, as they refer to the rest."""
     beside = [path for path in paths.root.iterdir() if _is_timer(path) or path.name in DATABASES]
-    config = paths.root / _CONFIG
-    return [*beside, config] if config.is_dir() else beside
+    return [*beside, paths.config] if paths.config.is_dir() else beside
 
 
 def _is_timer(path: Path) -> bool:
     """Return whether it is the timer's log or wheel, or a snapshot of that."""
     name, _, number = path.name.partition(".")
-    return path.name == _TIMER_LOG or (name == _WHEEL and (not number or number.isdecimal()))
+    return path.name == TIMER_LOG or (name == TIMER_WHEEL and (not number or number.isdecimal()))
 
 
 def stamps(paths: StorePaths) -> Stamps:
@@ -56,5 +54,5 @@ def newest_table(paths: StorePaths) -> float | None:
     Raises:
         StoreIOError: it cannot be looked at.
     """
-    with os_errors("look at the broker's tables", paths.topics.parent):
+    with os_errors("look at the broker's tables", paths.config):
         return max((written / 1e9 for _, written in stamps(paths).values()), default=None)

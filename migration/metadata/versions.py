@@ -29,7 +29,7 @@ def table_doubts(paths: StorePaths) -> list[str]:
     ]  # fmt: skip
     if not tables:
         return []
-    config = paths.topics.parent
+    config = paths.config
     files = read_json(config)
     databases = [found for read in (read_v1, read_single) if (found := read(config)) is not None]
     if files is None:

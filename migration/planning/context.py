@@ -4,8 +4,9 @@ import hashlib
 from pathlib import Path
 
 from store.errors import RefusedStoreError, os_errors
-from store.files import is_file_name, reading
+from store.files import reading
 from store.log.commit_log import CommitLog
+from store.log.log_files import log_file_paths
 
 _IDENTITY_BYTES = 4096
 """Bytes of the log that distinguish one store from another."""
@@ -18,13 +19,10 @@ def log_identity(log_folders: list[Path]) -> str:
         RefusedStoreError: there is no log.
         StoreIOError: it cannot be read.
     """
-    found = []
-    for folder in log_folders:
-        with os_errors("list the commit log", folder):
-            found += [path for path in folder.iterdir() if is_file_name(path.name)]
+    found = log_file_paths(log_folders)
     if not found:
         raise RefusedStoreError("there is no commit log", path=log_folders[0])
-    oldest = min(found, key=lambda path: path.name)
+    oldest = found[0]
     with os_errors("read the commit log", oldest), reading(oldest) as file:
         head = file.read(_IDENTITY_BYTES)
     return hashlib.blake2b(oldest.name.encode() + head, digest_size=16).hexdigest()

@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from store.broker_files import MAX_TABLE_BYTES
 from store.broker_json import quoted_keys
 from store.errors import CorruptionError, os_errors
 from store.files import read_file
 
 _SPACE = re.compile(r"\s*")
 _DECODER = json.JSONDecoder()
-_MAX_TABLE = 1 << 30
 """Bytes of a table of the broker's, which may name a million topics."""
 
 
@@ -28,7 +28,7 @@ def table_entries(path: Path, table: str) -> Iterator[tuple[str, object]]:
         StoreIOError: it cannot be read.
     """
     with os_errors("read a table of the broker's", path):
-        data = read_file(path, _MAX_TABLE)
+        data = read_file(path, MAX_TABLE_BYTES)
     text = quoted_keys(data.decode("utf-8", "surrogateescape"))
     try:
         for name, at in _members(text, 0):

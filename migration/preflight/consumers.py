@@ -8,16 +8,16 @@ from typing import Any
 
 from metadata.model import BrokerMetadata, Table
 from metadata.names import fitting_readings
+from metadata.places import FILES_OF_TABLE
 from migration.preflight.broker_json import table_entries
 from migration.preflight.metadata import in_database
 from migration.preflight.report import NameCount, PreflightFinding, Severity
+from store.broker_files import TOPIC_GROUP_SEPARATOR
 from store.errors import CorruptionError, StoreError
 from store.paths import StorePaths
 from store.queue.consume_queue_store import ConsumeQueueStore
 
 _TABLES = ("offsetTable", "lmqOffsetTable")
-_FILES = ("consumerOffset.json", "lmqConsumerOffset.json")
-_SEPARATOR = "@"
 
 
 class OffsetsCheck:
@@ -39,7 +39,7 @@ class OffsetsCheck:
             self._check_database(found)
             yield from self._found()
             return
-        files = [self._paths.topics.with_name(name) for name in _FILES]
+        files = [self._paths.config / name for name in FILES_OF_TABLE[Table.OFFSETS]]
         present = [path for path in files if path.exists()]
         if not present:
             yield not_compared(Severity.INFO, "There are no consumer offsets (config/) here.")
@@ -64,7 +64,7 @@ class OffsetsCheck:
                     self._compare(topic, group, queue_id, offset, known=known)
 
     def _check(self, key: str, value: object) -> None:
-        topic, separator, group = key.partition(_SEPARATOR)
+        topic, separator, group = key.partition(TOPIC_GROUP_SEPARATOR)
         offsets: dict[str, Any] = value if isinstance(value, dict) else {"0": value}
         if not separator:
             raise CorruptionError(f"{key!r} in the consumer offsets is not TOPIC@GROUP")

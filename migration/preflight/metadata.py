@@ -26,7 +26,7 @@ def in_database(paths: StorePaths, table: Table) -> BrokerMetadata | None:
     ``None`` where JSON was written last, or the table lies nowhere. Of what is returned the table
     counts, and the faults are those that concern it.
     """
-    config = paths.topics.parent
+    config = paths.config
     forms = [each for each in table_forms(paths) if each.table is table]
     source = read_newest(config, forms).get(table)
     if source is None or source.form is Form.JSON:

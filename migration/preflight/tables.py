@@ -13,7 +13,7 @@ from migration.metadata.prepare import reads_databases
 from migration.metadata.table_files import DATABASES
 from migration.metadata.versions import table_doubts
 from migration.preflight.report import NameCount, PreflightFinding, Severity
-from replication.tables.config_files import LMQ_CONSUMER_OFFSET
+from store.broker_files import CONFIG_FOLDER, LMQ_OFFSETS_FILE, OFFSETS_FILE, TIMER_LOG, TIMER_WHEEL
 from store.config import StoreConfig
 from store.errors import StoreError
 from store.paths import StorePaths
@@ -21,7 +21,7 @@ from store.queue.backends import backend, backend_names
 
 _VERSION_KEY, _VERSION_2 = "configManagerVersion", "v2"
 _SINGLE_KEY = "useSingleRocksDBForAllConfigs"
-_BROUGHT = {"config", "timerwheel", "timerlog", *DATABASES}
+_BROUGHT = {CONFIG_FOLDER, TIMER_WHEEL, TIMER_LOG, *DATABASES}
 """Names below the root, or their begins, that come along beside log and queues."""
 
 
@@ -118,11 +118,11 @@ def _older_databases(tables: list[TableForms]) -> Iterator[PreflightFinding]:
 def _light_queues(tables: list[TableForms]) -> Iterator[PreflightFinding]:
     for table in tables:
         files = {path.name: file_written(path) for path in table.files}
-        if files.get(LMQ_CONSUMER_OFFSET, -1) >= max(0, *files.values()):
+        if files.get(LMQ_OFFSETS_FILE, -1) >= max(0, *files.values()):
             yield _finding(
                 "offsets-of-light-queues", Severity.INFO,
-                f"The broker keeps its offsets in {LMQ_CONSUMER_OFFSET} (enableLmq); one with"
-                " RocksDB queues reads consumerOffset.json alone. The move writes that.",
+                f"The broker keeps its offsets in {LMQ_OFFSETS_FILE} (enableLmq); one with"
+                f" RocksDB queues reads {OFFSETS_FILE} alone. The move writes that.",
             )  # fmt: skip
 
 

@@ -1,20 +1,19 @@
 """LogRecords: the heads of many records at once, straight from the log's files.
 
 A file queue does not keep when its records were stored; the log does. Heads are gathered by numpy,
-in the order in which they lie in the files.
+in the order in which they lie in the files. ``LogHeads``, which judges what was moved, does that by
+code of its own.
 """
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from store.errors import CorruptionError, os_errors
-from store.files import check_regular, is_file_name
+from store.errors import CorruptionError
 from store.log.gather import gather
-from store.log.mapped_file import MappedFile
+from store.log.log_file_maps import LogFileMaps
 from store.queue.bulk import UnitRows
 from store.record.message import SysFlag
 from store.record.record_layout import (
@@ -26,7 +25,6 @@ from store.record.record_layout import (
     MIN_RECORD_SIZE,
 )
 
-_MAPS = 64
 _TIMESTAMP_V4 = HEAD.size + HOST_V4_SIZE
 _TIMESTAMP_V6 = HEAD.size + HOST_V6_SIZE
 
@@ -40,13 +38,7 @@ class LogRecords:
         Raises:
             StoreIOError: a folder cannot be listed.
         """
-        found: dict[int, Path] = {}
-        for folder in folders:
-            with os_errors("list the commit log", folder):
-                found |= {int(p.name): p for p in folder.iterdir() if is_file_name(p.name)}
-        self._starts = np.array(sorted(found), np.int64)
-        self._paths = found
-        self._files: OrderedDict[int, MappedFile] = OrderedDict()
+        self._files = LogFileMaps(folders)
 
     def gather(self, rows: UnitRows, places: NDArray[np.int64] | None = None) -> int:
         """Fill in the store timestamps of ``rows``; return how many records name another place.
@@ -61,7 +53,7 @@ class LogRecords:
         phy = rows["phy_offset"].astype(np.int64)
         order = np.argsort(phy, kind="stable")
         ordered = phy[order]
-        file_of = np.searchsorted(self._starts, ordered, "right") - 1
+        file_of = self._files.numbers(ordered)
         breaks = np.flatnonzero(np.diff(file_of)) + 1
         shifted = 0
         for at in np.split(np.arange(len(order)), breaks) if len(order) else []:
@@ -69,12 +61,12 @@ class LogRecords:
             number = int(file_of[at[0]])
             if number < 0:
                 raise _no_record(rows, int(mine[0]), "before the start of the log")
-            shifted += self._gather_file(int(self._starts[number]), rows, phy, mine, places)
+            shifted += self._gather_file(number, rows, phy, mine, places)
         return shifted
 
     def _gather_file(
         self,
-        start: int,
+        number: int,
         rows: UnitRows,
         phy: NDArray[np.int64],
         mine: NDArray[np.int64],
@@ -87,8 +79,8 @@ class LogRecords:
         Raises:
             CorruptionError: one leads to no record.
         """
-        file = self._file(start)
-        local = phy[mine] - start
+        file = self._files.file(number)
+        local = phy[mine] - file.file_from_offset
         room = file.file_size - local
         outside = np.flatnonzero(room < MIN_RECORD_SIZE)
         if len(outside):
@@ -111,21 +103,6 @@ class LogRecords:
             return 0
         said, asked = head["queue_offset"], places[mine]
         return int(np.count_nonzero((said != asked) & (asked >= 0)))
-
-    def _file(self, start: int) -> MappedFile:
-        """Return a file of the log, mapped; the maps used longest ago are let go."""
-        file = self._files.get(start)
-        if file is None:
-            path = self._paths[start]
-            with os_errors("read the commit log", path):
-                check_regular(path)
-                file = MappedFile(path, path.stat().st_size, read_only=True)
-            while len(self._files) >= _MAPS:
-                self._files.popitem(last=False)
-            self._files[start] = file
-        else:
-            self._files.move_to_end(start)
-        return file
 
 
 def _no_record(rows: UnitRows, at: int, found: object) -> CorruptionError:

@@ -177,7 +177,7 @@ def prepare_locked(
     paths: StorePaths, broker: NextBroker, space: Workspace | None = None
 ) -> TablesDone:
     """Prepare the tables as ``prepare`` does; the caller has the lock."""
-    away = replaced_folder(paths) / paths.topics.parent.name
+    away = replaced_folder(paths) / paths.config.name
 
     def put_away(database: Path) -> None:
         with os_errors("move an older database of the broker's away", away):

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 from migration.verify.report import VerifyReport
 from migration.workspace import write_file
 from store.comparing.tally import Kind
-from store.errors import StoreConfigError
+from store.page_templates import page_templates
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-_TEMPLATE = Path(__file__).with_name("report.html")
 MEANINGS: dict[Kind, tuple[str, str]] = {
     Kind.MISSING_HEAD: ("units", "in the source; the target begins later, or has none of them"),
     Kind.MISSING_TAIL: ("units", "in the source; the target ends before"),
@@ -48,12 +47,4 @@ def page(report: VerifyReport) -> str:
 
 @cache  # compiling it takes longer than most pages
 def _template() -> "Template":
-    try:
-        from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - an extra
-    except ImportError as exc:
-        raise StoreConfigError("this needs jinja2: pip install 'cqstore[report]'") from exc
-    jinja = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    jinja.filters["number"] = lambda value: f"{value:,}"
-    return jinja.from_string(_TEMPLATE.read_text(encoding="utf-8"))
+    return page_templates(Path(__file__).parent).get_template("report.html")

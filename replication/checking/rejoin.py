@@ -13,7 +13,7 @@ from replication.checking.check import CheckScope, MasterAddress, checked
 from replication.checking.metadata import offsets_by_queue, read_tables
 from replication.checking.report import Checked
 from replication.checking.sides import open_side, readable
-from replication.tables.config_files import DELAY_OFFSET
+from store.broker_files import DELAYS_FILE
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, StoreIOError
 from store.journals.store_lock import StoreLock, refuse_if_open
@@ -207,7 +207,7 @@ def _beyond(
         return [], [str(exc)]
     offsets = offsets_by_queue(tables)
     for level, offset in tables.found.delay_offsets.items():
-        offsets[SCHEDULE_TOPIC, DELAY_OFFSET, level - 1] = offset
+        offsets[SCHEDULE_TOPIC, DELAYS_FILE, level - 1] = offset
     found = [
         OffsetBeyondCut(group, key, offset, ends[key])
         for (topic, group, queue_id), offset in sorted(offsets.items())

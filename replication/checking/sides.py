@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from store.broker_files import CONFIG_FOLDER
 from store.config import StoreConfig
 from store.errors import CorruptionError, StoreError, os_errors
 from store.journals.store_lock import locked_by
@@ -92,7 +93,7 @@ class StoreSide(LogSide):
         self.damage = report.damage or report.first_bad
         self.bytes_behind_end = report.dropped_bytes
         self.damaged_queues = len(report.queues_damaged)
-        folder = root / "config"
+        folder = root / CONFIG_FOLDER
         self.config = folder if folder.is_dir() else None
 
     def undispatched(self) -> Undispatched | None:

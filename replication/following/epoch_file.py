@@ -2,7 +2,7 @@
 
 Lines of text: how many epochs, the CRC-32 of the lines that follow without its highest bit (0: not
 checked), and a line ``epoch-start`` for each. RocketMQ copies the former content to ``.bak`` and
-writes in place; here both are replaced as a whole.
+writes in place.
 
 Source: RocketMQ ``EpochFileCache``, ``CheckpointFile``.
 """
@@ -12,8 +12,9 @@ from pathlib import Path
 from zlib import crc32
 
 from replication.epoch_wire import EpochEntry, refuse_unordered
+from store.broker_files import backup_of, replace_keeping
 from store.errors import CorruptionError, os_errors
-from store.files import read_file, replace_file
+from store.files import read_file
 
 _MAX_BYTES = 1 << 20
 _CRC_MASK = 0x7FFFFFFF
@@ -61,9 +62,7 @@ def write_epochs(path: Path, entries: Sequence[EpochEntry]) -> None:
             former = read_file(path, _MAX_BYTES)
         except FileNotFoundError:
             former = None
-        if former is not None:
-            replace_file(Path(f"{path}.bak"), former)
-        replace_file(path, data)
+        replace_keeping(path, data, former)
 
 
 def _lines(entries: Sequence[EpochEntry]) -> str:
@@ -87,6 +86,6 @@ def _is_number(text: str) -> bool:
 
 def _damaged(path: Path, what: str, expected: object, got: object) -> CorruptionError:
     return CorruptionError(
-        f"the file of epochs is damaged: {what}. Its former content may be in {path.name}.bak",
-        path=path, expected=expected, got=got,
+        f"the file of epochs is damaged: {what}. Its former content may be in"
+        f" {backup_of(path).name}", path=path, expected=expected, got=got,
     )  # fmt: skip

@@ -12,13 +12,14 @@ from itertools import islice
 
 from replication.following.follower_progress import FollowerProgress
 from store.log.commit_log import CommitLog
+from store.record.message import HALF_TOPIC, OP_HALF_TOPIC
 
 _GAIN_SECONDS = 1.0
 """By which records must be younger on arrival than all before: the follower is catching up."""
 _MARKS = 10
 """In one timeout: places in the log from which records can be counted."""
 _MAX_RECORDS, _MAX_TOPICS = 10_000, 5
-_HALF_TOPICS = frozenset({"RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"})
+_HALF_TOPICS = frozenset({HALF_TOPIC, OP_HALF_TOPIC})
 
 
 class QuietDeadline:

@@ -1,8 +1,5 @@
 """The files of ``config/``, in which a broker keeps what is not in its log.
 
-RocketMQ moves the file to ``.bak`` and then writes it in place. Here the copy is made first and the
-file is replaced by rename, so there is a whole one at any time.
-
 Source: RocketMQ ``ConfigManager``, ``BrokerPathConfigHelper``, ``TimerCheckpoint``.
 """
 
@@ -11,19 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from store.broker_files import (
+    MAX_TABLE_BYTES,
+    TIMER_CHECK_BYTES,
+    TIMER_CHECK_FILE,
+    backup_of,
+    replace_keeping,
+)
 from store.broker_json import broker_object
 from store.errors import CorruptionError, os_errors
-from store.files import make_folder, read_file, replace_file
+from store.files import make_folder, read_file
 from store.paths import StorePaths
 from store.record.layout import Annotated, Layout, Wire
 
-TOPICS, TOPIC_QUEUE_MAPPING = "topics.json", "topicQueueMapping.json"
-GROUPS, CONSUMER_OFFSET = "subscriptionGroup.json", "consumerOffset.json"
-LMQ_CONSUMER_OFFSET = "lmqConsumerOffset.json"
-DELAY_OFFSET, REQUEST_MODE = "delayOffset.json", "messageRequestMode.json"
-TIMER_METRICS, TIMER_CHECK = "timermetrics", "timercheck"
-_MAX_BYTES = 1 << 30
-_TIMER_CHECK_BYTES = 4096
 Json = dict[str, Any]
 
 
@@ -47,7 +44,7 @@ class ConfigFiles:
 
     def __init__(self, paths: StorePaths) -> None:
         """Describe them; touches no file."""
-        self._folder = paths.topics.parent
+        self._folder = paths.config
 
     def path(self, name: str) -> Path:
         """Return where a file lies."""
@@ -60,15 +57,15 @@ class ConfigFiles:
             CorruptionError: it is none that a broker would read.
             StoreIOError: it cannot be read.
         """
-        data = self._bytes(name)
+        path, data = self._folder / name, self._bytes(name)
         if data is None:
             return None
         try:
             return broker_object(data)
         except ValueError as exc:
             raise CorruptionError(
-                f"this is no file of a broker's: {exc}. Its former content may be in {name}.bak;"
-                " without the file the master's is taken", path=self._folder / name,
+                f"this is no file of a broker's: {exc}. Its former content may be in"
+                f" {backup_of(path).name}; without the file the master's is taken", path=path,
             ) from exc  # fmt: skip
 
     def write(self, name: str, content: Mapping[str, object], *, backup: bool = True) -> bool:
@@ -89,22 +86,22 @@ class ConfigFiles:
 
         Source: RocketMQ ``SlaveSynchronize.syncTimerCheckPoint``.
         """
-        data = self._bytes(TIMER_CHECK) or bytes(_TIMER_CHECK_BYTES)
-        if len(data) != _TIMER_CHECK_BYTES:
+        data = self._bytes(TIMER_CHECK_FILE) or bytes(TIMER_CHECK_BYTES)
+        if len(data) != TIMER_CHECK_BYTES:
             raise CorruptionError(
-                "the timer's check point has another size", path=self._folder / TIMER_CHECK,
-                expected=f"{_TIMER_CHECK_BYTES} bytes", got=f"{len(data)} bytes",
+                "the timer's check point has another size", path=self._folder / TIMER_CHECK_FILE,
+                expected=f"{TIMER_CHECK_BYTES} bytes", got=f"{len(data)} bytes",
             )  # fmt: skip
         own, master = TIMER_CHECK_POINT.unpack_from(data), TIMER_CHECK_POINT.unpack_from(answer)
         merged = master._replace(log_flush_pos=own.log_flush_pos, queue_offset=own.queue_offset)
         packed = TIMER_CHECK_POINT.pack(merged)
-        return self._replace(TIMER_CHECK, packed + data[len(packed) :], backup=False)
+        return self._replace(TIMER_CHECK_FILE, packed + data[len(packed) :], backup=False)
 
     def _bytes(self, name: str) -> bytes | None:
         path = self._folder / name
         with os_errors("read a file of the broker's", path):
             try:
-                return read_file(path, _MAX_BYTES)
+                return read_file(path, MAX_TABLE_BYTES)
             except FileNotFoundError:
                 return None
 
@@ -115,9 +112,8 @@ class ConfigFiles:
         path = self._folder / name
         with os_errors("write a file of the broker's", path):
             make_folder(self._folder)
-            if former is not None and backup and _is_object(former):
-                replace_file(Path(f"{path}.bak"), former)
-            replace_file(path, data)
+            keeps = former is not None and backup and _is_object(former)
+            replace_keeping(path, data, former if keeps else None)
         return True
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from replication.tables.offsets import Offsets, offsets_in
+from store.broker_files import TOPIC_GROUP_SEPARATOR
 from store.errors import CorruptionError
 from store.record.message import LMQ_PREFIX
 
@@ -52,4 +53,4 @@ def lmq_consumer_offset(offsets: Offsets, version: Json) -> Json:
 
 def _is_lmq(key: str) -> bool:
     """Return whether a key ``topic@group`` is of an LMQ group."""
-    return key.partition("@")[2].startswith(LMQ_PREFIX)
+    return key.partition(TOPIC_GROUP_SEPARATOR)[2].startswith(LMQ_PREFIX)

@@ -19,7 +19,6 @@ from replication.errors import BrokerError, WireError
 from replication.following.blocking import to_the_end
 from replication.following.follower import Follower
 from replication.tables import broker_tables as tables
-from replication.tables import config_files
 from replication.tables.broker_client import SYSTEM_ERROR, UNKNOWN_CODE, BrokerClient
 from replication.tables.broker_tables import GROUPS, TOPICS, BrokerTable, fetch_table
 from replication.tables.config_files import ConfigFiles
@@ -30,8 +29,20 @@ from replication.tables.lmq_offsets import (
     lmq_consumer_offset,
 )
 from replication.tables.offsets import Lower, Offsets, merged, offsets_in
+from store.broker_files import (
+    DELAYS_FILE,
+    GROUPS_FILE,
+    LMQ_OFFSETS_FILE,
+    OFFSETS_FILE,
+    REQUEST_MODE_FILE,
+    TIMER_METRICS_FILE,
+    TOPIC_GROUP_SEPARATOR,
+    TOPIC_QUEUE_MAPPING_FILE,
+    TOPICS_FILE,
+)
 from store.errors import StoreError
 from store.logger import StoreLogger
+from store.record.message import SCHEDULE_TOPIC
 from store.service.message_store import MessageStore
 
 _LOG = StoreLogger(__name__)
@@ -39,7 +50,7 @@ _TOPICS_AT_ONCE = 1000
 _PAUSE_SECONDS = 5.0
 """For which nothing is appended while topics are deleted; a master waits for 20."""
 _OF_EVERY_BROKER = {
-    TOPICS: {"SELF_TEST_TOPIC", "SCHEDULE_TOPIC_XXXX", "OFFSET_MOVED_EVENT"},
+    TOPICS: {"SELF_TEST_TOPIC", SCHEDULE_TOPIC, "OFFSET_MOVED_EVENT"},
     GROUPS: {"TOOLS_CONSUMER", "SELF_TEST_C_GROUP"},
 }
 """Names without which an answer is not believed."""
@@ -175,18 +186,18 @@ class SlaveSynchronize:
         """Take over the master's topics, and delete here what it has deleted."""
         here = await asyncio.to_thread(self._topics_with_queues)
         table = await self._table(client, TOPICS)
-        former = await asyncio.to_thread(self._files.read, config_files.TOPICS)
+        former = await asyncio.to_thread(self._files.read, TOPICS_FILE)
         known = _entries(former, TOPICS.table)
         absent = (known.keys() | here) - table.entries.keys()
         gone = await self._departed(client, absent, here)
         stay = {name: known[name] for name in absent - gone if name in known}
         await to_the_end(
-            self._files.write, config_files.TOPICS,
+            self._files.write, TOPICS_FILE,
             {"dataVersion": table.version, TOPICS.table: {**table.entries, **stay}},
         )  # fmt: skip
         if table.beside_version:
             await to_the_end(
-                self._files.write, config_files.TOPIC_QUEUE_MAPPING,
+                self._files.write, TOPIC_QUEUE_MAPPING_FILE,
                 {"dataVersion": table.beside_version, "topicQueueMappingInfoMap": table.beside},
             )  # fmt: skip
 
@@ -239,7 +250,7 @@ class SlaveSynchronize:
 
     def _forget_offsets(self, topics: Collection[str]) -> None:
         """Take the consumer offsets of topics away."""
-        for name in (config_files.CONSUMER_OFFSET, config_files.LMQ_CONSUMER_OFFSET):
+        for name in (OFFSETS_FILE, LMQ_OFFSETS_FILE):
             content = self._files.read(name)
             if content is None:
                 continue
@@ -254,11 +265,11 @@ class SlaveSynchronize:
 
     async def _groups(self, client: BrokerClient) -> None:
         table = await self._table(client, GROUPS)
-        former = await asyncio.to_thread(self._files.read, config_files.GROUPS)
+        former = await asyncio.to_thread(self._files.read, GROUPS_FILE)
         known = _entries(former, GROUPS.table)
         stay = self._not_gone(GROUPS.what, known, table.entries)
         await to_the_end(
-            self._files.write, config_files.GROUPS,
+            self._files.write, GROUPS_FILE,
             {"dataVersion": table.version, "forbiddenTable": table.beside,
              GROUPS.table: {**table.entries, **stay}},
         )  # fmt: skip
@@ -298,9 +309,9 @@ class SlaveSynchronize:
 
         ``consumerOffset.json`` always has all of them.
         """
-        name, version = config_files.CONSUMER_OFFSET, answer["dataVersion"]
+        name, version = OFFSETS_FILE, answer["dataVersion"]
         own: Offsets = {}
-        for each in (name, config_files.LMQ_CONSUMER_OFFSET):
+        for each in (name, LMQ_OFFSETS_FILE):
             content = self._files.read(each)
             if content is not None:
                 table = all_offsets(content, self._files.path(each))
@@ -312,14 +323,14 @@ class SlaveSynchronize:
 
     def _write_consumer_offsets(self, offsets: Offsets, version: Json, *, lmq: bool) -> None:
         """``lmq``: the master is a broker that reads the other file."""
-        other = config_files.LMQ_CONSUMER_OFFSET
+        other = LMQ_OFFSETS_FILE
         if lmq or self._store.config.enable_lmq or self._files.path(other).exists():
             self._files.write(other, lmq_consumer_offset(offsets, version))
-        self._files.write(config_files.CONSUMER_OFFSET, consumer_offset(offsets, version))
+        self._files.write(OFFSETS_FILE, consumer_offset(offsets, version))
 
     def _merge_delay_offsets(self, answer: Json) -> None:
         """Write the master's offsets; where one here is higher, that."""
-        name = config_files.DELAY_OFFSET
+        name = DELAYS_FILE
         own = offsets_in(self._files.read(name), self._files.path(name))
         offsets, lower = merged(own, answer["offsetTable"], accept_lower=self._accept_lower)
         self._files.write(name, answer | {"offsetTable": offsets.get("", {})})
@@ -345,13 +356,11 @@ class SlaveSynchronize:
     async def _request_modes(self, client: BrokerClient) -> None:
         key = "messageRequestModeMap"
         master = (await tables.request_modes(client))[key]
-        former = await asyncio.to_thread(self._files.read, config_files.REQUEST_MODE)
+        former = await asyncio.to_thread(self._files.read, REQUEST_MODE_FILE)
         known = _entries(former, key)
         stay = self._not_gone("the request modes", known, master) if master else known
         if master or known:
-            await to_the_end(
-                self._files.write, config_files.REQUEST_MODE, {key: {**master, **stay}}
-            )
+            await to_the_end(self._files.write, REQUEST_MODE_FILE, {key: {**master, **stay}})
 
     async def _timer_check_point(self, client: BrokerClient) -> None:
         answer = await tables.timer_check_point(client)
@@ -360,7 +369,7 @@ class SlaveSynchronize:
     async def _timer_metrics(self, client: BrokerClient) -> None:
         answer = await tables.timer_metrics(client)
         if answer["timingCount"]:
-            await to_the_end(self._files.write, config_files.TIMER_METRICS, answer)
+            await to_the_end(self._files.write, TIMER_METRICS_FILE, answer)
 
 
 def _entries(content: Json | None, key: str) -> Json:
@@ -371,7 +380,7 @@ def _entries(content: Json | None, key: str) -> Json:
 
 def _topic(key: str) -> str:
     """Return the topic of a key ``topic@group``."""
-    return key.partition("@")[0]
+    return key.partition(TOPIC_GROUP_SEPARATOR)[0]
 
 
 def _some(names: Collection[str]) -> str:

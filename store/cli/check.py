@@ -162,7 +162,8 @@ def _run_check(
     with progress("checking") as tick, open_past(root, settings, backend, commit_log) as past:
         store = past.store
         tick.measure(store.commit_log.max_phy_offset())
-        note_state(store, root)
+        if not past.obstacles:  # what lies behind them is not as it is served
+            note_state(store, root)
         checking = store.checker(tick)
         obstacles = [_of_obstacle(obstacle) for obstacle in past.obstacles]
 
@@ -188,7 +189,7 @@ def _run_check(
 def _of_obstacle(obstacle: Obstacle) -> CheckFinding:
     return CheckFinding(
         obstacle.problem, path=str(obstacle.path), phy_offset=obstacle.phy_offset,
-        position=obstacle.position,
+        position=obstacle.position, expected=obstacle.expected, found=obstacle.found,
     )  # fmt: skip
 
 
@@ -200,6 +201,9 @@ def _row(finding: CheckFinding, past: OpenedPast, *, is_open: bool) -> Row:
         "problem": past.named(finding.problem),
         "path": past.named(finding.path),
         "position": finding.position,
+        "key": finding.key.hex() or None,
+        "expected": finding.expected,
+        "found": finding.found,
         "phyOffset": finding.phy_offset,
         "topic": queue.topic if queue else None,
         "queueId": queue.queue_id if queue else None,

@@ -15,6 +15,7 @@ from store.cli.interrupts import INTERRUPTED, interrupts
 from store.cli.message_fields import to_put
 from store.cli.message_files import FileFormat, read_csv, read_json_lines
 from store.cli.message_lines import IllegalLineError, MessageLine
+from store.cli.new_store import nothing_half_made
 from store.cli.options import (
     Backend,
     ConfigFile,
@@ -84,7 +85,7 @@ def import_(
     if position is not None and position.exists():
         begun = ImportPosition.read(position, source)
     first = begun.next_row if begun else continue_from or 1
-    with ExitStack() as stack:
+    with nothing_half_made(root, settings, new=new), ExitStack() as stack:
         rows = _rows(stack, root, source, form, first)
         store = stack.enter_context(
             open_store(

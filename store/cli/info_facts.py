@@ -7,6 +7,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from store.cli.options import opened_by
+from store.index.index_check import REBUILD_INDEX
 from store.log.checkpoint import CheckpointFields
 from store.service.layout.left_behind import sentence
 from store.service.message_store import MessageStore
@@ -172,7 +173,15 @@ def _warnings(store: MessageStore) -> Iterator[str]:
         yield f"queue {queue_id} of {topic!r} is damaged: {damage.problem} ({damage.path})"
     if len(store.report.queues_damaged) > _MAX_DAMAGED:
         yield f"{len(store.report.queues_damaged)} queues are damaged: cqstore check lists them"
+    yield from _of_index(store)
     if store.report.dropped_bytes:
         yield f"{store.report.dropped_bytes} bytes lie behind the end of the log"
     if store.report.first_bad is not None:
         yield str(store.report.first_bad)
+
+
+def _of_index(store: MessageStore) -> Iterator[str]:
+    if (fault := store.report.index_left_out) is not None:
+        yield f"the index cannot be read: {fault}; {REBUILD_INDEX}"
+    for lost in islice(store.index.unread if store.index is not None else (), _MAX_DAMAGED):
+        yield f"not all of the index can be read: {lost.problem} ({lost.path})"

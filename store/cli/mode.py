@@ -157,7 +157,7 @@ def _step(
             "detached": done.detached, "dispatchedUnits": units, **facts,
         }
     )  # fmt: skip
-    tables = StorePaths(root).topics.parent
+    tables = StorePaths(root).config
     if done.after != done.before and tables.is_dir() and not prepared:
         note(
             f"the broker's tables in {tables} were not touched: before a broker starts in state"

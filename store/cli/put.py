@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from store.cli.message_lines import IllegalLineError, MessageLine, message_lines
+from store.cli.new_store import nothing_half_made
 from store.cli.options import (
     INT_MAX,
     Backend,
@@ -79,10 +80,11 @@ def put(
     settings = read_config(config, root, puts=True)
     if not new:
         check_is_store(root, settings, " (--new makes a store)")
-    with open_store(root, settings, backend, None, read_only=False) as store:
-        refused = _put_and_print(store, taken, lines, kind)
-    if refused:
-        raise typer.Exit(1)
+    with nothing_half_made(root, settings, new=new):
+        with open_store(root, settings, backend, None, read_only=False) as store:
+            refused = _put_and_print(store, taken, lines, kind)
+        if refused:
+            raise typer.Exit(1)
 
 
 def _put_and_print(

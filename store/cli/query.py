@@ -13,6 +13,7 @@ from store.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, Rows, n
 from store.cli.output import RowFormat
 from store.cli.selection import Begin, End, Pattern, time_span
 from store.errors import CorruptionError, StoreError
+from store.index.index_check import REBUILD_INDEX
 from store.key_index import KeyIndex, open_indexes
 from store.service.message_store import MessageStore
 from store.service.reading.other_indexes import AskedIndex
@@ -42,8 +43,9 @@ def query(
         for other in others:
             stack.callback(other.close)
         if store.index is None and not others:
-            note("this store has no index that can be read: nothing can be found by key")
+            note(f"this store has no index that can be read: {_why_none(store)}")
             raise typer.Exit(1)
+        unread = _report_index_files(store) or unread
         found = store.query_index_files(topic, key, count, *span)
         for other in others:
             asked = AskedIndex(other, store.messages_with_key)
@@ -58,6 +60,22 @@ def query(
         note(f"{len(found)} messages")
     if unread:
         raise typer.Exit(1)
+
+
+def _why_none(store: MessageStore) -> str:
+    """Return why nothing can be found by key in the index files, and what mends that."""
+    fault = store.report.index_left_out
+    return "nothing can be found by key" if fault is None else f"{fault}; {REBUILD_INDEX}"
+
+
+def _report_index_files(store: MessageStore) -> bool:
+    """Say which index files cannot be read; return whether there are any."""
+    if (fault := store.report.index_left_out) is not None:
+        note(f"the index in files cannot be read: {fault}; {REBUILD_INDEX}")
+    lost = store.index.unread if store.index is not None else []
+    for each in lost:
+        note(f"not all of the index in files can be read: {each.problem} ({each.path})")
+    return bool(lost) or fault is not None
 
 
 def _others(root: Path) -> tuple[list[KeyIndex], bool]:

@@ -1,5 +1,9 @@
 """``cqstore recover``: what a read-write open does, with its report."""
 
+from collections.abc import Iterator
+
+import typer
+
 from store.cli.options import (
     Backend,
     ConfigFile,
@@ -9,11 +13,13 @@ from store.cli.options import (
     PassOver,
     about_end,
     check_is_store,
+    note,
     pointing_to_check,
     read_config,
 )
 from store.cli.output import OutputFormat, output
 from store.cli.progress import progress
+from store.errors import CorruptionError
 from store.service.message_store import MessageStore
 from store.service.recovering.recovery import RecoveryReport
 
@@ -29,7 +35,10 @@ def recover(
     """Open the store read-write, recover it, close it cleanly, and report what was done.
 
     Bytes that are cut or passed over are kept below DIR/cqstore/cut. A second run finds nothing
-    to do.
+    to do. RocksDB's queues are read through. Exit code 0 if the store is whole now; 1 if something
+    is damaged that this does not mend: the sentence says what does; 2 if it is refused, as where
+    the log is damaged and neither --cut-at nor --pass-over says what is to be lost. No byte of
+    the log is changed then.
     """
     settings = read_config(config, root)
     check_is_store(root, settings)
@@ -46,8 +55,28 @@ def recover(
             progress=tick,
         ) as store,
     ):
-        report = store.report
+        report, left = store.report, list(_left_damaged(store))
     output(kind).record(_record(report))
+    for sentence in left:
+        note(sentence)
+    if left:
+        raise typer.Exit(1)
+
+
+def _left_damaged(store: MessageStore) -> Iterator[str]:
+    """Yield what of an open store its opening has not mended."""
+    for each in store.report.queues_damaged:
+        key = each.queue
+        yield (
+            f"queue {key.queue_id} of {key.topic!r} stays damaged: {each.problem} ({each.path});"
+            " cqstore check lists all of it"
+        )
+    for name, exc in store.detached_backends().items():
+        yield f"the {name} queues are detached: {exc}"
+    try:
+        store.queues.read_through()
+    except CorruptionError as exc:
+        yield str(exc)
 
 
 def _record(report: RecoveryReport) -> dict[str, object]:

@@ -1,9 +1,9 @@
 """LogHeads: what the log itself says at the places that units point to.
 
-Apart from the code that moves units on purpose: what one of the two gets wrong the other sees.
+Heads are read apart from the code that moves units (``LogRecords``) on purpose: what one of the two
+gets wrong the other sees.
 """
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -11,10 +11,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from store.errors import os_errors
-from store.files import check_regular, is_file_name
 from store.log.gather import gather
-from store.log.mapped_file import MappedFile
+from store.log.log_file_maps import LogFileMaps
 from store.record.message import SysFlag
 from store.record.record_layout import (
     HEAD,
@@ -25,7 +23,6 @@ from store.record.record_layout import (
     MIN_RECORD_SIZE,
 )
 
-_MAPS = 64
 Longs = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
@@ -60,14 +57,7 @@ class LogHeads:
         Raises:
             StoreIOError: a folder cannot be listed.
         """
-        self._paths: dict[int, Path] = {}
-        for folder in folders:
-            with os_errors("list the commit log", folder):
-                for path in folder.iterdir():
-                    if is_file_name(path.name):
-                        self._paths[int(path.name)] = path
-        self._starts = np.array(sorted(self._paths), np.int64)
-        self._files: OrderedDict[int, MappedFile] = OrderedDict()
+        self._files = LogFileMaps(folders)
 
     def read_heads(self, phy_offset: Longs, size: Longs) -> Heads:
         """Return what the log has at each of ``phy_offset``, where records of ``size`` should be.
@@ -78,9 +68,9 @@ class LogHeads:
         """
         count = len(phy_offset)
         heads = Heads(np.zeros(count, np.bool_), *(np.zeros(count, np.int64) for _ in range(3)))
-        if not count or not len(self._starts):
+        if not count:
             return heads
-        file_of = np.searchsorted(self._starts, phy_offset, "right") - 1
+        file_of = self._files.numbers(phy_offset)
         if file_of[0] >= 0 and file_of.min() == file_of.max():
             self._read_in(int(file_of[0]), phy_offset, size, np.arange(count), heads)
             return heads
@@ -98,17 +88,15 @@ class LogHeads:
         Raises:
             StoreIOError, CorruptionError: as ``read_heads``.
         """
-        number = int(np.searchsorted(self._starts, phy_offset, "right")) - 1
-        start = int(self._starts[number])
-        return self._file(start).read(phy_offset - start, size)
+        file = self._files.file(int(self._files.numbers(np.array([phy_offset]))[0]))
+        return file.read(phy_offset - file.file_from_offset, size)
 
     def _read_in(
         self, number: int, phy_offset: Longs, size: Longs, rows: Longs, heads: Heads
     ) -> None:
         """Read the heads of the records ``rows``, which lie in one file, into ``heads``."""
-        start = int(self._starts[number])
-        file = self._file(start)
-        at = phy_offset[rows] - start
+        file = self._files.file(number)
+        at = phy_offset[rows] - file.file_from_offset
         fits = (at + np.maximum(size[rows], MIN_RECORD_SIZE)) <= file.file_size
         rows, at = (rows, at) if fits.all() else (rows[fits], at[fits])
         if not len(rows):
@@ -124,18 +112,3 @@ class LogHeads:
         heads.store_timestamp[rows] = gather(file, ">i8", at + HEAD.size + host)
         heads.queue_id[rows] = head["queue_id"]
         heads.queue_offset[rows] = head["queue_offset"]
-
-    def _file(self, start: int) -> MappedFile:
-        """Return a file of the log, mapped; the maps used longest ago are let go."""
-        file = self._files.get(start)
-        if file is not None:
-            self._files.move_to_end(start)
-            return file
-        path = self._paths[start]
-        with os_errors("read the commit log", path):
-            check_regular(path)
-            file = MappedFile(path, path.stat().st_size, read_only=True)
-        while len(self._files) >= _MAPS:
-            self._files.popitem(last=False)
-        self._files[start] = file
-        return file

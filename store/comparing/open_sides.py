@@ -18,7 +18,7 @@ from store.queue.consume_queue import ConsumeQueue
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import LogView
 from store.queue.facts import QueueType
-from store.queue.units import EXT_ADDRESS_MAX, QUEUE_UNIT, BlockStop, QueueKey, UnitBlock
+from store.queue.units import EXT_ADDRESS_MAX, QUEUE_UNIT, QueueKey, UnitBlock
 
 
 def compare_open(
@@ -143,19 +143,12 @@ class _OpenSide:
 
     def runs(self, queue: QueueKey, max_units: int) -> Iterator[UnitRun]:
         """Yield what the store reads, stepping over holes."""
-        units, (at, end) = self.store.queue(*queue), self._span
-        while at < end:
-            block = units.read_units(at, min(max_units, end - at))
-            if block.count:
-                rows = self._rows(units, block)
-                yield UnitRun(at, rows)
-                self._compared += int(rows["size"].sum())
-                self._progress(self._compared)
-                at += block.count
-            elif block.stop is BlockStop.HOLE and block.hole is not None:
-                at = block.hole.stop
-            else:
-                return
+        units = self.store.queue(*queue)
+        for block in units.blocks(*self._span, max_units):
+            rows = self._rows(units, block)
+            yield UnitRun(block.queue_offset, rows)
+            self._compared += int(rows["size"].sum())
+            self._progress(self._compared)
 
     def _rows(self, queue: ConsumeQueue, block: UnitBlock) -> UnitRows:
         """Return the units of a block, their extension addresses resolved."""

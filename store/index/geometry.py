@@ -11,7 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from store.config import StoreConfig
-from store.errors import CorruptionError, UnsupportedFormatError, os_errors
+from store.errors import (
+    CorruptionError,
+    TruncatedRecordError,
+    UnsupportedFormatError,
+    os_errors,
+)
 from store.files import reading
 from store.index.index_file import IndexFile
 from store.index.layout import (
@@ -36,9 +41,12 @@ def default_geometry() -> IndexGeometry:
 
 
 def common_size(paths: list[Path]) -> int:
-    """Return the size that most of the files have, bytes, the empty ones left out; 0 if none."""
+    """Return the size that most of the files have, bytes, the empty ones left out; 0 if none.
+
+    Of two that are as many the larger one: the others may have been cut short.
+    """
     sizes = Counter(size for path in paths if (size := path.stat().st_size))
-    return sizes.most_common(1)[0][0] if sizes else 0
+    return max(sizes, key=lambda size: (sizes[size], size), default=0)
 
 
 def find_geometry(
@@ -50,7 +58,8 @@ def find_geometry(
     Damaged files do not count as long as there are others. ``None``: no file holds a key.
 
     Raises:
-        UnsupportedFormatError: no geometry fits, or several do.
+        CorruptionError: none fits any file.
+        UnsupportedFormatError: several fit, or the files contradict each other.
         StoreIOError: a file cannot be read.
     """
     size = paths[0].stat().st_size
@@ -61,20 +70,37 @@ def find_geometry(
     if default.file_size == size and _fits_any(paths, default) is not False:
         return default
     fitting: set[IndexGeometry] = set()
-    used = False
+    used = fits = False
     for path in paths:
         found = _geometries(path, size)
         used |= found is not None
         if found:
+            fits = True
             fitting = fitting & found if fitting else found
     if not used:
         return None
     if len(fitting) == 1:
         return fitting.pop()
+    if not fits:
+        raise _damaged(paths[0], size)
     what = "several pairs" if fitting else "no pair"
     raise UnsupportedFormatError(
         f"{what} of slots and entries fit the index files: {_ASK}", path=paths[0]
     )
+
+
+def _damaged(path: Path, size: int) -> CorruptionError:
+    """Return what is wrong with files of which none shows a geometry, as the first one tells."""
+    with os_errors("read an index file", path), reading(path) as file:
+        head = file.read(INDEX_HEADER.size)
+    count = INDEX_HEADER.unpack_from(head).index_count if len(head) == INDEX_HEADER.size else 1
+    least = slot_position(1) + INDEX_ENTRY.size * count
+    if size < least:
+        return TruncatedRecordError(
+            "an index file was cut short", path=path, position=size,
+            expected=f"at least {least} bytes", got=f"{size} bytes",
+        )  # fmt: skip
+    return CorruptionError("no pair of slots and entries fits the index files", path=path)
 
 
 def _from_size(size: int, slots: int | None, entries: int | None) -> IndexGeometry | None:

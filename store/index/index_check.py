@@ -1,6 +1,7 @@
 """What is wrong in one index file: its header, its entries, its chains and its slots."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,9 @@ from store.errors import CorruptionError
 from store.index.chains import link_chains
 from store.index.index_file import IndexFile
 from store.index.layout import INDEX_HEADER, slot_position
+
+REBUILD_INDEX = "cqstore rebuild --index builds the index anew from the commit log"
+"""What mends an index that is damaged, or cannot be read."""
 
 
 class IndexFinding(NamedTuple):
@@ -21,6 +25,8 @@ class IndexFinding(NamedTuple):
     """Number of the entry."""
     position: int | None = None
     """Bytes inside ``path``."""
+    expected: object = None
+    found: object = None
 
 
 def check_index_file(file: IndexFile, max_phy_offset: int | None) -> Iterator[IndexFinding]:
@@ -48,7 +54,15 @@ def check_index_file(file: IndexFile, max_phy_offset: int | None) -> Iterator[In
         if not damaged:
             yield from _check_slots(file, heads)
     except CorruptionError as exc:
-        yield IndexFinding(exc.reason, str(file.path), position=exc.position)
+        yield unreadable(exc, file.path)
+
+
+def unreadable(exc: CorruptionError, path: Path) -> IndexFinding:
+    """Return the finding of a file that cannot be read, or not to its end."""
+    problem = f"{exc.reason}; {REBUILD_INDEX}"
+    return IndexFinding(
+        problem, str(path), position=exc.position, expected=exc.expected, found=exc.got
+    )
 
 
 def _check_header(file: IndexFile) -> Iterator[IndexFinding]:

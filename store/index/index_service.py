@@ -26,7 +26,7 @@ from store.files import check_regular, make_folder, sync_folder
 from store.index import _chain
 from store.index.geometry import common_size, default_geometry, find_geometry
 from store.index.index_batch import IndexBatch
-from store.index.index_check import IndexFinding, check_index_file
+from store.index.index_check import IndexFinding, check_index_file, unreadable
 from store.index.index_file import UNFINISHED_NAME, IndexFile
 from store.index.layout import IndexGeometry
 from store.logger import StoreLogger
@@ -79,6 +79,8 @@ class IndexService(_chain.ChainFiles):
         self.geometry: IndexGeometry | None = None
         self.ignored: list[IndexFinding] = []
         """Files that are no index files, as ``check`` reports them."""
+        self.unread: list[IndexFinding] = []
+        """Read-only: index files that were left out, likewise: their keys are not found."""
         self._given = (slots, entries)
         self._read_only = read_only
         self.files = ()
@@ -293,7 +295,7 @@ class IndexService(_chain.ChainFiles):
 
         ``max_phy_offset`` is that end. Collected keys must have been flushed.
         """
-        yield from self.ignored
+        yield from (*self.ignored, *self.unread)
         before: IndexFile | None = None
         for file in self.files:
             yield from check_index_file(file, max_phy_offset)
@@ -357,7 +359,7 @@ class IndexService(_chain.ChainFiles):
     def _odd(self, path: Path, fault: CorruptionError, *, last: bool = False) -> None:
         """Note what is no index file; read-write only an empty last one is borne: removed."""
         if self._read_only:
-            self.ignored.append(IndexFinding(str(fault), str(path)))
+            self.unread.append(unreadable(fault, path))
         elif last and path.stat().st_size == 0:
             with os_errors("remove an empty index file", path):
                 path.unlink()
@@ -484,6 +486,7 @@ def _check_size(path: Path, geometry: IndexGeometry) -> None:
     if size != geometry.file_size or min(geometry) < 1:
         raise CorruptionError(
             "an index file has the wrong size", path=path,
+            position=size if size < geometry.file_size else None,
             expected=f"{geometry.file_size} bytes", got=f"{size} bytes",
         )  # fmt: skip
 

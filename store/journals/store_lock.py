@@ -16,7 +16,15 @@ import threading
 from pathlib import Path
 
 from store.errors import StoreLockedError, os_errors
-from store.files import make_folder, open_regular, reading, remove_file, replace_file, write_all
+from store.files import (
+    file_identity,
+    make_folder,
+    open_regular,
+    reading,
+    remove_file,
+    replace_file,
+    write_all,
+)
 from store.paths import StorePaths
 
 _CONTENT = b"lock"
@@ -148,11 +156,7 @@ def lock_identity(paths: StorePaths) -> tuple[int, int] | None:
 
     A journal that holds it is void when it differs: the store has been another's since.
     """
-    try:
-        status = paths.lock.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns
+    return file_identity(paths.lock)
 
 
 def refuse_if_open(paths: StorePaths) -> None:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from store.errors import StoreError
-from store.files import NAME_DIGITS, open_regular
+from store.files import open_regular
+from store.log.log_files import log_file_paths
 
 _PAGE = 4096
 
@@ -17,20 +18,12 @@ def about_log_end(folders: Sequence[Path]) -> int | None:
     wrong where a record holds such a page. Nothing is raised: opening the log does that.
     """
     try:
-        files = sorted(
-            (path for folder in folders for path in folder.iterdir() if _is_log_file(path.name)),
-            key=lambda path: path.name,
-        )
-        for path in reversed(files):  # the last one may have been made ahead
+        for path in reversed(log_file_paths(folders)):  # the last one may have been made ahead
             if written := _written_pages(path):
                 return int(path.name) + written * _PAGE
     except (OSError, StoreError):
         return None
     return None
-
-
-def _is_log_file(name: str) -> bool:
-    return len(name) == NAME_DIGITS and name.isascii() and name.isdecimal()
 
 
 def _written_pages(path: Path) -> int:

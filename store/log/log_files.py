@@ -1,6 +1,7 @@
 """The files of a commit log that others may write, as they are at the moment of a look."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from store.errors import os_errors
@@ -10,7 +11,20 @@ LogFiles = dict[int, tuple[Path, int]]
 """Phy offset at which a file begins → the file and its length."""
 
 
-def list_log_files(folders: Sequence[Path]) -> LogFiles:
+def log_file_paths(folders: Iterable[Path]) -> list[Path]:
+    """Return what has the name of a log file in ``folders``, the oldest first.
+
+    Raises:
+        StoreIOError: a folder is not there, or cannot be listed.
+    """
+    found: list[Path] = []
+    for folder in folders:
+        with os_errors("list the commit log", folder):
+            found += [path for path in folder.iterdir() if is_file_name(path.name)]
+    return sorted(found, key=lambda path: path.name)
+
+
+def list_log_files(folders: Iterable[Path]) -> LogFiles:
     """Return the files of the log in ``folders``, the oldest first.
 
     A folder that is not there has none. An empty file is being made, and does not count; one that
@@ -20,18 +34,12 @@ def list_log_files(folders: Sequence[Path]) -> LogFiles:
         StoreIOError: a folder cannot be listed.
     """
     found: LogFiles = {}
-    for folder in folders:
-        with os_errors("list the commit log", folder):
-            for path in folder.iterdir() if folder.is_dir() else ():
-                if not is_file_name(path.name):
-                    continue
-                try:
-                    length = path.stat().st_size
-                except FileNotFoundError:  # it has just expired
-                    continue
-                if length:
-                    found[int(path.name)] = path, length
-    return dict(sorted(found.items()))
+    for path in log_file_paths(filter(Path.is_dir, folders)):
+        with os_errors("list the commit log", path.parent), suppress(FileNotFoundError):
+            length = path.stat().st_size  # not there any more: it has just expired
+            if length:
+                found[int(path.name)] = path, length
+    return found
 
 
 def log_file_at(files: LogFiles, phy_offset: int) -> tuple[int, Path, int] | None:

@@ -15,7 +15,7 @@ import zlib
 from typing import Annotated, NamedTuple
 
 from store.errors import CorruptionError, StoreIOError, os_errors
-from store.files import Descriptor, make_folder, read_file, replace_file, write_all
+from store.files import Descriptor, file_identity, make_folder, read_file, replace_file, write_all
 from store.logger import StoreLogger
 from store.paths import StorePaths
 from store.record.layout import Layout, Wire
@@ -129,8 +129,4 @@ def _slots(paths: StorePaths) -> list[MarkSlot]:
 
 def _tie(paths: StorePaths) -> tuple[int, int] | None:
     """Return what changes when another process opens the store, ``None`` without a lock file."""
-    try:
-        status = paths.lock.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns
+    return file_identity(paths.lock)

@@ -25,6 +25,7 @@ from store.errors import (
 from store.journals.lagging_backends import LaggingBackends
 from store.logger import StoreLogger
 from store.paths import StorePaths
+from store.progress import Progress, noop
 from store.queue.backend_replica import NO_LIGHT, BackendReplica, Roles, close_all
 from store.queue.changes import Changes, changing, losing
 from store.queue.class_of_topic import ClassOfTopic
@@ -445,6 +446,11 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         """Yield the findings of all that were not detached."""
         for replica in self._live():
             yield from replica.store.check_files()
+
+    def read_through(self, progress: Progress = noop) -> None:
+        """Read all that were not detached."""
+        for replica in self._live():
+            replica.store.read_through(progress)
 
     def backends(self) -> Sequence[ConsumeQueueStore]:
         """Return the stores that are kept, the one that is read first."""

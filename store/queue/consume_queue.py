@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from store.queue.context import QueueStoreContext
 from store.queue.estimate import MessageFilter, estimate
+from store.queue.facts import UnitLocation
 from store.queue.time_search import BoundaryType, search_offset
 from store.queue.units import BlockStop, CqUnit, QueueKey, UnitBlock
 
@@ -105,9 +106,33 @@ class ConsumeQueue(ABC):
         """Return what ``read_units`` does, up to a ``max_offset`` that the caller has just read."""
         return self.read_units(queue_offset, min(max_count, max_offset - queue_offset))
 
+    def blocks(self, begin: int, end: int, max_count: int) -> Iterator[UnitBlock]:
+        """Yield the units [``begin``, ``end``), at most ``max_count`` a block, without the holes.
+
+        ``end`` is a maximum that the caller has just read, or less.
+
+        Raises:
+            UnsupportedFormatError: as ``read_units``.
+        """
+        at = begin
+        while at < end:
+            block = self.read_units_below(end, at, max_count)
+            if block.count:
+                yield block
+            at += block.count
+            if block.stop is BlockStop.HOLE and block.hole is not None:
+                at = block.hole.stop
+            elif not block.count:
+                return
+
     @abstractmethod
     def unit_timestamp(self, queue_offset: int) -> int:
         """Return the store time, ms, of the record of one unit; -1 without unit or record."""
+
+    def unit_location(self, queue_offset: int) -> UnitLocation:
+        """Return where the unit with ``queue_offset`` lies on disk, or would if it were there."""
+        _ = queue_offset
+        return UnitLocation()
 
     def resolve_tags_code(self, tags_code: int) -> int | None:
         """Return the tags code behind an extension address, other codes as they are.

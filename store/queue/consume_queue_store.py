@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Self
 
 from store.checked_lock import CheckedLock
+from store.progress import Progress, noop
 from store.queue.context import QueueStoreContext
 from store.queue.facts import QueueDamage, QueueFinding, QueueRestart, QueueStat
 from store.queue.queue_backend import QueueBackend
@@ -177,6 +178,17 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
 
         Units themselves are compared with the log by the caller.
         """
+
+    def read_through(self, progress: Progress = noop) -> None:
+        """Read all that is stored once, where opening does not show whether it can be read.
+
+        ``progress`` is called with the units that were read.
+
+        Raises:
+            CorruptionError: something cannot be read; the sentence says what mends it.
+            StoreIOError: the disk refused.
+        """
+        _ = progress
 
     def backends(self) -> Sequence["ConsumeQueueStore"]:
         """Return the stores that this one is made of: itself, unless it combines several."""

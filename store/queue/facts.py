@@ -35,6 +35,22 @@ class QueueFinding(NamedTuple):
     queue_offset: int | None = None
     position: int | None = None
     """Bytes inside ``path``."""
+    key: bytes = b""
+    """What was found under, where the backend has keys instead of positions."""
+    expected: object = None
+    found: object = None
+    all_queues: bool = False
+    """Only a rebuild of all queues mends it."""
+
+
+class UnitLocation(NamedTuple):
+    """Where a unit lies on disk, or would."""
+
+    path: str = ""
+    position: int | None = None
+    """Bytes inside ``path``."""
+    key: bytes = b""
+    """Where the backend has keys instead of positions."""
 
 
 class QueueDamage(NamedTuple):
@@ -60,6 +76,15 @@ class QueueSpan(NamedTuple):
     queue: QueueKey
     min_offset: int
     max_offset: int
+
+    def lag(self, offset: int) -> int:
+        """Return the lag of a group whose next offset is ``offset``: none, or below 0, counts as 0.
+
+        The messages up to the maximum, those that have expired among them; never below 0.
+
+        Source: RocketMQ ``ConsumeStats.computeTotalDiff``.
+        """
+        return max(self.max_offset - max(offset, 0), 0)
 
 
 WRITTEN_BYTES, HANDED_BYTES = "_written_bytes", "_handed_bytes"

@@ -7,6 +7,7 @@ from store.queue.class_of_topic import ClassOfTopic
 from store.queue.consume_queue import ConsumeQueue, PulledUnits
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
+from store.queue.facts import UnitLocation
 from store.queue.light_home import is_light
 from store.queue.time_search import BoundaryType
 from store.queue.units import CqUnit, QueueKey, UnitBlock
@@ -111,6 +112,10 @@ class QueueApart(ConsumeQueue):
     def unit_timestamp(self, queue_offset: int) -> int:
         """Ask the backend that answers."""
         return self._now().unit_timestamp(queue_offset)
+
+    def unit_location(self, queue_offset: int) -> UnitLocation:
+        """Ask the backend that answers."""
+        return self._now().unit_location(queue_offset)
 
     def resolve_tags_code(self, tags_code: int) -> int | None:
         """Ask the backend that answers."""

@@ -26,9 +26,8 @@ from store.service.metrics.by_group import GroupOffsets
 from store.service.metrics.by_topic import LIMIT, FiguresByTopic, TopicSnapshot
 from store.service.metrics.metrics import MetricsSnapshot
 from store.service.mirroring.mirror import MirrorSnapshot
-from store.service.runtime.meters import BOUNDS, HistogramSnapshot
+from store.service.runtime.meters import HistogramSnapshot
 from store.service.scheduling.level_delivery import DelayLevelFigures
-from store.service.scheduling.schedule_message_service import LATE_BOUNDS
 from store.service.topic_families import BrokerLabels, TopicFamilies
 
 _HISTOGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -294,7 +293,7 @@ class _Families:
             if each.lag_ms is not None:
                 self.gauge("cqstore_delay_lag_seconds", root, each.lag_ms / 1000, level)
         self._histograms["cqstore_delay_late_seconds"].add_metric(
-            (root,), list(_buckets(late, LATE_BOUNDS)), late.total_seconds
+            (root,), list(_buckets(late)), late.total_seconds
         )
 
     def _add_mirror(self, root: str, of: MirrorSnapshot) -> None:
@@ -353,11 +352,9 @@ def _counter_samples(of: MetricsSnapshot) -> Iterator[tuple[str, tuple[str, ...]
     yield "cqstore_get_bytes", (), of.gets.total_bytes
 
 
-def _buckets(
-    histogram: HistogramSnapshot, bounds: Iterable[float] = BOUNDS
-) -> Iterator[tuple[str, float]]:
+def _buckets(histogram: HistogramSnapshot) -> Iterator[tuple[str, float]]:
     """Yield upper bound and count of all that was at most that, the last bound infinite."""
     total = 0
-    for bound, count in zip((*bounds, float("inf")), histogram.counts, strict=True):
+    for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
         total += count
         yield "+Inf" if bound == float("inf") else str(bound), total

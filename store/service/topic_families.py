@@ -11,14 +11,13 @@ from typing import NamedTuple
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from store.log.tail_topics import OTHERS
-from store.record.message import RETRY_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
+from store.record.message import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
 from store.service.metrics.by_group import GroupFigures
 from store.service.metrics.by_topic import TopicFigures, TopicSnapshot
 from store.service.metrics.metrics import MetricsSnapshot
 
 Sample = tuple[str, tuple[str, ...], float]
 """Name, values of the labels, value."""
-_DLQ_PREFIX = "%DLQ%"
 _OURS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_topic_offset": ("What was ever put to a busy topic", ("topic",)),
     "cqstore_topic_messages": ("Messages of a busy topic that the log has", ("topic",)),
@@ -175,8 +174,8 @@ def _of_topics(of: BrokerLabels, found: TopicSnapshot) -> Iterator[Sample]:
 
 def _offset_of(each: TopicFigures, where: tuple[str, str]) -> Sample:
     """Return the sample that the exporter makes of a topic's maximum, by the kind of topic."""
-    if each.topic.startswith(_DLQ_PREFIX):
-        group = each.topic.removeprefix(_DLQ_PREFIX)
+    if each.topic.startswith(DLQ_PREFIX):
+        group = each.topic.removeprefix(DLQ_PREFIX)
         return "rocketmq_topic_dlq_offset", (*where, group), each.offset
     retry = each.topic.startswith(RETRY_PREFIX)
     name = "rocketmq_topic_retry_offset" if retry else "rocketmq_producer_offset"
@@ -204,7 +203,7 @@ def _of_groups(of: BrokerLabels, found: TopicSnapshot) -> Iterator[Sample]:
 
 
 def _is_retry(topic: str) -> bool:
-    return topic.startswith((RETRY_PREFIX, _DLQ_PREFIX))
+    return topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
 
 
 def _is_system(topic: str) -> str:

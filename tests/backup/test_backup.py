@@ -16,6 +16,7 @@ from store.errors import (
     DiskFullError,
     RefusedStoreError,
     StoreError,
+    StoreIOError,
     StoreStateError,
 )
 from store.log.log_tail import LogTail
@@ -27,6 +28,7 @@ from store.service.offline.backup_manifest import Problem, compare, manifest_pat
 from store.service.offline.store_copy import blocks_below
 from tests.kit.acknowledged import Acknowledged
 from tests.kit.call_order import CallOrder
+from tests.kit.faults import EIO, ENOSPC, Faults
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.tree import tree_digest
 from tests.kit.verbs import call
@@ -280,6 +282,36 @@ def test_a_backup_that_has_no_room_is_refused_before_it_is_copied(
     with pytest.raises(DiskFullError, match="8192 are free"):
         back_up(tmp_path / "s", tmp_path / "to", CONFIG)
     assert [path.name for path in tmp_path.iterdir()] == ["s"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [("write", "commitlog/"), ("write", "consumequeue/"), ("write", "backup.json"),
+     ("open", "checkpoint"), ("mkdir", "index")],
+)  # fmt: skip
+def test_a_full_disk_is_told_by_the_place_of_the_backup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, part: str
+) -> None:
+    """The store was named, whose disk has room."""
+    filled(tmp_path / "s")
+    faults = Faults(monkeypatch)
+    faults.fail(kind, ENOSPC, f"/to.partial/{part}" if "." not in part else part)
+    with pytest.raises(DiskFullError) as caught:
+        back_up(tmp_path / "s", tmp_path / "to", CONFIG)
+    assert faults.refused
+    assert caught.value.path is not None
+    assert caught.value.path.is_relative_to(tmp_path / "to")
+    assert [path.name for path in tmp_path.iterdir()] == ["s"]
+
+
+def test_a_disk_that_cannot_be_read_is_told_by_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path / "s")
+    Faults(monkeypatch).fail("open", EIO, "/s/consumequeue/")
+    with pytest.raises(StoreIOError, match="cannot back up the store") as caught:
+        back_up(tmp_path / "s", tmp_path / "to", CONFIG)
+    assert caught.value.path == tmp_path / "s"
 
 
 def test_files_that_are_linked_take_no_room(

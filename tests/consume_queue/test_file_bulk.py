@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.no_log import NoCheckpoint
 from cq_file.bulk import FileBulk
 from cq_file.bulk_source import FileUnitSource
 from cq_file.known_ends import ends_path
@@ -22,7 +23,6 @@ from tests.kit.file_queues import (
     PRE_BLANK,
     UNIT,
     Disk,
-    NoCheckpoint,
     NoLog,
     Row,
     open_below,

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.no_log import NoCheckpoint
 from cq_file.bulk_source import FileUnitSource
 from store.config import StoreConfig
 from store.errors import CorruptionError, StoreIOError
@@ -23,7 +24,6 @@ from tests.kit.file_queues import (
     PRE_BLANK,
     SIZE,
     Disk,
-    NoCheckpoint,
     Row,
     open_below,
     rows,

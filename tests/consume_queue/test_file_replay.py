@@ -97,7 +97,7 @@ def test_a_replay_that_shows_a_loss_holds_that_queue_back_and_stores_the_others(
     assert [store.queue("T", queue_id).max_offset() for queue_id in range(3)] == [6, 0, 6]
     assert store.describe()["damaged queues"] == 1
     (finding,) = store.check_files()
-    assert finding == (damage.problem, damage.path, damage.queue, None, None)
+    assert finding[:5] == (damage.problem, damage.path, damage.queue, None, None)
     store.damage_is_settled()
     store.allow_expiry(0)
     put(store, 6, rows(60, 2), queue_id=1)

@@ -239,7 +239,7 @@ def test_units_that_no_entry_covers_are_told_once_a_queue(tmp_path: Path) -> Non
 def test_an_audit_counts_queues_units_and_those_below_the_minimum(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(check, "_SCAN_UNITS", 4)
+    monkeypatch.setattr(check, "SCAN_ROWS", 4)
     monkeypatch.setattr(offset_table, "_SCAN_ENTRIES", 2)
     queues = RocksDBQueues(tmp_path, NoLog(max_phy=2000))
     store = queues.open()

@@ -15,7 +15,7 @@ import pytest
 
 from cq_rocksdb import engines, native_engine, rocksdict_engine
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
-from cq_rocksdb.errors import RocksDBError, RocksDBStatus
+from cq_rocksdb.errors import RocksDBDamagedError, RocksDBError, RocksDBStatus
 from cq_rocksdb.folders import separate_folder
 from cq_rocksdb.keys import queue_prefix, unit_key
 from cq_rocksdb.private_folder import PrivateFolder
@@ -369,9 +369,12 @@ def test_a_flipped_bit_in_a_table_is_rocksdbs_corruption_with_its_status(tmp_pat
         lambda: engine_of(store).scan_units(PREFIX, 0, 10),
         lambda: engine_of(store).first_unit(PREFIX, 0),
     ]
-    kept = [raised(call, RocksDBError) for call in calls]
+    calls.append(store.read_through)
+    kept = [raised(call, RocksDBDamagedError) for call in calls]
     assert [error.status for error in kept] == [RocksDBStatus.CORRUPTION] * len(calls)
-    assert [error.path for error in kept] == [store.folder] * len(calls)
+    tables = {*store.folder.glob("*.sst")}
+    assert all((error.path in tables, error.position) == (True, 0) for error in kept)
+    assert all("cqstore rebuild" in error.reason for error in kept)
     store.close()
     queues.open().close()  # a kept error does not keep the database open
 

@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from cq_rocksdb.call_gate import CallGate, gated
-from cq_rocksdb.errors import RocksDBError, RocksDBFullError, RocksDBIOError, RocksDBStatus
+from cq_rocksdb.errors import (
+    RocksDBDamagedError,
+    RocksDBError,
+    RocksDBFullError,
+    RocksDBIOError,
+    RocksDBStatus,
+)
 from cq_rocksdb.open_databases import Claim, HeldResources
 from cq_rocksdb.private_folder import PrivateFolder
 from store.errors import (
@@ -148,7 +154,7 @@ def test_a_child_process_neither_calls_nor_closes_what_is_its_parents() -> None:
         ("IO error: While lock file: /x/LOCK: Resource", StoreLockedError, None),
         ("IO error: While appending", RocksDBIOError, RocksDBStatus.IO_ERROR),
         ("IO error: No space left on device: x", RocksDBFullError, RocksDBStatus.NO_SPACE),
-        ("Corruption: block", RocksDBError, RocksDBStatus.CORRUPTION),
+        ("Corruption: block", RocksDBDamagedError, RocksDBStatus.CORRUPTION),
         ("unheard of", RocksDBError, RocksDBStatus.OTHER),
     ],
 )

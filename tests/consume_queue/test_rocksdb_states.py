@@ -217,7 +217,7 @@ def test_who_meets_a_damaged_database_is_told_what_to_do(
         (store.folder / "Topic").mkdir()  # file queues: they are served
         assert not RocksDBConsumeQueueStore.present(paths)
         return
-    with pytest.raises(RocksDBError, match="move the folder away") as caught:
+    with pytest.raises(RocksDBError, match="cqstore rebuild builds the queues anew") as caught:
         queues.open()
     assert caught.value.path == store.folder
     assert caught.value.status in {RocksDBStatus.CORRUPTION, RocksDBStatus.IO_ERROR}

@@ -156,7 +156,13 @@ REFUSALS = [
     Refusal("unlink", "/cqstore/passing-over", pass_over, "cqstore/passing-over", after=1),
     Refusal("unlink", NEXT_INDEX, open_with_an_empty_index_file, f"index/{NEXT_INDEX}"),
     Refusal("list", "/store/index", lambda root: measure(root / "index"), "index"),
-    Refusal("mkdir", ".partial", lambda root: copy_store(root, root.with_name("to")), ""),
+    Refusal("mkdir", ".partial", lambda root: copy_store(root, root.with_name("to")), "../to"),
+    Refusal(
+        "write",
+        ".partial/index",
+        lambda root: copy_store(root, root.with_name("to")),
+        f"../to/{INDEX}",
+    ),
     Refusal("list", "", look_at_files, f"commitlog/{0:020d}"),
     Refusal("list", "/store/commitlog", open_and_close, ""),
     Refusal("open", "/store/abort", watch, "abort"),
@@ -196,7 +202,7 @@ def test_the_path_is_named(root: Path, monkeypatch: pytest.MonkeyPatch, refusal:
     with pytest.raises(StoreIOError) as caught:
         refusal.act(root)
     assert caught.value.path is not None
-    assert caught.value.path.match(str(root / refusal.named))
+    assert caught.value.path.match(os.path.normpath(root / refusal.named))
 
 
 def test_the_folder_whose_disk_cannot_be_asked_is_named(

@@ -49,7 +49,7 @@ class Scene:
             await self.beside.bring_tables(self.client)
 
     def config(self, name: str) -> Any:
-        return json.loads((self.store.paths.topics.parent / name).read_text())
+        return json.loads((self.store.paths.config / name).read_text())
 
     def topics(self) -> set[str]:
         return set(self.config("topics.json")["topicConfigTable"])

@@ -1,5 +1,6 @@
 """Slots and entries are found from the files alone: files made by hand, whole and damaged."""
 
+import os
 import random
 import struct
 from collections.abc import Callable
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from store.errors import UnsupportedFormatError
+from store.errors import CorruptionError, TruncatedRecordError, UnsupportedFormatError
 from store.index import geometry
 from store.index.geometry import common_size, find_geometry
 from store.index.layout import IndexGeometry
@@ -123,12 +124,27 @@ def test_a_damaged_file_tells_nothing_and_hides_nothing(
     damaged = Made(SLOTS, ENTRIES, 30)
     DAMAGES[what](damaged)
     path = damaged.write(tmp_path / "1")
-    with pytest.raises(UnsupportedFormatError, match=r"no pair .* maxHashSlotNum") as raised:
+    with pytest.raises(CorruptionError) as raised:
         find_geometry([path], None, None)
     assert raised.value.path == path
+    assert raised.value.reason == "no pair of slots and entries fits the index files"
     whole = Made(SLOTS, ENTRIES, 12).write(tmp_path / "2")
     for paths in ([path, whole], [whole, path], [path, path, whole]):
         assert find_geometry(paths, None, None) == (SLOTS, ENTRIES)
+
+
+@pytest.mark.parametrize("size", [1, 39, 40 + 4 + 20 * 31 - 1])
+def test_a_file_that_has_no_room_for_what_it_counts_was_cut_short(
+    tmp_path: Path, size: int
+) -> None:
+    path = Made(SLOTS, ENTRIES, 30).write(tmp_path / "1")
+    os.truncate(path, size)
+    with pytest.raises(TruncatedRecordError, match="an index file was cut short") as raised:
+        find_geometry([path], None, None)
+    least = 40 + 4 + 20 * (31 if size >= 40 else 1)
+    assert (raised.value.path, raised.value.position) == (path, size)
+    assert raised.value.expected == f"at least {least} bytes"
+    assert raised.value.got == f"{size} bytes"
 
 
 def test_a_file_whose_last_record_differs_fits_only_what_is_asked(
@@ -138,7 +154,7 @@ def test_a_file_whose_last_record_differs_fits_only_what_is_asked(
     header(odd, 3, 1000 + 50 * 29)
     DAMAGES["a negative hash"](bad)
     paths = [bad.write(tmp_path / "1"), odd.write(tmp_path / "2")]
-    with pytest.raises(UnsupportedFormatError, match="no pair"):
+    with pytest.raises(CorruptionError, match="no pair"):
         find_geometry(paths, None, None)
     default = IndexGeometry(SLOTS, ENTRIES)
     monkeypatch.setattr(geometry, "default_geometry", lambda: default)
@@ -190,4 +206,5 @@ def test_most_files_have_the_common_size(tmp_path: Path) -> None:
         path.write_bytes(bytes(size))
     assert common_size(paths) == 60
     assert common_size(paths[:4]) == 40
+    assert common_size(paths[:5]) == 60, "the other one may have been cut short"
     assert common_size(paths[:3]) == common_size([]) == 0

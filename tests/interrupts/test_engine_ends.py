@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.no_log import NoCheckpoint
 from cq_rocksdb._capi import ClosedError
 from cq_rocksdb._snapshot import Snapshot
 from cq_rocksdb._write_batch import BatchColumns
@@ -22,7 +23,7 @@ from store.queue.context import QueueStoreContext
 from store.queue.units import QUEUE_UNIT, UnitBatch
 from tests.kit.descriptors import descriptors_of
 from tests.kit.engines import ENGINES, put_raw
-from tests.kit.file_queues import NoCheckpoint, NoLog
+from tests.kit.file_queues import NoLog
 from tests.kit.interrupts import Interrupted, run_interrupted
 
 MANY = 10_000

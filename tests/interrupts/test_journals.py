@@ -15,7 +15,8 @@ import pytest
 
 from replication.epoch_wire import EpochEntry
 from replication.following.epoch_file import read_epochs, write_epochs
-from replication.tables.config_files import DELAY_OFFSET, TIMER_CHECK, ConfigFiles
+from replication.tables.config_files import ConfigFiles
+from store.broker_files import DELAYS_FILE, TIMER_CHECK_FILE
 from store.journals.backend_state import read_backend_state, set_mode
 from store.journals.begun_cut import begin_cut, begun_cut, end_cut
 from store.journals.deleted_topics import DeletedTopics
@@ -132,12 +133,13 @@ NOTES: dict[str, Note] = {
         lambda paths: read_epochs(paths.epoch_file),
     ),
     "table": Note(
-        lambda paths, number: ConfigFiles(paths).write(DELAY_OFFSET, {"t": {"1": number}}),
-        lambda paths: ConfigFiles(paths).read(DELAY_OFFSET),
+        lambda paths, number: ConfigFiles(paths).write(DELAYS_FILE, {"t": {"1": number}}),
+        lambda paths: ConfigFiles(paths).read(DELAYS_FILE),
     ),
     "timer": Note(
         lambda paths, number: ConfigFiles(paths).merge_timer_check(bytes([number]) * 56),
-        lambda paths: path.read_bytes() if (path := ConfigFiles(paths).path(TIMER_CHECK)).exists()
+        lambda paths: path.read_bytes()
+        if (path := ConfigFiles(paths).path(TIMER_CHECK_FILE)).exists()
         else None,
     ),
 }  # fmt: skip

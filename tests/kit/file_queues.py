@@ -6,9 +6,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from bench.no_log import NoCheckpoint, NoLogFiles
 from cq_file.store import FileConsumeQueueStore
 from store.config import StoreConfig
 from store.paths import StorePaths
@@ -31,7 +29,7 @@ Row = tuple[int, int, int]
 
 
 @dataclass
-class NoLog:
+class NoLog(NoLogFiles):
     """A log of which only the ends are known; a record was stored at its phy offset's tenth."""
 
     min_phy: int = 0
@@ -47,24 +45,8 @@ class NoLog:
     def store_timestamp(self, phy_offset: int, size: int) -> int:
         return phy_offset // 10 if phy_offset + size <= self.max_phy else -1
 
-    def store_timestamps(
-        self, phy_offsets: NDArray[np.int64], sizes: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        found = map(self.store_timestamp, phy_offsets.tolist(), sizes.tolist())
-        return np.fromiter(found, np.int64, len(sizes))
-
-    def readable(self, offset: int, /) -> tuple[int, object, int] | None:
-        _ = offset
-        return None
-
     def file_offset_by_timestamp(self, timestamp: int) -> int:
         return self.by_timestamp if timestamp else 0
-
-
-@dataclass
-class NoCheckpoint:
-    min_timestamp: int = 0
-    logics_phy_offset: int = 0
 
 
 @dataclass

@@ -2,16 +2,14 @@
 
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
+from bench.no_log import NoLogFiles
 from store.queue.units import UnitBatch
 
 RECORD_SIZE = 100
 
 
 @dataclass
-class PlainLog:
+class PlainLog(NoLogFiles):
     """Records of 100 bytes, one behind the other; the n-th was stored at ``stamps[n]`` ms."""
 
     stamps: list[int] = field(default_factory=list)
@@ -32,27 +30,9 @@ class PlainLog:
         inside = self.low <= phy_offset and phy_offset + size <= self.max_phy_offset()
         return self.stamps[phy_offset // RECORD_SIZE] if inside else -1
 
-    def store_timestamps(
-        self, phy_offsets: NDArray[np.int64], sizes: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        found = map(self.store_timestamp, phy_offsets.tolist(), sizes.tolist())
-        return np.fromiter(found, np.int64, len(sizes))
-
-    def readable(self, offset: int, /) -> tuple[int, object, int] | None:
-        _ = offset
-        return None
-
     def file_offset_by_timestamp(self, timestamp: int) -> int:
         _ = timestamp
         return self.low
-
-
-@dataclass
-class NoCheckpoint:
-    """A checkpoint that vouches for nothing."""
-
-    min_timestamp: int = 0
-    logics_phy_offset: int = 0
 
 
 Unit = tuple[int, int, int]

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from bench.no_log import NoCheckpoint
 from store.config import RocksDBEngine, StoreConfig
 from store.journals.lagging_backends import LaggingBackends
 from store.paths import StorePaths
@@ -12,7 +13,7 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
 from store.queue.facts import QueueRestart
 from store.queue.units import UnitBatch, UnitBlock
-from tests.kit.model import RECORD_SIZE, NoCheckpoint, PlainLog, batch_of
+from tests.kit.model import RECORD_SIZE, PlainLog, batch_of
 
 COMBINED = "combined, reading "
 """Before a backend's name: all of them as one, that one read."""

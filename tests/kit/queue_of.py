@@ -14,6 +14,11 @@ QUEUES_OF: dict[str, type[ConsumeQueue]] = {"file": NamedFileQueue, "rocksdb": R
 class QueueOf:
     """One queue of a stand-in whose methods take topic and queue id first."""
 
+    blocks, read_units_below = (
+        ConsumeQueue.blocks,
+        ConsumeQueue.read_units_below,
+    )  # by ``read_units``
+
     def __init__(self, queues: Any, topic: str, queue_id: int) -> None:
         self._queues, self._key = queues, (topic, queue_id)
 

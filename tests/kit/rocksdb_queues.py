@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.no_log import NoCheckpoint
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
 from cq_rocksdb.keys import queue_prefix, unit_key
 from cq_rocksdb.store import RocksDBConsumeQueueStore
@@ -14,7 +15,7 @@ from store.queue.facts import QueueRestart
 from store.queue.units import QueueKey, UnitBatch
 from tests.kit.crash_images import crash_image
 from tests.kit.engines import engine_in_use
-from tests.kit.file_queues import NoCheckpoint, NoLog
+from tests.kit.file_queues import NoLog
 
 RECORD_BYTES = 100
 """Every record of these tests; unit *n* of the log lies at ``n * RECORD_BYTES``."""

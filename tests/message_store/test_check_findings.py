@@ -36,6 +36,11 @@ def store(root: Path) -> Iterator[MessageStore]:
         yield store
 
 
+def queue_file(root: Path) -> Path:
+    (path,) = (root / "consumequeue" / "t" / "0").iterdir()
+    return path
+
+
 def look(store: MessageStore, ticks: list[int] | None = None) -> StoreCheck:
     return StoreCheck(
         CONFIG, store.commit_log, store.commit_log.max_phy_offset(), store.queues, store.index,
@@ -89,6 +94,7 @@ def test_a_unit_that_comes_twice_is_found_where_it_does(root: Path) -> None:
     assert found[0].problem == "the unit's record lies before its predecessor's"
     assert found[1].problem == "the unit points to the message of ('t', 0, 6)"
     assert found[1].phy_offset is not None
+    assert [(each.path, each.position) for each in found] == [(str(path), 7 * UNIT)] * 2
 
 
 def test_a_unit_that_points_behind_the_log_is_found(root: Path) -> None:
@@ -134,8 +140,9 @@ def test_the_first_record_can_be_damaged_too(root: Path) -> None:
         file.write(b"\xff")
     with MessageStore.open(root, CONFIG, read_only=True) as store:
         looked = look(store)
-        found = [each for each in looked.run() if each.path]
-        assert [each.phy_offset for each in found] == [0]
+        found = list(looked.run())
+        assert [each.phy_offset for each in found] == [0, 0]
+        assert (found[1].path, found[1].position) == (str(queue_file(root)), 0)
         assert (found[0].path, found[0].position) == (str(root / "commitlog" / f"{0:020d}"), 0)
         assert looked.records == COUNT
 

@@ -305,11 +305,11 @@ def test_a_damaged_journal_is_named(stores: Path, line: bytes) -> None:
     paths = StorePaths(stores / Form.JSON)
     paths.own.mkdir()
     paths.placing_metadata.write_bytes(line)
-    before = tree_digest(paths.topics.parent)
+    before = tree_digest(paths.config)
     result = call(paths.root, Form.V1, "--yes")
     assert isinstance(result.exception, CorruptionError)
     assert result.exception.path == paths.placing_metadata
-    assert tree_digest(paths.topics.parent) == before
+    assert tree_digest(paths.config) == before
 
 
 # ---- killed, or stopped by an exception between any two calls

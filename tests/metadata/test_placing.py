@@ -19,7 +19,7 @@ def test_what_would_have_to_be_copied_to_move_is_refused_before_a_journal_is_wri
 ) -> None:
     unpack_forms(tmp_path)
     paths = StorePaths(tmp_path / Form.JSON)
-    before, real = tree_digest(paths.topics.parent), Path.stat
+    before, real = tree_digest(paths.config), Path.stat
 
     def stat(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
         found = real(path, follow_symlinks=follow_symlinks)
@@ -30,9 +30,9 @@ def test_what_would_have_to_be_copied_to_move_is_refused_before_a_journal_is_wri
     monkeypatch.setattr(Path, "stat", stat)
     with pytest.raises(RefusedStoreError, match="on another file system") as caught:
         place(paths, Form.V2)
-    assert caught.value.path == paths.topics.parent
+    assert caught.value.path == paths.config
     assert not is_placing(paths)
-    assert tree_digest(paths.topics.parent) == before
+    assert tree_digest(paths.config) == before
 
 
 @pytest.mark.parametrize("later", [0, 1])
@@ -42,7 +42,7 @@ def test_what_is_as_old_as_the_journal_was_written_before_it(
 ) -> None:
     """A clock of a file system ticks a few hundred times a second: two writes have one time."""
     paths = StorePaths(tmp_path)
-    old = paths.topics.parent
+    old = paths.config
     old.mkdir()
     (old / "consumerOffset.json").write_bytes(b"{}")
     paths.own.mkdir()

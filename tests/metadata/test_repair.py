@@ -12,8 +12,8 @@ from metadata.commands import app
 from metadata.forms import read_forms
 from metadata.made_topics import TopicQueues, topic_row, topics_of_spans
 from metadata.model import BrokerMetadata, Form, Table
-from metadata.places import TOPICS_FILE, backup_of
 from metadata.writing import write_form
+from store.broker_files import TOPICS_FILE, backup_of
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreIOError, StoreLockedError
 from store.journals.store_lock import StoreLock

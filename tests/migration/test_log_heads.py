@@ -71,17 +71,17 @@ def test_places_outside_the_log_are_not_found(tmp_path: Path) -> None:
 
 
 def test_few_files_are_mapped_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store.comparing.log_heads._MAPS", 2)
+    monkeypatch.setattr("store.log.log_file_maps._MAPS", 2)
     offsets = make_log(tmp_path, [Made("t", 3, 1000 + at) for at in range(40)], 1024)
     heads = LogHeads([tmp_path / "commitlog"])
-    assert len(heads._paths) > 3
+    assert len(heads._files._paths) > 3
     for at, offset in [*enumerate(offsets), *reversed([*enumerate(offsets)])]:
         assert looked(heads, [(offset, offsets[1])]) == [(1000 + at, 3, at)]
-        assert len(heads._files) <= 2
+        assert len(heads._files._files) <= 2
     assert looked(heads, [(at, offsets[1]) for at in offsets]) == [
         (1000 + at, 3, at) for at in range(40)
     ]
-    assert len(heads._files) <= 2
+    assert len(heads._files._files) <= 2
 
 
 def test_a_file_or_a_folder_that_has_gone_is_named(tmp_path: Path) -> None:

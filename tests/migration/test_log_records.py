@@ -55,7 +55,7 @@ def log(tmp_path: Path) -> Log:
 def test_every_record_gives_its_time_in_any_order(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("migration.run.log_records._MAPS", 2)
+    monkeypatch.setattr("store.log.log_file_maps._MAPS", 2)
     (log.folders[0] / "notes").write_text("no file of the log")
     (log.folders[1] / "0").write_text("nor this")
     (log.folders[1] / ("\u0660" * 20)).write_text("nor this")
@@ -65,7 +65,7 @@ def test_every_record_gives_its_time_in_any_order(
         rows = log.rows(numbers)
         assert records.gather(rows) == 0
         assert rows.tolist() == [(*log.places[at], at, 5000 + at) for at in numbers]
-        assert len(records._files) <= 2
+        assert len(records._files._files) <= 2
 
 
 def test_units_in_another_place_than_their_record_names_are_counted(log: Log) -> None:

@@ -136,8 +136,12 @@ def test_a_torn_file_does_not_take_the_place_of_its_backup(
 
 def test_a_file_that_is_none_is_named(tables: Tables) -> None:
     tables.file("topics.json", "{", at=20)
-    with pytest.raises(CorruptionError, match=r"topics\.json"):
-        tables.prepare("rocksdb")
+    for backup in (None, "{"):
+        if backup is not None:
+            tables.file("topics.json.bak", backup, at=10)
+        with pytest.raises(CorruptionError, match=r"topics\.json\.bak;") as caught:
+            tables.prepare("rocksdb")
+        assert caught.value.path == tables.folder / "topics.json"
 
 
 def test_databases_that_are_older_than_the_files_do_not_hide_them(tables: Tables) -> None:

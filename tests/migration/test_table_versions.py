@@ -22,7 +22,7 @@ class Both:
     def __init__(self, folder: Path) -> None:
         unpack_forms(folder)
         self.paths = StorePaths(folder / "both")
-        self.config = self.paths.topics.parent
+        self.config = self.paths.config
         shutil.copytree(folder / Form.V1, self.paths.root)
         self.file = self.config / "topics.json"
         for name in ("topics.json", "subscriptionGroup.json"):

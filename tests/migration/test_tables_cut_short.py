@@ -34,8 +34,8 @@ from store.errors import StoreIOError
 from store.paths import StorePaths
 from tests.kit import interrupts
 from tests.kit.call_order import CallOrder
-from tests.kit.cut_short import is_change
 from tests.kit.interrupts import Interrupted, run_interrupted
+from tests.kit.killed_at_change import is_change
 from tests.kit.mutations import in_time
 from tests.kit.nth_call import Case, NthCall
 

@@ -23,7 +23,8 @@ from store.paths import StorePaths
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.call_order import CallOrder
-from tests.kit.killed_conversion import ALL, changes_until_killed
+from tests.kit.killed_at_change import ALL
+from tests.kit.killed_conversion import changes_until_killed
 from tests.kit.operating import SMALL, call, rows, write_config
 from tests.kit.tree import tree_digest
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from operating.delayed import delay_levels, delayed_messages
-from operating.half_messages import HALF_TOPIC, OP_TOPIC
 from store.errors import CorruptionError, RefusedStoreError
-from store.record.message import SCHEDULE_TOPIC, Message
+from store.record.message import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, Message
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageStatus
 from tests.kit.golden import load_dump
@@ -150,7 +149,7 @@ def half_store(root: Path, backend: str, ops: list[bytes], tags: str = "d") -> P
             half = Message(HALF_TOPIC, b"x", properties=properties)
             assert store.put_message(half).status is PutMessageStatus.PUT_OK
         for body in ops:
-            store.put_message(Message(OP_TOPIC, body, properties={"TAGS": tags}))
+            store.put_message(Message(OP_HALF_TOPIC, body, properties={"TAGS": tags}))
     return root
 
 
@@ -178,7 +177,7 @@ def test_an_op_message_decides_the_half_messages_that_it_names(
 
 def test_what_the_broker_has_stepped_over_is_settled(tmp_path: Path, backend: str) -> None:
     root = half_store(tmp_path / "store", backend, [b"0,1,4", b"3,"])
-    write_offsets(root, {f"{HALF_TOPIC}@{GROUP}": {0: 2}, f"{OP_TOPIC}@{GROUP}": {0: 1}})
+    write_offsets(root, {f"{HALF_TOPIC}@{GROUP}": {0: 2}, f"{OP_HALF_TOPIC}@{GROUP}": {0: 1}})
     assert states(root) == {2: None, 3: 1, 4: None}  # a broker does not read op message 0 again
     assert rows("pending", root)[0]["position"] == 2
 

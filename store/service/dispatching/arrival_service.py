@@ -21,13 +21,12 @@ from store.logger import StoreLogger
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.units import QueueKey, UnitBatch
 from store.service.dispatching.arrivals import (
-    EXIT_SECONDS,
     ArrivalListener,
     ArrivalSubscription,
     ListenerThread,
 )
 from store.service.runtime.running_state import RunningState
-from store.service.runtime.worker import Worker
+from store.service.runtime.worker import EXIT_SECONDS, Worker
 from store.wakeup import Wakeup
 
 _LOG = StoreLogger(__name__)

@@ -11,14 +11,12 @@ from store.errors import StoreIOError
 from store.logger import StoreLogger
 from store.progress import noop
 from store.queue.units import QueueKey, UnitBatch
-from store.service.runtime.worker import Worker
+from store.service.runtime.worker import EXIT_SECONDS, Worker
 from store.wakeup import Wakeup
 
 _LOG = StoreLogger(__name__)
 MAX_WAITING_UNITS = 1 << 18
 """That wait for one listener; 40 bytes each. What comes then is dropped, and counted."""
-EXIT_SECONDS = 10.0
-"""At most so long a close waits for a listener that does not return."""
 
 
 class Arrival(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Final
 from store.errors import STALLING
 from store.logger import StoreLogger
 from store.service.runtime.environment import usable_cores
-from store.service.runtime.worker import Worker
+from store.service.runtime.worker import EXIT_SECONDS, Worker
 from store.wakeup import Wakeup
 
 _LOG = StoreLogger(__name__)
@@ -31,8 +31,6 @@ of the puts that fill them."""
 LOW_SECONDS = 0.0015
 """Two that take less make it not worth it."""
 _IN_A_ROW = 2
-_EXIT_SECONDS = 10.0
-"""At most so long the end of the interpreter waits for a batch of a store that is still open."""
 
 
 class BatchCost:
@@ -122,7 +120,7 @@ class ReputService:
         if self._pid == os.getpid() and self.worker is not None:
             self._stopped = True
             self._wake.set()
-            self.worker.end(_EXIT_SECONDS)
+            self.worker.end(EXIT_SECONDS)
 
     def _run(self) -> None:
         """Dispatch a batch each time the thread is woken, until it is stopped."""

@@ -4,11 +4,12 @@ Damage is reported and stepped over, so that one bad record does not hide the ne
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from store.config import StoreConfig
 from store.errors import CorruptionError, StoreError
+from store.index.index_check import REBUILD_INDEX
 from store.index.index_service import IndexService
 from store.journals.deleted_topics import DeletedTopics
 from store.log.commit_log import CommitLog
@@ -48,6 +49,12 @@ class CheckFinding:
     position: int | None = None
     queue: QueueKey | None = None
     queue_offset: int | None = None
+    key: bytes = b""
+    """What was found under, where queues are kept by keys instead of positions."""
+    expected: object = None
+    found: object = None
+    all_queues: bool = False
+    """Only a rebuild of all queues mends it."""
 
 
 class StoreCheck:
@@ -101,19 +108,21 @@ class StoreCheck:
         """
         yield from self._check_log()
         if queues:
-            yield from self._check_queues()
+            yield from _as_far_as_readable(self._check_files())
+            yield from _as_far_as_readable(self._check_queues())
         yield from self._check_index()
 
-    def _check_queues(self) -> Iterator[CheckFinding]:
-        """Yield what is wrong with the queues' files and units, and what they lack of the log."""
+    def _check_files(self) -> Iterator[CheckFinding]:
+        """Yield what is wrong with the queues' files."""
         for finding in self._queues.check_files():
             yield CheckFinding(
-                finding.problem,
-                path=finding.path,
-                position=finding.position,
-                queue=finding.queue,
-                queue_offset=finding.queue_offset,
-            )
+                finding.problem, path=finding.path, position=finding.position,
+                queue=finding.queue, queue_offset=finding.queue_offset, key=finding.key,
+                expected=finding.expected, found=finding.found, all_queues=finding.all_queues,
+            )  # fmt: skip
+
+    def _check_queues(self) -> Iterator[CheckFinding]:
+        """Yield what is wrong with the queues' units, and what they lack of the log."""
         for keys in _blocks(self._queues.queues(), _QUEUES):
             for key, logged in zip(keys, self._incarnations.lookup(keys), strict=True):
                 yield from self._check_queue(key, logged)
@@ -130,13 +139,19 @@ class StoreCheck:
     def _check_index(self) -> Iterator[CheckFinding]:
         if self._index is not None:
             for finding in self._index.check(self._log.max_phy_offset()):
-                yield CheckFinding(finding.problem, path=finding.path, position=finding.position)
+                yield CheckFinding(
+                    finding.problem, path=finding.path, position=finding.position,
+                    expected=finding.expected, found=finding.found,
+                )  # fmt: skip
         if (fault := self._index_left_out) is not None:
             yield CheckFinding(
-                f"the index cannot be read, and nothing can be found by key: {fault}",
+                f"the index cannot be read, and nothing can be found by key: {fault.reason};"
+                f" {REBUILD_INDEX}",
                 damage=isinstance(fault, CorruptionError),
                 path=str(fault.path) if fault.path else "",
                 position=fault.position,
+                expected=getattr(fault, "expected", None),
+                found=getattr(fault, "got", None),
             )
 
     # ---- the log
@@ -237,8 +252,10 @@ class StoreCheck:
                 elif not block.count:
                     yield self._unit(f"the queue ends before its maximum {high}", key, at)
                     break
+        except CorruptionError as exc:
+            yield replace(_of_error(exc), queue=key)
         except StoreError as exc:
-            yield CheckFinding(str(exc), queue=key)
+            yield CheckFinding(str(exc), path=str(exc.path or ""), queue=key)
 
     def _compare_with_log(
         self, key: QueueKey, logged: QueueIncarnation | None, low: int, high: int
@@ -327,7 +344,28 @@ class StoreCheck:
     def _unit(
         self, problem: str, key: QueueKey, offset: int, phy_offset: int | None = None
     ) -> CheckFinding:
-        return CheckFinding(problem, queue=key, queue_offset=offset, phy_offset=phy_offset)
+        """Return a finding with the place where the unit lies, or would."""
+        place = self._queues.queue(*key).unit_location(offset)
+        return CheckFinding(
+            problem, path=place.path, position=place.position, key=place.key, queue=key,
+            queue_offset=offset, phy_offset=phy_offset,
+        )  # fmt: skip
+
+
+def _of_error(exc: CorruptionError) -> CheckFinding:
+    """Return the finding of what could not be read."""
+    return CheckFinding(
+        exc.reason, path=str(exc.path or ""), position=exc.position, phy_offset=exc.phy_offset,
+        expected=exc.expected, found=exc.got,
+    )  # fmt: skip
+
+
+def _as_far_as_readable(findings: Iterator[CheckFinding]) -> Iterator[CheckFinding]:
+    """Yield ``findings`` up to where the queues cannot be read, and that as one more."""
+    try:
+        yield from findings
+    except CorruptionError as exc:
+        yield replace(_of_error(exc), all_queues=True)
 
 
 def _places(

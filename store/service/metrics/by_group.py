@@ -121,7 +121,7 @@ class FiguresByGroup:
         for _, _, row in page:
             lag = 0
             for offset in row.values():
-                lag += max(next(spans).max_offset - max(offset, 0), 0)
+                lag += next(spans).lag(offset)
             yield lag
 
     def _figures(self, of: _Ranked) -> GroupFigures | None:
@@ -131,10 +131,10 @@ class FiguresByGroup:
             return None
         lag, following = 0, []
         keys = [QueueKey(of.topic, queue_id) for queue_id in row]
-        for (key, low, high), offset in zip(self._queues.spans_of(keys), row.values(), strict=True):
-            lag += max(high - max(offset, 0), 0)
-            if max(offset, low) < high:
-                following.append((key, max(offset, low)))
+        for span, offset in zip(self._queues.spans_of(keys), row.values(), strict=True):
+            lag += span.lag(offset)
+            if (at := max(offset, span.min_offset)) < span.max_offset:
+                following.append((span.queue, at))
         times = [each for each in self._queues.unit_timestamps(following) if each >= 0]
         offset = sum(row.values())
         return GroupFigures(of.group, of.topic, offset, lag, min(times, default=None))

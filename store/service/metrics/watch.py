@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from store.errors import CorruptionError, os_errors
-from store.files import reading
+from store.files import bytes_on_disk, reading
 from store.journals.following import Following, read_following
 from store.log.checkpoint import CheckpointFields, StoreCheckpoint
 from store.log.log_tail import LogEnds, LogTail
@@ -27,8 +27,6 @@ from store.service.scheduling.delay_offsets import DelayOffsets
 
 MAX_FILES = 20_000
 """Files that a folder is measured by; of one with more (queues in files) only these are counted."""
-_BLOCK_BYTES = 512
-"""Unit of ``st_blocks``."""
 _PID_DIGITS = 10
 
 
@@ -134,7 +132,7 @@ def measure(folder: Path, limit: int = MAX_FILES) -> FolderSize:
             except FileNotFoundError:
                 continue
             files += 1
-            disk_bytes += status.st_blocks * _BLOCK_BYTES
+            disk_bytes += bytes_on_disk(status)
     return FolderSize(files, disk_bytes, whole=True)
 
 

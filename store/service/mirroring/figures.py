@@ -136,15 +136,15 @@ class _Sums:
 
 
 def percentile(held: HistogramSnapshot, share: float) -> float:
-    """Return the seconds that ``share`` of what a histogram of ``FINE_BOUNDS`` held came up to.
+    """Return the seconds that ``share`` of what a histogram held came up to.
 
     Within a bucket evenly spread; 0 of nothing.
     """
     wanted, passed = share * held.count, 0
     for at, count in enumerate(held.counts):
         if count and passed + count >= wanted:
-            low = FINE_BOUNDS[at - 1] if at else 0.0
-            high = FINE_BOUNDS[min(at, len(FINE_BOUNDS) - 1)]
+            low = held.bounds[at - 1] if at else 0.0
+            high = held.bounds[min(at, len(held.bounds) - 1)]
             return low + (high - low) * (wanted - passed) / count
         passed += count
     return 0.0
@@ -180,7 +180,7 @@ class Figures:
             self._began, self._dropped_before = before.began, before.dropped
             self._reads.update({(each.op, each.outcome): each.reads for each in before.reads})
             for each in before.seconds:
-                snapshot = HistogramSnapshot(each.counts, each.total_seconds)
+                snapshot = HistogramSnapshot(each.counts, each.total_seconds, FINE_BOUNDS)
                 self._seconds[each.op, each.side, each.way].restore(snapshot)
             self._hours = list(before.hours)
 

@@ -34,6 +34,7 @@ from store.service.offline.backup_manifest import (
     write_manifest,
 )
 from store.service.offline.backup_tree import TreeBackup
+from store.service.offline.store_copy import copying
 
 _MAX_MODE_BYTES = 1 << 20
 
@@ -65,7 +66,10 @@ def back_up(
     layout = detect(root, config, commit_log)
     if not layout.has_log and not layout.backends:
         raise RefusedStoreError("there is no store to back up", path=root)
-    with _building(root, target) as partial, os_errors("back up the store", root):
+    with (
+        _building(root, target) as partial,
+        copying("back up the store", root, partial, target),
+    ):
         before = _LockFacts.of(layout.paths)
         log = LogBackup(layout.log_folders, StorePaths(partial).commit_log, progress, link=link)
         tree = TreeBackup(layout, partial, link=link)
@@ -81,7 +85,8 @@ def back_up(
             was_open=was_open, min_phy_offset=minimum, max_phy_offset=end, damaged_at=damaged_at,
             files=digest_files(partial, progress),
         )  # fmt: skip
-        sync_below([partial])
+        with os_errors("bring the backup to the disk", target):
+            sync_below([partial])
         write_manifest(partial, manifest)
     return manifest
 

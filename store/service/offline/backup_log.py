@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from store.errors import CorruptionError, DiskFullError, StoreStateError
-from store.files import is_file_name, make_folder, reading
+from store.files import make_folder, reading
+from store.log.log_files import list_log_files
 from store.log.log_tail import LogTail
 from store.progress import Progress
 from store.record.decoder import record_span
@@ -134,22 +135,10 @@ class LogBackup:
         return None
 
     def _files(self) -> list[Path]:
-        return _log_files(self._folders)
+        return [path for path, _ in list_log_files(self._folders).values()]
 
     def _copied(self) -> list[Path]:
-        return _log_files([self._target])
-
-
-def _log_files(folders: Sequence[Path]) -> list[Path]:
-    """Return the files of a log that have got their size, in order."""
-    found = []
-    for folder in folders:
-        for path in folder.iterdir() if folder.is_dir() else ():
-            if is_file_name(path.name):
-                with suppress(FileNotFoundError):
-                    if path.stat().st_size:
-                        found.append(path)
-    return sorted(found, key=lambda path: path.name)
+        return [path for path, _ in list_log_files([self._target]).values()]
 
 
 def _valid_end(file: BinaryIO, start: int, size: int, topics: TopicCache) -> int:

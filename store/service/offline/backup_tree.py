@@ -7,6 +7,17 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from store.broker_files import (
+    BACKUP_SUFFIX,
+    DELAYS_FILE,
+    GROUPS_FILE,
+    LMQ_OFFSETS_FILE,
+    OFFSETS_FILE,
+    TIMER_CHECK_FILE,
+    TIMER_METRICS_FILE,
+    TIMER_WHEEL,
+    TOPICS_FILE,
+)
 from store.errors import StoreIOError, StoreStateError
 from store.files import make_folder
 from store.paths import StorePaths
@@ -14,16 +25,13 @@ from store.service.layout.store_layout import StoreLayout
 from store.service.offline.database_copy import copy_database, is_database, is_database_file
 from store.service.offline.store_copy import copy_file, share_file
 
-_BACKUP = ".bak"
 _POSITIONS = {
-    "consumerOffset.json", "lmqConsumerOffset.json", "delayOffset.json", "consumerOrderInfo.json",
-    "timercheck", "timermetrics", "consumerOffsets",
+    OFFSETS_FILE, LMQ_OFFSETS_FILE, DELAYS_FILE, "consumerOrderInfo.json", TIMER_CHECK_FILE,
+    TIMER_METRICS_FILE, "consumerOffsets",
 }  # fmt: skip
 """In ``config``: how far consumers and timers are, files and version 1's database."""
-_TOPICS = {"topics.json", "subscriptionGroup.json", "topics", "subscriptionGroups"}
+_TOPICS = {TOPICS_FILE, GROUPS_FILE, "topics", "subscriptionGroups"}
 """In ``config``: copied once more when the log has been."""
-_TIMER_WHEEL = "timerwheel"
-"""Leads into ``timerlog``, and is copied before it."""
 _TRIES = 100
 
 
@@ -45,27 +53,27 @@ class TreeBackup:
 
     def copy_positions(self) -> None:
         """Copy what says how far something is: checkpoint, our notes, offsets, timers."""
-        root, config = self._from.root, self._config(self._from)
+        root, config = self._from.root, self._from.config
         for path in self._entries(root):
-            if not path.is_dir() or path.name == _TIMER_WHEEL:
+            if not path.is_dir() or path.name == TIMER_WHEEL:  # leads into the timer's log
                 self._copy(path)
         if self._from.own.is_dir():
             self._copy(self._from.own)
         for path in self._entries(config):
-            if path.name.removesuffix(_BACKUP) in _POSITIONS:
+            if path.name.removesuffix(BACKUP_SUFFIX) in _POSITIONS:
                 self._copy(path)
 
     def copy_derived(self) -> None:
         """Copy queues, index, timer log, databases: all folders but those of the other methods."""
-        done = {self._from.own, self._config(self._from), self._from.root / _TIMER_WHEEL}
+        done = {self._from.own, self._from.config, self._from.root / TIMER_WHEEL}
         for path in self._entries(self._from.root):
             if path.is_dir() and path not in done:
                 self._copy(path)
 
     def copy_metadata(self) -> None:
         """Copy what is left of ``config``."""
-        for path in self._entries(self._config(self._from)):
-            if path.name.removesuffix(_BACKUP) not in _POSITIONS | _TOPICS:
+        for path in self._entries(self._from.config):
+            if path.name.removesuffix(BACKUP_SUFFIX) not in _POSITIONS | _TOPICS:
                 self._copy(path)
 
     def copy_last(self) -> None:
@@ -75,8 +83,8 @@ class TreeBackup:
             StoreStateError: the journals change faster than they are copied.
             StoreIOError: a file cannot be copied.
         """
-        for path in self._entries(self._config(self._from)):
-            if path.name.removesuffix(_BACKUP) in _TOPICS:
+        for path in self._entries(self._from.config):
+            if path.name.removesuffix(BACKUP_SUFFIX) in _TOPICS:
                 self._copy(path)
         for _ in range(_TRIES):
             kept = _content(self._from.own / "kept")
@@ -89,10 +97,6 @@ class TreeBackup:
             if _content(self._from.own / "kept") == kept:
                 return
         raise StoreStateError("the journals change as fast as they are copied", path=self._from.own)
-
-    @staticmethod
-    def _config(paths: StorePaths) -> Path:
-        return paths.topics.parent
 
     def _entries(self, folder: Path) -> list[Path]:
         """Return what lies in a folder, by name, without what is left out or comes last."""

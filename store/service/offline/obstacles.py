@@ -8,7 +8,7 @@ what is behind; ``clear`` mends the log file and the checkpoint of a store that 
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -42,6 +42,13 @@ class ObstacleKind(Enum):
     QUEUES = (
         "rebuild all queues from the log; a queue without a record in the log begins at 0 again"
     )
+    QUEUE_FILE = "leave it out, and rebuild all queues from the log"
+
+
+OF_QUEUES = {ObstacleKind.QUEUES, ObstacleKind.QUEUE_FILE}
+"""Those that a rebuild of all queues mends."""
+_MAX_QUEUE_FILES = 64
+"""Files of queues that are left out one by one; where there are more, all queues are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +61,9 @@ class Obstacle:
     phy_offset: int | None = None
     """Where a log file ends."""
     position: int | None = None
-    """The same inside the file."""
+    """Inside the file; of one that was cut short, its end."""
+    expected: object = None
+    found: object = None
 
 
 def find_obstacles(layout: StoreLayout, config: StoreConfig) -> list[Obstacle]:
@@ -70,14 +79,39 @@ def find_obstacles(layout: StoreLayout, config: StoreConfig) -> list[Obstacle]:
         StoreCheckpoint(layout.paths.checkpoint)
     except TruncatedRecordError as exc:
         problem = f"{exc.reason}: expected {exc.expected}, found {exc.got}"
-        found.append(Obstacle(ObstacleKind.CHECKPOINT, problem, layout.paths.checkpoint))
+        found.append(
+            Obstacle(
+                ObstacleKind.CHECKPOINT, problem, layout.paths.checkpoint, position=exc.position,
+                expected=exc.expected, found=exc.got,
+            )
+        )  # fmt: skip
     return found
 
 
-def of_queues(layout: StoreLayout, exc: CorruptionError) -> Obstacle:
-    """Return the obstacle of queues that could not be loaded, as ``exc`` says."""
+def of_queues(
+    layout: StoreLayout, known: Sequence[Obstacle], exc: CorruptionError
+) -> Obstacle | None:
+    """Return the obstacle of queues that could not be loaded, as ``exc`` says.
+
+    ``None``: it is of something else, or what is ``known`` should have gone round it. A queue file
+    was surely cut short if its error is a ``TruncatedRecordError``: else the settings may be wrong.
+    """
+    kind, left_out = ObstacleKind.QUEUE_FILE, {each.path for each in known}
+    if isinstance(exc, ConsumeQueueError) or len(left_out) >= _MAX_QUEUE_FILES:
+        kind = ObstacleKind.QUEUES
+    elif exc.path is None or exc.path in left_out or not isinstance(exc, TruncatedRecordError):
+        return None
+    folders = _queue_folders(layout)
     path = exc.path or layout.paths.consume_queue
-    return Obstacle(ObstacleKind.QUEUES, exc.reason, path)
+    if not any(path.is_relative_to(folder) for folder in folders):
+        return None
+    if any(each.kind is ObstacleKind.QUEUES for each in known):
+        return None
+    return Obstacle(kind, exc.reason, path, exc.phy_offset, exc.position, exc.expected, exc.got)
+
+
+def _queue_folders(layout: StoreLayout) -> set[Path]:
+    return {path for name in layout.backends for path in backend(name).folders(layout.paths)}
 
 
 def _cut_files(layout: StoreLayout, size: int) -> Iterator[Obstacle]:
@@ -97,7 +131,9 @@ def _cut_files(layout: StoreLayout, size: int) -> Iterator[Obstacle]:
     for path, start, length in zip(paths, starts, sizes, strict=True):
         if 0 <= length < size and not (length == 0 and path == paths[-1]):
             problem = f"the log file was cut short: expected {size} bytes, found {length} bytes"
-            yield Obstacle(ObstacleKind.LOG_FILE, problem, path, start + length, length)
+            yield Obstacle(
+                ObstacleKind.LOG_FILE, problem, path, start + length, length, size, length
+            )
 
 
 @contextmanager
@@ -114,24 +150,20 @@ def passed(
     if not obstacles:
         yield layout.paths
         return
-    kinds = {obstacle.kind for obstacle in obstacles}
-    left_out = {layout.paths.commit_log}
-    if ObstacleKind.CHECKPOINT in kinds:
-        left_out.add(layout.paths.checkpoint)
-    if ObstacleKind.QUEUES in kinds:
-        left_out |= {
-            path for name in layout.backends for path in backend(name).folders(layout.paths)
-        }
+    left_out = {layout.paths.commit_log, layout.paths.root / "commitlog"}
+    for obstacle in obstacles:
+        if obstacle.kind in {ObstacleKind.CHECKPOINT, ObstacleKind.QUEUE_FILE}:
+            left_out.add(obstacle.path)
+        elif obstacle.kind is ObstacleKind.QUEUES:
+            left_out |= _queue_folders(layout)
     cut = {obstacle.path for obstacle in obstacles if obstacle.kind is ObstacleKind.LOG_FILE}
     with os_errors("make a private folder for", layout.paths.root):
         folder = Path(tempfile.mkdtemp(prefix="cqstore-check-"))
     try:
         with os_errors("make a private folder for", layout.paths.root):
+            _link_all_but(left_out, layout.paths.root, folder / layout.paths.root.name)
             log = folder / layout.paths.root.name / "commitlog"
-            log.mkdir(parents=True)
-            for path in layout.paths.root.iterdir():
-                if path not in left_out and path.name != log.name:
-                    (log.parent / path.name).symlink_to(path.absolute())
+            log.mkdir()
             for path in layout.log_folders[0].iterdir():
                 if path in cut:
                     copy_file(str(path), str(log / path.name))
@@ -141,6 +173,17 @@ def passed(
         yield StorePaths(log.parent, log)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _link_all_but(left_out: Collection[Path], source: Path, target: Path) -> None:
+    """Make ``target`` a folder of links to what is in ``source``, but for what is left out."""
+    target.mkdir()
+    above = {folder for path in left_out for folder in path.parents}
+    for path in source.iterdir():
+        if path in above:
+            _link_all_but(left_out, path, target / path.name)
+        elif path not in left_out:
+            (target / path.name).symlink_to(path.absolute())
 
 
 def clear(root: Path, file_size: int, obstacles: Sequence[Obstacle]) -> None:
@@ -154,7 +197,7 @@ def clear(root: Path, file_size: int, obstacles: Sequence[Obstacle]) -> None:
         StoreIOError: something cannot be written.
     """
     for obstacle in obstacles:
-        if not obstacle.path.is_relative_to(root) and obstacle.kind is not ObstacleKind.QUEUES:
+        if not obstacle.path.is_relative_to(root) and obstacle.kind not in OF_QUEUES:
             raise RefusedStoreError("what is to be mended is not in the store", path=obstacle.path)
     paths = StorePaths(root)
     lock = StoreLock(paths)
@@ -210,16 +253,18 @@ def open_past(
     layout, sized = resolve_layout(root, config, commit_log, read_only=True)
     obstacles = find_obstacles(layout, sized)
     with ExitStack() as stack:
-        paths = stack.enter_context(passed(layout, sized, obstacles))
-        try:
-            store = _open(paths, sized if obstacles else config, backend_name, commit_log)
-        except CorruptionError as exc:
-            _name(exc, paths.root, root)
-            if not isinstance(exc, ConsumeQueueError):
-                raise
-            obstacles.append(of_queues(layout, exc))
+        store = None
+        while store is None:
             paths = stack.enter_context(passed(layout, sized, obstacles))
-            store = _open(paths, sized, None, None)
+            try:
+                store = _open(paths, sized if obstacles else config, backend_name, commit_log)
+            except CorruptionError as exc:
+                _name(exc, paths.root, root)
+                if (found := of_queues(layout, obstacles, exc)) is None:
+                    raise
+                obstacles.append(found)
+                if found.kind is ObstacleKind.QUEUES:
+                    backend_name = None
         with store:
             yield OpenedPast(store, obstacles, root)
 

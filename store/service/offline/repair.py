@@ -18,7 +18,7 @@ from store.record.scan import ScanRules
 from store.service.layout.store_layout import detect, found_sizes
 from store.service.maintenance.check import CheckFinding
 from store.service.message_store import MessageStore
-from store.service.offline.obstacles import Obstacle, ObstacleKind, clear
+from store.service.offline.obstacles import OF_QUEUES, Obstacle, clear
 from store.service.recovering.log_end import valid_record_behind
 from store.service.recovering.replacement import Rebuild
 
@@ -42,15 +42,24 @@ class RepairPlan:
     """The index is damaged: it is rebuilt."""
     queues: list[QueueKey] = field(default_factory=list)
     """Damaged queues: rebuilt one by one, or with more than ``MAX_SINGLE`` all in one pass."""
+    all_queues: bool = False
+    """Something is damaged that only a rebuild of all queues mends."""
     obstacles: list[Obstacle] = field(default_factory=list)
     """What keeps the store from being opened."""
     beyond: list[str] = field(default_factory=list)
     """What cannot be mended here."""
 
     def __bool__(self) -> bool:
+        of_queues = self.queues or self.all_queues
         return bool(
-            self.cut_at is not None or self.recover or self.index or self.queues or self.obstacles
+            self.cut_at is not None or self.recover or self.index or of_queues or self.obstacles
         )
+
+    @property
+    def rebuilds_all(self) -> bool:
+        """Return whether all queues are rebuilt, in one pass."""
+        of_queues = (each.kind in OF_QUEUES for each in self.obstacles)
+        return self.all_queues or len(self.queues) > MAX_SINGLE or any(of_queues)
 
     def moved_to(self, root: Path, target: Path) -> Self:
         """Return the plan for ``target``, a copy of ``root``."""
@@ -76,7 +85,9 @@ class RepairPlan:
             yield "rebuild the index"
         if len(self.queues) > MAX_SINGLE:
             yield f"rebuild all queues ({len(self.queues)} are damaged)"
-        else:
+        elif self.all_queues:
+            yield "rebuild all queues from the log"
+        elif not self.rebuilds_all:
             for key in self.queues:
                 yield f"rebuild queue {key.queue_id} of {key.topic!r}"
         for problem in self.beyond:
@@ -99,7 +110,9 @@ def plan_repair(
         if not finding.damage:
             continue
         path = Path(finding.path) if finding.path else None
-        if finding.queue is not None:
+        if finding.all_queues:
+            plan.all_queues = True
+        elif finding.queue is not None:
             if store.queues.queue_type(finding.queue.topic) is QueueType.BATCH:
                 plan.beyond.append(f"{finding.problem} (BatchCQ topic {finding.queue.topic})")
             else:
@@ -160,8 +173,7 @@ def carry_out(
     """
     check_cut(root, plan, cut_at)
     rebuild = Rebuild.INDEX if plan.index else Rebuild.NOTHING
-    no_queues = any(obstacle.kind is ObstacleKind.QUEUES for obstacle in plan.obstacles)
-    if no_queues or len(plan.queues) > MAX_SINGLE:
+    if plan.rebuilds_all:
         rebuild |= Rebuild.QUEUES
     if plan.obstacles:
         size = config.mapped_file_size_commit_log

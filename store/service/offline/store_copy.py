@@ -4,18 +4,17 @@ import errno
 import fcntl
 import os
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
-from store.errors import DiskFullError, RefusedStoreError, os_errors
-from store.files import open_regular, reading, write_all
+from store.errors import DiskFullError, RefusedStoreError, StoreError, is_full, os_errors
+from store.files import bytes_on_disk, open_regular, reading, write_all
 from store.journals.store_lock import refuse_if_open
 from store.paths import StorePaths
 from store.progress import Progress, noop
 
 _CHUNK = 4 << 20
-_BLOCK = 512
-"""Unit of ``st_blocks``."""
 _FICLONE = 0x40049409
 """``FICLONE`` of Linux: a file whose blocks are another's until one of them is written."""
 _NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP}
@@ -43,14 +42,14 @@ def copy_store(root: Path, target: Path, progress: Progress = noop) -> None:
     if wanted > free:
         raise DiskFullError(f"a copy takes {wanted} bytes, {free} are free", path=target)
     try:
-        with os_errors("copy the store", root):
+        with copying("copy the store", root, partial, target):
             shutil.rmtree(partial, ignore_errors=True)
             copied = 0
 
             def copy(source: str, there: str) -> str:
                 nonlocal copied
                 made = copy_file(source, there)
-                copied += Path(source).stat().st_blocks * _BLOCK
+                copied += bytes_on_disk(Path(source).stat())
                 progress(copied)
                 return made
 
@@ -62,14 +61,43 @@ def copy_store(root: Path, target: Path, progress: Progress = noop) -> None:
         raise
 
 
+@contextmanager
+def copying(action: str, root: Path, partial: Path, target: Path) -> Iterator[None]:
+    """Have what ends the block name the side that it met: ``root``, or ``target``.
+
+    The copy is made in ``partial``, which its user has never named and which is gone by then.
+
+    Raises:
+        StoreIOError: the block raised an ``OSError``.
+    """
+    try:
+        yield
+    except OSError as exc:
+        met = [Path(os.fsdecode(name)) for name in (exc.filename, exc.filename2) if name]
+        if is_full(exc) or any(path.is_relative_to(partial) for path in met):
+            action, root = "write the copy", target
+        with os_errors(action, root):
+            raise
+    except StoreError as exc:
+        if exc.path is not None and exc.path.is_relative_to(partial):
+            exc.path = target / exc.path.relative_to(partial)
+        raise
+
+
 def copy_file(source: str, target: str, length: int | None = None) -> str:
     """Copy one file, its holes as holes; return ``target``. Fits ``copytree``.
 
     With ``length`` only as many bytes are copied; the copy is as long as the file all the same.
+
+    Raises:
+        CorruptionError: ``source`` is no regular file.
+        OSError: it cannot be read.
+        StoreIOError: ``target``, which it names, cannot be made or written.
     """
-    with reading(source) as old, Path(target).open("xb") as new:
+    with reading(source) as old, _made(target) as new:
         size = os.fstat(old.fileno()).st_size
-        os.ftruncate(new.fileno(), size)
+        with _writing(target):
+            os.ftruncate(new, size)
         at, last = 0, size if length is None else min(length, size)
         while at < last:
             try:
@@ -81,10 +109,25 @@ def copy_file(source: str, target: str, length: int | None = None) -> str:
                 data = os.pread(old.fileno(), min(_CHUNK, end - at), at)
                 if not data:
                     break
-                write_all(new.fileno(), data, at)
+                with _writing(target):
+                    write_all(new, data, at)
                 at += len(data)
     shutil.copystat(source, target)
     return target
+
+
+@contextmanager
+def _made(target: str) -> Iterator[int]:
+    with _writing(target):
+        new = open_regular(target, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+    try:
+        yield new
+    finally:
+        os.close(new)
+
+
+def _writing(target: str | Path) -> AbstractContextManager[None]:
+    return os_errors("write the copy", target)
 
 
 def share_file(source: Path, target: Path, *, link: bool = True) -> str:
@@ -93,8 +136,7 @@ def share_file(source: Path, target: Path, *, link: bool = True) -> str:
     By reflink, else, if ``link``, by hard link, else copied: the first that the file system can.
 
     Raises:
-        CorruptionError: ``source`` is no regular file.
-        OSError: it cannot be read, or ``target`` not be made.
+        CorruptionError, OSError, StoreIOError: as ``copy_file``.
     """
     if _reflink(source, target):
         return REFLINKS
@@ -114,7 +156,8 @@ def _reflink(source: Path, target: Path) -> bool:
     """Have ``target`` share the blocks of ``source``; False: the file system cannot."""
     old = open_regular(source)
     try:
-        new = open_regular(target, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        with _writing(target):
+            new = open_regular(target, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
             fcntl.ioctl(new, _FICLONE, old)
         except OSError:  # another file system, or one without
@@ -133,5 +176,5 @@ def blocks_below(folder: Path) -> int:
     for above, folders, names in os.walk(folder):
         for name in (*folders, *names):
             with suppress(FileNotFoundError):  # it has gone since
-                total += Path(above, name).lstat().st_blocks * _BLOCK
+                total += bytes_on_disk(Path(above, name).lstat())
     return total

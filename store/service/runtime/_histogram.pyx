@@ -59,4 +59,5 @@ cdef class Histogram:
         """Return what was observed until now."""
         cdef double total = self.total
         counts = tuple([self.counts[at] for at in range(self.size + 1)])
-        return _histogram_snapshot(counts, total)
+        bounds = tuple([self.bounds[at] for at in range(self.size)])
+        return _histogram_snapshot(counts, total, bounds)

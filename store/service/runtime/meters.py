@@ -18,7 +18,7 @@ BOUNDS = (
     5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3,
     1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 )  # fmt: skip
-"""Upper bounds of every histogram's buckets, seconds; one bucket more takes what is longer."""
+"""Upper bounds of most histograms' buckets, seconds; one bucket more takes what is longer."""
 _FOUND = GetMessageStatus.FOUND
 
 
@@ -27,9 +27,10 @@ class HistogramSnapshot:
     """What a histogram held at one moment."""
 
     counts: tuple[int, ...]
-    """How many were at most the bound *i* (of ``BOUNDS``, unless the histogram has its own) and
-    more than the bound before; the last: longer."""
+    """How many were at most the bound *i* and more than the bound before; the last: longer."""
     total_seconds: float
+    bounds: tuple[float, ...] = BOUNDS
+    """Upper bounds of the buckets but the last, seconds."""
 
     @property
     def count(self) -> int:

@@ -6,6 +6,9 @@ from store.logger import StoreLogger
 from store.thread import StoreThread
 
 _LOG = StoreLogger(__name__)
+EXIT_SECONDS = 10.0
+"""At most so long a thread is waited for at the end of the interpreter, and where it may be in code
+of the embedder's."""
 
 
 class Worker:

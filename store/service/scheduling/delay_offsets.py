@@ -1,8 +1,5 @@
 """DelayOffsets: how far each delay level is delivered, kept as a broker keeps it.
 
-RocketMQ moves the file to ``.bak`` and then writes it in place. Here the former content goes to
-``.bak`` and the file is replaced by rename, so there is a whole one at any time.
-
 Source: RocketMQ ``ScheduleMessageService``, ``DelayOffsetSerializeWrapper``, ``ConfigManager``.
 """
 
@@ -12,9 +9,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from store.broker_files import read_either, replace_keeping
 from store.broker_json import broker_object
 from store.errors import CorruptionError, os_errors
-from store.files import make_folder, read_file, replace_file
+from store.files import make_folder, read_file
 from store.logger import StoreLogger
 
 _LOG = StoreLogger(__name__)
@@ -29,7 +27,6 @@ class DelayOffsets:
     def __init__(self, path: Path) -> None:
         """Describe it; touches no file."""
         self._path = path
-        self._backup = path.with_name(f"{path.name}.bak")
         self._content: Json = {}  # fields that are not known here stay
         self._former: bytes | None = None
 
@@ -43,31 +40,13 @@ class DelayOffsets:
             CorruptionError: neither can be read.
             StoreIOError: the system does not give it.
         """
-        fault: CorruptionError | None = None
-        for path in (self._path, self._backup):
-            with os_errors("read the offsets of delay levels", path):
-                try:
-                    data = read_file(path, _MAX_BYTES)
-                except FileNotFoundError:
-                    continue
-            if not data:
-                continue  # as RocketMQ takes it
-            try:
-                content = broker_object(data)
-                offsets = _offsets_of(content)
-            except ValueError as exc:
-                fault = fault or CorruptionError(
-                    f"the offsets of delay levels cannot be read: {exc}. Without the file, and its"
-                    " .bak, all delayed messages that the log has are delivered again", path=path,
-                )  # fmt: skip
-                continue
-            if fault is not None:
-                _LOG.warning("%s; %s is taken", fault, path.name)
-            self._content, self._former = content, data
-            return offsets
-        if fault is not None:
-            raise fault
-        return {}
+        found = read_either(self._path, _read)
+        if found is None:
+            return {}
+        if found.fault is not None:
+            _LOG.warning("%s; %s is taken", found.fault, found.path.name)
+        offsets, self._content, self._former = found.content
+        return offsets
 
     def write(self, offsets: Mapping[int, int]) -> None:
         """Make ``offsets`` all of the table, durably, and what was there that of the ``.bak``.
@@ -84,10 +63,27 @@ class DelayOffsets:
         data = json.dumps(content, ensure_ascii=False, indent="\t", separators=(",", ":")).encode()
         with os_errors("write the offsets of delay levels", self._path):
             make_folder(self._path.parent)
-            if self._former is not None:
-                replace_file(self._backup, self._former)
-            replace_file(self._path, data)
+            replace_keeping(self._path, data, self._former)
         self._content, self._former = content, data
+
+
+def _read(path: Path) -> tuple[dict[int, int], Json, bytes] | None:
+    """Return what a file says, its content and its bytes; ``None``: none is there."""
+    with os_errors("read the offsets of delay levels", path):
+        try:
+            data = read_file(path, _MAX_BYTES)
+        except FileNotFoundError:
+            return None
+    if not data:
+        return None  # as RocketMQ takes it
+    try:
+        content = broker_object(data)
+        return _offsets_of(content), content, data
+    except ValueError as exc:
+        raise CorruptionError(
+            f"the offsets of delay levels cannot be read: {exc}. Without the file, and its .bak,"
+            " all delayed messages that the log has are delivered again", path=path,
+        ) from exc  # fmt: skip
 
 
 def _offsets_of(content: Json) -> dict[int, int]:

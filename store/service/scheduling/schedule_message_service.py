@@ -15,11 +15,10 @@ from store.errors import StoreError, StoreStateError
 from store.log.commit_log import CommitLog
 from store.logger import StoreLogger
 from store.queue.consume_queue_store import ConsumeQueueStore
-from store.service.dispatching.arrivals import EXIT_SECONDS
 from store.service.dispatching.delay import DelayLevels
 from store.service.runtime.environment import Environment
 from store.service.runtime.meters import Histogram
-from store.service.runtime.worker import Worker
+from store.service.runtime.worker import EXIT_SECONDS, Worker
 from store.service.scheduling.delay_offsets import DelayOffsets
 from store.service.scheduling.level_delivery import (
     RETRY_MS,

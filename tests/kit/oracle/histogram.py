@@ -11,7 +11,7 @@ class Histogram:
     """Durations in buckets. Any thread may call any method."""
 
     def __init__(self, bounds: Sequence[float] = BOUNDS) -> None:
-        self._bounds = bounds
+        self._bounds = tuple(bounds)
         self._lock = threading.RLock()  # guards both
         self._counts = [0] * (len(bounds) + 1)
         self._total = 0.0
@@ -34,4 +34,4 @@ class Histogram:
     def snapshot(self) -> HistogramSnapshot:
         """Return what was observed until now."""
         with self._lock:
-            return HistogramSnapshot(tuple(self._counts), self._total)
+            return HistogramSnapshot(tuple(self._counts), self._total, self._bounds)

@@ -328,7 +328,7 @@ def refused(root: Path, own: Path, words: str) -> None:
 def test_tables_that_the_next_broker_wrote_are_kept(tmp_path: Path) -> None:
     """Consumers have gone on there, though nothing was put since."""
     root, own = tmp_path / "broker", tmp_path / "own"
-    offsets = StorePaths(root).topics.with_name("consumerOffset.json")
+    offsets = StorePaths(root).config / "consumerOffset.json"
     offsets.parent.mkdir(parents=True)
     offsets.write_text('{"offsetTable": {"t1@g": {"0": 1}}}')
     moved(root, own, put_more).end()
@@ -336,7 +336,7 @@ def test_tables_that_the_next_broker_wrote_are_kept(tmp_path: Path) -> None:
         again = moving(master, own).start()
         again.wait_for(LEVEL)
     assert again.end().stopped
-    written = StorePaths(own).topics.with_name("consumerOffset.json")
+    written = StorePaths(own).config / "consumerOffset.json"
     written.write_text('{"offsetTable": {"t1@g": {"0": 7}}}')
     note = (own / "cqstore" / "followed.json").stat().st_mtime
     os.utime(written, (note + 1, note + 1))

@@ -100,7 +100,7 @@ def test_a_process_that_does_not_end_is_named(tmp_path: Path) -> None:
 
 def test_tables_of_a_process_that_is_not_known_settle(tmp_path: Path) -> None:
     paths, told = StorePaths(tmp_path), list[str]()
-    paths.topics.parent.mkdir()
+    paths.config.mkdir()
     paths.topics.write_text("{}")
     began = time.monotonic()
     asyncio.run(BrokerProcess(paths, settle_seconds=0.3).ended(told.append))

@@ -1,0 +1,56 @@
+"""LogFileMaps: the files of a log by phy offset, for those who read many places of it at once."""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.errors import os_errors
+from store.files import check_regular
+from store.log.log_files import log_file_paths
+from store.log.mapped_file import MappedFile
+
+_MAPS = 64
+
+
+class LogFileMaps:
+    """The files that a log has now, opened as they are needed, a few at a time. One thread."""
+
+    def __init__(self, folders: Iterable[Path]) -> None:
+        """List the files.
+
+        Raises:
+            StoreIOError: a folder is not there, or cannot be listed.
+        """
+        self._paths = log_file_paths(folders)
+        self._starts = np.array([int(path.name) for path in self._paths], np.int64)
+        self._files: OrderedDict[int, MappedFile] = OrderedDict()
+
+    def numbers(self, phy_offset: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number of the file in which each lies, or behind which; -1: before them all.
+
+        The oldest file is number 0.
+        """
+        return np.searchsorted(self._starts, phy_offset, "right") - 1
+
+    def file(self, number: int) -> MappedFile:
+        """Return a file by its number.
+
+        Raises:
+            CorruptionError: it is no regular file.
+            StoreIOError: it cannot be opened.
+        """
+        file = self._files.get(number)
+        if file is not None:
+            self._files.move_to_end(number)
+            return file
+        path = self._paths[number]
+        with os_errors("read the commit log", path):
+            check_regular(path)
+            file = MappedFile(path, path.stat().st_size, read_only=True)
+        while len(self._files) >= _MAPS:
+            self._files.popitem(last=False)
+        self._files[number] = file
+        return file

@@ -1,0 +1,262 @@
+"""Damage in queues and index: a check lists it with its place and goes on, the advice mends it."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cq_rocksdb.engine import EngineBatch, Family
+from cq_rocksdb.keys import queue_prefix, unit_key
+from cq_rocksdb.store import RocksDBConsumeQueueStore
+from store.config import StoreConfig
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.kit.command_page import PAGE
+from tests.kit.commands import run
+from tests.kit.engines import ENGINES
+from tests.kit.tree import tree_digest
+
+COUNT, TOPICS, FILE_SIZE = 30, 3, 2000
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=FILE_SIZE,
+    max_hash_slot_num=50, max_index_num=1000, rocksdb_memory_bytes=16 << 20,
+)  # fmt: skip
+REBUILD = "cqstore rebuild builds the queues anew from the commit log"
+REBUILD_INDEX = "cqstore rebuild --index builds the index anew from the commit log"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a store of either backend."""
+    for backend in ("file", "rocksdb"):
+        root = tmp_path_factory.getbasetemp() / "made" / backend
+        with MessageStore.open(root, CONFIG, backend=backend) as store:
+            for number in range(COUNT):
+                message = Message(f"t{number % TOPICS}", b"x" * 50, 0, {"KEYS": f"k{number}"})
+                assert store.put_message(message).ok
+    return root.parent
+
+
+@pytest.fixture
+def files(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made / "file", tmp_path / "files"))
+
+
+@pytest.fixture
+def database(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made / "rocksdb", tmp_path / "database"))
+
+
+def checked(root: Path, *words: object, damaged: bool = True) -> list[dict[str, object]]:
+    """Return the findings of a check that changes no byte and has seen the whole log."""
+    before = tree_digest(root)
+    done = run(["check", root, "--output", "json", *words])
+    assert (done.returncode, "Traceback" in done.stderr) == (int(damaged), False), done.stderr
+    assert f"{COUNT} records, " in done.stderr
+    assert tree_digest(root) == before
+    found: list[dict[str, object]] = json.loads(done.stdout)
+    return found
+
+
+def spoil_record(root: Path) -> int:
+    """Spoil the sixth record of the log; return where it starts."""
+    with MessageStore.open(root, CONFIG, read_only=True) as store:
+        at = [record.phy_offset for record in store.commit_log.scan(0)][5]
+    with (root / "commitlog" / f"{0:020d}").open("r+b") as log:
+        log.seek(at + 4)
+        log.write(b"\xff" * 20)
+    return at
+
+
+def of(finding: dict[str, object], *names: str) -> tuple[object, ...]:
+    return tuple(finding[name] for name in names)
+
+
+# ---- a block of RocksDB
+
+
+def flip(root: Path, family: Family) -> Path:
+    """Flip a bit of the first block of the table of ``family``; return the table."""
+    holds = {
+        path: queue_prefix("t0", 0)[:-1] in path.read_bytes()
+        for path in (root / "consumequeue").glob("*.sst")
+    }
+    (path,) = [path for path, units in holds.items() if units == (family is Family.DEFAULT)]
+    data = bytearray(path.read_bytes())
+    data[20] ^= 1
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("family", "engine"),
+    [(Family.OFFSET, ENGINES[-1]), *[(Family.DEFAULT, one) for one in ENGINES]],
+)
+def test_a_block_that_cannot_be_read_is_found_and_the_log_is_checked_all_the_same(
+    database: Path, tmp_path: Path, family: Family, engine: str
+) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"rocksdbEngine={engine}\n")
+    table = flip(database, family)
+    first, *rest = checked(database, "--config", conf)
+    assert of(first, "severity", "path", "position") == ("damage", str(table), 0)
+    assert "Corruption: block checksum mismatch" in str(first["problem"])
+    assert REBUILD in str(first["problem"])
+    assert {str(one["topic"]) for one in rest} == (
+        {f"t{number}" for number in range(TOPICS)} if family is Family.DEFAULT else set()
+    )
+    done = run(["recover", database, "--config", conf])
+    assert (done.returncode, REBUILD in done.stderr) == (1, True)
+    assert str(table) in done.stderr
+
+
+@pytest.mark.parametrize("family", list(Family))
+def test_a_rebuild_mends_it_and_so_does_a_repair(database: Path, family: Family) -> None:
+    flip(database, family)
+    assert run(["check", database, "--repair"]).returncode == 0
+    assert checked(database.with_name("database.repaired"), damaged=False) == []
+    assert run(["rebuild", database]).returncode == 0
+    assert checked(database, damaged=False) == []
+    assert run(["recover", database]).returncode == 0
+
+
+def test_what_else_is_wrong_beside_such_a_block_is_found_too(database: Path) -> None:
+    at, table = spoil_record(database), flip(database, Family.OFFSET)
+    (index,) = (database / "index").iterdir()
+    os.truncate(index, 555)
+    before = tree_digest(database)
+    done = run(["check", database, "--output", "json"])
+    found = [of(row, "severity", "path", "position") for row in json.loads(done.stdout)]
+    log = database / "commitlog" / f"{0:020d}"
+    places = [(table, 0), (log, at), (index, 555)]
+    assert found == [("damage", str(path), position) for path, position in places]
+    assert f"{COUNT - 1} records" in done.stderr
+    assert tree_digest(database) == before
+
+
+# ---- files of queues
+
+
+def queue_file(root: Path, topic: str) -> Path:
+    return root / "consumequeue" / topic / "0" / f"{0:020d}"
+
+
+@pytest.mark.parametrize(("cut", "known"), [(1, True), (2, False), (3, False)])
+def test_queue_files_that_were_cut_short_are_found_and_the_others_are_checked(
+    files: Path, cut: int, *, known: bool
+) -> None:
+    """Where a clean stop has not written down what there was, most sizes could be the right one."""
+    if not known:
+        (files / "cqstore" / "file-queue-ends.npz").unlink()
+    paths = [queue_file(files, f"t{number}") for number in range(cut)]
+    for path in paths:
+        os.truncate(path, 1003)
+    found = checked(files)
+    sizes = [of(one, "path", "position", "found") for one in found if one["found"]]
+    assert sizes == [(str(path), 1003, 1003) for path in paths]
+    whole = "a multiple of 20 bytes" if cut == TOPICS and not known else FILE_SIZE
+    assert {one["expected"] for one in found if one["found"]} == {whole}
+    assert {one["topic"] for one in found if one["topic"]} == {f"t{at}" for at in range(cut)}
+    if cut == 2:
+        assert run(["check", files, "--repair", "--in-place"]).returncode == 0
+    elif cut == 3:
+        assert run(["rebuild", files]).returncode == 0
+    else:  # the others, and what a clean stop knew, tell what is missing
+        assert run(["recover", files]).returncode == 0
+    assert checked(files, damaged=False) == []
+
+
+def test_files_that_are_smaller_than_the_settings_say_are_not_taken_for_cut(
+    files: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "broker.conf").write_text(f"mappedFileSizeConsumeQueue={2 * FILE_SIZE}\n")
+    done = run(["check", files, "--config", tmp_path / "broker.conf", "--repair"])
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "queue files have the wrong size" in done.stderr
+    assert not files.with_name("files.repaired").exists()
+
+
+def test_a_damaged_unit_has_its_file_and_position(files: Path) -> None:
+    path = queue_file(files, "t1")
+    data = bytearray(path.read_bytes())
+    data[5 * 20 : 5 * 20 + 8] = (1 << 40).to_bytes(8, "big")
+    path.write_bytes(data)
+    found = checked(files)
+    assert [of(one, "path", "position", "key", "queueOffset") for one in found] == [
+        (str(path), 5 * 20, None, 5), (str(path), 6 * 20, None, 6),
+    ]  # fmt: skip
+    assert f"{path}  {5 * 20}" in run(["check", files]).stdout
+
+
+def test_a_missing_unit_of_rocksdb_has_its_key(database: Path) -> None:
+    prefix = queue_prefix("t1", 0)
+    with MessageStore.open(database) as store:
+        assert isinstance(store.queues, RocksDBConsumeQueueStore)
+        span = (Family.DEFAULT, unit_key(prefix, 4), unit_key(prefix, 6))
+        store.queues.engine.write(EngineBatch(delete_ranges=[span]))
+    found = checked(database)
+    assert {of(one, "path", "position", "key", "queueOffset") for one in found} == {
+        (str(database / "consumequeue"), None, unit_key(prefix, 4).hex(), 4)
+    }
+
+
+# ---- the index
+
+
+@pytest.mark.parametrize("size", [30, 555])
+def test_a_cut_index_file_is_damage_and_has_one_advice_that_mends_it(
+    files: Path, size: int
+) -> None:
+    (path,) = (files / "index").iterdir()
+    os.truncate(path, size)
+    (found,) = checked(files)
+    assert of(found, "path", "position", "found") == (str(path), size, f"{size} bytes")
+    assert str(found["problem"]).endswith(REBUILD_INDEX)
+    asked = run(["query", files, "--topic", "t0", "--key", "k0"])
+    assert (asked.returncode, REBUILD_INDEX in asked.stderr) == (1, True)
+    told = json.loads(run(["info", files, "--output", "json"]).stdout)["warnings"]
+    assert [REBUILD_INDEX in one for one in told] == [True]
+    assert run(["rebuild", files, "--index"]).returncode == 0
+    assert checked(files, damaged=False) == []
+    assert run(["query", files, "--topic", "t0", "--key", "k0"]).returncode == 0
+
+
+def test_an_index_file_that_is_left_out_is_told_by_who_asks_the_others(files: Path) -> None:
+    (path,) = (files / "index").iterdir()
+    cut = Path(shutil.copy(path, path.with_name(f"{int(path.name) - 1}")))
+    os.truncate(cut, 555)
+    (found,) = checked(files)
+    assert of(found, "path", "position") == (str(cut), 555)
+    asked = run(["query", files, "--topic", "t0", "--key", "k0"])
+    assert (asked.returncode, asked.stdout.count("\n")) == (1, 1)
+    assert f"{REBUILD_INDEX} ({cut})" in asked.stderr
+    assert REBUILD_INDEX in run(["info", files]).stdout.replace("\n", " ").replace("  ", "")
+
+
+# ---- how recover ends
+
+
+def test_recover_ends_as_its_page_says(files: Path, database: Path) -> None:
+    """0: whole now; 1: damaged and not mended; 2: refused, nothing is changed."""
+    (files / "abort").touch()
+    assert run(["recover", files]).returncode == 0
+    shutil.copy(files / "checkpoint", files.with_name("kept"))
+    os.truncate(files / "checkpoint", 7)
+    assert run(["recover", files]).returncode == 1
+    shutil.copy(files.with_name("kept"), files / "checkpoint")
+    flip(database, Family.DEFAULT)
+    assert run(["recover", database]).returncode == 1
+    at = spoil_record(files)
+    (files / "abort").touch()
+    done = run(["recover", files])
+    assert (done.returncode, f"cut at {at}" in done.stderr) == (2, True)
+    assert run(["recover", files, "--pass-over", at]).returncode == 0
+    assert run(["recover", files.with_name("none")]).returncode == 2
+    page = " ".join(PAGE.read_text(encoding="utf-8").partition("## cqstore recover")[2].split())
+    said = [
+        "Exit code 0 if the store is whole now; 1 if something is damaged that this does not mend",
+        "2 if it is refused, as where the log is damaged",
+    ]
+    assert all(sentence in page for sentence in said)

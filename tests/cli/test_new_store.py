@@ -1,0 +1,64 @@
+"""``put --new`` and ``import --new`` where nothing comes into the store: nothing of it stays."""
+
+from pathlib import Path
+
+import pytest
+
+from store.errors import StoreError
+from tests.kit.faults import ENOSPC, Faults
+from tests.kit.verbs import call
+
+CONF = "mappedFileSizeCommitLog=16384\nmappedFileSizeConsumeQueue=400\nmaxHashSlotNum=50\n"
+REFUSALS = [("write", "/s/lock"), ("write", "/s/abort"), ("write", "/cqstore/synced"),
+            ("mkdir", "/s/consumequeue"), ("fallocate", "/s/commitlog/")]  # fmt: skip
+
+
+def put(root: Path, folder: Path, *words: object) -> int:
+    (folder / "broker.conf").write_text(CONF)
+    words = ("--config", folder / "broker.conf", "--backend", "file", *words)
+    done = call("put", root, "--new", *words, "--topic", "t", "--body", "b")
+    assert done.exception is None or isinstance(done.exception, StoreError | SystemExit)
+    return 2 if isinstance(done.exception, StoreError) else done.exit_code
+
+
+@pytest.mark.parametrize(("kind", "part"), REFUSALS)
+@pytest.mark.parametrize("there", [False, True])
+def test_a_full_disk_leaves_nothing_of_a_new_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, part: str, *, there: bool
+) -> None:
+    root = tmp_path / "deep" / "s"
+    if there:
+        root.mkdir(parents=True)
+    faults = Faults(monkeypatch)
+    faults.fail(kind, ENOSPC, part)
+    assert put(root, tmp_path) in {1, 2}
+    assert faults.refused
+    left = {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.suffix != ".conf"}
+    assert left == ({Path("deep"), Path("deep/s")} if there else set())
+    faults.heal()
+    assert put(root, tmp_path) == 0
+    assert (root / "commitlog" / f"{0:020d}").exists()
+
+
+def test_what_was_put_or_was_there_before_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, faults = tmp_path / "s", Faults(monkeypatch)
+    faults.fail("write", ENOSPC, "/s/consumequeue/")
+    assert put(root, tmp_path) == 2
+    assert (root / "commitlog" / f"{0:020d}").exists(), "the message is in the log"
+    faults.fail("write", ENOSPC, "/other/lock")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine").touch()
+    assert put(tmp_path / "other", tmp_path) == 2
+    assert (tmp_path / "other" / "mine").exists()
+
+
+def test_an_import_that_puts_nothing_leaves_nothing(tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    source.write_text("no message\n")
+    assert call("import", tmp_path / "s", source, "--new").exit_code
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+    source.write_text("")
+    assert call("import", tmp_path / "s", source, "--new").exit_code == 0
+    assert (tmp_path / "s" / "checkpoint").exists(), "a store without a message was asked for"
