@@ -35,6 +35,8 @@ _ASKED = 1000
 
 
 class _Lifecycle(Workload):
+    """A workload of few, long operations, each of which opens a store by itself."""
+
     needs_open: ClassVar[bool] = False
     scales: ClassVar[bool] = False
     max_rounds: ClassVar[int] = 6
