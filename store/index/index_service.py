@@ -367,6 +367,7 @@ class IndexService(_chain.ChainFiles):
             raise fault
 
     def _remove_unsynced(self) -> None:
+        """Remove the files behind the last one that was full and synced."""
         if self._read_only:
             return
         kept, removed = self.files[: self._synced_files], self.files[self._synced_files :]
@@ -482,6 +483,11 @@ class _FlushBehind:
 
 
 def _check_size(path: Path, geometry: IndexGeometry) -> None:
+    """Refuse an index file of another size.
+
+    Raises:
+        CorruptionError: it has one.
+    """
     size = path.stat().st_size
     if size != geometry.file_size or min(geometry) < 1:
         raise CorruptionError(
