@@ -405,7 +405,6 @@ class CommitLog(_tail.LogTail):
         return file
 
     def _prepare(self, file: MappedFile) -> None:
-        """Make a file ready for appends."""
         if self._transient:
             file.use_heap()
         if self._syncs_each_put:
