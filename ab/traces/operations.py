@@ -210,7 +210,11 @@ class Query(_Asked):
     end: int | None = None
 
     def bind(self, store: MessageStore) -> Callable[[], object]:
-        """Refuse: the caller leaves queries out."""
+        """Refuse: the caller leaves queries out.
+
+        Raises:
+            StoreConfigError: always.
+        """
         raise StoreConfigError("queries by key are not run")
 
 
