@@ -215,6 +215,7 @@ def _parallel(master: str) -> int:
 
 
 def _report(space: Workspace, plan: Plan, moved: int, seconds: float) -> RunReport:
+    """Return what has been moved until now."""
     found = [read_done(space, number, plan) for number in range(len(plan.segments))]
     done: list[SegmentDone] = [each for each in found if each is not None]
     return RunReport(

@@ -135,6 +135,11 @@ class FeedConnection:
             self._acknowledge(found)
 
     def _rest_of_report(self, peer: socket.socket) -> list[int]:
+        """Receive until a report is whole; return the phy offsets reported.
+
+        Raises:
+            OSError: nothing came in time, or the connection ended.
+        """
         found: list[int] = []
         deadline = time.monotonic() + self._patience
         while not found:

@@ -177,6 +177,7 @@ class EpochTalk:
         return entry, (at > start) - (at < start)
 
     def _enter(self, entry: EpochEntry) -> None:
+        """Take in that bytes of an epoch follow; written down before the first of them."""
         head, last = self._parser.head, self._epochs[-1].epoch if self._epochs else -1
         # A heartbeat for bytes that are gone names the first epoch that is not.
         if entry.epoch > last and (head.size or head.phy_offset >= entry.start_offset):
