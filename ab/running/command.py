@@ -32,7 +32,7 @@ Sides = Annotated[
     typer.Option(
         "--side",
         metavar="BACKEND[,SETTING=VALUE…]",
-        help="A side; twice or more often, the reference first. [all backends]",
+        help="A side; twice or more often, the reference first; default: all backends.",
     ),
 ]
 Workloads = Annotated[
@@ -59,9 +59,16 @@ Mix = Annotated[
 ]
 Readers = Annotated[
     int,
-    typer.Option(min=1, max=64, help="Threads that read: of the mixed workload, of an open loop."),
+    typer.Option(
+        metavar="N",
+        min=1,
+        max=64,
+        help="Threads that read: of the mixed workload, of an open loop.",
+    ),
 ]
-Rounds = Annotated[int, typer.Option(min=3, max=1000, help="Of each workload, at most.")]
+Rounds = Annotated[
+    int, typer.Option(metavar="N", min=3, max=1000, help="Of each workload, at most.")
+]
 TurnSeconds = Annotated[
     float, typer.Option(metavar="S", min=0.001, max=600, help="About, of a side in a round.")
 ]
@@ -71,7 +78,7 @@ PageCache = Annotated[
 Project = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Measure what is needed to judge N queues.")
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Of orders and derived traces.")]
+Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Of orders and derived traces.")]
 Work = Annotated[
     Path | None,
     typer.Option(metavar="PATH", help="Folder for the sides' stores, on the disk to measure."),
