@@ -43,7 +43,10 @@ Source = Annotated[
 Kind = Annotated[
     FileFormat | None,
     typer.Option(
-        "--format", help="What FILE is; default: by its name; a folder is a store, or an archive."
+        "--format",
+        metavar="FORMAT",
+        help=f"What FILE is, {', '.join(FileFormat)}; default: by its name; a folder is a store, or"
+        " an archive.",
     ),
 ]
 ContinueFrom = Annotated[

@@ -33,7 +33,7 @@ _STDIN = Path("-")
 _DAY_MS = 86_400_000
 
 Names = Annotated[
-    list[str] | None, typer.Argument(metavar="NAME…", help="With --delete: the topics.")
+    list[str] | None, typer.Argument(metavar="NAME", help="With --delete: the topics.")
 ]
 Prefix = Annotated[str, typer.Option(metavar="TEXT", help="Only topics that begin so.")]
 Limit = Annotated[int, typer.Option(metavar="N", min=0, help="At most so many; 0: all.")]

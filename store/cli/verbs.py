@@ -33,7 +33,8 @@ class Verb(TyperCommand):
         module, _, name = self.place.partition(":")
         function = getattr(import_module(module), name)
         alone = typer.Typer(add_completion=False)
-        alone.command(self.name)(_telling(function, (self.name or "") if self.told else ""))
+        telling = _telling(function, (self.name or "") if self.told else "")
+        alone.command(self.name, help=paragraphs(function.__doc__ or ""))(telling)
         return typer.main.get_command(alone)
 
     def make_context(
@@ -45,6 +46,12 @@ class Verb(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Call the whole verb, whose context ``ctx`` is."""
         return ctx.command.invoke(ctx)
+
+
+def paragraphs(text: str) -> str:
+    """Return a docstring with a line a paragraph, for a terminal of any width."""
+    found = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(" ".join(each.split()) for each in found)
 
 
 def _telling(function: Callable[..., Any], label: str) -> Callable[..., Any]:
