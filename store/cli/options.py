@@ -21,11 +21,9 @@ from store.journals.store_mode import StoreMode, store_modes
 from store.log.log_end import about_log_end
 from store.paths import StorePaths
 from store.service.layout.resolve_layout import resolve_layout
+from store.service.layout.root_folder import is_part, may_be_store, refuse_file
 from store.service.layout.store_layout import detect
 from store.service.message_store import MessageStore
-
-_STORE_PARTS = {"commitlog", "index", "config", "cqstore", "checkpoint", "abort", "lock"}
-"""What lies in the folder of a store, beside ``consumequeue`` and its like."""
 
 
 def meant(place: Path | None) -> Path | None:
@@ -38,16 +36,10 @@ def meant(place: Path | None) -> Path | None:
         return place
     whole = place.absolute()
     for below, above in pairwise([whole, *whole.parents]):
-        is_part = below.name in _STORE_PARTS or below.name.startswith("consumequeue")
-        if is_part and not _may_be_store(whole) and _may_be_store(above):
+        if is_part(below.name) and not may_be_store(whole) and may_be_store(above):
             raise RefusedStoreError(f"this is a part of a store: is {above} meant?", path=place)
-    if not place.is_dir():
-        raise RefusedStoreError("this is a file, not the folder of a store", path=place)
+    refuse_file(place)
     return place
-
-
-def _may_be_store(folder: Path) -> bool:
-    return (folder / "commitlog").is_dir() or (folder / "checkpoint").is_file()
 
 
 Dir = Annotated[

@@ -203,7 +203,8 @@ def show(view: TopView[Look], console: Console, wait: Callable[[], object]) -> b
             look = view.watch.sample()
             faults = view.faults(look, before)
             said = map(Text, (*view.notes(look, before), *faults))
-            live.update(Group(table(view.rows(look, before)), *said), refresh=True)
+            rows = table(view.rows(look, before), console.width)
+            live.update(Group(rows, *said), refresh=True)
             before = look
             wait()
     return not faults
