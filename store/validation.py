@@ -26,7 +26,7 @@ def fault(error: ErrorDetails, skip: int = 0) -> str:
         if reason.startswith(words):
             return ": ".join(filter(None, (place, reason.removeprefix(words))))
     found = error["input"]
-    if place and isinstance(found, str | int | float):
+    if isinstance(found, str | int | float):
         reason += f", found {_shown(found)}"
     return ": ".join(filter(None, (place, reason)))
 

@@ -17,7 +17,7 @@ from ab.running.plan import RunPlan
 from ab.running.rounds import Effort
 from ab.running.run import Run, RunOptions
 from ab.workloads import parse_mix, workloads
-from store.cli.options import ConfigFile, Dir, Format, check_is_there, note, read_config
+from store.cli.options import ConfigFile, Dir, Format, bounded, check_is_there, note, read_config
 from store.cli.output import OutputFormat
 from store.cli.progress import PARTS, progress
 from store.errors import RefusedStoreError, StoreConfigError
@@ -48,11 +48,15 @@ TraceFile = Annotated[
 ]
 Rate = Annotated[
     float | None,
-    typer.Option(metavar="N", min=0.1, help="Operations a second that are due (open loop)."),
+    typer.Option(
+        metavar="N", min=0.1, callback=bounded, help="Operations a second that are due (open loop)."
+    ),
 ]
 Speed = Annotated[
     float | None,
-    typer.Option(metavar="X", min=0.001, help="Replay the trace's times, X times as fast."),
+    typer.Option(
+        metavar="X", min=0.001, callback=bounded, help="Replay the trace's times, X times as fast."
+    ),
 ]
 Mix = Annotated[
     str | None, typer.Option(metavar="KIND=PARTS,…", help="What the mixed workload is made of.")

@@ -110,7 +110,8 @@ class Run:
         specs = specs or parse_sides(given, options.config)
         size = {"mapped_file_size_consume_queue": self._found.units_per_file * 20}
         self._specs = [_with_defaults(spec, size) for spec in specs]
-        folder = options.work or options.root.absolute().with_name(f"{options.root.name}.ab")
+        whole = options.root.absolute()
+        folder = options.work or whole.with_name(f"{whole.name}.ab")
         self._space = ScratchFolder(folder)
         self._space.check(options.root)
         room = check_room(self._found, folder, len(self._specs))

@@ -84,6 +84,8 @@ def import_(
     if not new:
         check_is_store(root, settings, " (--new makes a store)")
     begun = None
+    if position is not None and position.is_dir():
+        raise RefusedStoreError("a position is kept in a file, this is a folder", path=position)
     if position is not None and position.exists():
         begun = ImportPosition.read(position, source)
     first = begun.next_row if begun else continue_from or 1

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -64,6 +64,9 @@ CommitLogFolder = Annotated[
 ]
 
 
+_Number = TypeVar("_Number", int, float)
+
+
 def java_int(value: int | None) -> int | None:
     """Return the value of an option if Java's ``int`` holds it; else a refusal that says so.
 
@@ -77,7 +80,15 @@ def java_long(value: int | None) -> int | None:
     return _at_most((1 << 63) - 1, value)
 
 
-def _at_most(limit: int, value: int | None) -> int | None:
+def bounded(value: float | None) -> float | None:
+    """Return the value of an option in seconds and the like; a refusal beyond a billion.
+
+    No clock and no sum of times takes all that Python reads as a number.
+    """
+    return _at_most(1_000_000_000, value)
+
+
+def _at_most(limit: int, value: _Number | None) -> _Number | None:
     if value is not None and value > limit:
         raise typer.BadParameter(f"{value} is more than {limit}")
     return value

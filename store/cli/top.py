@@ -17,7 +17,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from store.cli.options import CommitLogFolder, ConfigFile, Dir, Format, note, read_config
+from store.cli.options import CommitLogFolder, ConfigFile, Dir, Format, bounded, note, read_config
 from store.cli.output import OutputFormat, Row, output, table
 from store.cli.top_topics import topic_notes, topic_rows
 from store.config import StoreConfig
@@ -105,7 +105,7 @@ def top(
     *,
     once: Annotated[bool, typer.Option("--once", help="One table, then end.")] = False,
     interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="Between two looks.")
+        float, typer.Option(metavar="SECONDS", min=0.1, callback=bounded, help="Between two looks.")
     ] = 2.0,
     config: ConfigFile = None,
     commit_log: CommitLogFolder = None,

@@ -16,6 +16,7 @@ from store.cli.options import (
     Dir,
     Format,
     Yes,
+    bounded,
     note,
     open_store,
     open_to_delete,
@@ -45,8 +46,11 @@ Times = Annotated[
 ]
 Idle = Annotated[
     float | None,
-    typer.Option(metavar="DAYS", min=0, help="Topics whose newest message is older than this."),
-]
+    typer.Option(
+        metavar="DAYS", min=0, callback=bounded,
+        help="Topics whose newest message is older than this.",
+    ),
+]  # fmt: skip
 Delete = Annotated[bool, typer.Option("--delete", help="Delete the topics that are named.")]
 DeleteFrom = Annotated[
     Path | None,

@@ -129,6 +129,23 @@ class RootGroup(TyperGroup):
             )
         return super().parse_args(ctx, args)
 
+    def invoke(self, ctx: Any) -> Any:
+        """Call the verb; a value that does not fit its option is said as one of a file is.
+
+        Raises:
+            typer.BadParameter: there is such a value.
+        """
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as exc:
+            from pydantic import ValidationError  # noqa: PLC0415 - typer has imported it by now
+
+            from store.validation import first_fault  # noqa: PLC0415
+
+            if isinstance(cause := exc.__cause__, ValidationError):
+                exc.message = first_fault(cause)
+            raise
+
 
 def add_verb(
     app: typer.Typer, name: str, where: str, sentence: str, *, progress_told: bool = True

@@ -28,7 +28,8 @@ def resolve_layout(
     layout = detect(root, config, commit_log)
     if not (layout.has_log or layout.backends):
         if read_only:
-            raise RefusedStoreError("no store here: neither commit log nor queues", path=root)
+            what = "neither commit log nor queues" if root.is_dir() else "no such folder"
+            raise RefusedStoreError(f"no store here: {what}", path=root)
         refuse_part(root)
     if layout.refusals and not read_only:
         raise RefusedStoreError(

@@ -9,6 +9,7 @@ from store.errors import RefusedStoreError
 
 _PARTS = {"commitlog", "index", "config", "cqstore", "checkpoint", "abort", "lock"}
 """What lies in the folder of a store, beside ``consumequeue`` and its like."""
+_LOG_FILE = "[0-9]" * 20
 
 
 def refuse_file(root: Path) -> None:
@@ -27,14 +28,20 @@ def refuse_file(root: Path) -> None:
 
 
 def refuse_no_log_folder(commit_log: Path) -> None:
-    """Refuse what a caller named as the folder of a commit log and is no folder.
+    """Refuse what a caller named as the folder of a commit log and is none at a glance.
 
     Raises:
         RefusedStoreError: so it is.
     """
     if not commit_log.is_dir():
         what = "a file" if commit_log.exists() else "no such folder"
-        raise RefusedStoreError(f"no commit log lies here: {what}", path=commit_log)
+    elif may_be_store(commit_log):
+        what = f"the folder of a store; is {commit_log / 'commitlog'} meant?"
+    elif any(commit_log.iterdir()) and not any(commit_log.glob(_LOG_FILE)):
+        what = "no file there has the name of a log's"
+    else:
+        return
+    raise RefusedStoreError(f"no commit log lies here: {what}", path=commit_log)
 
 
 def refuse_part(root: Path) -> None:
