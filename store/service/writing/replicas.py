@@ -55,7 +55,7 @@ class ReplicaWait:
     @property
     def locks(self) -> tuple[CheckedLock, ...]:
         """Return what a thread must not hold that waits for followers."""
-        return self._lock, *getattr(self._replicas, "locks", ())
+        return (self._lock,)
 
     @classmethod
     def of(
