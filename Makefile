@@ -6,13 +6,13 @@ READY := $(VENV)/.ready
 # Children of tests import the project thousands of times: from what was compiled once.
 export PYTHONDONTWRITEBYTECODE :=
 # Folders of compiled modules.
-COMPILED := cq_file cq_rocksdb store/core store/index store/log store/queue store/record store/service store/service/dispatching store/service/reading store/service/runtime store/service/writing
+COMPILED := cq_file cq_rocksdb replication/feeding store/core store/index store/log store/queue store/record store/service store/service/dispatching store/service/reading store/service/runtime store/service/writing
 MODULES = $(shell sed -n 's/^name = "\(.*\._[a-z_]*\)"$$/\1/p' pyproject.toml)
 # Tests that run with sanitizers; `-s` there, for a sanitizer's last words go to the terminal.
 FUZZED := tests/core tests/index/test_key_columns.py tests/index/test_writer.py tests/fuzz/test_records.py \
   tests/fuzz/test_queue_files.py tests/consume_queue/test_rocksdb_appends.py tests/consume_queue/test_rocksdb_mixed_batches.py \
-  tests/consume_queue/test_state_cache.py
-RACED := tests/message_store/test_threads.py tests/message_store/test_reput.py tests/core/test_thread_reads.py
+  tests/consume_queue/test_state_cache.py tests/feeding/test_links.py
+RACED := tests/message_store/test_threads.py tests/message_store/test_reput.py tests/core/test_thread_reads.py tests/feeding/test_links.py
 # Tests that run once more with a dispatch thread in every store that they open.
 BESIDE := tests/interrupts/test_interrupts.py tests/interrupts/test_nested_calls.py tests/crash/test_killed.py tests/message_store/test_threads.py tests/message_store/test_fork.py
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-wrapv -O1 -g

@@ -17,4 +17,4 @@ def need_extras() -> None:
         try:
             import_module(module)
         except ImportError as exc:
-            raise StoreConfigError(f"this needs {project}: install cqstore[ab]") from exc
+            raise StoreConfigError(f"this needs {project}: pip install 'cqstore[ab]'") from exc

@@ -12,6 +12,7 @@ from store.errors import StoreConfigError, os_errors
 from store.log.commit_log import CommitLog
 from store.service.layout.resolve_layout import resolve_layout
 from store.service.message_store import MessageStore
+from store.validation import faults
 
 _SEVERAL = "paths"  # what Spark makes of load([one, another])
 
@@ -59,10 +60,9 @@ class SourceOptions(BaseModel):
         try:
             return cls.model_validate(dict(given))
         except ValidationError as exc:
-            faults = "; ".join(
-                f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in exc.errors()
-            )
-            raise StoreConfigError(f"bad option of the data source: {faults}") from exc
+            raise StoreConfigError(
+                f"bad option of the data source: {'; '.join(faults(exc))}"
+            ) from exc
 
     def as_text(self, **changed: bool) -> dict[str, str]:
         """Return the options for Spark, but for the path, some of them ``changed``."""

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from analysis.examples import EXAMPLES, example
+from analysis.options import SourceOptions
 from on_spark.session import refuse_without_spark, spark_session
 from store.cli.options import Backend, CommitLogFolder, ConfigFile, Rows, meant, note
 from store.cli.output import RowFormat, output
@@ -25,7 +26,9 @@ Query = Annotated[
     str | None, typer.Argument(metavar="QUERY", help="What to ask of tables commitlog and cq.")
 ]
 Limit = Annotated[int, typer.Option(min=0, metavar="N", help="Most rows to print; 0: all.")]
-Master = Annotated[str, typer.Option(help="Where Spark runs: local[N], spark://HOST:PORT, …")]
+Master = Annotated[
+    str, typer.Option(metavar="URL", help="Where Spark runs: local[N], spark://HOST:PORT, …")
+]
 ExampleName = Annotated[
     str | None, typer.Option("--example", metavar="NAME", help="Ask this ready question.")
 ]
@@ -59,14 +62,13 @@ def sql(
     if root is None:
         raise typer.BadParameter("which store? Give its DIR")
     text = _question(query, ready)
-    refuse_without_spark()
-    from analysis.options import SourceOptions  # noqa: PLC0415 - needs the extra
-    from analysis.query import run_query  # noqa: PLC0415
-
     options = SourceOptions(
         path=root, config=config, backend=backend, commitlog=commit_log, crc=crc
     )
     options.check_root()  # before Java starts
+    refuse_without_spark()
+    from analysis.query import run_query  # noqa: PLC0415 - needs the extra
+
     logging.getLogger("SQLQueryContextLogger").disabled = True  # says as JSON what we say
     with spark_session("cqstore sql", master) as spark:
         answer = run_query(spark, options, text, limit)

@@ -68,8 +68,7 @@ def audit(root: Dir, config: ConfigFile = None, kind: Format = OutputFormat.TABL
 
     Topics that the broker's metadata does not know, in whatever form it is kept, are listed with
     their queues and units: a broker with RocksDB queues deletes them. Exit code 1 if anything is
-    damaged, or the metadata cannot be read. The units are compared with the log by ``cqstore
-    check``.
+    damaged, or the metadata cannot be read. The units are compared with the log by cqstore check.
     """
     found = 0
     with progress("auditing", unit="units") as tick, open_store(root, config, None, None) as store:

@@ -40,7 +40,7 @@ class Shown(StrEnum):
 
 
 What = Annotated[
-    Shown, typer.Argument(metavar="[TABLE]", help="forms, topics, groups, offsets or delays.")
+    Shown, typer.Argument(metavar="TABLE", help="forms, topics, groups, offsets or delays.")
 ]
 OneForm = Annotated[Form | None, typer.Option("--form", help="This form alone.")]
 

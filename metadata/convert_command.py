@@ -34,7 +34,12 @@ def convert_command(
     ] = None,
     drop: Annotated[
         list[Droppable] | None,
-        typer.Option("--drop", help="Leave this out, which the form has no place for."),
+        typer.Option(
+            "--drop",
+            metavar="WHAT",
+            help=f"Leave this out, which the form has no place for: {', '.join(Droppable)};"
+            " may be repeated.",
+        ),
     ] = None,
     *,
     lmq: Annotated[

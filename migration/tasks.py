@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from on_spark.session import spark_session
+from on_spark.session import refuse_no_master, refuse_without_spark, spark_session
 from store.errors import StoreError
 from store.processes import POLL_SECONDS, Outcome, in_processes
 from store.progress import noop
@@ -27,6 +27,17 @@ NO_SPARK = "none"
 _GROUP = "cqstore"
 
 
+def check_master(master: str) -> None:
+    """Refuse a ``master`` that runs no tasks here; for callers that write before they have any.
+
+    Raises:
+        StoreConfigError: it is none, or Spark is not installed.
+    """
+    if master != NO_SPARK:
+        refuse_without_spark(f", or give --master {NO_SPARK}")
+        refuse_no_master(master)
+
+
 @contextmanager
 def ready(master: str) -> Iterator[None]:
     """Have Spark started for the calls of ``run_tasks`` in the block, and stop it afterwards.
@@ -34,6 +45,7 @@ def ready(master: str) -> Iterator[None]:
     Raises:
         StoreConfigError: Spark is not installed, or does not start.
     """
+    check_master(master)
     if master == NO_SPARK:
         yield
         return
@@ -53,6 +65,7 @@ def run_tasks(
         StoreError: the first that a task ended with, after the others have ended.
         StoreConfigError: Spark is not installed.
     """
+    check_master(master)
     if not items:
         return []
     if master == NO_SPARK:

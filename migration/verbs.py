@@ -31,29 +31,39 @@ from store.cli.options import (
     note,
     opened_by,
     read_config,
-    state,
+    to_state,
 )
 from store.cli.output import OutputFormat, output
 from store.cli.progress import progress
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreError
 from store.paths import StorePaths
+from store.queue.bulk import bulk_names
 from store.service.layout.resolve_layout import resolve_layout
 from store.service.offline.mode import StoreMode
 
 Space = Annotated[
     Path | None,
-    typer.Option("--workspace", metavar="PATH", help="Folder to work in [DIR/cqstore/migration]."),
+    typer.Option(
+        "--workspace", metavar="PATH", help="Folder to work in; else DIR/cqstore/migration."
+    ),
 ]
 Master = Annotated[
     str,
-    typer.Option(metavar="URL", help=f"Spark's master; {NO_SPARK}: without Spark, on all cores."),
+    typer.Option(metavar="URL", help=f"Where Spark runs; {NO_SPARK}: without Spark, on all cores."),
 ]
 
-Target = Annotated[str, typer.Option("--to", metavar="BACKEND", help="Where to.")]
+Target = Annotated[
+    str,
+    typer.Option("--to", metavar="BACKEND", help=f"Where to: {' or '.join(bulk_names())}."),
+]
 Source = Annotated[
     str | None,
-    typer.Option("--from", metavar="BACKEND|log", help="Which queues, if both are; or the log."),
+    typer.Option(
+        "--from",
+        metavar="BACKEND",
+        help=f"Which queues, if both are, {' or '.join(bulk_names())}; or log: from the log.",
+    ),
 ]
 SegmentUnits = Annotated[int, typer.Option(metavar="N", min=1, help="Units of one task.")]
 Replace = Annotated[
@@ -163,13 +173,7 @@ def run(
 def switch(
     root: Dir,
     to: Annotated[
-        StoreMode | None,
-        typer.Option(
-            "--to",
-            parser=state,
-            metavar="STATE",
-            help="State to go to; default: the new backend alone.",
-        ),
+        StoreMode | None, to_state("State to go to; default: the new backend alone.")
     ] = None,
     workspace: Annotated[
         Path | None,
@@ -234,10 +238,7 @@ def rollback(
 def tables(
     root: Dir,
     to: Annotated[
-        StoreMode | None,
-        typer.Option(
-            "--to", parser=state, metavar="STATE", help="Of the next broker; default: as it is."
-        ),
+        StoreMode | None, to_state("State of the next broker; default: as it is.")
     ] = None,
     *,
     without: WithoutOption = None,

@@ -63,11 +63,7 @@ def spark_session(
         StoreError: Spark cannot start there.
     """
     refuse_without_spark()
-    if not _MASTERS.match(master):
-        raise StoreConfigError(
-            f"{master!r} is no master of Spark's: local[N], local[*], local-cluster[N,cores,MB], "
-            "spark://HOST:PORT, yarn, k8s://URL"
-        )
+    refuse_no_master(master)
     from pyspark.sql import SparkSession  # noqa: PLC0415  # the extra may be missing
 
     if (running := _running_session(SparkSession)) is not None:
@@ -105,15 +101,32 @@ def master_with_retries(master: str) -> str:
     return f"local[{match['threads'] or 1},{TASK_ATTEMPTS}]" if match else master
 
 
-def refuse_without_spark() -> None:
+def refuse_without_spark(instead: str = "") -> None:
     """Say what to install where Spark, or what it needs of Python, is missing.
+
+    ``instead``: what does without, as the end of the sentence.
 
     Raises:
         StoreConfigError: it is.
     """
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
-        raise StoreConfigError(f"this needs {', '.join(missing)}: install cqstore[spark]")
+        raise StoreConfigError(
+            f"this needs {', '.join(missing)}: pip install 'cqstore[spark]'{instead}"
+        )
+
+
+def refuse_no_master(master: str) -> None:
+    """Refuse what is no URL of Spark's master.
+
+    Raises:
+        StoreConfigError: so it is.
+    """
+    if not _MASTERS.match(master):
+        raise StoreConfigError(
+            f"{master!r} is no master of Spark's: local[N], local[*], local-cluster[N,cores,MB], "
+            "spark://HOST:PORT, yarn, k8s://URL"
+        )
 
 
 def _running_session(kind: "type[SparkSession]") -> "SparkSession | None":

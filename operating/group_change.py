@@ -29,13 +29,13 @@ from operating.group_offsets import (
 from operating.one_form import BrokerForm, read_one_form
 from store.cli.offset import milliseconds
 from store.cli.options import (
-    INT_MAX,
     Backend,
     CommitLogFolder,
     ConfigFile,
     Dir,
     Rows,
     Yes,
+    java_int,
     note,
     open_store,
 )
@@ -63,7 +63,7 @@ def reset_offsets(
         str | None, typer.Option(metavar="TIME", help="Store time: ms, or ISO 8601 (UTC if bare).")
     ] = None,
     queue_id: Annotated[
-        int | None, typer.Option(metavar="Q", min=0, max=INT_MAX, help="This queue alone.")
+        int | None, typer.Option(metavar="Q", min=0, callback=java_int, help="This queue alone.")
     ] = None,
     *,
     yes: Yes = False,

@@ -8,7 +8,7 @@ Lag, retries and dead letters are counted as ``cqstore groups`` counts them.
 import heapq
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,6 @@ from metadata.model import BrokerMetadata, Form
 from operating.group_lag import GroupRows, LagTotals
 from operating.one_form import read_one_form
 from operating.queue_ends import FollowedEnds
-from store.cli.options import note
 from store.cli.output import Row
 from store.cli.top import TopView
 from store.config import StoreConfig
@@ -38,6 +37,8 @@ class GroupLook:
     groups: Mapping[str, LagTotals]
     per_second: Mapping[str, float]
     """Messages that groups consume, where that is known yet."""
+    faults: Sequence[str] = ()
+    """What of the metadata could not be read."""
 
 
 class GroupWatch:
@@ -60,17 +61,14 @@ class GroupWatch:
     def sample(self) -> GroupLook:
         """Return where the groups are now.
 
-        Metadata that cannot be read whole is said at the first look; later the look before counts.
+        Of metadata that cannot be read whole that of the last look counts which could, if one did.
 
         Raises:
             RefusedStoreError: there is none, or it is there in several forms.
             StoreError: the store cannot be read.
         """
         found = read_one_form(self._paths, self._form)
-        if self._metadata is None:
-            for fault in found.faults:
-                note(str(fault))
-        if self._metadata is None or not found.faults:
+        if self._metadata is None or self._metadata.faults or not found.faults:
             self._metadata = found
         known = GroupRows(self._metadata)
         self._ends.refresh(known.rows.keys())
@@ -81,7 +79,7 @@ class GroupWatch:
             for queue in known.of_topic(topic, self._ends.spans(topic)):
                 totals[queue.group].add_by_kind(queue)
         self._note({name: of.offset for name, of in totals.items()})
-        return GroupLook(totals, self._per_second)
+        return GroupLook(totals, self._per_second, [*map(str, found.faults)])
 
     def _note(self, offsets: dict[str, int]) -> None:
         """Take in where each group is, and how fast it came there."""
@@ -113,6 +111,16 @@ def group_rows(look: GroupLook, _before: GroupLook | None, limit: int) -> Iterat
         yield _row(OTHERS, [groups[name] for name in others], sum(known) if known else None)
 
 
+def group_notes(look: GroupLook, _before: GroupLook | None, config: Path) -> Sequence[str]:
+    """Return why there is no row: the metadata in ``config`` has no group."""
+    return [] if look.groups else [f"no group has settings or offsets here: {config}"]
+
+
+def group_faults(look: GroupLook, _before: GroupLook | None) -> Sequence[str]:
+    """Return what could not be read."""
+    return look.faults
+
+
 def group_view(
     root: Path, config: StoreConfig, commit_log: Path | None, form: str | None, limit: int
 ) -> TopView[GroupLook]:
@@ -129,8 +137,11 @@ def group_view(
     open_store = partial(
         MessageStore.open, root, config, read_only=True, commit_log=commit_log, housekeeping=False
     )
-    watch = GroupWatch(StorePaths(root), FollowedEnds(open_store), wanted)
-    return TopView(watch, partial(group_rows, limit=limit))
+    paths = StorePaths(root)
+    return TopView(
+        GroupWatch(paths, FollowedEnds(open_store), wanted), partial(group_rows, limit=limit),
+        notes=partial(group_notes, config=paths.config), faults=group_faults,
+    )  # fmt: skip
 
 
 def _rank(name: str, of: LagTotals) -> tuple[int, int, int, str]:

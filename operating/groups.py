@@ -9,7 +9,7 @@ import typer
 
 from metadata.model import BrokerMetadata, Form
 from operating.group_lag import GroupLags, LagTotals, QueueLag, near_groups
-from operating.one_form import BrokerForm, read_one_form
+from operating.one_form import BrokerForm, end_with_faults, read_one_form
 from operating.ranking import Limit, Sort, ranked
 from store.cli.known_queues import require_topic
 from store.cli.options import (
@@ -97,10 +97,7 @@ def groups(
     )
     for key in lags.unsure:
         note(f"the offsets of {key!r} can be of several topics and groups: the first @ was taken")
-    for fault in metadata.faults:
-        note(str(fault))
-    if metadata.faults:
-        raise typer.Exit(1)
+    end_with_faults(metadata.faults)
 
 
 def _read_metadata(store: MessageStore, form: Form | None) -> tuple[BrokerMetadata, GroupLags]:

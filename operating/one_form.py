@@ -1,12 +1,14 @@
 """The metadata that a report is about: one form of it."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from metadata.forms import read_forms
 from metadata.model import BrokerMetadata, Form
-from store.errors import RefusedStoreError
+from store.cli.options import note
+from store.errors import RefusedStoreError, StoreError
 from store.paths import StorePaths
 
 BrokerForm = Annotated[
@@ -44,3 +46,15 @@ def find_one_form(paths: StorePaths, form: Form | None = None) -> BrokerMetadata
             path=config,
         )
     return wanted[0] if wanted else None
+
+
+def end_with_faults(faults: Sequence[StoreError]) -> None:
+    """Say what of the metadata could not be read, behind a report that does without it.
+
+    Raises:
+        typer.Exit: there is such a thing; the exit code is 1.
+    """
+    for fault in faults:
+        note(str(fault))
+    if faults:
+        raise typer.Exit(1)

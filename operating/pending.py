@@ -10,7 +10,7 @@ from metadata.json_form import read_delays
 from metadata.model import BrokerMetadata, Form
 from operating.delayed import delay_levels, delayed_messages, delayed_units
 from operating.half_messages import HalfMessages
-from operating.one_form import BrokerForm, find_one_form
+from operating.one_form import BrokerForm, end_with_faults, find_one_form
 from operating.pending_parts import PendingMessage, PendingPart, PendingSource, Step
 from operating.ranking import Limit, Sort, ranked
 from operating.rocksdb_pending import rocksdb_pending
@@ -43,7 +43,12 @@ MESSAGE_COLUMNS = (
 
 def pending(
     root: Dir,
-    of: Annotated[PendingSource | None, typer.Option(help="Messages of this source alone.")] = None,
+    of: Annotated[
+        PendingSource | None,
+        typer.Option(
+            metavar="SOURCE", help=f"Messages of this source alone: {', '.join(PendingSource)}."
+        ),
+    ] = None,
     sort: Sort = "source",
     limit: Limit = 0,
     *,
@@ -51,7 +56,10 @@ def pending(
         bool, typer.Option("--list", help="A row a message; reads their records.")
     ] = False,
     precision: Annotated[
-        int, typer.Option("--timer-precision", min=1, help="The broker's timerPrecisionMs.")
+        int,
+        typer.Option(
+            "--timer-precision", metavar="MS", min=1, help="The broker's timerPrecisionMs."
+        ),
     ] = 1000,
     form: BrokerForm = None,
     config: ConfigFile = None,
@@ -82,11 +90,7 @@ def pending(
             parts += _timer_parts(store, of, precision, now)
             output(kind).rows(ranked(map(_part_row, parts), sort, PART_COLUMNS, limit))
             _say_totals(parts)
-    faults = [*broker.faults, *half.faults]
-    for fault in faults:
-        note(str(fault))
-    if faults:
-        raise typer.Exit(1)
+    end_with_faults([*broker.faults, *half.faults])
 
 
 class _Steps:

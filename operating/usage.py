@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from metadata.forms import read_forms
-from metadata.model import Form
-from operating.one_form import read_one_form
+from metadata.model import BrokerMetadata, Form
+from operating.one_form import end_with_faults, read_one_form
 from operating.queue_usage import Usage, queue_usage, usage_by_day
 from operating.ranking import Limit, Sort, ranked
 from operating.topic_kind import TopicKind, group_of, parent_of, topic_kind
@@ -104,7 +104,8 @@ def usage(
 
     Counted from the queues alone, without expired units. A group has its retry and dead-letter
     topics, a parent its lite topics. Units of light queues point to records of other topics: they
-    are no part of the totals. Times are store times in ms. Totals are on standard error.
+    are no part of the totals. Times are store times in ms. Totals are on standard error. With --by
+    group the exit code is 1 if some of the metadata cannot be read.
 
     With --unused only topics with queues that no topic of the metadata has the name of, without
     light queues and the broker's own: a broker with RocksDB queues deletes those. Refused without
@@ -114,6 +115,8 @@ def usage(
         raise StoreConfigError("--unused goes with --by topic, and --form with --unused")
     with open_store(root, config, backend, commit_log) as store:
         known = _known_topics(store, form) if unused else None
+        metadata = _metadata(store, by)
+        groups = {group for each in metadata for group in each.groups}
         whole_log = not prefix and known is None
         log = store.commit_log
         size = log.max_phy_offset() - max(log.min_phy_offset(), 0)
@@ -121,11 +124,14 @@ def usage(
         with (
             progress("counting", size) if whole_log else progress("counting", passed, "queues")
         ) as tick:
-            owners = _OwnersOf(store, by, prefix, known, tick, of_queues=not whole_log).owners()
+            owners = _OwnersOf(
+                store, by, prefix, known, groups, tick, of_queues=not whole_log
+            ).owners()
         whole = sum(each.total.bytes for each in owners.values())
         rows = (_ROWS[by](name, each, whole) for name, each in owners.items())
         output(kind).rows(ranked(rows, sort, COLUMNS[by], limit))
         note(_totals(store, owners, whole))
+    end_with_faults([fault for each in metadata for fault in each.faults])
 
 
 def _totals(store: MessageStore, owners: Owners, whole: int) -> str:
@@ -144,9 +150,11 @@ class _OwnersOf:
 
     def __init__(
         self, store: MessageStore, by: By, prefix: str, known: Container[str] | None,
-        tick: Progress, *, of_queues: bool,
+        groups: Container[str], tick: Progress, *, of_queues: bool,
     ) -> None:  # fmt: skip
-        """``known``: topics that are left out, and with them light and system ones.
+        """``groups``: those that are configured, for names of POP.
+
+        ``known``: topics that are left out, and with them light and system ones.
 
         ``tick`` is told the bytes that were counted, without those of light queues; ``of_queues``:
         how many queues were passed, those that are left out among them.
@@ -155,7 +163,7 @@ class _OwnersOf:
         self._passed: Progress = tick if of_queues else noop
         self._tick: Progress = noop if of_queues else tick
         self._store, self._by, self._prefix, self._known = store, by, prefix, known
-        self._groups = _known_groups(store) if by is By.GROUP else set[str]()
+        self._groups = groups
         self._found: defaultdict[str | None, OwnerUsage] = defaultdict(OwnerUsage)
 
     def owners(self) -> Owners:
@@ -221,9 +229,9 @@ def _known_topics(store: MessageStore, form: Form | None) -> Container[str]:
     return metadata.topics
 
 
-def _known_groups(store: MessageStore) -> set[str]:
-    """Return the groups that the metadata configures, whatever its form: for names of POP."""
-    return {group for form in read_forms(store.paths) for group in form.groups}
+def _metadata(store: MessageStore, by: By) -> list[BrokerMetadata]:
+    """Return the metadata, in whatever forms, where it says which groups there are."""
+    return read_forms(store.paths) if by is By.GROUP else []
 
 
 def _day(number: int | None) -> str | None:

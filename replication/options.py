@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-_MAX_ID = (1 << 63) - 1
+from store.cli.options import bounded, java_long
 
 Master = Annotated[str, typer.Argument(metavar="HOST:PORT", help="Replication port of the master.")]
 Base = Annotated[
@@ -21,7 +21,10 @@ Broker = Annotated[
     ),
 ]
 MetadataInterval = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0.1, help="With --broker: between two rounds.")
+    float,
+    typer.Option(
+        metavar="SECONDS", min=0.1, callback=bounded, help="With --broker: between two rounds."
+    ),
 ]
 AcceptLowerOffsets = Annotated[
     bool,
@@ -35,7 +38,7 @@ UntilQuiet = Annotated[
 QuietTimeout = Annotated[
     float,
     typer.Option(
-        metavar="SECONDS", min=0.1,
+        metavar="SECONDS", min=0.1, callback=bounded,
         help="With --until-quiet: give up, with exit code 1, after coming no nearer for so long.",
     ),
 ]  # fmt: skip
@@ -54,7 +57,7 @@ BrokerId = Annotated[
     typer.Option(
         metavar="N",
         min=1,
-        max=_MAX_ID,
+        callback=java_long,
         help="With --controller: the broker id that the master sees; of no broker of its set.",
     ),
 ]
@@ -74,5 +77,8 @@ TlsCert = Annotated[
     Path | None, typer.Option(metavar="PEM", help="Certificate and key to show to it.")
 ]
 Interval = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0.1, help="Between two lines of how far it is.")
+    float,
+    typer.Option(
+        metavar="SECONDS", min=0.1, callback=bounded, help="Between two lines of how far it is."
+    ),
 ]

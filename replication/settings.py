@@ -8,6 +8,7 @@ from pydantic.alias_generators import to_camel
 
 from store.broker_conf import read_properties
 from store.errors import StoreConfigError
+from store.validation import faults
 
 _INT_MAX = (1 << 31) - 1
 
@@ -42,8 +43,7 @@ class HaSettings(BaseModel):
         try:
             settings = cls.model_validate(given)
         except ValidationError as exc:
-            faults = "; ".join(f"{error['loc'][0]}: {error['msg']}" for error in exc.errors())
-            raise StoreConfigError(f"bad setting: {faults}", path=path) from exc
+            raise StoreConfigError(f"bad setting: {'; '.join(faults(exc))}", path=path) from exc
         heartbeat, patience = (
             settings.ha_send_heartbeat_interval, settings.ha_housekeeping_interval,
         )  # fmt: skip

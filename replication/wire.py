@@ -7,7 +7,7 @@ bytes is a heartbeat. A frame may begin and end inside a record.
 Source: RocketMQ ``DefaultHAClient``, ``DefaultHAConnection``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from replication.errors import WireError
 from store.record.layout import Annotated, Layout, NamedTuple, Wire
@@ -61,31 +61,45 @@ class FrameParser:
         """That have ended."""
         self._left = 0  # bytes of the body that are still to come
 
-    def feed(self, data: bytes) -> Iterator[Piece]:
-        """Yield what ``data`` brings; to be read to its end before more is fed.
+    def feed(self, data: bytes) -> Iterable[Piece]:
+        """Return what ``data`` brings; to be read to its end before more is fed.
 
         Raises:
-            WireError: a head that no master sends; nothing of the connection is of use behind it.
+            WireError: a head that no master sends, here or as the pieces are read; nothing of the
+                connection is of use behind it.
         """
-        at = 0
-        while at < len(data):
-            if self._left:
+        head_size = self.head_size
+        if self._left or self._head or len(data) <= head_size:
+            return self._pieces(data, 0)
+        head = self.begin(data[:head_size])
+        if head.size != len(data) - head_size:
+            return self._pieces(data, head_size, head)
+        self.frames += 1  # one frame, as they come where a master sends put by put
+        return (Piece(head.phy_offset, data[head_size:]),)
+
+    def _pieces(self, data: bytes, at: int, head: FrameHead | None = None) -> Iterator[Piece]:
+        """Yield what comes from ``at`` on, behind ``head`` if there is one."""
+        while at < len(data) or head is not None:
+            if head is not None:
+                self._at, self._left = head
+                head = None
+                if not self._left:
+                    self.frames += 1
+                    yield Piece(self._at, b"")
+            elif self._left:
                 part = data[at : at + self._left]
                 yield Piece(self._at, part)
                 self._at += len(part)
                 self._left -= len(part)
                 self.frames += not self._left
                 at += len(part)
-                continue
-            wanted = self.head_size - len(self._head)
-            self._head += data[at : at + wanted]
-            at += wanted
-            if len(self._head) == self.head_size:
-                self._at, self._left = self.begin(self._head)
-                self._head = b""
-                if not self._left:
-                    self.frames += 1
-                    yield Piece(self._at, b"")
+            else:
+                wanted = self.head_size - len(self._head)
+                self._head += data[at : at + wanted]
+                at += wanted
+                if len(self._head) == self.head_size:
+                    head = self.begin(self._head)
+                    self._head = b""
 
     def begin(self, head: bytes) -> FrameHead:
         """Return where the body lies whose head has come, and its size.

@@ -71,6 +71,8 @@ def _text(path: Path) -> str:
     """
     if path.is_dir():
         raise StoreConfigError("this is a folder, not a properties file", path=path)
+    if path.exists() and not path.is_file():
+        raise StoreConfigError("this is a device or a pipe, not a properties file", path=path)
     with os_errors("read the configuration", path):
         text = read_file(path, MAX_CONFIG_BYTES).decode("utf-8", errors="replace")
     if (at := control_character(text)) is not None:

@@ -17,6 +17,7 @@ from store.errors import StoreConfigError
 from store.installed import backends_of, installed, known_types, taking_a_share
 from store.replica_config import ReplicaConfig
 from store.topic_classes import classes_of, is_share
+from store.validation import faults
 
 CQ_UNIT_SIZE = 20
 """Bytes of one unit of a file queue; file sizes are rounded up to a multiple of it."""
@@ -261,11 +262,7 @@ class StoreConfig(ReplicaConfig):
         try:
             return cls.model_validate(values)
         except ValidationError as exc:
-            faults = "; ".join(
-                f"{'.'.join(map(str, error['loc']))}: {error['msg']}".removeprefix(": ")
-                for error in exc.errors()
-            )
-            raise StoreConfigError(f"bad setting: {faults}") from exc
+            raise StoreConfigError(f"bad setting: {'; '.join(faults(exc))}") from exc
 
     def without_schedule(self) -> Self:
         """Return the settings of a follower: the master delivers what is delayed."""

@@ -44,6 +44,11 @@ class Backend:
         return cls.words()[0]
 
 
+def backend_names() -> list[str]:
+    """Return the names of the installed backends, sorted; nothing of them is imported."""
+    return [entry.name for entry in entries(_GROUP)]
+
+
 def installed() -> Mapping[str, type[Backend]]:
     """Return name → class of every installed backend, sorted by name.
 

@@ -79,11 +79,12 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Give pytest's handlers of log lines new locks: an interrupt may have left one taken.
 
-    A store's other threads log without such a handler then, and ``caplog`` lacks their lines.
+    A store's other threads log without such a handler then, and ``caplog`` lacks their lines; a
+    thread of another library waits for ever.
     """
     plugin = item.config.pluginmanager.get_plugin("logging-plugin")
     if plugin is not None:
-        for handler in (plugin.caplog_handler, plugin.report_handler):
+        for handler in (plugin.caplog_handler, plugin.report_handler, plugin.log_file_handler):
             handler.createLock()
 
 

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from ab.extras import need_extras
 from ab.live.live import live_result
 from ab.report.command import Page, end_with, report
 from ab.results.result_file import write_result
@@ -28,7 +27,6 @@ def live_command(
     The store may be open: a mirror saves its figures once a minute. Exit code 1 if answers differ,
     or none was compared.
     """
-    need_extras()
     found = live_result(root, ["cqstore", "ab", "live", shlex.quote(str(root))])
     if result is not None:
         write_result(result, found)

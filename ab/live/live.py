@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ab.extras import need_extras
 from ab.measuring.histograms import histogram_of
 from ab.measuring.machine import this_machine
 from ab.results.result import (
@@ -65,6 +66,7 @@ def live_result(root: Path, command: list[str]) -> Result:
 
     Raises:
         RefusedStoreError: it has saved nothing, or no store is there.
+        StoreConfigError: an extra is missing.
         CorruptionError: one of its files is damaged.
         StoreIOError: one cannot be read.
     """
@@ -79,6 +81,7 @@ def live_result(root: Path, command: list[str]) -> Result:
             "no read of this store has been mirrored yet: open it with double write and abShare",
             path=root,
         )
+    need_extras()
     reference, other = _sides(figures, root)
     told = read_differences(paths.ab_differences)
     return Result(

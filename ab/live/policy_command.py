@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ab.live.policy import policy_cost, written_notes
-from store.cli.options import ConfigFile, Dir, Format, note, open_store
+from store.cli.options import ConfigFile, Dir, Format, bounded, note, open_store
 from store.cli.output import OutputFormat, output
 from store.cli.progress import progress
 from store.errors import StoreConfigError
@@ -23,7 +23,8 @@ def policy_command(
         ),
     ] = None,
     hours: Annotated[
-        float, typer.Option(metavar="N", min=0.01, help="Before the log's last record.")
+        float,
+        typer.Option(metavar="N", min=0.01, callback=bounded, help="Before the log's last record."),
     ] = 1.0,
     hottest: Annotated[int, typer.Option(metavar="N", min=0, help="Topics listed singly.")] = 10,
     config: ConfigFile = None,

@@ -25,7 +25,8 @@ Page = Annotated[
 Matters = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="NAME,…", help="Workloads by which a backend is recommended, with * and ?. [all]"
+        metavar="NAME,…",
+        help="Workloads by which a backend is recommended, with * and ?; default: all.",
     ),
 ]
 
@@ -48,8 +49,8 @@ def report_command(
         return
     if file is None:
         raise typer.BadParameter("name a result", param_hint="FILE")
-    need_extras()
     found = read_result(file)
+    need_extras()
     if matters:
         names = matching(matters, [each.name for each in found.workloads])
         found = found.model_copy(update={"matters": names})

@@ -25,8 +25,9 @@ def compare_command(
     Figures are compared only where store, trace, page cache and workload are the same. Exit code 2
     if none can be.
     """
+    results = read_result(before), read_result(after)
     need_extras()
-    changes = compare_results(read_result(before), read_result(after))
+    changes = compare_results(*results)
     print_changes(changes, kind)
     if not changes.changes:
         raise typer.Exit(EXIT_NOTHING)

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from ab.results.result import FORMAT, Result
 from store.errors import StoreConfigError, UnsupportedFormatError, os_errors
 from store.files import read_file, replace_file
+from store.validation import first_fault
 
 _MAX_BYTES = 1 << 28
 """Some hundred bytes a turn, some thousand a histogram."""
@@ -58,11 +59,5 @@ def read_result(path: Path) -> Result:
         return Result.model_validate_json(text)
     except ValidationError as exc:
         raise StoreConfigError(
-            f"this is no result of cqstore ab: {_first(exc)}", path=path
+            f"this is no result of cqstore ab: {first_fault(exc)}", path=path
         ) from exc
-
-
-def _first(exc: ValidationError) -> str:
-    error = exc.errors(include_url=False, include_input=False)[0]
-    place = ".".join(map(str, error["loc"]))
-    return f"{place}: {error['msg']}" if place else error["msg"]

@@ -17,7 +17,7 @@ from ab.running.plan import RunPlan
 from ab.running.rounds import Effort
 from ab.running.run import Run, RunOptions
 from ab.workloads import parse_mix, workloads
-from store.cli.options import ConfigFile, Dir, Format, check_is_there, note, read_config
+from store.cli.options import ConfigFile, Dir, Format, bounded, check_is_there, note, read_config
 from store.cli.output import OutputFormat
 from store.cli.progress import PARTS, progress
 from store.errors import RefusedStoreError, StoreConfigError
@@ -32,7 +32,7 @@ Sides = Annotated[
     typer.Option(
         "--side",
         metavar="BACKEND[,SETTING=VALUE…]",
-        help="A side; twice or more often, the reference first. [all backends]",
+        help="A side; twice or more often, the reference first; default: all backends.",
     ),
 ]
 Workloads = Annotated[
@@ -48,20 +48,31 @@ TraceFile = Annotated[
 ]
 Rate = Annotated[
     float | None,
-    typer.Option(metavar="N", min=0.1, help="Operations a second that are due (open loop)."),
+    typer.Option(
+        metavar="N", min=0.1, callback=bounded, help="Operations a second that are due (open loop)."
+    ),
 ]
 Speed = Annotated[
     float | None,
-    typer.Option(metavar="X", min=0.001, help="Replay the trace's times, X times as fast."),
+    typer.Option(
+        metavar="X", min=0.001, callback=bounded, help="Replay the trace's times, X times as fast."
+    ),
 ]
 Mix = Annotated[
     str | None, typer.Option(metavar="KIND=PARTS,…", help="What the mixed workload is made of.")
 ]
 Readers = Annotated[
     int,
-    typer.Option(min=1, max=64, help="Threads that read: of the mixed workload, of an open loop."),
+    typer.Option(
+        metavar="N",
+        min=1,
+        max=64,
+        help="Threads that read: of the mixed workload, of an open loop.",
+    ),
 ]
-Rounds = Annotated[int, typer.Option(min=3, max=1000, help="Of each workload, at most.")]
+Rounds = Annotated[
+    int, typer.Option(metavar="N", min=3, max=1000, help="Of each workload, at most.")
+]
 TurnSeconds = Annotated[
     float, typer.Option(metavar="S", min=0.001, max=600, help="About, of a side in a round.")
 ]
@@ -71,7 +82,7 @@ PageCache = Annotated[
 Project = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Measure what is needed to judge N queues.")
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Of orders and derived traces.")]
+Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Of orders and derived traces.")]
 Work = Annotated[
     Path | None,
     typer.Option(metavar="PATH", help="Folder for the sides' stores, on the disk to measure."),

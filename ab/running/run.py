@@ -46,6 +46,7 @@ from ab.workloads import TRACE, chosen, workloads
 from ab.workloads.base import Setting, Workload
 from store.config import CQ_UNIT_SIZE, StoreConfig
 from store.errors import StoreConfigError
+from store.service.layout.resolve_layout import resolve_layout
 
 DERIVED = 20_000
 """Operations of a derived trace; they are run again from the beginning."""
@@ -95,10 +96,11 @@ class Run:
         Raises:
             StoreError: it cannot be done; the sentence says why.
         """
-        need_extras()
         options = self._options
         self._names = chosen(options.workloads, given_trace=options.trace is not None)
         self._matters = matching(options.matters, self._names)
+        resolve_layout(options.root, options.config, None, read_only=True)  # refuses no store
+        need_extras()
         self._given: list[Operation] = []
         if options.trace is not None:
             self._given = self._read_given(options.trace)
@@ -108,7 +110,8 @@ class Run:
         specs = specs or parse_sides(given, options.config)
         size = {"mapped_file_size_consume_queue": self._found.units_per_file * CQ_UNIT_SIZE}
         self._specs = [_with_defaults(spec, size) for spec in specs]
-        folder = options.work or options.root.absolute().with_name(f"{options.root.name}.ab")
+        whole = options.root.absolute()
+        folder = options.work or whole.with_name(f"{whole.name}.ab")
         self._space = ScratchFolder(folder)
         self._space.check(options.root)
         room = check_room(self._found, folder, len(self._specs))

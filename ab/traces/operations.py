@@ -24,6 +24,7 @@ from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.reading.puller import TagFilter
 from store.service.results import GetMessageResult, PutMessageResult
+from store.validation import first_fault
 
 MAX_OPERATIONS = 200_000
 """Of a trace that are run; what follows them is passed over."""
@@ -285,9 +286,7 @@ def _parsed(line: bytes, number: int, path: Path) -> Operation | Query | _FirstL
     try:
         return _FirstLine.model_validate(value) if is_first else _ANY.validate_python(value)
     except ValidationError as exc:
-        found = exc.errors()[0]
-        place = found["loc"] if is_first else found["loc"][1:]  # behind the kind of operation
-        reason = ": ".join(filter(None, (".".join(map(str, place)), found["msg"])))
+        reason = first_fault(exc, 0 if is_first else 1)  # behind the kind of operation
         raise StoreConfigError(f"line {number} is no operation: {reason}", path=path) from exc
 
 

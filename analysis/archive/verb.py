@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from analysis.options import SourceOptions
 from on_spark.session import refuse_without_spark, spark_session
 from store.cli.options import CommitLogFolder, ConfigFile, Rows, meant, note
 from store.cli.output import RowFormat, output
@@ -30,7 +31,7 @@ class ArchiveFormat(StrEnum):
 
 
 Roots = Annotated[
-    list[Path], typer.Argument(metavar="DIR...", help="Roots of stores (storePathRootDir).")
+    list[Path], typer.Argument(metavar="DIR", help="Roots of stores (storePathRootDir).")
 ]
 Target = Annotated[
     Path, typer.Option("--to", metavar="FOLDER", help="The archive; made if it is not there.")
@@ -43,7 +44,9 @@ SourceNames = Annotated[
     ),
 ]  # fmt: skip
 Kind = Annotated[ArchiveFormat, typer.Option("--format", help="What the archive is.")]
-Master = Annotated[str, typer.Option(help="Where Spark runs: local[N], spark://HOST:PORT, …")]
+Master = Annotated[
+    str, typer.Option(metavar="URL", help="Where Spark runs: local[N], spark://HOST:PORT, …")
+]
 
 
 def archive(
@@ -62,9 +65,6 @@ def archive(
     messages of an archive into a store. Needs the extra 'spark' and Java 17. Exit code 1 if
     something damaged was passed over, or expired before it was archived.
     """
-    from analysis.options import SourceOptions  # noqa: PLC0415 - needs the extra
-
-    refuse_without_spark()
     if commit_log is not None and len(roots) > 1:
         raise typer.BadParameter("--commitlog is of one DIR")
     sources = {
@@ -73,6 +73,7 @@ def archive(
     }
     for options in sources.values():
         options.check_root()
+    refuse_without_spark()
     from analysis.archive.run import plan_run  # noqa: PLC0415 - likewise
 
     found = open_archive(kind, target.absolute())  # tasks have a folder of their own

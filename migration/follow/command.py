@@ -14,6 +14,7 @@ from replication.address import address
 from replication.signals import ENDED_BY_SIGNAL, ended_by
 from store.cli.options import ConfigFile, Dir, Format, check_is_there, note, read_config
 from store.cli.output import OutputFormat, output
+from store.queue.bulk import bulk_names
 from store.service.layout.store_layout import refuse_log_elsewhere
 
 
@@ -25,7 +26,10 @@ def follow_command(
     *,
     into: Annotated[Path, typer.Option("--into", metavar="NEW", help="Folder of the new store.")],
     to: Annotated[
-        str, typer.Option(metavar="BACKEND", help="Of the new store's queues.")
+        str,
+        typer.Option(
+            metavar="BACKEND", help=f"Of the new store's queues: {' or '.join(bulk_names())}."
+        ),
     ] = "rocksdb",
     without: WithoutOption = None,
     accept_older_tables: AcceptOlderTables = False,

@@ -20,7 +20,7 @@ from migration.markers import read_progress
 from migration.planning.context import log_identity, tail_identity
 from migration.planning.plan import Plan, Slice, write_plan
 from migration.planning.segment_writer import SEGMENT_UNITS, SegmentWriter
-from migration.tasks import MASTER, run_tasks
+from migration.tasks import MASTER, check_master, run_tasks
 from migration.workspace import Workspace, write_file
 from store.config import StoreConfig
 from store.errors import (
@@ -83,6 +83,7 @@ def make_log_plan(
 
     Raises:
         RefusedStoreError: it cannot be done; the sentence says why.
+        StoreConfigError: ``master`` runs no tasks here.
         CorruptionError: the log is damaged, or units are missing inside a queue.
         IllegalMessageError: the target cannot hold a queue.
         StoreLockedError: another migration works in the workspace.
@@ -91,6 +92,7 @@ def make_log_plan(
     space, to = workspace or Workspace.of(root), bulk_backend(target)
     layout, config = resolve_layout(root, config or StoreConfig(), None, read_only=True)
     _refuse(layout, target)
+    check_master(master)
     with space.held(begin=True):
         if space.plan.exists():
             raise RefusedStoreError(

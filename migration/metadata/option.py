@@ -32,5 +32,10 @@ AcceptOlderTables = Annotated[
 ]
 WithoutOption = Annotated[
     list[AcceptedLoss] | None,
-    typer.Option("--without", help="Go on without this, which cannot be brought."),
+    typer.Option(
+        "--without",
+        metavar="TABLE",
+        help=f"Go on without this, which cannot be brought: {', '.join(AcceptedLoss)};"
+        " may be repeated.",
+    ),
 ]

@@ -12,6 +12,7 @@ from migration.preflight.report import PreflightFinding, PreflightReport
 from store.cli.options import ConfigFile, Dir, Format, note, read_config
 from store.cli.output import OutputFormat, Row, output
 from store.cli.progress import progress
+from store.queue.bulk import bulk_names
 
 _NAMES_SHOWN = 3
 _NAME_WIDTH = 40
@@ -21,7 +22,10 @@ _NAME_WIDTH = 40
 def preflight_command(
     root: Dir,
     to: Annotated[
-        str, typer.Option(metavar="BACKEND", help="Where the queues are to go: rocksdb or file.")
+        str,
+        typer.Option(
+            metavar="BACKEND", help=f"Where the queues are to go: {' or '.join(bulk_names())}."
+        ),
     ] = "rocksdb",
     broker_conf: Annotated[
         Path | None,

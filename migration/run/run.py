@@ -18,7 +18,7 @@ from pathlib import Path
 from migration.planning.context import log_identity
 from migration.planning.plan import Plan, read_plan
 from migration.run.segment import SegmentDone, read_done, units_done, write_segment
-from migration.tasks import MASTER, NO_SPARK, ready, run_tasks
+from migration.tasks import MASTER, NO_SPARK, check_master, ready, run_tasks
 from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import DiskFullError, RefusedStoreError, os_errors
@@ -65,6 +65,7 @@ def run_plan(
     Raises:
         RefusedStoreError: there is no plan, it is another store's or was made under other settings,
             or the store was changed.
+        StoreConfigError: ``master`` runs no tasks here.
         StoreLockedError: another migration works in the workspace.
         CorruptionError, StoreIOError: a task could not do its work; run again to go on.
     """
@@ -76,6 +77,7 @@ def run_plan(
         check_source(plan, root)
         if space.made.root.exists():
             return _report(space, plan, 0, 0.0)
+        check_master(master)
         tidy(space, plan)
         missing = [n for n in range(len(plan.segments)) if read_done(space, n, plan) is None]
         space.note("run", plan=plan.digest, segments=len(missing), master=master)

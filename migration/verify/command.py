@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from migration.planning.planner import task_settings
-from migration.tasks import MASTER
+from migration.tasks import MASTER, NO_SPARK
 from migration.verify.page import MEANINGS
 from migration.verify.report import VerifyReport, report_schema
 from migration.verify.verification import verify_migration, verify_queues
@@ -31,10 +31,13 @@ def verify_command(
     config: ConfigFile = None,
     workspace: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="The migration's folder; else DIR/cqstore/migration."),
+        typer.Option(metavar="PATH", help="Folder to work in; else DIR/cqstore/migration."),
     ] = None,
     master: Annotated[
-        str, typer.Option(metavar="M", help="Where Spark runs; none: without Spark.")
+        str,
+        typer.Option(
+            metavar="URL", help=f"Where Spark runs; {NO_SPARK}: without Spark, on all cores."
+        ),
     ] = MASTER,
     kind: Format = OutputFormat.TABLE,
     *,

@@ -45,6 +45,15 @@ def page(report: VerifyReport) -> str:
     return _template().render(report=report, result=report.result, meanings=MEANINGS) + "\n"
 
 
+def need_page() -> None:
+    """Check that a page can be made; called before a comparison begins.
+
+    Raises:
+        StoreConfigError: jinja2 is not installed.
+    """
+    _template()
+
+
 @cache  # compiling it takes longer than most pages
 def _template() -> "Template":
     return page_templates(Path(__file__).parent).get_template("report.html")

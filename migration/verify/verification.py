@@ -9,11 +9,11 @@ from pathlib import Path
 from migration.from_log.block_source import LOG, BlockUnitSource
 from migration.planning.plan import Plan, read_plan
 from migration.run.run import check_source
-from migration.tasks import MASTER, run_tasks
+from migration.tasks import MASTER, check_master, run_tasks
 from migration.verify.at_rest import at_rest, is_at_rest
 from migration.verify.deep import RecordCheck
 from migration.verify.fingerprint import made_digest
-from migration.verify.page import write_page
+from migration.verify.page import need_page, write_page
 from migration.verify.report import PlanFacts, Side, VerifyReport, read_report, write_report
 from migration.workspace import Workspace
 from store.comparing.blocks import DeepCheck
@@ -52,6 +52,7 @@ def verify_migration(
 
     Raises:
         RefusedStoreError: no plan, another store's, or its run has not ended.
+        StoreConfigError: ``master`` runs no tasks here, or what makes the page is not installed.
         StoreLockedError: another migration works in the workspace.
         StoreIOError: the disk refused; there is no report then.
     """
@@ -59,7 +60,7 @@ def verify_migration(
     space = workspace or Workspace.of(root)
     with space.held():
         plan = _plan_of_made(space, root)
-        _forget_report(space)
+        _begin_report(space, master)
         folders = tuple(Path(folder) for folder in plan.log_folders)
         below = space.root if plan.source == LOG else root
         source = ScannedLog(plan.source, below, folders, plan.settings)
@@ -102,6 +103,7 @@ def verify_queues(
 
     Raises:
         RefusedStoreError: a place has no queues of its backend.
+        StoreConfigError: as ``verify_migration``.
         StoreIOError: the disk refused.
     """
 
@@ -114,7 +116,7 @@ def verify_queues(
     if workspace is None:
         return compare()
     with workspace.held(begin=True):
-        _forget_report(workspace)
+        _begin_report(workspace, master)
         report = compare()
         _keep(workspace, report)
         workspace.note("verified", plan=None, verdict=report.verdict)
@@ -172,9 +174,8 @@ def _compare(
 ) -> tuple[VerifyReport, list[bytes]]:
     """Return the report, and with ``facts`` those of the queues that it names as good."""
     started, began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
-    log = CommitLog(list(source.log_folders), source.config, read_only=True)
-    log.load()
-    bounds = Bounds(max(log.min_phy_offset(), 0), complete_to)
+    log_begin, log_end = _extent(source)
+    bounds = Bounds(log_begin, complete_to)
     ranges = cut_ranges(source, target, max_units=range_units, max_queues=range_queues)
     items = range_items(source, target, bounds, ranges, deep=deep, facts=facts)
     progress(0, len(items))
@@ -189,9 +190,19 @@ def _compare(
         target_side=Side(backend=target.backend, folder=str(target.root)),
         plan=None, deep=deep, started=started, seconds=round(time.monotonic() - began, 3),
         tasks=len(items), min_phy_offset=bounds.min_phy_offset,
-        max_phy_offset=log.max_phy_offset(), result=result,
+        max_phy_offset=log_end, result=result,
     )  # fmt: skip
     return report, found.facts
+
+
+def _extent(source: QueuePlace) -> tuple[int, int]:
+    """Return where the log begins, and where its last file ends."""
+    log = CommitLog(list(source.log_folders), source.config, read_only=True)
+    try:
+        log.load()
+        return max(log.min_phy_offset(), 0), log.max_phy_offset()
+    finally:
+        log.close()
 
 
 def compare_range(item: str) -> str:
@@ -219,7 +230,15 @@ class ScannedLog(QueuePlace):
 # ---- the outcome
 
 
-def _forget_report(space: Workspace) -> None:
+def _begin_report(space: Workspace, master: str) -> None:
+    """Remove the last report, where another one can be made.
+
+    Raises:
+        StoreConfigError: none can.
+        StoreIOError: the disk refused.
+    """
+    check_master(master)
+    need_page()
     with os_errors("remove the last report", space.report):
         space.report.unlink(missing_ok=True)
         space.report_page.unlink(missing_ok=True)

@@ -124,29 +124,28 @@ class FeedConnection:
 
     def _hear(self, peer: socket.socket) -> NoReturn:
         """Receive in a thread, which shares ``peer`` with no other."""
-        peer.settimeout(self._patience)
-        while True:
-            try:
-                found = self._reported(peer.recv(REPORT_BYTES))
-                if not found:
-                    found = self._rest_of_report(peer)
-            except TimeoutError:
-                raise self._silent() from None
-            self._acknowledge(found)
+        link = self._link
+        try:
+            while True:
+                self._complete(peer)
+                other = self._followers.hear(link, peer.fileno(), self._patience)
+                self._reports.last = link.position
+                self._acknowledge(self._reported(other))
+        except TimeoutError:
+            raise self._silent() from None
 
-    def _rest_of_report(self, peer: socket.socket) -> list[int]:
-        """Receive until a report is whole; return the phy offsets reported.
+    def _complete(self, peer: socket.socket) -> None:
+        """Receive until no part of a report is left.
 
         Raises:
             OSError: nothing came in time, or the connection ended.
         """
-        found: list[int] = []
         deadline = time.monotonic() + self._patience
-        while not found:
+        while self._reports.is_torn:
             peer.settimeout(max(deadline - time.monotonic(), _MIN_SECONDS))
-            found = self._reported(peer.recv(REPORT_BYTES))
-        peer.settimeout(self._patience)
-        return found
+            if found := self._reported(peer.recv(REPORT_BYTES)):
+                self._acknowledge(found)
+                deadline = time.monotonic() + self._patience
 
     async def _heard(self) -> list[int]:
         """Return the next reports, at least one."""

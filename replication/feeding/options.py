@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from store.cli.options import bounded
+
 Listen = Annotated[
     str | None,
     typer.Option(
@@ -31,7 +33,10 @@ TlsClientCa = Annotated[
     typer.Option(metavar="PEM", help="The CA that signed the followers' certificates."),
 ]
 Interval = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0.1, help="Between two lines about the followers.")
+    float,
+    typer.Option(
+        metavar="SECONDS", min=0.1, callback=bounded, help="Between two lines about the followers."
+    ),
 ]
 Slave = Annotated[
     list[str] | None,

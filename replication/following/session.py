@@ -126,17 +126,18 @@ class Session:
         """Take ``data`` in the call that brings it; return whether that may be."""
         if not self._is_short(data) or self._appending.locked() or self._limit is None:
             return False
-        progress = self._progress
+        progress, intake = self._progress, self._intake
+        bodies, beats = intake.body_bytes, intake.heartbeats
         try:
-            self._receive_here(data)
+            try:
+                self._talk.receive(data)
+                # The master waits for this; what is noted, only we do.
+                is_told = self._report_more()
+            finally:
+                self._note_end(bodies)
+            self._note(data, bodies, beats)
             is_over = self._asks_all or self._until(progress)
-            if (
-                progress.verified
-                and not self._asks_all
-                and (end := self._reportable()) > progress.reported
-            ):
-                self._write_report(end)
-                is_over = is_over or self._writer.transport.get_write_buffer_size() > 0
+            is_over = is_over or (is_told and self._writer.transport.get_write_buffer_size() > 0)
         except BaseException as exc:  # noqa: BLE001 - ``receive`` raises it
             self._fault, is_over = exc, True
         if is_over and not self._limit.expired():
@@ -149,24 +150,16 @@ class Session:
     async def _receive(self, data: bytes) -> None:
         """Append what came, and report where the log ends by now."""
         async with self._appending:
-            if self._is_short(data):
-                self._receive_here(data)
-            else:
-                bodies, beats = self._intake.body_bytes, self._intake.heartbeats
-                try:
+            bodies, beats = self._intake.body_bytes, self._intake.heartbeats
+            try:
+                if self._is_short(data):
+                    self._talk.receive(data)
+                else:
                     await to_the_end(self._talk.receive, data)
-                finally:
-                    self._note_end(bodies)
-                self._note(data, bodies, beats)
+            finally:
+                self._note_end(bodies)
+            self._note(data, bodies, beats)
         await self._answer()
-
-    def _receive_here(self, data: bytes) -> None:
-        bodies, beats = self._intake.body_bytes, self._intake.heartbeats
-        try:
-            self._talk.receive(data)
-        finally:
-            self._note_end(bodies)
-        self._note(data, bodies, beats)
 
     def _note_end(self, bodies: int) -> None:
         """Note how far the log is, also where something went wrong."""
@@ -208,6 +201,13 @@ class Session:
             return self._intake.request
         end = self._log.max_phy_offset()
         return min(end, self._log.flushed_phy_offset()) if self._sync else end
+
+    def _report_more(self) -> bool:
+        """Report where the log ends now, if the master does not know; return whether it is told."""
+        if not self._intake.verified or (end := self._reportable()) <= self._progress.reported:
+            return False
+        self._write_report(end)
+        return True
 
     def _write_report(self, end: int) -> None:
         self._progress.reported = end

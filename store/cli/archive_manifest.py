@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from store.errors import CorruptionError, os_errors
 from store.files import read_file
+from store.validation import first_fault
 
 MANIFEST = "_manifest.json"
 CATALOG = "catalog.db"
@@ -110,9 +111,7 @@ def read_manifest(batch: Path) -> Manifest:
     try:
         return Manifest.model_validate_json(data)
     except ValidationError as exc:
-        first = exc.errors()[0]
-        where = ".".join(map(str, first["loc"]))
         raise CorruptionError(
             "this is no manifest of a batch", path=path,
-            expected="JSON as cqstore archive writes it", got=f"{where}: {first['msg']}",
+            expected="JSON as cqstore archive writes it", got=first_fault(exc),
         ) from exc  # fmt: skip

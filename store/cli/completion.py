@@ -23,8 +23,8 @@ def completion(
 ) -> None:
     """Print the script that completes cqstore's words in bash, zsh or fish.
 
-    For bash: `cqstore completion bash >> ~/.bash_completion`. For zsh: to a file `_cqstore` in a
-    folder of `$fpath`. For fish: to `~/.config/fish/completions/cqstore.fish`.
+    For bash: cqstore completion bash >> ~/.bash_completion. For zsh: to a file _cqstore in a folder
+    of $fpath. For fish: to ~/.config/fish/completions/cqstore.fish.
     """
     made = _typers().get_completion_script
     typer.echo(made(prog_name="cqstore", complete_var=COMPLETE, shell=shell.value))

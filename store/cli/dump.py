@@ -9,12 +9,12 @@ import typer
 from store.cli.dump_file import file_rows
 from store.cli.known_queues import require_queue
 from store.cli.options import (
-    INT_MAX,
-    LONG_MAX,
     Backend,
     CommitLogFolder,
     ConfigFile,
     Format,
+    java_int,
+    java_long,
     meant,
     note,
     open_store,
@@ -38,15 +38,15 @@ Queues = Annotated[bool, typer.Option("--queues", help="Every queue with its uni
 LogOffset = Annotated[
     int | None,
     typer.Option(
-        metavar="N", min=0, max=LONG_MAX, help="The record that starts at this phy offset."
+        metavar="N", min=0, callback=java_long, help="The record that starts at this phy offset."
     ),
 ]
 Topic = Annotated[str | None, typer.Option(metavar="T", help="Units of this topic.")]
 OneQueue = Annotated[
-    int | None, typer.Option(metavar="Q", min=0, max=INT_MAX, help="… of this queue; 0.")
+    int | None, typer.Option(metavar="Q", min=0, callback=java_int, help="… of this queue; 0.")
 ]
 FirstOffset = Annotated[
-    int | None, typer.Option(metavar="N", min=0, max=LONG_MAX, help="… from this offset on")
+    int | None, typer.Option(metavar="N", min=0, callback=java_long, help="… from this offset on.")
 ]
 Count = Annotated[int | None, typer.Option(metavar="M", min=1, help="… and so many; 1.")]
 

@@ -22,11 +22,11 @@ from store.cli.message_files import (
 )
 from store.cli.message_format import MessageFormat
 from store.cli.options import (
-    INT_MAX,
     Backend,
     CommitLogFolder,
     ConfigFile,
     Dir,
+    java_int,
     note,
     open_store,
 )
@@ -45,7 +45,7 @@ Topics = Annotated[
     typer.Option("--topic", metavar="T", help="A topic; may be repeated. Default: all."),
 ]
 OneQueue = Annotated[
-    int | None, typer.Option(metavar="Q", min=0, max=INT_MAX, help="Of this queue alone.")
+    int | None, typer.Option(metavar="Q", min=0, callback=java_int, help="Of this queue alone.")
 ]
 Kind = Annotated[
     str | None,
@@ -128,17 +128,12 @@ def _check(form: _Kind, target: Path | None, *, resume: bool) -> None:
 
     Raises:
         typer.BadParameter: so it is.
-        StoreConfigError: pyarrow is needed and not installed.
     """
     is_lines = isinstance(form, MessageFormat) or form in _LINES
     if target is None and not is_lines:
         raise typer.BadParameter(f"{form} is no text: give --to")
     if resume and (target is None or not is_lines):
         raise typer.BadParameter("--resume goes on with a file of lines: jsonl, csv, or %...")
-    if form in {FileFormat.PARQUET, FileFormat.ARROW}:
-        from store.cli.message_arrow import require_arrow  # noqa: PLC0415 - an extra
-
-        require_arrow()
 
 
 def _write(
@@ -197,11 +192,13 @@ def _open_writer(
     if form is FileFormat.STORE:
         return StoreWriter(stack.enter_context(new_store(target, store))), None
     if form in {FileFormat.PARQUET, FileFormat.ARROW}:
-        from store.cli.message_arrow import ArrowWriter, ParquetWriter  # noqa: PLC0415 - an extra
+        from store.cli import message_arrow  # noqa: PLC0415 - an extra
 
+        message_arrow.require_arrow()
         part, _ = stack.enter_context(part_file(target, None, resume=False))
-        columns = ParquetWriter if form is FileFormat.PARQUET else ArrowWriter
-        return columns(part.file), None
+        if form is FileFormat.PARQUET:
+            return message_arrow.ParquetWriter(part.file), None
+        return message_arrow.ArrowWriter(part.file), None
     part, begun = stack.enter_context(part_file(target, position, resume=resume))
     assert begun is not None
     return _text(form, part.file, is_new=not begun.written_bytes), (begun, part.note)

@@ -110,8 +110,8 @@ def part_file(
         CorruptionError: the unfinished one is shorter than its position says.
         StoreIOError: something cannot be written.
     """
-    part = target.with_name(f"{target.name}.part")
     refuse_existing(target)
+    part = target.with_name(f"{target.name}.part")
     if resume and _position_path(part).exists():
         position = _to_resume(part, position)
     elif os.path.lexists(part):

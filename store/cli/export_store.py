@@ -65,8 +65,8 @@ def new_store(target: Path, source: MessageStore) -> Iterator[MessageStore]:
         RefusedStoreError: ``target``, or an unfinished one, is there.
         StoreIOError: something cannot be written.
     """
-    part = target.with_name(f"{target.name}.part")
     refuse_existing(target)
+    part = target.with_name(f"{target.name}.part")
     if os.path.lexists(part):
         raise RefusedStoreError("an export was not finished: remove it", path=part)
     config = source.config.without_replicas().model_copy(

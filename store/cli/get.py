@@ -10,13 +10,13 @@ from store.cli.known_queues import require_queue, require_topic
 from store.cli.message_fields import read_messages
 from store.cli.message_output import MessageOutput
 from store.cli.options import (
-    INT_MAX,
-    LONG_MAX,
     Backend,
     CommitLogFolder,
     ConfigFile,
     Dir,
     Rows,
+    java_int,
+    java_long,
     note,
     open_store,
     refuse_beside,
@@ -37,17 +37,19 @@ _COUNT = 32
 Topic = Annotated[str | None, typer.Option(metavar="T", help="The topic.")]
 OneQueue = Annotated[
     int | None,
-    typer.Option(metavar="Q", min=0, max=INT_MAX, help="The queue; 0, or with a time all."),
+    typer.Option(metavar="Q", min=0, callback=java_int, help="The queue; 0, or with a time all."),
 ]
 FirstOffset = Annotated[
     int | None,
     typer.Option(
-        metavar="N", min=0, max=LONG_MAX, help="First queue offset; default: the minimum."
+        metavar="N", min=0, callback=java_long, help="First queue offset; default: the minimum."
     ),
 ]
 Count = Annotated[
     int | None,
-    typer.Option(metavar="M", min=1, max=INT_MAX, help="At most so many; 32, or with a time all."),
+    typer.Option(
+        metavar="M", min=1, callback=java_int, help="At most so many; 32, or with a time all."
+    ),
 ]
 OneKey = Annotated[
     str | None, typer.Option(metavar="KEY", help="Messages of the topic with this key.")

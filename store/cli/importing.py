@@ -44,7 +44,10 @@ Source = Annotated[
 Kind = Annotated[
     FileFormat | None,
     typer.Option(
-        "--format", help="What FILE is; default: by its name; a folder is a store, or an archive."
+        "--format",
+        metavar="FORMAT",
+        help=f"What FILE is, {', '.join(FileFormat)}; default: by its name; a folder is a store, or"
+        " an archive.",
     ),
 ]
 ContinueFrom = Annotated[
@@ -82,6 +85,8 @@ def import_(
     if not new:
         check_is_store(root, settings, " (--new makes a store)")
     begun = None
+    if position is not None and position.is_dir():
+        raise RefusedStoreError("a position is kept in a file, this is a folder", path=position)
     if position is not None and position.exists():
         begun = ImportPosition.read(position, source)
     first = begun.next_row if begun else continue_from or 1

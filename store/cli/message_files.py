@@ -22,7 +22,13 @@ from store.cli.message_fields import (
     message_fields,
 )
 from store.cli.message_format import MessageFormat
-from store.cli.message_lines import IllegalLineError, MessageLine, message_lines, to_message
+from store.cli.message_lines import (
+    IllegalLineError,
+    MessageLine,
+    json_fault,
+    message_lines,
+    to_message,
+)
 from store.cli.output import to_json
 from store.errors import IllegalMessageError, os_errors
 from store.files import reading
@@ -208,4 +214,4 @@ def _properties(text: str) -> object:
     try:
         return json.loads(text) if text else None
     except (json.JSONDecodeError, RecursionError) as exc:
-        raise IllegalMessageError(f"properties are no JSON: {exc}") from exc
+        raise IllegalMessageError(f"properties are no JSON: {json_fault(exc)}") from exc

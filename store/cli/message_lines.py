@@ -125,16 +125,23 @@ def _object(line: bytes) -> dict[str, object]:
         IllegalMessageError: the line is none, or has a name twice.
     """
     try:
-        fields = json.loads(line.decode(), object_pairs_hook=_once)
+        fields = json.loads(line.decode().rstrip(), object_pairs_hook=_once)
     except UnicodeDecodeError as exc:
         raise IllegalMessageError(
             f"byte {exc.start + 1} is no UTF-8 ({exc.reason}); a body of any bytes is a bodyBase64"
         ) from exc
     except (json.JSONDecodeError, RecursionError) as exc:
-        raise IllegalMessageError(f"no JSON: {exc}") from exc
+        raise IllegalMessageError(f"no JSON: {json_fault(exc)}") from exc
     if not isinstance(fields, dict):
         raise IllegalMessageError(f"{_shown(fields)} is no JSON object with a topic")
     return fields
+
+
+def json_fault(exc: ValueError | RecursionError) -> str:
+    """Return why a line is no JSON; its number, which the caller names, is not that of Python."""
+    if isinstance(exc, json.JSONDecodeError):
+        return f"{exc.msg} (character {exc.pos + 1})"
+    return str(exc)
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -6,7 +6,7 @@ from typing import Annotated, Protocol
 
 import typer
 
-from store.cli.options import ConfigFile, Dir, Format, about_end, note, read_config, state
+from store.cli.options import ConfigFile, Dir, Format, about_end, note, read_config, to_state
 from store.cli.output import OutputFormat, Row, output
 from store.cli.progress import progress
 from store.comparing.compared import Compared
@@ -42,13 +42,14 @@ class StepPreparation(Protocol):
         """``without``: what may be left behind where it cannot be brought, by name."""
 
 
-To = Annotated[
-    StoreMode | None,
-    typer.Option("--to", parser=state, metavar="STATE", help="Take the step to this state."),
-]
+To = Annotated[StoreMode | None, to_state("Take the step to this state.")]
 AcceptedLoss = Annotated[
     list[str] | None,
-    typer.Option("--without", metavar="TABLE", help="Go on without this, which cannot be brought."),
+    typer.Option(
+        "--without",
+        metavar="TABLE",
+        help="Go on without this, which cannot be brought (cqstore migrate tables --help: what).",
+    ),
 ]
 AcceptOlderTables = Annotated[
     bool,

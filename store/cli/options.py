@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -15,16 +15,15 @@ from store.cli.output import OutputFormat, RowFormat
 from store.cli.verbs import VERBOSE
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, StoreConfigError, StoreError
+from store.installed import backend_names
 from store.journals.store_lock import locked_by, refuse_if_open
-from store.journals.store_mode import StoreMode
+from store.journals.store_mode import StoreMode, store_modes
 from store.log.log_end import about_log_end
 from store.paths import StorePaths
 from store.service.layout.resolve_layout import resolve_layout
+from store.service.layout.root_folder import is_part, may_be_store, refuse_file
 from store.service.layout.store_layout import detect
 from store.service.message_store import MessageStore
-
-_STORE_PARTS = {"commitlog", "index", "config", "cqstore", "checkpoint", "abort", "lock"}
-"""What lies in the folder of a store, beside ``consumequeue`` and its like."""
 
 
 def meant(place: Path | None) -> Path | None:
@@ -37,16 +36,10 @@ def meant(place: Path | None) -> Path | None:
         return place
     whole = place.absolute()
     for below, above in pairwise([whole, *whole.parents]):
-        is_part = below.name in _STORE_PARTS or below.name.startswith("consumequeue")
-        if is_part and not _may_be_store(whole) and _may_be_store(above):
+        if is_part(below.name) and not may_be_store(whole) and may_be_store(above):
             raise RefusedStoreError(f"this is a part of a store: is {above} meant?", path=place)
-    if not place.is_dir():
-        raise RefusedStoreError("this is a file, not the folder of a store", path=place)
+    refuse_file(place)
     return place
-
-
-def _may_be_store(folder: Path) -> bool:
-    return (folder / "commitlog").is_dir() or (folder / "checkpoint").is_file()
 
 
 Dir = Annotated[
@@ -59,20 +52,59 @@ ConfigFile = Annotated[
 ]
 Backend = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Backend to read of a combined store, or of a new one."),
+    typer.Option(
+        metavar="NAME",
+        help="Backend to read of a combined store, or of a new one: "
+        f"{' or '.join(backend_names())}.",
+    ),
 ]
 CommitLogFolder = Annotated[
     Path | None,
     typer.Option("--commitlog", metavar="PATH", help="Folder of a commit log that lies elsewhere."),
 ]
-INT_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
-QueueId = Annotated[int, typer.Option(metavar="Q", min=0, max=INT_MAX, help="The queue.")]
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def java_int(value: int | None) -> int | None:
+    """Return the value of an option if Java's ``int`` holds it; else a refusal that says so.
+
+    With ``max`` each help would show the number, and little else.
+    """
+    return _at_most((1 << 31) - 1, value)
+
+
+def java_long(value: int | None) -> int | None:
+    """Return the value of an option if Java's ``long`` holds it; else a refusal that says so."""
+    return _at_most((1 << 63) - 1, value)
+
+
+def bounded(value: float | None) -> float | None:
+    """Return the value of an option in seconds and the like; a refusal beyond a billion.
+
+    No clock and no sum of times takes all that Python reads as a number.
+    """
+    return _at_most(1_000_000_000, value)
+
+
+def _at_most(limit: int, value: _Number | None) -> _Number | None:
+    if value is not None and value > limit:
+        raise typer.BadParameter(f"{value} is more than {limit}")
+    return value
+
+
+def _java_longs(values: list[int] | None) -> list[int] | None:
+    return [each for each in values if java_long(each) is not None] if values else values
+
+
+QueueId = Annotated[int, typer.Option(metavar="Q", min=0, callback=java_int, help="The queue.")]
 CutAt = Annotated[
     int | None,
     typer.Option(
         metavar="N",
         min=0,
-        max=LONG_MAX,
+        callback=java_long,
         help="Lose everything from this phy offset on (see check).",
     ),
 ]
@@ -81,7 +113,7 @@ PassOver = Annotated[
     typer.Option(
         metavar="N",
         min=0,
-        max=LONG_MAX,
+        callback=_java_longs,
         help="Lose the damaged record at this phy offset; may be repeated.",
     ),
 ]
@@ -216,7 +248,19 @@ def refuse_beside(option: str, **others: object) -> None:
         raise typer.BadParameter(f"{', '.join(given)} says nothing beside {option}")
 
 
-def state(text: str) -> StoreMode:
+def to_state(sentence: str) -> Any:
+    """Return the option ``--to`` of a verb that leads a store to a state; its help lists them."""
+    return typer.Option(
+        "--to", parser=_state, autocompletion=_states, metavar="STATE",
+        help=f"{sentence} One of {', '.join(store_modes())}.",
+    )  # fmt: skip
+
+
+def _states() -> list[str]:
+    return [*store_modes()]
+
+
+def _state(text: str) -> StoreMode:
     """Return the state of a store that an option names.
 
     Raises:

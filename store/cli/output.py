@@ -19,6 +19,10 @@ Row = Mapping[str, object]
 _PAGE = 1000
 _ONE_LINE = re.compile(r"[\t\n\v\f\r]+")
 _PIPE_WIDTH = 1000
+_BETWEEN = 2
+"""Columns of a terminal between two of a table."""
+_NARROW = 8
+"""What is left to a column that cannot have its words whole, at least where there is room."""
 
 
 class OutputFormat(StrEnum):
@@ -114,7 +118,7 @@ class TableOutput(Output):
 
     def _print(self, page: Sequence[Row]) -> None:
         if self._is_terminal:
-            self._console.print(table(page))
+            self._console.print(table(page, self._console.width))
             return
         for line in _lines(page):  # rich would take milliseconds a row
             sys.stdout.write(line + "\n")
@@ -124,6 +128,8 @@ class TableOutput(Output):
         from rich.table import Table  # noqa: PLC0415
 
         made = Table(box=None, show_header=False, pad_edge=False)
+        for _ in range(2):
+            made.add_column(overflow="fold")
         for label, value in record.items():
             made.add_row(f"[bold]{label}[/bold]", "none" if value in ([], {}) else _cell(value))
         self._console.print(made)
@@ -160,16 +166,43 @@ def output(kind: OutputFormat | RowFormat) -> Output:
     return _OUTPUTS[RowFormat(kind)]()
 
 
-def table(rows: Iterable[Row]) -> "Table":
-    """Return ``rows`` as one table, headed by all of their keys; what a row lacks is empty."""
+def table(rows: Iterable[Row], width: int | None = None) -> "Table":
+    """Return ``rows`` as one table, headed by all of their keys; what a row lacks is empty.
+
+    ``width`` is the terminal's: nothing is cut to fit it, and few words are divided.
+    """
     from rich.table import Table  # noqa: PLC0415
 
     page = list(rows)
     keys = _keys(page)
-    made = Table(*keys, box=None, header_style="bold", pad_edge=False)
-    for row in page:
-        made.add_row(*[_cell(row.get(key)) for key in keys])
+    texts = [[_text(row.get(key)) for key in keys] for row in page]
+    made = Table(box=None, header_style="bold", pad_edge=False)
+    widths = _widths([keys, *texts], width) if width is not None and keys else [None] * len(keys)
+    for key, size in zip(keys, widths, strict=True):
+        made.add_column(key, overflow="fold", width=size)
+    for row in texts:
+        made.add_row(*map(_escaped, row))
     return made
+
+
+def _widths(texts: Sequence[Sequence[str]], width: int) -> Sequence[int]:
+    """Return how wide each column is within ``width``: the shorter its words, the rather whole."""
+    from rich.cells import cell_len  # noqa: PLC0415
+
+    columns = list(zip(*texts, strict=True))
+    words = [max(cell_len(word) for text in of for word in text.split() or [""]) for of in columns]
+    lines = [
+        max(cell_len(line) for text in of for line in text.splitlines() or [""]) for of in columns
+    ]
+    found, left = [1] * len(columns), width - _BETWEEN * (len(columns) - 1) - len(columns)
+    for wanted in (words, lines):
+        lacking = sorted(range(len(columns)), key=lambda at: wanted[at] - found[at])
+        for rest, at in zip(reversed(range(len(columns))), lacking, strict=True):
+            share = max(left - _NARROW * rest, left // (rest + 1))
+            more = max(min(wanted[at] - found[at], share), 0)
+            found[at] += more
+            left -= more
+    return found
 
 
 def _keys(page: Sequence[Row]) -> list[str]:
@@ -217,7 +250,11 @@ def _value(value: object) -> object:
 
 
 def _cell(value: object) -> str:
-    return _text(value).replace("[", r"\[")
+    return _escaped(_text(value))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", r"\[")
 
 
 def _text(value: object) -> str:

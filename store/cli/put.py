@@ -15,12 +15,12 @@ import typer
 from store.cli.message_lines import IllegalLineError, MessageLine, message_lines
 from store.cli.new_store import nothing_half_made
 from store.cli.options import (
-    INT_MAX,
     Backend,
     ConfigFile,
     Dir,
     Format,
     check_is_store,
+    java_int,
     open_store,
     read_config,
 )
@@ -42,11 +42,13 @@ def put(
         str | None, typer.Option(metavar="T", help="The topic of one message.")
     ] = None,
     queue_id: Annotated[
-        int | None, typer.Option(metavar="Q", min=0, max=INT_MAX, help="Its queue; 0.")
+        int | None, typer.Option(metavar="Q", min=0, callback=java_int, help="Its queue; 0.")
     ] = None,
-    body: Annotated[str | None, typer.Option(help="Its body.")] = None,
-    tags: Annotated[str | None, typer.Option(help="Its tag.")] = None,
-    keys: Annotated[str | None, typer.Option(help="Its keys, separated by spaces.")] = None,
+    body: Annotated[str | None, typer.Option(metavar="TEXT", help="Its body.")] = None,
+    tags: Annotated[str | None, typer.Option(metavar="TEXT", help="Its tag.")] = None,
+    keys: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Its keys, separated by spaces.")
+    ] = None,
     properties: Annotated[
         list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="One property.")
     ] = None,

@@ -8,7 +8,6 @@ import typer
 
 from store.cli.known_queues import near
 from store.cli.options import (
-    INT_MAX,
     Backend,
     ConfigFile,
     CutAt,
@@ -16,6 +15,7 @@ from store.cli.options import (
     Format,
     about_end,
     check_is_store,
+    java_int,
     note,
     pointing_to_check,
     read_config,
@@ -34,7 +34,7 @@ from store.service.recovering.replacement import Rebuild
 Topic = Annotated[str | None, typer.Option(metavar="T", help="Only the queues of this topic.")]
 QueueId = Annotated[
     int | None,
-    typer.Option(metavar="Q", min=0, max=INT_MAX, help="Only this queue of the topic."),
+    typer.Option(metavar="Q", min=0, callback=java_int, help="Only this queue of the topic."),
 ]
 Index = Annotated[bool, typer.Option("--index", help="The index by keys, and not the queues.")]
 

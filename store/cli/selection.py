@@ -47,6 +47,10 @@ def time_span(begin: str | None, end: str | None) -> tuple[int, int]:
     """
     first = 0 if begin is None else milliseconds(begin, "--begin")
     last = LATEST if end is None else milliseconds(end, "--end")
+    if begin is None and last < first:
+        raise typer.BadParameter(f"{end} is before 1970, when no message was", param_hint="--end")
+    if end is None and first > last:
+        raise typer.BadParameter(f"{begin} is later than any time", param_hint="--begin")
     if first > last:
         raise typer.BadParameter(f"--begin {begin} is later than --end {end}")
     return first, last

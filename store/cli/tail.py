@@ -16,12 +16,12 @@ from store.cli.known_queues import require_queue, require_topic
 from store.cli.message_fields import ReadMessage
 from store.cli.message_output import MessageOutput
 from store.cli.options import (
-    INT_MAX,
     Backend,
     CommitLogFolder,
     ConfigFile,
     Dir,
     Rows,
+    java_int,
     open_store,
 )
 from store.cli.output import RowFormat
@@ -38,14 +38,14 @@ def tail(
     root: Dir,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
     count: Annotated[
-        int, typer.Option("--count", "-n", metavar="N", min=0, max=INT_MAX, help="So many.")
+        int, typer.Option("--count", "-n", metavar="N", min=0, callback=java_int, help="So many.")
     ] = 10,
     *,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on with those that come, until Ctrl-C.")
     ] = False,
     queue_id: Annotated[
-        int | None, typer.Option(metavar="Q", min=0, max=INT_MAX, help="Of this queue alone.")
+        int | None, typer.Option(metavar="Q", min=0, callback=java_int, help="Of this queue alone.")
     ] = None,
     tags: Tags = None,
     key: Key = None,

@@ -3,7 +3,7 @@
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
+from rich.text import Text
 
-from store.cli.options import CommitLogFolder, ConfigFile, Dir, Format, read_config
+from store.cli.options import CommitLogFolder, ConfigFile, Dir, Format, bounded, note, read_config
 from store.cli.output import OutputFormat, Row, output, table
-from store.cli.top_topics import topic_rows
+from store.cli.top_topics import topic_notes, topic_rows
 from store.config import StoreConfig
 from store.entries import entries
 from store.errors import RefusedStoreError
@@ -49,15 +50,25 @@ class Watch(Protocol[Look_co]):
         """Return what there is now."""
 
 
+def _nothing(_look: Any, _before: Any) -> Sequence[str]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class TopView(Generic[Look]):
-    """What is looked at, and the rows of a look."""
+    """What is looked at, the rows of a look, and what is said beside them.
+
+    The functions take a look, and the one before it.
+    """
 
     watch: Watch[Look]
     rows: Callable[[Look, Look | None], Iterable[Row]]
-    """Of a look, and of the one before it."""
     looks: int = 1
     """After how many there is something to show."""
+    notes: Callable[[Look, Look | None], Sequence[str]] = _nothing
+    """Sentences, such as why there is no row."""
+    faults: Callable[[Look, Look | None], Sequence[str]] = _nothing
+    """What of the store could not be read; with one in the last look the exit code is 1."""
 
 
 class UpperView(Protocol):
@@ -86,12 +97,15 @@ def top(
     ] = 20,
     form: Annotated[
         str | None,
-        typer.Option(metavar="FORM", help="Of groups: the form of metadata that the broker reads."),
+        typer.Option(
+            metavar="json|v1|single|v2",
+            help="Of groups: the form of metadata that the broker reads.",
+        ),
     ] = None,
     *,
     once: Annotated[bool, typer.Option("--once", help="One table, then end.")] = False,
     interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="Between two looks.")
+        float, typer.Option(metavar="SECONDS", min=0.1, callback=bounded, help="Between two looks.")
     ] = 2.0,
     config: ConfigFile = None,
     commit_log: CommitLogFolder = None,
@@ -104,7 +118,7 @@ def top(
 
     With --by group: the groups with the largest lag, and all others in one row: their offsets and
     the ends of their queues in sum, the lag, messages consumed a second, lag of retries, dead
-    letters. This opens the store to read.
+    letters. This opens the store to read. Exit code 1 if some of the metadata cannot be read.
 
     Takes no lock and changes no byte. Ctrl-C ends it; without a terminal, and with another output
     than a table, it looks once.
@@ -118,10 +132,16 @@ def top(
         view = _view(layout, by, kind, limit)
     else:
         raise typer.BadParameter("groups alone have one: --by group", param_hint="--form")
+
+    def wait() -> None:
+        time.sleep(interval)
+
     if once or kind is not OutputFormat.TABLE or not sys.stdout.isatty():
-        output(kind).rows(_rows_of(view, lambda: time.sleep(interval)))
+        is_whole = print_once(view, kind, wait)
     else:
-        show(view, Console(), lambda: time.sleep(interval))
+        is_whole = show(view, Console(), wait)
+    if not is_whole:
+        raise typer.Exit(1)
 
 
 def _is_store(layout: StoreLayout) -> bool:
@@ -130,17 +150,26 @@ def _is_store(layout: StoreLayout) -> bool:
 
 def _view(layout: StoreLayout, by: By, kind: OutputFormat, limit: int) -> TopView[WatchSample]:
     if by is By.TOPIC:
-        return TopView(StoreWatch(layout, by_topic=True), partial(topic_rows, limit=limit), 2)
+        rows = partial(topic_rows, limit=limit)
+        return TopView(StoreWatch(layout, by_topic=True), rows, 2, topic_notes)
     return TopView(StoreWatch(layout), narrow_facts if kind is OutputFormat.TABLE else facts)
 
 
-def _rows_of(view: TopView[Any], wait: Callable[[], object]) -> Iterable[Row]:
-    """Return the rows of as many looks as it takes, with ``wait`` between them."""
+def print_once(view: TopView[Any], kind: OutputFormat, wait: Callable[[], object]) -> bool:
+    """Print the rows of as many looks as it takes, with ``wait`` between them.
+
+    Returns:
+        Whether all that was looked at could be read.
+    """
     before, look = None, view.watch.sample()
     for _ in range(view.looks - 1):
         wait()
         before, look = look, view.watch.sample()
-    return view.rows(look, before)
+    output(kind).rows(view.rows(look, before))
+    faults = view.faults(look, before)
+    for sentence in (*view.notes(look, before), *faults):
+        note(sentence)
+    return not faults
 
 
 def _upper_view(by: By) -> UpperView:
@@ -161,15 +190,24 @@ def narrow_facts(look: WatchSample, before: WatchSample | None = None) -> Iterat
     return narrow(facts(look, before))
 
 
-def show(view: TopView[Look], console: Console, wait: Callable[[], object]) -> None:
-    """Show look after look, with ``wait`` between them, until Ctrl-C; the last one stays."""
+def show(view: TopView[Look], console: Console, wait: Callable[[], object]) -> bool:
+    """Show look after look, with ``wait`` between them, until Ctrl-C; the last one stays.
+
+    Returns:
+        Whether all that the last one looked at could be read.
+    """
     before: Look | None = None
+    faults: Sequence[str] = ()
     with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
         while True:
             look = view.watch.sample()
-            live.update(table(view.rows(look, before)), refresh=True)
+            faults = view.faults(look, before)
+            said = map(Text, (*view.notes(look, before), *faults))
+            rows = table(view.rows(look, before), console.width)
+            live.update(Group(rows, *said), refresh=True)
             before = look
             wait()
+    return not faults
 
 
 def narrow(rows: Iterable[Row]) -> Iterator[Row]:

@@ -1,7 +1,7 @@
 """``cqstore top --by topic``: what came to each topic between two looks at a log."""
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from store.cli.output import Row
 from store.log.tail_topics import OTHERS, Came
@@ -13,7 +13,7 @@ def topic_rows(look: WatchSample, before: WatchSample | None, limit: int) -> Ite
 
     Busiest is what the most messages came to, of as many the most bytes.
     """
-    seconds = 0.0 if before is None else look.seconds - before.seconds
+    seconds = _seconds(look, before)
     if look.topics is None or seconds <= 0:
         return
     came = dict(look.topics)
@@ -26,6 +26,16 @@ def topic_rows(look: WatchSample, before: WatchSample | None, limit: int) -> Ite
     if records:
         size = sum((each.bytes for each in came.values()), others.bytes)
         yield _row(OTHERS, Came(records, size), seconds, total)
+
+
+def topic_notes(look: WatchSample, before: WatchSample | None) -> Sequence[str]:
+    """Return why there is no row: nothing came since the look before."""
+    seconds = _seconds(look, before)
+    return [f"no message came in {seconds:.1f} s"] if seconds > 0 and not look.topics else ()
+
+
+def _seconds(look: WatchSample, before: WatchSample | None) -> float:
+    return 0.0 if before is None else look.seconds - before.seconds
 
 
 def _row(topic: str, came: Came, seconds: float, total: int) -> Row:

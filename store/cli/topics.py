@@ -16,6 +16,7 @@ from store.cli.options import (
     Dir,
     Format,
     Yes,
+    bounded,
     note,
     open_store,
     open_to_delete,
@@ -33,7 +34,7 @@ _STDIN = Path("-")
 _DAY_MS = 86_400_000
 
 Names = Annotated[
-    list[str] | None, typer.Argument(metavar="NAME…", help="With --delete: the topics.")
+    list[str] | None, typer.Argument(metavar="NAME", help="With --delete: the topics.")
 ]
 Prefix = Annotated[str, typer.Option(metavar="TEXT", help="Only topics that begin so.")]
 Limit = Annotated[int, typer.Option(metavar="N", min=0, help="At most so many; 0: all.")]
@@ -45,8 +46,11 @@ Times = Annotated[
 ]
 Idle = Annotated[
     float | None,
-    typer.Option(metavar="DAYS", min=0, help="Topics whose newest message is older than this."),
-]
+    typer.Option(
+        metavar="DAYS", min=0, callback=bounded,
+        help="Topics whose newest message is older than this.",
+    ),
+]  # fmt: skip
 Delete = Annotated[bool, typer.Option("--delete", help="Delete the topics that are named.")]
 DeleteFrom = Annotated[
     Path | None,

@@ -33,7 +33,8 @@ class Verb(TyperCommand):
         module, _, name = self.place.partition(":")
         function = getattr(import_module(module), name)
         alone = typer.Typer(add_completion=False)
-        alone.command(self.name)(_telling(function, (self.name or "") if self.told else ""))
+        telling = _telling(function, (self.name or "") if self.told else "")
+        alone.command(self.name, help=paragraphs(function.__doc__ or ""))(telling)
         return typer.main.get_command(alone)
 
     def make_context(
@@ -45,6 +46,12 @@ class Verb(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Call the whole verb, whose context ``ctx`` is."""
         return ctx.command.invoke(ctx)
+
+
+def paragraphs(text: str) -> str:
+    """Return a docstring with a line a paragraph, for a terminal of any width."""
+    found = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(" ".join(each.split()) for each in found)
 
 
 def _telling(function: Callable[..., Any], label: str) -> Callable[..., Any]:
@@ -121,6 +128,23 @@ class RootGroup(TyperGroup):
                 f"{first} is no verb; is cqstore info {first} meant? (cqstore --help lists all)"
             )
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Call the verb; a value that does not fit its option is said as one of a file is.
+
+        Raises:
+            typer.BadParameter: there is such a value.
+        """
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as exc:
+            from pydantic import ValidationError  # noqa: PLC0415 - typer has imported it by now
+
+            from store.validation import first_fault  # noqa: PLC0415
+
+            if isinstance(cause := exc.__cause__, ValidationError):
+                exc.message = first_fault(cause)
+            raise
 
 
 def add_verb(

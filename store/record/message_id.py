@@ -3,12 +3,14 @@
 Source: RocketMQ ``MessageDecoder.createMessageId`` and ``decodeMessageId``.
 """
 
+import re
 from struct import Struct
 
 from store.errors import IllegalMessageError
 from store.record.message import Host
 
 _PHY = Struct(">q")
+_DIGITS = re.compile("[0-9A-Fa-f]*")
 _SIZES = {2 * (4 + 4 + 8), 2 * (16 + 4 + 8)}
 
 
@@ -23,10 +25,9 @@ def decode_message_id(message_id: str) -> tuple[Host, int]:
     Raises:
         IllegalMessageError: not 32 or 56 hex digits.
     """
-    try:
-        data = bytes.fromhex(message_id)
-    except ValueError as exc:
-        raise IllegalMessageError(f"a message id is hex digits, not {message_id!r}") from exc
+    if not _DIGITS.fullmatch(message_id):  # ``fromhex`` passes over blanks
+        raise IllegalMessageError(f"a message id is hex digits, not {message_id!r}")
     if len(message_id) not in _SIZES:
         raise IllegalMessageError(f"a message id has 32 or 56 digits, this one {len(message_id)}")
+    data = bytes.fromhex(message_id)
     return Host(data[: -_PHY.size]), int(_PHY.unpack(data[-_PHY.size :])[0])

@@ -147,7 +147,7 @@ def test_without_the_extra_it_is_named(
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, module, None)
     done = run("report", file)
-    assert "install cqstore[ab]" in str(done.exception)
+    assert "pip install 'cqstore[ab]'" in str(done.exception)
 
 
 def test_commands_are_there() -> None:

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from store.service.offline.store_copy import blocks_below
 from tests.kit.acknowledged import Acknowledged
 from tests.kit.call_order import CallOrder
 from tests.kit.faults import EIO, ENOSPC, Faults
+from tests.kit.forks import forked
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.tree import tree_digest
 from tests.kit.verbs import call
@@ -367,11 +369,10 @@ def test_a_killed_backup_is_whole_or_not_there(tmp_path: Path, every: int) -> No
     root, target = tmp_path / "s", tmp_path / "to"
     filled(root, 30)
     for number in range(1, places_of(root, target) + 1, every):
-        child = os.fork()
-        if not child:
-            backed_up(root, target, number, lambda: os.kill(os.getpid(), signal.SIGKILL))
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+        killed = partial(
+            backed_up, root, target, number, lambda: os.kill(os.getpid(), signal.SIGKILL)
+        )
+        assert forked(killed) == -signal.SIGKILL
         if target.exists():
             assert list(compare(target, read_manifest(manifest_path(target)))) == []
             shutil.rmtree(target)

@@ -264,7 +264,8 @@ BROKEN_LINES = [
     (b'{"topic":"t","msgId":1}\n', "msgId is 1, not a text"),
     (b'{"topic":"t","sysFlag":2147483648}\n', "sysFlag is 2147483648, not within"),
     (b'{"topic":"t","sysFlag":1793}\n', "sysFlag is 1793, and no compression has type 7"),
-    (b'{"topic":"t","bo', "line 3: no JSON"),
+    (b'{"topic":"t","bo', "line 3: no JSON: Unterminated string starting at (character 14)"),
+    (b'{"topic":"t","body":"a"\n', "line 3: no JSON: Expecting ',' delimiter (character 24)"),
 ]
 
 
@@ -297,7 +298,7 @@ def test_a_line_without_an_end_fills_no_memory(
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        (b'{"topic":"t","bo\n', "line 51: no JSON"),
+        (b'{"topic":"t"\n', "cqstore: line 51: no JSON: Expecting ',' delimiter (character 13) ("),
         (b'{"topic":"t","sysFlag":128}\n', "row 51 is refused: an inner batch"),
     ],
 )
@@ -325,7 +326,7 @@ BROKEN_CSV = [
     (csv_of('t,0,{},a,\nt,x,{},b,\n'), "row 2 (line 3): queueId is 'x', not a whole number"),
     (csv_of('t,0,{},a,\nt,0,{},b\n'), "row 2 (line 3): 4 values, and the head names 5 columns"),
     (csv_of('t,0,"{""a"":1}",a,\n'), "row 1 (line 2): property a is 1, not a text"),
-    (csv_of('t,0,{,a,\n'), "row 1 (line 2): properties are no JSON"),
+    (csv_of('t,0,{,a,\n'), "row 1 (line 2): properties are no JSON: Expecting property"),
     (csv_of('t,0,{},a,YQ==\n'), "row 1 (line 2): body and bodyBase64 are both given"),
     (csv_of('t,0,{},a,\n') + b't,0,{},"b', "row 2 (line 3): no CSV"),
     (csv_of('t,0,{},a,\n') + b't,0,{},\xff,\n', "no CSV: 'utf-8' codec can't decode"),

@@ -139,6 +139,48 @@ def test_a_table_into_a_pipe_is_what_rich_makes_of_it(capsys: pytest.CaptureFixt
     assert capsys.readouterr().out == wide.getvalue()
 
 
+def on_terminal(given: Rows, width: int) -> list[str]:
+    shown = io.StringIO()
+    Console(width=width, emoji=False, file=shown).print(table(given, width))
+    return shown.getvalue().splitlines()
+
+
+def test_on_a_terminal_nothing_is_cut_and_short_words_are_whole() -> None:
+    """A code, sentences, figures and names, as ``migrate preflight`` prints them."""
+    row = {
+        "severity": "warn", "code": "topics-without-metadata",
+        "finding": "Topics with queues are not among the broker's topics: they go.",
+        "figures": "listedTopics 1, unitsOfLargestQueue 2_000", "affected": f"zahlungen-{'é' * 70}",
+    }  # fmt: skip
+    lines = on_terminal([row, {"severity": "info", "code": "totals"}], 80)
+    assert max(map(len, lines)) <= 80
+    words = {word for line in lines for word in line.split()}
+    for name in ("severity", "code", "finding", "figures"):
+        assert {*row[name].split(), name} <= words
+    assert "".join(lines).count("é") == 70
+    natural = on_terminal([row], 300)
+    assert len(natural) == 2
+    assert max(len(line.rstrip()) for line in natural) < 280
+
+
+@pytest.mark.parametrize("width", [1, 9, 20, 40])
+def test_a_narrow_terminal_has_all_letters(width: int) -> None:
+    row = {"a": "xyz" * 9, "b": "two words", "c": "日本語" * 5, "d": 1}
+    shown = "".join(on_terminal([row], width))
+    if width > 10:  # four columns, and two between each two
+        for letter in "xyzwo日本語1":
+            assert shown.count(letter) == sum(str(value).count(letter) for value in row.values())
+
+
+def test_a_record_on_a_terminal_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("store.cli.output._PIPE_WIDTH", 80)
+    shown = io.StringIO()
+    monkeypatch.setattr("sys.stdout", shown)
+    output(OutputFormat.TABLE).record({"file": "/" + "x" * 200, "label of four words": 1})
+    assert shown.getvalue().count("x") == 200
+    assert "label of four words" in shown.getvalue()
+
+
 def test_a_row_into_a_pipe_is_one_line_and_names_stay_as_they_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

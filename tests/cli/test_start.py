@@ -96,7 +96,7 @@ def test_numpy_starts_no_threads_for_a_verb_unless_it_is_told_to(
 ) -> None:
     with MessageStore.open(tmp_path / "s", CONFIG, backend="file") as opened:
         opened.put_message(Message("t", b"x"))
-    threads = min(int(told), os.cpu_count() or 1)
+    threads = min(int(told), len(os.sched_getaffinity(0)))
     told_last = "print(os.environ[NAME], len(os.listdir('/proc/self/task')), file=sys.stderr)"
     code = f"""
 import os, sys

@@ -355,7 +355,9 @@ def test_once_by_topic_looks_twice(tmp_path: Path) -> None:
     assert (row["topic"], row["share"]) == ("t", 1)
     assert row["messages"] > 0
     before = tree_digest(tmp_path)
-    assert run(*words).stdout == ""
+    done = run(*words)
+    assert done.stdout == ""
+    assert re.fullmatch(r"cqstore: no message came in \d+\.\d s\n", done.stderr)
     assert tree_digest(tmp_path) == before
 
 

@@ -222,10 +222,24 @@ def test_message_ids_both_ways(host: Host) -> None:
     assert text == text.upper()
 
 
-@pytest.mark.parametrize("text", ["", "0A", "zz" * 16, "0A" * 17, " ".join(["0A"] * 16)])
+IPV4_ID = "0A00000200002A9F0000000000000001"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "0A", "zz" * 16, "0A" * 17, " ".join(["0A"] * 16),
+        "0A000002 00002A9F 00000000000000 ",  # as many characters as an id has
+        "0A000002    00002A9F0000000000 01", f"{IPV4_ID[:-2]}  ", f"  {IPV4_ID[2:]}",
+        f"{IPV4_ID[:-2]}\t\n", f"{IPV4_ID}\n", f"{IPV4_ID} ", f" {IPV4_ID}",
+        f"{IPV4_ID}{' ' * 24}", "0A" * 27 + "\u00a0 ", "\uff10" * 32, f"0x{IPV4_ID[2:]}",
+    ],
+    ids=repr,
+)  # fmt: skip
 def test_what_is_no_message_id_is_refused(text: str) -> None:
     with pytest.raises(IllegalMessageError):
         decode_message_id(text)
+    assert decode_message_id(IPV4_ID) == (Host.of("10.0.0.2", 10911), 1)
 
 
 def test_client_batches_both_ways_and_damaged() -> None:

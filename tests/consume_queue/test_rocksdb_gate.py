@@ -1,7 +1,6 @@
 """What stands around calls into RocksDB: the gate, the claim on a folder, the private folder."""
 
 import gc
-import os
 import tempfile
 import threading
 import weakref
@@ -27,6 +26,7 @@ from store.errors import (
     StoreLockedError,
     StoreStateError,
 )
+from tests.kit.forks import forked
 from tests.kit.interrupts import run_interrupted
 
 FOLDER = Path("/of/the/database")
@@ -129,19 +129,15 @@ def test_a_close_waits_for_the_calls_that_are_inside() -> None:
 
 def test_a_child_process_neither_calls_nor_closes_what_is_its_parents() -> None:
     engine = Engine()
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
+
+    def be_child() -> None:
+        with pytest.raises(StoreStateError) as caught:
             engine.add(1, second=2)
-        except StoreStateError as exc:
-            engine.close()
-            is_same_folder, closed = exc.path == FOLDER, isinstance(exc, StoreClosedError)
-            code = 7 if is_same_folder and not closed and not engine.seen else 2
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 7
+        engine.close()
+        assert (caught.value.path, engine.seen) == (FOLDER, [])
+        assert not isinstance(caught.value, StoreClosedError)
+
+    assert forked(be_child) == 0
     assert engine.add(1, second=2) == 3
     engine.close()
     assert engine.seen == ["flush", "first", "second"]
@@ -269,11 +265,7 @@ def test_a_private_folder_has_links_to_the_database_alone_and_goes_with_its_owne
     assert sorted(path.name for path in private.path.iterdir()) == sorted(OF_A_DATABASE)
     assert all(path.is_symlink() for path in private.path.iterdir())
     assert (private.path / "000009.sst").read_text() == "000009.sst"
-    child = os.fork()
-    if not child:
-        private.release()
-        os._exit(0)
-    os.waitpid(child, 0)
+    assert forked(private.release) == 0
     assert (private.path / "CURRENT").exists(), "of the parent, which still uses it"
     private.release()
     assert list(temporary.iterdir()) == [empty.path]

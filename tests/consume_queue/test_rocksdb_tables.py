@@ -1,6 +1,5 @@
 """What both engines do beside reading and writing: tables, snapshots, compactions, the filter."""
 
-import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +25,7 @@ from store.errors import (
 )
 from store.queue.units import BlockStop
 from tests.kit.engines import ENGINES, engine_in_use, put_raw
+from tests.kit.forks import forked
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -380,16 +380,11 @@ def test_closing_waits_for_a_scan_and_ends_a_compaction(opened: RocksEngine) -> 
 
 def test_a_forked_child_may_not_use_what_its_parent_opened(opened: RocksEngine) -> None:
     opened.write(batch(range(3)))
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
+
+    def be_child() -> None:
+        with pytest.raises(StoreStateError):
             opened.get(Family.DEFAULT, b"x")
-        except StoreStateError:
-            code = 7
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 7
+
+    assert forked(be_child) == 0
     assert opened.scan_units(PREFIX, 0, 5).next_offset == 3
     opened.close()

@@ -3,7 +3,6 @@
 import ctypes
 import os
 import random
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from errno import EBADF, EINTR, EIO, ENOSPC
@@ -24,6 +23,7 @@ from store.index._writer import KeyWriter, UnreadSlotsError
 from store.index.index_batch import IndexBatch
 from store.index.index_service import IndexService
 from store.index.layout import IndexGeometry, slot_position, time_diff
+from tests.kit.given_memory import given_memory
 from tests.kit.oracle.index_file import HEADER, SLOT, Key, OracleFile
 from tests.kit.oracle.java_hash import java_hash
 from tests.kit.shim import SHORT, Shim
@@ -342,23 +342,17 @@ def test_what_is_no_file_and_no_header_is_refused() -> None:
     assert caught.value.args == (0, IndexGeometry(5, 9).file_size, 0, EBADF)
 
 
-def anonymous_memory() -> int:
-    """Return how much of this process is neither a file nor shared, bytes."""
-    (line,) = re.findall(r"RssAnon:\s+(\d+) kB", Path("/proc/self/status").read_text("utf-8"))
-    return int(line) << 10
-
-
 def test_full_files_keep_no_slots_in_memory(tmp_path: Path) -> None:
     slots, entries, files = 2_000_000, 4000, 8
     index, draw = opened(tmp_path, slots, entries), random.Random(1)
-    before = anonymous_memory()
+    before = given_memory()
     for number in range(files):
         batch = IndexBatch()
         for key in range(entries - 1):
             batch.add("t", str(draw.randrange(1 << 60)), number * entries + key, 1)
         index.put_batch(batch)
     assert len(index.files) == files
-    assert anonymous_memory() - before < 4 * slots * files // 3
+    assert given_memory() - before < 4 * slots * files // 3
     index.close()
 
 

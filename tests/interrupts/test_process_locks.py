@@ -1,8 +1,8 @@
 """Locks that a signal's handler, or the child of a fork, may find taken."""
 
 import importlib
-import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from store.errors import NestedCallError
 from store.journals.kept import KEPT_LOCK, register
 from store.paths import StorePaths
 from store.queue.read_fallbacks import FallbackReason, ReadFallbacks, ReadKind
+from tests.kit.forks import forked
 from tests.kit.interrupts import run_interrupted
 from tests.kit.mutations import in_time
 
@@ -37,7 +38,7 @@ def test_a_read_in_the_middle_of_the_count_of_a_read_waits_for_nothing() -> None
     assert sum(fallbacks.counts().values()) > 2
 
 
-def in_child_beside(lock: CheckedLock, step: object) -> int:
+def in_child_beside(lock: CheckedLock, step: Callable[[], object]) -> int:
     """Fork while another thread holds ``lock``; return how the child ends that does ``step``."""
     held, go_on = threading.Event(), threading.Event()
 
@@ -49,19 +50,15 @@ def in_child_beside(lock: CheckedLock, step: object) -> int:
     holder = threading.Thread(target=hold)
     holder.start()
     assert held.wait(SECONDS)
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            with in_time(SECONDS):
-                step()  # type: ignore[operator]
-            code = 0
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
+
+    def do() -> None:
+        with in_time(SECONDS):
+            step()
+
+    code = forked(do)
     go_on.set()
     holder.join(SECONDS)
-    return os.waitstatus_to_exitcode(status)
+    return code
 
 
 def test_a_child_writes_journals_that_was_forked_while_another_thread_did(tmp_path: Path) -> None:
@@ -76,12 +73,12 @@ def test_a_child_writes_journals_that_was_forked_while_another_thread_did(tmp_pa
 def test_a_lock_of_the_process_stays_taken_in_a_child_of_the_thread_that_holds_it() -> None:
     lock = process_lock("a test")
     with lock.entry():
-        child = os.fork()
-        if not child:
+
+        def enter() -> None:
             with pytest.raises(NestedCallError):
                 lock.entry()
-            os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+        assert forked(enter) == 0
     with lock.entry():
         assert lock.is_mine()
 

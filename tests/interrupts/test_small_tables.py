@@ -18,6 +18,7 @@ from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.descriptors import descriptors
 from tests.kit.engines import ENGINES, put_raw
+from tests.kit.forks import forked
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
 
@@ -29,10 +30,9 @@ IGNORED = pytest.mark.filterwarnings(
 
 
 def seen_by_another_process(paths: StorePaths) -> bool:
-    child = os.fork()
-    if not child:
-        os._exit(int(locked_by(paths) != 0))
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    code = forked(lambda: int(locked_by(paths) != 0))
+    assert code in {0, 1}
+    return bool(code)
 
 
 @IGNORED

@@ -1,7 +1,6 @@
 """Openings and closes of a whole store, cut short between any two instructions."""
 
 import gc
-import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.descriptors import descriptors_of
 from tests.kit.engines import ENGINES
+from tests.kit.forks import forked
 from tests.kit.interrupts import Interrupted, first_places, run_interrupted
 from tests.kit.mutations import in_time
 from tests.kit.own_threads import own_threads
@@ -54,10 +54,9 @@ def put(store: MessageStore) -> None:
 
 def is_locked_by_another(root: Path) -> bool:
     """Return what another process sees."""
-    child = os.fork()
-    if not child:
-        os._exit(int(locked_by(StorePaths(root)) != 0))
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    code = forked(lambda: int(locked_by(StorePaths(root)) != 0))
+    assert code in {0, 1}
+    return bool(code)
 
 
 def check_whole(store: MessageStore, number: int, messages: int) -> None:

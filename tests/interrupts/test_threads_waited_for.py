@@ -67,12 +67,10 @@ def test_a_thread_is_alive_until_its_end_though_a_wait_was_interrupted_anywhere(
 
 def test_a_thread_is_alive_after_a_signal_came_in_the_middle_of_a_wait_for_it() -> None:
     with working() as (thread, end):
-        former = signal.signal(signal.SIGALRM, lambda *_: throw())
-        try:
+        with in_time(SECONDS):  # which gives the signal back
+            signal.signal(signal.SIGALRM, lambda *_: throw())
             signal.setitimer(signal.ITIMER_REAL, 0.05)
             with pytest.raises(Interrupted):
                 thread.join(SECONDS)
-        finally:
-            signal.signal(signal.SIGALRM, former)
         assert thread.is_alive()
         assert end() == [True]

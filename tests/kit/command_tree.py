@@ -20,7 +20,7 @@ _OF_ALL = {"--help"}
 @cache
 def verbs() -> dict[str, Command]:
     """Return every verb, those of upper layers too."""
-    return subcommands(_made(app)) | {name: _made(upper) for name, upper in _upper().items()}
+    return subcommands(made(app)) | {name: made(upper) for name, upper in _upper().items()}
 
 
 def listed() -> Iterator[Verb]:
@@ -37,7 +37,8 @@ def _upper() -> dict[str, typer.Typer]:
     return {name: EntryPoint(name, place, COMMANDS_GROUP).load() for name, place in places.items()}
 
 
-def _made(typed: typer.Typer) -> Command:
+def made(typed: typer.Typer) -> Command:
+    """Return the command that an application is, whole."""
     return _whole(typer.main.get_command(typed))
 
 
@@ -61,7 +62,7 @@ def _options(command: Command) -> set[str]:
 
 def all_options() -> set[str]:
     """Return the options of all verbs."""
-    commands = [_made(app), *verbs().values()]
+    commands = [made(app), *verbs().values()]
     commands += [below for command in verbs().values() for below in subcommands(command).values()]
     return {option for command in commands for option in _options(command)}
 
@@ -72,7 +73,7 @@ def strange_words(line: str) -> list[str]:
     A verb in capitals stands for any; of ``migrate plan | run`` each is one.
     """
     strange: list[str] = []
-    known, options, below = verbs(), _options(_made(app)), True
+    known, options, below = verbs(), _options(made(app)), True
     for word in shlex.split(line, comments=True)[1:]:
         if word.startswith("--"):
             strange += [] if word.split("=")[0] in options else [word]

@@ -11,6 +11,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from types import FrameType
 
 from store.errors import StoreError
@@ -60,19 +61,24 @@ def _status(name: str) -> int:
 
 
 @contextmanager
-def in_time(seconds: int) -> Iterator[None]:
-    """Interrupt the block with ``Hang`` after so many seconds (main thread)."""
+def in_time(seconds: float) -> Iterator[None]:
+    """Interrupt the block with ``Hang`` after so many seconds (main thread).
+
+    There is one timer, which pytest-timeout and blocks around this one have set: it goes on after.
+    """
 
     def expired(_: int, __: FrameType | None) -> None:
         raise Hang
 
-    previous = signal.signal(signal.SIGALRM, expired)
-    signal.alarm(seconds)
+    previous, began = signal.signal(signal.SIGALRM, expired), monotonic()
+    left, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
+        if left:  # the limit of the whole test, or of a block around this one
+            signal.setitimer(signal.ITIMER_REAL, max(left - (monotonic() - began), 0.001))
 
 
 def mutated(draw: random.Random, data: bytes, other: bytes, fields: Sequence[range] = ()) -> bytes:

@@ -10,11 +10,12 @@ _SECONDS = 120
 """Of a machine that does much else; what is waited for takes a small part of it."""
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait until it holds; fail after two minutes."""
+def until(condition: Callable[[], bool], instead: Callable[[], object] | None = None) -> None:
+    """Wait until it holds; fail after two minutes, with what there is ``instead``."""
     deadline = time.monotonic() + _SECONDS
     while not condition():
-        assert time.monotonic() < deadline, "it never came about"
+        if time.monotonic() >= deadline:
+            raise AssertionError("it never came about", *([instead()] if instead else []))
         time.sleep(0.001)  # for the thread that is waited for
 
 

@@ -19,6 +19,7 @@ from store.service.message_store import MessageStore
 from store.service.results import PutMessageStatus
 from store.service.runtime.environment import Environment
 from store.wakeup import Latch
+from tests.kit.waiting import until
 
 HOUR = 3600
 FILE = 65536
@@ -294,9 +295,7 @@ def test_the_thread_deletes_by_itself_and_ends_with_the_store(
         fill(store, 3)
     machine.hour, machine.ahead = 4, 73 * HOUR
     store = MessageStore.open(root, config, environment=machine)
-    deadline = time.monotonic() + 30
-    while len(store.commit_log.files.files()) > 1 and time.monotonic() < deadline:
-        pass
+    until(lambda: len(store.commit_log.files.files()) <= 1)
     assert left(store) == 1
     assert machine.waits[0] == 60
     store.close()

@@ -166,6 +166,37 @@ def test_queues_without_a_log_are_refused(root: Path) -> None:
     assert (root / "consumequeue").exists()
 
 
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_file_is_no_store(root: Path, *, read_only: bool) -> None:
+    log = next((root / "commitlog").iterdir())
+    before = tree_digest(root)
+    for place in (log, log / "below", log / "further" / "below"):
+        with pytest.raises(RefusedStoreError, match="this is a file") as caught:
+            MessageStore.open(place, read_only=read_only)
+        assert caught.value.path == log
+    assert tree_digest(root) == before
+
+
+@pytest.mark.parametrize("name", ["commitlog", "consumequeue", "index"])
+def test_no_new_store_is_made_of_a_part_of_one(root: Path, name: str) -> None:
+    before = tree_digest(root)
+    with pytest.raises(RefusedStoreError, match=f"part of a store: is {root} meant"):
+        MessageStore.open(root / name)
+    assert tree_digest(root) == before
+    with MessageStore.open(root) as store:
+        assert bodies(store) == 100
+
+
+def test_a_log_elsewhere_must_be_there(root: Path, tmp_path: Path) -> None:
+    for place, what in ((tmp_path / "none", "no such folder"), (root / "checkpoint", "a file")):
+        with pytest.raises(RefusedStoreError, match=f"no commit log lies here: {what}") as caught:
+            MessageStore.open(root, read_only=True, commit_log=place)
+        assert caught.value.path == place
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RefusedStoreError, match=f"no commit log in {tmp_path / 'empty'}: "):
+        MessageStore.open(root, read_only=True, commit_log=tmp_path / "empty")
+
+
 def test_a_log_elsewhere_is_read_only(root: Path, tmp_path: Path) -> None:
     (root / "commitlog").rename(tmp_path / "elsewhere")
     with MessageStore.open(root, read_only=True, commit_log=tmp_path / "elsewhere") as store:
@@ -571,6 +602,7 @@ def test_an_opening_that_is_refused_lets_the_log_go(root: Path) -> None:
     data[4] ^= 1  # the first record is none, and valid ones lie behind
     log.write_bytes(data)
     (root / "abort").touch()
+    gc.collect()  # what the store that made it has left
     maps = Path("/proc/self/maps").read_text().count(str(root))
     with pytest.raises(RefusedStoreError, match="the log is damaged") as held:
         MessageStore.open(root, CONFIG)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -85,12 +86,21 @@ def test_every_logger_is_below_its_packages_and_lets_no_thread_wait() -> None:
     assert found > 20
 
 
-def test_a_lock_that_a_test_left_taken_is_not_that_of_the_next(
-    request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("logger", [StoreLogger, logging.getLogger])
+def test_no_lock_that_a_test_left_taken_is_that_of_the_next(
+    request: pytest.FixtureRequest,
+    caplog: pytest.LogCaptureFixture,
+    logger: Callable[[str], logging.Logger],
 ) -> None:
-    caplog.handler.acquire()  # as an exception in the middle of a line does
+    handlers = logging.getLogger().handlers
+    assert caplog.handler in handlers
+    assert len(handlers) > 2
+    for handler in handlers:
+        handler.acquire()  # as an exception in the middle of a line does
     pytest_runtest_setup(request.node)
-    thread = threading.Thread(target=StoreLogger("store.test").warning, args=("from a thread",))
+    words = ("from a thread",)
+    thread = threading.Thread(target=logger("store.test").warning, args=words, daemon=True)
     thread.start()
-    thread.join()
+    thread.join(30)
+    assert not thread.is_alive()
     assert caplog.messages == ["from a thread"]

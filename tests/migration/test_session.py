@@ -59,7 +59,10 @@ def test_without_spark_the_sentence_says_what_to_install(monkeypatch: pytest.Mon
         return None if name == "pyspark" else find_spec(name)
 
     monkeypatch.setattr("on_spark.session.find_spec", without)
-    with pytest.raises(StoreConfigError, match=r"install cqstore\[spark\]"), spark_session("x"):
+    with (
+        pytest.raises(StoreConfigError, match=r": pip install 'cqstore\[spark\]'$"),
+        spark_session("x"),
+    ):
         pass
 
 

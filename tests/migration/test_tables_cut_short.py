@@ -218,16 +218,18 @@ def in_child(step: Step, number: int, code: int) -> tuple[int, int]:
     It is killed, or refused with ``code``, at change ``number``.
     """
     reads, writes = SPAWNING.Pipe(duplex=False)
-    child = SPAWNING.Process(target=_child, args=(step, number, code, writes))
+    words = step, number, code, writes
+    child = SPAWNING.Process(target=_child, args=words, daemon=True)  # killed when pytest ends
     child.start()
     writes.close()
     try:
+        assert reads.poll(SECONDS), f"no word of the child that is cut short at change {number}"
         changes = int(reads.recv())
     except EOFError:
         changes = 0
     reads.close()
-    child.join()
-    assert child.exitcode is not None
+    child.join(SECONDS)
+    assert child.exitcode is not None, f"the child that is cut short at change {number} goes on"
     return child.exitcode, changes
 
 

@@ -21,6 +21,7 @@ from migration.verify.report import PlanFacts, Side, VerifyReport
 from migration.workspace import Workspace
 from store.comparing.tally import MAX_QUEUES, Kind, Notes, QueueReport, Sums, Tally
 from store.errors import RefusedStoreError, StoreIOError
+from store.log.commit_log import CommitLog
 from store.paths import StorePaths
 from store.queue.places import QueuePlace
 from store.queue.units import QueueKey
@@ -51,6 +52,30 @@ def call(*words: object) -> Result:
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done
+
+
+def test_the_log_is_closed_before_the_tasks_run(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files are opened when they are read, so no descriptor tells that it is not."""
+    logs: set[CommitLog] = set()
+
+    class Noted(CommitLog):
+        def load(self) -> None:
+            logs.add(self)
+            super().load()
+
+        def close(self) -> None:
+            super().close()
+            logs.remove(self)
+
+    def run(task: Callable[[str], str], items: list[str], *more: Any) -> list[str]:
+        assert not logs
+        return in_this_process(task, items, *more)
+
+    monkeypatch.setattr(verification_module, "CommitLog", Noted)
+    monkeypatch.setattr(verification_module, "run_tasks", run)
+    assert made.verify().equal
 
 
 # ---- the sum of the tasks' counts

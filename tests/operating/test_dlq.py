@@ -113,6 +113,11 @@ def test_by_group_the_backlog_of_retries_stands_beside(store: Path) -> None:
     assert shown(rows(*asked), *names) == [("audit", 1, 1, 0), ("billing", 3, 5, 1)]
     by_group = {row["group"]: row["retryLag"] for row in rows("groups", store)}
     assert by_group["billing"] == 1
+    path = store / "config" / "consumerOffset.json"
+    path.write_bytes(path.read_bytes()[:-9])
+    rows(*asked, code=1)
+    assert str(path) in call(*asked).stderr
+    assert len(rows("dlq", store)) == 4  # by topic no offset is asked for
 
 
 def test_times_select(tmp_path: Path, backend: str) -> None:

@@ -232,17 +232,73 @@ def test_a_log_that_was_cut_is_read_anew(tmp_path: Path) -> None:
         assert looked(view)["g"] == (1, 0, 2, 2, 0, 0)
 
 
-def test_metadata_that_is_being_written_is_that_of_the_look_before(
-    writer: MessageStore, capsys: pytest.CaptureFixture[str]
-) -> None:
-    view = view_of(writer)
+def test_metadata_that_is_being_written_is_that_of_the_look_before(writer: MessageStore) -> None:
+    view, root = view_of(writer), writer.paths.root
     before = looked(view)
-    path = writer.paths.root / "config" / "consumerOffset.json"
+    path = root / "config" / "consumerOffset.json"
     path.write_bytes(path.read_bytes()[:-9])
+    look = view.watch.sample()
+    assert {row["group"]: of(row)[1:] for row in view.rows(look, None)} == before
+    fault, missing = view.faults(look, None)
+    assert str(path) in fault
+    assert f"{path}.bak" in missing
+    path.with_name(f"{path.name}.bak").write_text(json.dumps({"offsetTable": {"orders@bak": {}}}))
     assert looked(view) == before
-    assert capsys.readouterr().err == ""
-    looked(view_of(writer))
-    assert str(path) in capsys.readouterr().err
+    anew = view_of(writer)  # has seen no whole metadata: what the next look finds may be newer
+    assert {*looked(anew)} == {"bak", "billing"}
+    path.with_name(f"{path.name}.bak").write_text(json.dumps({"offsetTable": {"orders@new": {}}}))
+    assert {*looked(anew)} == {"new", "billing"}
+    write_offsets(root, {"orders@whole": {0: 1}})
+    assert not view.faults(view.watch.sample(), None)
+    assert {*looked(view)} == {"whole", "billing"}
+
+
+@pytest.mark.parametrize("lost", ["file", "both"])
+def test_a_torn_table_is_said_and_the_exit_code_is_1_as_that_of_groups(
+    writer: MessageStore, lost: str
+) -> None:
+    root = writer.paths.root
+    path = root / "config" / "consumerOffset.json"
+    backup = path.with_name(f"{path.name}.bak")
+    backup.write_bytes(path.read_bytes() if lost == "file" else b"{")
+    path.write_bytes(path.read_bytes()[:-9])
+    for words in (["top", root, "--by", "group"], ["groups", root]):
+        done = commands.run([*words, "--output", "jsonl"])
+        assert done.returncode == 1, words
+        assert "this is no file of a broker's" in done.stderr
+        assert f"{path})" in done.stderr
+        assert (f"{backup})" in done.stderr) == (lost == "both")
+        assert ("audit" in done.stdout) == (lost == "file")
+
+
+def test_where_there_is_no_group_a_sentence_says_so(writer: MessageStore) -> None:
+    root = writer.paths.root
+    write_offsets(root, {})
+    writer.delete_topic(RETRY)
+    writer.delete_topic(DLQ)
+    writer.close()
+    done = commands.run(["top", root, "--by", "group"])
+    config = root / "config"
+    told = f"cqstore: no group has settings or offsets here: {config}\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", told)
+
+
+def test_the_view_shows_what_it_cannot_read_and_ends_so(writer: MessageStore) -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=200, height=60)
+    path = writer.paths.root / "config" / "consumerOffset.json"
+    whole = path.read_bytes()
+    steps = [whole[:-9], whole, b"{"]
+
+    def wait() -> None:
+        if not steps:
+            raise KeyboardInterrupt
+        path.write_bytes(steps.pop(0))
+
+    assert not show(view_of(writer), console, wait)
+    assert "this is no file of a broker's" in screen.getvalue()
+    path.write_bytes(whole)
+    assert show(view_of(writer), console, wait)
 
 
 def test_groups_that_have_no_row_are_summed(writer: MessageStore) -> None:

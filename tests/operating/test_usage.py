@@ -109,7 +109,12 @@ def test_retries_and_dead_letters_are_their_groups(tmp_path: Path, backend: str)
     assert billing["retryBytes"] == sum(by_topic[name] for name in names[1:4])
     assert billing["deadBytes"] == by_topic["%DLQ%billing"]
     assert billing["bytes"] == billing["retryBytes"] + billing["deadBytes"]
-    (root / "config" / "subscriptionGroup.json").unlink()  # without it the longest name is taken
+    path = root / "config" / "subscriptionGroup.json"
+    path.write_bytes(b"{")
+    rows("usage", root, "--by", "group", code=1)
+    assert str(path) in call("usage", root, "--by", "group").stderr
+    rows("usage", root)  # by topic no group is asked for
+    path.unlink()  # without it the longest name is taken
     assert {row["group"] for row in rows("usage", root, "--by", "group")} == {
         None,
         "billing",

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreConfigError
+from store.service.layout.root_folder import refuse_part
 from store.service.layout.store_layout import StoreLayout, detect, found_sizes
 
 
@@ -25,8 +26,11 @@ def resolve_layout(
             or promise what is not kept here.
     """
     layout = detect(root, config, commit_log)
-    if read_only and not (layout.has_log or layout.backends):
-        raise RefusedStoreError("no store here: neither commit log nor queues", path=root)
+    if not (layout.has_log or layout.backends):
+        if read_only:
+            what = "neither commit log nor queues" if root.is_dir() else "no such folder"
+            raise RefusedStoreError(f"no store here: {what}", path=root)
+        refuse_part(root)
     if layout.refusals and not read_only:
         raise RefusedStoreError(
             f"this store can only be read (open it read-only): {'; '.join(layout.refusals)}",

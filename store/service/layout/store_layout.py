@@ -19,6 +19,7 @@ from store.paths import StorePaths
 from store.queue.backend_replica import NO_LIGHT, Roles
 from store.queue.backends import backend, backends, unlike_others
 from store.replica_config import BrokerRole
+from store.service.layout.root_folder import refuse_file, refuse_no_log_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ def detect(root: Path, config: StoreConfig, commit_log: Path | None = None) -> S
     Changes nothing.
 
     Raises:
-        RefusedStoreError: two readings are possible, or the log is DLedger's.
+        RefusedStoreError: two readings are possible, the log is DLedger's, or ``root`` or
+            ``commit_log`` is no folder.
         CorruptionError: our record of its backends is damaged.
         StoreIOError: a folder cannot be listed.
     """
@@ -57,6 +59,9 @@ def detect(root: Path, config: StoreConfig, commit_log: Path | None = None) -> S
 
 def _detect(root: Path, config: StoreConfig, commit_log: Path | None) -> StoreLayout:
     """Look at the folders of a store, and at why it can only be read."""
+    refuse_file(root)
+    if commit_log is not None:
+        refuse_no_log_folder(commit_log)
     refusals: list[str] = []
     given = commit_log or _configured_log(config, root)
     paths = StorePaths(root, given)

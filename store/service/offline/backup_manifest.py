@@ -14,6 +14,7 @@ from store.errors import CorruptionError, os_errors
 from store.files import open_regular, read_file, replace_file
 from store.paths import StorePaths
 from store.progress import Progress, noop
+from store.validation import first_fault
 
 FORMAT = 1
 MANIFEST = "backup.json"
@@ -137,11 +138,9 @@ def read_manifest(path: Path) -> BackupManifest:
     try:
         return BackupManifest.model_validate_json(data)
     except ValidationError as exc:
-        first = exc.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the file"
         raise CorruptionError(
             "this is no manifest of a backup", path=path,
-            expected="JSON as `cqstore backup` writes", got=f"{place}: {first['msg']}",
+            expected="JSON as `cqstore backup` writes", got=first_fault(exc),
         ) from exc  # fmt: skip
 
 

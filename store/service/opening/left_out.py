@@ -76,7 +76,7 @@ def refuse_queues_without_log(context: QueueStoreContext, present: Collection[st
             queues.close()
         if found is not None:
             raise RefusedStoreError(
-                "there are queues but no commit log: opening would take the queues for empty "
-                "(if the log lies elsewhere, name its folder)",
+                f"there are queues but no commit log in {context.paths.commit_log}: opening would"
+                " take the queues for empty (if the log lies elsewhere, name its folder)",
                 path=context.paths.root,
             )

@@ -21,10 +21,6 @@ from store.wakeup import Wakeup
 class Replicas(Protocol):
     """The followers of one store, the store itself not among them. Any thread may ask."""
 
-    @property
-    def locks(self) -> tuple[CheckedLock, ...]:
-        """Return its locks: a thread that holds one must not wait for followers."""
-
     def in_sync(self, phy_offset: int, gap: int) -> int:
         """Return how many distinct followers lack less than ``gap`` bytes before ``phy_offset``."""
 
@@ -58,8 +54,8 @@ class ReplicaWait:
 
     @property
     def locks(self) -> tuple[CheckedLock, ...]:
-        """Return its own locks and the followers', for ``LockOrder.add``."""
-        return self._lock, *self._replicas.locks
+        """Return its own locks, for ``LockOrder.add``."""
+        return (self._lock,)
 
     @classmethod
     def of(

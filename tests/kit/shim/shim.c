@@ -41,6 +41,11 @@ static void (*told)(int kind, const char *path);
 static char told_of[PATH];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* The child of a fork finds the lock free, whatever another thread of its parent is doing. */
+static void take(void) { pthread_mutex_lock(&lock); }
+static void give(void) { pthread_mutex_unlock(&lock); }
+__attribute__((constructor)) static void heed_forks(void) { pthread_atfork(take, give, give); }
+
 /* Meet calls below `root`; from the `first` to the `last` one of `kinds` whose path holds `part`
    give `code` (SHORT: take a part). */
 void shim_arm(unsigned kinds, long first, long last, int code, const char *root, const char *part) {

@@ -1,0 +1,65 @@
+"""What cannot be the folder of a store: a file, and what is a part of one.
+
+An opening to write would else make a new store there, in the middle of another one.
+"""
+
+from pathlib import Path
+
+from store.errors import RefusedStoreError
+
+_PARTS = {"commitlog", "index", "config", "cqstore", "checkpoint", "abort", "lock"}
+"""What lies in the folder of a store, beside ``consumequeue`` and its like."""
+_LOG_FILE = "[0-9]" * 20
+
+
+def refuse_file(root: Path) -> None:
+    """Refuse a file, or what would lie below one, as the folder of a store.
+
+    Raises:
+        RefusedStoreError: so it is.
+    """
+    if root.is_dir():
+        return
+    for place in (root, *root.absolute().parents):
+        if place.is_dir():
+            return
+        if place.exists():
+            raise RefusedStoreError("this is a file, not the folder of a store", path=place)
+
+
+def refuse_no_log_folder(commit_log: Path) -> None:
+    """Refuse what a caller named as the folder of a commit log and is none at a glance.
+
+    Raises:
+        RefusedStoreError: so it is.
+    """
+    if not commit_log.is_dir():
+        what = "a file" if commit_log.exists() else "no such folder"
+    elif may_be_store(commit_log):
+        what = f"the folder of a store; is {commit_log / 'commitlog'} meant?"
+    elif any(commit_log.iterdir()) and not any(commit_log.glob(_LOG_FILE)):
+        what = "no file there has the name of a log's"
+    else:
+        return
+    raise RefusedStoreError(f"no commit log lies here: {what}", path=commit_log)
+
+
+def refuse_part(root: Path) -> None:
+    """Refuse a part of the store that lies above it.
+
+    Raises:
+        RefusedStoreError: so it is; it names the store.
+    """
+    whole = root.absolute()
+    if is_part(whole.name) and may_be_store(whole.parent) and not may_be_store(whole):
+        raise RefusedStoreError(f"this is a part of a store: is {whole.parent} meant?", path=root)
+
+
+def is_part(name: str) -> bool:
+    """Return whether something with this name lies in the folder of a store."""
+    return name in _PARTS or name.startswith("consumequeue")
+
+
+def may_be_store(folder: Path) -> bool:
+    """Return whether a folder looks like that of a store."""
+    return (folder / "commitlog").is_dir() or (folder / "checkpoint").is_file()

@@ -1,0 +1,49 @@
+"""A child of this process that does one thing, and is waited for with a limit."""
+
+import os
+import select
+import signal
+import traceback
+from collections.abc import Callable
+
+RAISED = 99
+"""What a child ends with whose step raised."""
+_SECONDS = 120
+
+
+def forked(step: Callable[[], int | None]) -> int:
+    """Return how a child ended that does ``step``: with what that returns, ``None`` for 0.
+
+    It never comes back into pytest, where it would run the tests that are left a second time, and
+    talk to pytest-xdist as the process that forked it does.
+    """
+    child = os.fork()
+    if not child:
+        code = RAISED
+        try:
+            code = step() or 0
+        except BaseException:  # noqa: BLE001 - told here, for nobody else will
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    return ended(child)
+
+
+def ended(child: int, seconds: float = _SECONDS) -> int:
+    """Return how a child ended; kill it if it goes on so long, or if the wait is interrupted.
+
+    Raises:
+        AssertionError: it went on.
+    """
+    handle, has_ended = os.pidfd_open(child), False
+    try:
+        waiting = select.poll()
+        waiting.register(handle, select.POLLIN)
+        has_ended = bool(waiting.poll(1000 * seconds))
+    finally:
+        os.close(handle)
+        if not has_ended:
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+    assert has_ended, f"the forked process {child} did not end within {seconds} s"
+    return os.waitstatus_to_exitcode(status)
