@@ -204,7 +204,7 @@ class Session:
 
     def _report_more(self) -> bool:
         """Report where the log ends now, if the master does not know; return whether it is told."""
-        if not self._intake.verified or (end := self._reportable()) <= self._progress.reported:
+        if not self._intake.is_verified or (end := self._reportable()) <= self._progress.reported:
             return False
         self._write_report(end)
         return True
