@@ -24,6 +24,9 @@ def spark_failures() -> Iterator[None]:
 
     A ``StoreError`` that a task raised comes out as its own kind; a query that makes no sense as a
     ``StoreConfigError``. Everything else is left alone.
+
+    Raises:
+        StoreError: Spark or a task failed.
     """
     try:
         yield

@@ -98,6 +98,7 @@ class LogRows:
         return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
 
     def _array(self, column: Column) -> pa.Array:
+        """Return a column as Arrow has it."""
         kind = ARROW[column.type]
         if (make := _MADE.get(column.name)) is not None:
             return make(self)
@@ -122,6 +123,7 @@ class LogRows:
         return pa.array([self._body(row) for row in range(self.count)], ARROW["binary"])
 
     def _body(self, row: int) -> bytes:
+        """Return the body of a record, not compressed."""
         phy, size = int(self._phy[row]), int(self._head["total_size"][row])
         start = phy - self._start
         flag = int(self._head["sys_flag"][row])

@@ -137,6 +137,7 @@ def _messages(*asked: Any) -> tuple[_Batches, Any]:
 
 
 def _units(*asked: Any) -> tuple[_Batches, Any]:
+    """Return what reads the table of units, and its schema."""
     from analysis.columns import UNIT_TABLE  # noqa: PLC0415 - needs the extra
     from analysis.unit_columns import unit_schema  # noqa: PLC0415
     from analysis.unit_scan import UnitScan  # noqa: PLC0415

@@ -63,6 +63,11 @@ def scan_request(
 
 
 def _chosen(known: Sequence[str], columns: Collection[str] | None) -> tuple[str, ...]:
+    """Return the columns to read.
+
+    Raises:
+        StoreConfigError: one is none, or comes twice.
+    """
     if columns is None:
         return tuple(known)
     if isinstance(columns, str):
@@ -76,6 +81,11 @@ def _chosen(known: Sequence[str], columns: Collection[str] | None) -> tuple[str,
 
 
 def _topics(topic: str | Collection[str] | None) -> tuple[str, ...] | None:
+    """Return the topics to read, sorted; ``None``: all.
+
+    Raises:
+        StoreConfigError: one is no name.
+    """
     if topic is None:
         return None
     names = [topic] if isinstance(topic, str) else [*topic]

@@ -84,6 +84,12 @@ def sql(
 
 
 def _question(query: str | None, ready: str | None) -> str:
+    """Return the query, or that of the example.
+
+    Raises:
+        typer.BadParameter: neither or both are given.
+        StoreConfigError: there is no such example.
+    """
     if (query is None) == (ready is None):
         raise typer.BadParameter("give a QUERY or --example NAME (see --list-examples)")
     if query is not None:

@@ -41,6 +41,11 @@ class UnitScan:
         yield from units.rest()
 
     def _keys(self) -> list[QueueKey]:
+        """Return the queues to read, in key order.
+
+        Raises:
+            NoSuchQueueError: a topic that was named is not there.
+        """
         request = self._request
         for topic in request.topics or ():
             require_topic(self._store, topic)

@@ -182,6 +182,7 @@ class _BarePuts:
         return reached
 
     def _writer(self, _place: int) -> Callable[[], None]:
+        """Return what sends one record, and waits until the follower has reported it."""
         gate, body = threading.Lock(), bytes(_RECORD_BYTES)
         gate.acquire()
 

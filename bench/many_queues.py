@@ -20,6 +20,7 @@ FILES_AT_MOST = 100_000
 
 
 def main() -> None:
+    """Print how the backends do with many queues, beside a baseline without a store."""
     console = Console(width=None if sys.stdout.isatty() else 160)
     table = Table("measure", "queues", "here", "baseline", "ratio", "more")
     for queues in PUT_QUEUES:

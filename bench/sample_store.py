@@ -79,10 +79,12 @@ def _template() -> NDArray[np.uint8]:
 
 
 def _timestamps(number: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the store times of records, ten of them a ms."""
     return _FIRST_TIMESTAMP + number // 10
 
 
 def _put(table: NDArray[np.uint8], at: int, column: NDArray[np.int64], kind: str) -> None:
+    """Set a field of each record: a column of numbers at byte ``at``."""
     width = np.dtype(kind).itemsize
     table[:, at : at + width] = column.astype(kind).view(np.uint8).reshape(-1, width)
 
@@ -95,6 +97,7 @@ def _write_log(
     offset_of: NDArray[np.int64],
     per_file: int,
 ) -> None:
+    """Write the log files: the template over and over, with the fields that differ."""
     size, units = len(template), len(phy)
     topic_at = bytes(template).index(_TOPIC.format(0).encode()) + len(_TOPIC.format(0)) - _DIGITS
     stamp_at = HEAD.size + 8
@@ -127,6 +130,7 @@ def _write_queues(
     size: int,
     bounds: NDArray[np.int64],
 ) -> None:
+    """Write the queue files that lead to these records."""
     paths.consume_queue.mkdir()
     sink = bulk_backend("file").sink(paths.consume_queue, config)
     rows = np.empty(len(order), UNIT_ROWS)

@@ -57,6 +57,7 @@ def put(root: Path) -> None:
 
 
 def _draw(words: list[str], folder: Path, path: Path) -> None:
+    """Run a command and draw its first lines as a picture."""
     environment = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": str(_COLUMNS)}
     command = [str(Path(sys.executable).with_name("cqstore")), *words]
     done = subprocess.run(

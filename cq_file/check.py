@@ -105,6 +105,7 @@ def _size(file: "DirEntry[str]") -> int | None:
 
 
 def _check_gaps(key: QueueKey, queue: QueueFiles) -> Iterator[QueueFinding]:
+    """Yield the places where files of a queue are missing."""
     size = queue.access.mapped_file_size
     for before, behind in zip(queue.starts, queue.starts[1:], strict=False):
         if behind != before + size:
@@ -119,6 +120,7 @@ def _check_gaps(key: QueueKey, queue: QueueFiles) -> Iterator[QueueFinding]:
 def _check_readable(
     key: QueueKey, queue: FileConsumeQueue, resolve: Resolve
 ) -> Iterator[QueueFinding]:
+    """Yield what is wrong with a queue; a file that its writer removes meanwhile is no damage."""
     generation = queue.generation
     try:
         yield from _check_queue(key, queue, resolve)

@@ -166,6 +166,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         return self.stable(self._ends, min_phy_offset)
 
     def _ends(self, min_phy_offset: int) -> tuple[int, int]:
+        """Return minimum and maximum; the minimum of a generation and a log's minimum is kept."""
         high = self.max_offset
         if min_phy_offset <= 0:
             low = self.first_offset  # nothing can have expired: no file is opened
@@ -394,6 +395,7 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
         self._tail_position = 0
 
     def _gap(self, queue_offset: int, phy_offset: int) -> QueueGapError:
+        """Return the error of a unit that leaves a gap."""
         topic, queue_id = self.folder.rsplit("/", 2)[1:]
         return QueueGapError(
             f"units of queue {queue_id} of topic {topic} are missing before the one that comes",

@@ -161,6 +161,11 @@ class DescriptorCache:
             self._entries.clear()
 
     def _open(self, path: str, flags: int) -> OpenFile:
+        """Return the descriptor of a file, opened now if it is not kept.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
         with self.lock.entry():
             if self._closed:
                 raise StoreClosedError("the queue store is closed")

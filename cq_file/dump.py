@@ -47,6 +47,7 @@ def _is_unit(data: bytes) -> bool:
 
 
 def _units(data: bytes, start: int) -> Iterator[Row]:
+    """Yield the units of a queue file, whose first byte is at ``start`` of the queue."""
     first = start // FILE_UNIT.size
     whole = len(data) - len(data) % FILE_UNIT.size
     for index, unit in enumerate(FILE_UNIT.iter_unpack(data[:whole])):
@@ -64,6 +65,7 @@ def _batch_units(data: bytes, start: int) -> Iterator[Row]:
 
 
 def _ext_units(data: bytes, start: int) -> Iterator[Row]:
+    """Yield the extension units of a file, whose first byte is at ``start`` of all."""
     at = 0
     while at + EXT_UNIT_HEAD.size <= len(data):
         head = EXT_UNIT_HEAD.unpack_from(data, at)

@@ -53,6 +53,7 @@ def _find_end(
 
 
 def _recover(context: QueueStoreContext, queue: FileConsumeQueue, safe: int) -> None:
+    """Find the end of a queue; what was not synced before a crash is cut."""
     has_hole = queue.recover(
         last_exit_ok=context.last_exit_ok,
         safe_phy_offset=safe,

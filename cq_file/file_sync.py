@@ -100,6 +100,7 @@ class UnsyncedFiles:
             self._sync_noted(cache, min_bytes)
 
     def _sync_noted(self, cache: DescriptorCache, min_bytes: int) -> None:
+        """Sync the files with ``min_bytes`` or more unsynced; with 0 the folders, too."""
         with self._lock.entry():
             self._put_back()
             files = {path: size for path, size in self._files.items() if size >= min_bytes}
@@ -140,6 +141,7 @@ class UnsyncedFiles:
     def _sync_file_system(
         syncfs: Callable[[int], int], files: Collection[str], cache: DescriptorCache
     ) -> None:
+        """Sync the file system of these files."""
         for path in files:
             with suppress(FileNotFoundError):
                 descriptor = cache.get(path)

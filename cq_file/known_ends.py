@@ -202,6 +202,7 @@ def forget_ends(paths: StorePaths) -> None:
 def _queues(
     names: list[str], numbers: list[list[int]], files: list[int], starts: list[int]
 ) -> Iterable[KnownQueue]:
+    """Yield the queues that the columns of the file describe."""
     at = 0
     for (name, queue_id, *ends), count in zip(numbers, files, strict=True):
         first_offset, max_offset, last_phy, end_phy, folder_changed, file_changed = ends

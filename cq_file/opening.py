@@ -142,6 +142,7 @@ def reopen_queues(
 
 
 def _take_known(opened: OpenedQueues, folder: str, left: KnownQueue) -> None:
+    """Take a queue as it was left, unless its folder or last file has changed since."""
     key = QueueKey(left.topic, left.queue_id)
     queue = FileConsumeQueue(opened.access, f"{folder}/{left.topic}/{left.queue_id}", left.starts)
     queue.restore(left.first_offset, left.max_offset, left.last_phy, left.end_phy)
@@ -174,6 +175,7 @@ def _take_new_topics(opened: OpenedQueues, folder: Path) -> None:
 
 
 def _tidy(folder: Path, empty_files: list[str], unsynced: UnsyncedFiles) -> None:
+    """Make the folder of the queues if it is not there, and remove empty files."""
     if not folder.is_dir():
         with os_errors("make the folder of the queues", folder):
             folder.mkdir(parents=True)

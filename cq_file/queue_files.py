@@ -212,6 +212,7 @@ class QueueFiles(_table.FileRow):
         self.access.unsynced.note_file(path, len(data))
 
     def _create(self, start: int) -> None:
+        """Make the file that begins at ``start``, and the queue's folder if it is the first."""
         path, access = self.path(start), self.access
         if not self.starts:
             self._make_folders()

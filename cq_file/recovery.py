@@ -189,6 +189,7 @@ def _scan_end(files: QueueFiles, limit: int) -> int:
 
 
 def _scan_from(files: QueueFiles, queue_offset: int, limit: int) -> int:
+    """Return the end behind the last unit from ``queue_offset`` on that is in order."""
     previous, wanted = NO_PHY, _FIRST_UNITS
     while True:
         units = read_rows(files, queue_offset, wanted)

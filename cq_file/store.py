@@ -172,6 +172,12 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         return batch.of_queues(np.frombuffer(left, np.bool_))
 
     def _check_queues(self, keys: list[QueueKey]) -> None:
+        """Refuse units of topics whose queues could not be written.
+
+        Raises:
+            UnsupportedFormatError: a topic has batch queues.
+            IllegalMessageError: as for ``check_topic``.
+        """
         topics, batch_topics = self._table.simple, self._table.batch
         if not batch_topics and have_topics(topics, keys):
             return

@@ -67,6 +67,7 @@ class BatchWriter:
         return plan.restarts
 
     def _write_planned(self, batch: UnitBatch, apply: Apply) -> list[QueueRestart]:
+        """Write a batch on the slow path; return the queues that restarted."""
         plan, offsets = self._plan(batch), self._offsets
         write, checkpoint = plan.write, max(offsets.checkpoint(), batch.end_phy_offset)
         if checkpoint == offsets.checkpoint() and not (len(write.units) or plan.restarts):

@@ -258,6 +258,7 @@ def _files_of(folder: Path) -> list[Path]:
 
 
 def _links(parts: Sequence[Path], name: str, folder: Path) -> list[Path]:
+    """Link the tables ``name`` of all sinks into ``folder``; return the links."""
     links = []
     for number, part in enumerate(parts):
         if (part / name).exists():

@@ -131,6 +131,7 @@ class _Entries:
             yield from check(name.queue, entry, min_phy_offset)
 
     def _checkpoint(self, value: bytes) -> Iterator[QueueFinding]:
+        """Yield what is wrong with the checkpoint entry."""
         if len(value) != CHECKPOINT_ENTRY.size:
             problem = f"the checkpoint entry has {len(value)} bytes instead of 8"
             yield QueueFinding(
@@ -204,6 +205,7 @@ class _Units:
         self.units = self.expired_units = 0
 
     def findings(self) -> Iterator[QueueFinding]:
+        """Yield what is wrong with the units, in the order of their keys."""
         start = b""
         while True:
             self._progress(self.units)
@@ -233,6 +235,7 @@ class _Units:
             yield from self._unit(queue_offset, QUEUE_UNIT.unpack_from(value))
 
     def _begin(self, prefix: bytes, queue: QueueKey) -> Iterator[QueueFinding]:
+        """Begin with the units of another queue."""
         self._prefix, self._queue = prefix, queue
         self._before, self._behind = None, False
         self._orphan = self._orphans.of(*queue) if self._orphans is not None else None

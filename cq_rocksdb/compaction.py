@@ -55,6 +55,7 @@ class CompactionRun:
         return self._engine.cancel_compaction()
 
     def _run(self) -> None:
+        """Compact one family after the other, until it is cancelled."""
         try:
             for family in self._families:
                 if self._cancelled.is_set():

@@ -76,6 +76,24 @@ def unit_columns(batch: EngineBatch) -> Iterator[tuple[list[bytes], list[bytes]]
         yield row_bytes(keys), row_bytes(np.ascontiguousarray(batch.units[rows]))
 
 
+def units_in_key_order(
+    prefixes: Sequence[bytes], index: NDArray[np.int64], offsets: NDArray[np.int64]
+) -> NDArray[np.int64] | None:
+    """Return the order of the units' keys; ``None``: it is theirs already.
+
+    Stable, so that of two units of one key the one given later wins.
+    """
+    by_key = sorted(range(len(prefixes)), key=prefixes.__getitem__)
+    rank = np.empty(len(prefixes), np.int64)
+    rank[by_key] = np.arange(len(prefixes))
+    ranks = rank[index]
+    steps = np.diff(ranks)
+    if not ((steps < 0) | ((steps == 0) & (np.diff(offsets) < 0))).any():
+        return None
+    order: NDArray[np.int64] = np.lexsort((offsets, ranks))
+    return order
+
+
 def row_bytes(table: NDArray[np.uint8]) -> list[bytes]:
     """Return each row of a C-ordered table as its bytes."""
     rows: list[bytes] = table.view(f"V{table.shape[1]}").ravel().tolist()

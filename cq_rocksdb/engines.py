@@ -136,6 +136,11 @@ def _rocksdict_engine() -> OpenEngine:
 
 
 def _native_engine(library: Path | None) -> OpenEngine:
+    """Return what opens the native engine.
+
+    Raises:
+        UnsupportedFormatError: it is not compiled, or there is no library.
+    """
     try:
         from cq_rocksdb.native_engine import NativeEngine, load_library  # noqa: PLC0415
     except ImportError as exc:

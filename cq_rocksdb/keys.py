@@ -229,6 +229,11 @@ def parse_offset_key(key: bytes) -> OffsetKey:
 
 
 def _topic_of(key: bytes, tail_bytes: int) -> str:
+    """Return the topic of a key with ``tail_bytes`` behind it.
+
+    Raises:
+        CorruptionError: the key is none.
+    """
     if len(key) < KEY_HEAD.size + tail_bytes:
         raise CorruptionError(f"key {key.hex()} is too short")
     topic_bytes, ctrl = _KEY_HEAD(key)

@@ -99,6 +99,11 @@ class MessageIndex:
                 yield _LONG.unpack_from(key, len(key) - _LONG.size)[0], self._number(key, value)
 
     def _number(self, key: bytes, value: bytes) -> int:
+        """Return the number that is an entry's value.
+
+        Raises:
+            CorruptionError: it is none.
+        """
         if len(value) != _LONG.size:
             raise CorruptionError(
                 f"the index entry {key!r} has another value than a number", path=self.folder,

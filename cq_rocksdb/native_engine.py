@@ -22,7 +22,14 @@ from cq_rocksdb._database import Database
 from cq_rocksdb._snapshot import Snapshot
 from cq_rocksdb._write_batch import BatchColumns
 from cq_rocksdb.call_gate import CallGate, gated
-from cq_rocksdb.engine import EngineBatch, Family, LiveFile, PackedUnits, TableWriter
+from cq_rocksdb.engine import (
+    EngineBatch,
+    Family,
+    LiveFile,
+    PackedUnits,
+    TableWriter,
+    units_in_key_order,
+)
 from cq_rocksdb.keys import (
     MAX_TOPIC_BYTES,
     OFFSET_ENTRY,
@@ -182,7 +189,7 @@ class NativeEngine:
         """Return ``batch`` as columns for the compiled write, units in the order of their keys."""
         prefixes, number = batch.prefixes, self._number
         index, offsets, units = batch.prefix_index, batch.queue_offset, batch.units
-        order = _key_order(prefixes, index, offsets)
+        order = units_in_key_order(prefixes, index, offsets)
         if order is not None:
             index, offsets, units = index[order], offsets[order], units[order]
         starts = np.fromiter(accumulate(map(len, prefixes), initial=0), np.int64, len(prefixes) + 1)
@@ -476,24 +483,6 @@ def _builds_batches(database: Database, family: int) -> bool:
     return job.built(database, family, *puts[1]) == _append.batch_bytes(
         database, family, units, puts
     )
-
-
-def _key_order(
-    prefixes: Sequence[bytes], index: NDArray[np.int64], offsets: NDArray[np.int64]
-) -> NDArray[np.int64] | None:
-    """Return the order of the units' keys; ``None``: it is theirs already.
-
-    Stable, so that of two units of one key the one given later wins.
-    """
-    by_key = sorted(range(len(prefixes)), key=prefixes.__getitem__)
-    rank = np.empty(len(prefixes), np.int64)
-    rank[by_key] = np.arange(len(prefixes))
-    ranks = rank[index]
-    steps = np.diff(ranks)
-    if not ((steps < 0) | ((steps == 0) & (np.diff(offsets) < 0))).any():
-        return None
-    order: NDArray[np.int64] = np.lexsort((offsets, ranks))
-    return order
 
 
 def _check_length(stop: int, prefix: bytes, queue_offset: int) -> None:

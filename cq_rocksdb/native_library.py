@@ -197,6 +197,11 @@ def unpacked(jar: Path, cache: Path, target: Platform = HERE) -> NativeLibrary:
 
 
 def _make_cache(cache: Path) -> None:
+    """Make the cache folder, which no other user may write to.
+
+    Raises:
+        LibraryNotFoundError: others may.
+    """
     with os_errors("make the cache folder", cache):
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = cache.stat()

@@ -60,6 +60,11 @@ class Claim:
             raise
 
     def _register(self, key: tuple[int, int], folder: Path) -> None:
+        """Register the database as open in this process.
+
+        Raises:
+            StoreLockedError: it is already.
+        """
         with _lock.entry():
             for other in [each for each, claim in _claims.items() if not _is_held(claim)]:
                 del _claims[other]

@@ -68,6 +68,7 @@ def _write(folder: Path, families: Mapping[str, Rows]) -> None:
 
 
 def _options() -> Options:
+    """Return the options of a database that is made for its table files alone."""
     options = Options(raw_mode=True)
     for setter in (options.create_if_missing, options.create_missing_column_families):
         setter(True)  # noqa: FBT003 - it takes no name

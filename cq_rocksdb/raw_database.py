@@ -52,6 +52,7 @@ class RawDatabase:
             raise
 
     def _open(self, mode: DBRecoveryMode) -> Rdict:
+        """Open the private copy read-only; ``mode`` says what a torn log may lose."""
         options = _options()
         options.set_wal_recovery_mode(mode)
         families = {name: _options() for name in self.families}

@@ -473,6 +473,12 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         return engine
 
     def _writable_engine(self) -> RocksEngine:
+        """Return the engine, to write.
+
+        Raises:
+            ReadOnlyStoreError: the store is open read-only.
+            StoreFailedError: an earlier write failed.
+        """
         engine = self._open_engine()
         if self.context.read_only:
             raise ReadOnlyStoreError("the queues are open read-only", path=self.folder)

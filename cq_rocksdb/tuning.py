@@ -36,6 +36,11 @@ def tuned(options: DatabaseOptions, text: str | None) -> DatabaseOptions:
 
 
 def _option(name: str) -> tuple[str, Callable[[str], object]]:
+    """Return an option's field, and what reads its value.
+
+    Raises:
+        StoreConfigError: there is none of that name.
+    """
     found = {**_OF_UNITS, **_OF_DATABASE}.get(name)
     if found is None:
         close = get_close_matches(name, [*_OF_UNITS, *_OF_DATABASE], 1)

@@ -156,6 +156,7 @@ def _rocksdb_queues(store: MessageStore) -> RocksDBConsumeQueueStore:
 
 
 def _facts(queues: RocksDBConsumeQueueStore) -> Iterator[Row]:
+    """Yield the rows of the engine and of RocksDB's properties."""
     engine = queues.engine
     yield _row("database", "engine", engine.name)
     yield from [_row("database", *fact) for fact in engine.versions().items()]
@@ -178,6 +179,7 @@ def _counters(log_folder: Path) -> Iterator[Row]:
 
 
 def _levels(engine: RocksEngine) -> Iterator[Row]:
+    """Yield the rows of what each level holds."""
     levels: dict[tuple[str, int], list[int]] = {}
     for file in engine.live_files():
         family = file.family or "both"
@@ -220,6 +222,7 @@ def _findings(check: Audit) -> Iterator[Row]:
 
 
 def _orphans(orphans: Orphans, known: TopicTable) -> Iterator[Row]:
+    """Yield a row for each topic with queues that the broker does not know."""
     for topic, orphan in sorted(orphans.found.items()):
         yield {
             "severity": "note",

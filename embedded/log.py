@@ -436,6 +436,11 @@ class EmbeddedLog:
         return self._offsets
 
     def _refuse_consumed(self, group: str, *topics: str) -> None:
+        """Refuse to change offsets of a group that consumes.
+
+        Raises:
+            RefusedStoreError: it has consumers.
+        """
         with self._lock.entry():
             consumed = [
                 topic

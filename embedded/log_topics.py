@@ -116,6 +116,11 @@ class LogTopics:
         self._rows[topic] = row
 
     def _number(self, topic: str, name: str) -> int:
+        """Return a number of queues that the table of topics has.
+
+        Raises:
+            CorruptionError: it is none.
+        """
         found = self._rows[topic].get(name)
         if type(found) is not int or not 0 < found <= _MAX_QUEUES:
             raise CorruptionError(

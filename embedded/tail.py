@@ -207,6 +207,7 @@ class Tail(OneReader[TailMessage]):
                 self._cursors[key] = _Cursor(self._store.min_offset(*key) if at is None else at)
 
     def _commit_last(self) -> None:
+        """Commit the message that was given last, as its consumer asks for the next."""
         last = self._last
         if not self._auto_commit or last is None:
             return

@@ -86,6 +86,7 @@ def _change_files(paths: StorePaths, made: BrokerMetadata, tables: Collection[Ta
 
 
 def _folders(form: Form, tables: Collection[Table]) -> list[str]:
+    """Return the folders that hold these tables in a form of RocksDB."""
     match form:
         case Form.V1:
             return [V1_FOLDERS[table] for table in tables]

@@ -173,6 +173,7 @@ def _groups(found: Sequence[BrokerMetadata]) -> Iterator[Row]:
 
 
 def _offsets(found: Sequence[BrokerMetadata]) -> Iterator[Row]:
+    """Yield a row for each offset of each form."""
     for each in found:
         for table, offsets in (("offset", each.offsets), ("pullOffset", each.pull_offsets)):
             for key, queue_id, offset in _rows_of(offsets):

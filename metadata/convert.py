@@ -127,6 +127,7 @@ def build_beside(paths: StorePaths, made: BrokerMetadata, *, lmq: bool = False) 
 
 
 def _wrong_with_new(paths: StorePaths, made: BrokerMetadata) -> Iterator[str]:
+    """Yield in what the new form, read back, is not what was to be written."""
     new = read_forms(StorePaths(paths.new_metadata))
     if [each.form for each in new] != [made.form]:
         yield "not one form is there"

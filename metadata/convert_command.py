@@ -100,6 +100,7 @@ def _plan(
 
 
 def _convert(paths: StorePaths, plan: _Plan | None, to: Form, *, lmq: bool) -> Path | None:
+    """Carry out the plan; return where the former files are, ``None`` without a plan."""
     if plan is None:
         return None
     if plan.source.form is to:  # rewritten it would be nowhere for an instant
@@ -110,6 +111,7 @@ def _convert(paths: StorePaths, plan: _Plan | None, to: Form, *, lmq: bool) -> P
 
 
 def _row(plan: _Plan, to: Form, drop: Collection[Droppable], away: Path | None) -> Row:
+    """Return what a conversion does, or did, as a row."""
     made = plan.made
     return {
         "from": plan.source.form.value, "to": to.value, "topics": len(made.topics),

@@ -170,6 +170,7 @@ def _lost_resets(found: BrokerMetadata) -> Iterator[MetaFinding]:
 
 
 def _lost_by_a_slave(found: BrokerMetadata) -> Iterator[MetaFinding]:
+    """Yield a finding of tables of a size with which a RocketMQ slave loses the last entry."""
     for table, names in ((Table.TOPICS, found.topics), (Table.GROUPS, found.groups)):
         if len(names) > _PAGE and len(names) % _PAGE == 1:
             sentence = (
@@ -182,6 +183,7 @@ def _lost_by_a_slave(found: BrokerMetadata) -> Iterator[MetaFinding]:
 
 
 def _files_of_offsets(found: BrokerMetadata) -> Iterator[MetaFinding]:
+    """Yield a finding if both files of offsets differ."""
     keys = offsets_disagree(found.path) if found.form is Form.JSON else []
     if keys:
         sentence = (

@@ -45,6 +45,7 @@ def refusals(found: BrokerMetadata, form: Form) -> Iterator[str]:
 
 
 def _unfit_names(found: BrokerMetadata) -> Iterator[str]:
+    """Yield the names that no form can hold, a sentence each."""
     in_forbidden = chain.from_iterable(found.forbidden.values())
     tables = (found.topics, found.groups, found.forbidden, in_forbidden)
     for name in chain(*tables, found.offsets, found.pull_offsets):

@@ -108,6 +108,7 @@ def clear_new(paths: StorePaths) -> None:
 
 
 def _moves(paths: StorePaths, form: Form, away: Path, keep: Collection[Form]) -> list[Move]:
+    """Return the moves that put a form in its place, and others away, in order."""
     config, new = paths.config, paths.new_metadata / CONFIG_FOLDER
     others = [name for other in Form if other not in {form, *keep} for name in names_of(other)]
     built = [name for name in names_of(form) if (new / name).exists()]
@@ -139,6 +140,7 @@ def _move(old: Path, new: Path) -> None:
 
 
 def _is_entry(entry: Entry) -> bool:
+    """Return whether ``entry`` is the note of a placing."""
     moves, lock = entry.get("moves"), entry.get("lock")
     return (
         isinstance(lock, list)

@@ -147,6 +147,7 @@ def _fault(name: str, path: Path) -> str | None:
 
 
 def _table_of(other: BrokerMetadata, name: str, found: Sequence[BrokerMetadata]) -> bytes:
+    """Return the JSON file ``name`` with what another form has."""
     made = BrokerMetadata(
         Form.JSON, other.path, topics=other.topics, groups=other.groups,
         forbidden=other.forbidden, offsets=other.offsets,

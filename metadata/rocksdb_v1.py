@@ -85,6 +85,7 @@ def _take(
     key: bytes,
     value: bytes,
 ) -> None:
+    """Take a row into the metadata; one that is none becomes a fault."""
     try:
         take(into, key.decode(), value)
     except ValueError as exc:

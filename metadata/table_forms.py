@@ -128,6 +128,7 @@ def newer_in_database(paths: StorePaths) -> list[TableForms]:
 
 
 def _forms(folder: Path, table: Table) -> TableForms:
+    """Return where a table lies in each form, and which was written last."""
     files = tuple(folder / each for each in FILES_OF_TABLE[table])
     databases = [folder / each for each in (V1_FOLDERS[table], SINGLE_FOLDER)]
     written = {path: _written_to(path) for path in (*databases, folder / V2_FOLDER)}

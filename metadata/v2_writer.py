@@ -43,6 +43,7 @@ def write_v2(found: BrokerMetadata, config: Path) -> None:
 
 
 def _rows(found: BrokerMetadata) -> Iterator[tuple[bytes, bytes]]:
+    """Yield all rows of version 2, in the order of their tables."""
     for number, table in _TABLES_WITH_VERSION:
         if table in found.versions:
             key = HEAD.pack(TABLE_PREFIX, number, RowKind.DATA_VERSION) + VERSION_NAME
@@ -62,6 +63,7 @@ def _configs(number: TableId, table: dict[str, Json]) -> Iterator[tuple[bytes, b
 def _offsets(
     number: TableId, offsets: Offsets, found: BrokerMetadata
 ) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the rows of offsets."""
     for key, row in offsets.items():
         topic, group = fitting_readings(key, found.topics, found.groups)[0]
         head = _data_key(number, group) + _CTRL + _name(topic) + _CTRL

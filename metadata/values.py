@@ -17,7 +17,11 @@ def json_object(data: bytes) -> Json:
 
 
 def object_of(content: Mapping[str, object], name: str) -> Json:
-    """Return the object under ``name``, an empty one where there is none."""
+    """Return the object under ``name``, an empty one where there is none.
+
+    Raises:
+        ValueError: it is something else.
+    """
     found = content.get(name)
     if found is None:
         return {}
@@ -27,12 +31,20 @@ def object_of(content: Mapping[str, object], name: str) -> Json:
 
 
 def configs_of(content: Mapping[str, object], name: str) -> dict[str, Json]:
-    """Return a table of configurations: name → object."""
+    """Return a table of configurations: name → object.
+
+    Raises:
+        ValueError: it is none.
+    """
     return {key: object_of({key: each}, key) for key, each in object_of(content, name).items()}
 
 
 def version_of(found: Mapping[str, object]) -> DataVersion:
-    """Return a ``DataVersion`` from its JSON."""
+    """Return a ``DataVersion`` from its JSON.
+
+    Raises:
+        ValueError: a field is no number.
+    """
     numbers = [found.get(name, 0) for name in ("stateVersion", "timestamp", "counter")]
     if not all(type(number) is int for number in numbers):
         raise ValueError("the data version has a field that is no number")
@@ -40,12 +52,20 @@ def version_of(found: Mapping[str, object]) -> DataVersion:
 
 
 def numbers_of(found: Mapping[str, object]) -> dict[int, int]:
-    """Return queue ids or levels → offsets."""
+    """Return queue ids or levels → offsets.
+
+    Raises:
+        ValueError: one is no number.
+    """
     return {_number(key): _number(value) for key, value in found.items()}
 
 
 def offsets_of(found: Mapping[str, object]) -> Offsets:
-    """Return ``topic@group`` → queue id → offset; a light queue's offset may be a bare number."""
+    """Return ``topic@group`` → queue id → offset; a light queue's offset may be a bare number.
+
+    Raises:
+        ValueError: one is no number.
+    """
     table: Offsets = {}
     for key, row in found.items():
         try:

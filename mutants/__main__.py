@@ -101,6 +101,7 @@ def _line(outcome: TriedMutation, seconds: float) -> str:
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
+    """Return the options of the command line."""
     parser = argparse.ArgumentParser(prog="python -m mutants", description=__doc__)
     parser.add_argument(
         "--seed", default=str(int(time.time())), help="any word; drawn if not given"

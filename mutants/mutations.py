@@ -86,6 +86,8 @@ def mutations(path: str, source: bytes) -> list[Mutation]:
 
 
 class _Finder:
+    """Walks through a module's source and collects what could be changed in it."""
+
     def __init__(self, path: str, source: bytes) -> None:
         self.found: list[Mutation] = []
         self._path = path

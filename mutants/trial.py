@@ -92,6 +92,7 @@ class Tree:
 
     @contextmanager
     def _mutated(self, mutation: Mutation) -> Iterator[None]:
+        """Have the mutation in the tree while the block runs."""
         path = self.root / mutation.path
         source, before = path.read_bytes(), path.stat()
         self._stamp += 1

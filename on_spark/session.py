@@ -130,6 +130,7 @@ def refuse_no_master(master: str) -> None:
 
 
 def _running_session(kind: "type[SparkSession]") -> "SparkSession | None":
+    """Return the session that runs in this process; ``None``: none does."""
     from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415
 
     try:

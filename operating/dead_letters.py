@@ -133,6 +133,7 @@ class PutAgain:
             yield read
 
     def _topic(self, message: Message) -> str | None:
+        """Return the topic to put a dead letter to; ``None``: where it came from is not known."""
         origin = origin_topic(self._group, message.properties)
         if self._where is Again.TOPIC:
             return origin
@@ -143,6 +144,7 @@ class PutAgain:
         return retries
 
     def _change(self, message: Message, topic: str) -> None:
+        """Make of a dead letter the message to be put, without what the failure gave it."""
         given = message.properties
         kept = {name: text for name, text in given.items() if name not in _OF_THE_FAILURE}
         if kept.get(MessageProperty.WAIT) == "false":  # the broker's: it did not wait for the disk
@@ -163,6 +165,7 @@ class PutAgain:
         return next(turns)
 
     def _queues(self, topic: str) -> tuple[list[int], Iterator[int]]:
+        """Return the queue ids of a topic, and the same by turns; looked up once."""
         found = self._targets.get(topic)
         if found is None:
             if len(self._targets) >= _MAX_TARGETS:

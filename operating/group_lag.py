@@ -208,6 +208,7 @@ def _topic_of(span: QueueSpan) -> str:
 def _of_topic(
     topic: str, spans: Sequence[QueueSpan], rows: Mapping[str, Row]
 ) -> Iterator[QueueLag]:
+    """Yield each group's lag in each queue of a topic, and offsets of queues that are not there."""
     kind = topic_kind(topic)
     there = {span.queue.queue_id for span in spans}
     for group, row in rows.items():

@@ -149,6 +149,7 @@ def _rank(name: str, of: LagTotals) -> tuple[int, int, int, str]:
 
 
 def _row(group: str, parts: list[LagTotals], per_second: float | None) -> Row:
+    """Return a group's sums as a row."""
     return {
         "group": group, "topics": sum(len(each.topics) for each in parts),
         "offset": sum(each.offset for each in parts), "end": sum(each.end for each in parts),

@@ -75,6 +75,7 @@ class HalfMessages:
             yield queue_id, max(self._half.get(queue_id, low), low), high
 
     def _messages(self, queue_id: int, begin: int, high: int) -> Iterator[PendingMessage]:
+        """Yield the half messages of a queue from ``begin`` on."""
         decided = self._decided(queue_id)
         for offset, message in self._records(HALF_TOPIC, queue_id, begin, high):
             properties = message.properties
@@ -106,6 +107,7 @@ class HalfMessages:
     def _records(
         self, topic: str, queue_id: int, begin: int, end: int
     ) -> Iterator[tuple[int, StoredMessage]]:
+        """Yield queue offset and record of a queue's units in [``begin``, ``end``)."""
         for unit in self._store.queues.queue(topic, queue_id).iterate(begin):
             if unit.queue_offset >= end:
                 return

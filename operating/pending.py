@@ -143,6 +143,7 @@ def _parts(
     store: MessageStore, broker: BrokerMetadata, half: HalfMessages,
     of: PendingSource | None, now: int, step: Step,
 ) -> Iterator[PendingPart]:  # fmt: skip
+    """Yield what waits by level and by queue of half messages, of source ``of`` or of all."""
     if of in {None, PendingSource.DELAY}:
         yield from delay_levels(store, broker.delay_offsets, now, step)
     if of in {None, PendingSource.HALF}:
@@ -152,6 +153,7 @@ def _parts(
 def _timer_parts(
     store: MessageStore, of: PendingSource | None, precision: int, now: int
 ) -> Iterator[PendingPart]:
+    """Return what waits for a timer, of source ``of`` or of all."""
     if of in {PendingSource.DELAY, PendingSource.HALF}:
         return iter(())
     database = rocksdb_pending(store.paths, now)
@@ -166,6 +168,7 @@ def _messages(
     of: PendingSource | None,
     step: Step,
 ) -> Iterator[PendingMessage]:
+    """Yield each message that waits, of source ``of`` or of all."""
     if of in {None, PendingSource.DELAY}:
         yield from delayed_messages(store, broker.delay_offsets, step)
     if of in {None, PendingSource.HALF}:

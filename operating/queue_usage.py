@@ -173,6 +173,7 @@ def _unit_sizes(block: UnitBlock) -> UnitSizes:
 
 
 def _batch_pieces(queue: ConsumeQueue, low: int, high: int) -> Iterator[UnitSizes]:
+    """Yield the units of a batch queue, all as one piece."""
     found = [unit for unit in queue.iterate(low) if unit.queue_offset < high]
     if found:
         yield UnitSizes(

@@ -135,6 +135,7 @@ def usage(
 
 
 def _totals(store: MessageStore, owners: Owners, whole: int) -> str:
+    """Return in a sentence what all owners come to, beside the log."""
     log = store.commit_log
     units = sum(each.total.units for each in owners.values())
     light = sum(each.light.units for each in owners.values())
@@ -201,6 +202,7 @@ class _OwnersOf:
         return parent_of(topic) if self._by is By.PARENT else topic
 
     def _add_days(self, span: QueueSpan) -> None:
+        """Add what a queue takes to the days that its messages were stored on."""
         days = set()
         kind = topic_kind(span.queue.topic)
         for number, found in usage_by_day(self._store, span):

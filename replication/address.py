@@ -9,6 +9,9 @@ def address(text: str, what: str = "a master", *, any_port: bool = False) -> tup
     """Return host and port of ``HOST:PORT``; an IPv6 address is in brackets.
 
     ``any_port``: port 0 is one, too. ``what`` it is the address of, for the refusal.
+
+    Raises:
+        typer.BadParameter: it is none.
     """
     host, _, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):

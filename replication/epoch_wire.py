@@ -127,7 +127,11 @@ def parse_epochs(head: MasterHandshake, body: bytes) -> list[EpochEntry]:
 
 
 def refuse_unordered(entries: list[EpochEntry], error: Callable[[str], Exception]) -> None:
-    """Raise ``error`` with a sentence unless numbers and starts of epochs grow, from 0 on."""
+    """Refuse epochs whose numbers or starts do not grow, from 0 on.
+
+    Raises:
+        Exception: what ``error`` makes of the sentence.
+    """
     before = EpochEntry(-1, -1)
     for entry in entries:
         if entry.epoch <= before.epoch or entry.start_offset <= before.start_offset:

@@ -306,6 +306,11 @@ class StoreConfig(ReplicaConfig):
 
     @model_validator(mode="after")
     def _check_delays(self) -> Self:
+        """Refuse settings of delayed messages that contradict each other.
+
+        Raises:
+            ValueError: they do.
+        """
         if self.enable_schedule_message_service and self.allow_delay_without_service:
             raise ValueError(
                 "enableScheduleMessageService delivers what allowDelayWithoutService shows at once:"

@@ -286,6 +286,7 @@ def sync_below(folders: Iterable[Path]) -> None:
 
 
 def _sync_tree(top: Path) -> None:
+    """Sync all files and folders below ``top``, one by one."""
     for folder, _, names in os.walk(top):
         for name in names:
             with suppress(CorruptionError, FileNotFoundError):  # no regular file: not ours

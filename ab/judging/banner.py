@@ -110,6 +110,7 @@ def _busy(workloads: Sequence[WorkloadFigures]) -> str:
 def _describe(
     result: Result, workloads: Sequence[WorkloadJudgement], places: "_Places"
 ) -> tuple[str | None, str]:
+    """Return the side that is better for this store, if one is, and the sentence that says so."""
     reference, sides = result.sides[0].name, compared_sides(result)
     better = {side: _names(workloads, side, Outcome.BETTER) for side in sides}
     worse = {side: _names(workloads, side, Outcome.WORSE) for side in sides}

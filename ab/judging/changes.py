@@ -84,6 +84,7 @@ def compare_results(before: Result, after: Result) -> ResultChanges:
 
 
 def _changes(pair: Pair, confidence: float) -> Iterator[Change]:
+    """Yield the change of each workload and side that both results have."""
     judged = judge(pair.before), judge(pair.after)
     sides, workloads = sides_of_both(pair), workloads_of_both(pair)
     wrong = (1 - confidence) / max(1, len(sides) * len(workloads))
@@ -107,6 +108,7 @@ def _change(
     pair: Pair, workload: WorkloadFigures, side: str, key: str, found: list[list[float]],
     single: float, confidence: float,
 ) -> Change:  # fmt: skip
+    """Return how a side's figure differs between both results, rounds not being paired."""
     figure = FIGURES[key]
     centres = [sorted(each)[len(each) // 2] for each in found]
     made = None

@@ -101,6 +101,7 @@ def _expanded(confidence: float, rounds: int) -> float:
 
 
 def _bootstrap(samples: "list[NDArray[np.float64]]", confidence: float) -> tuple[float, float]:
+    """Return the BCa interval of the difference, of data that this cannot do the percentile's."""
     from scipy import stats  # noqa: PLC0415 - an extra
 
     def of(method: str) -> tuple[float, float]:

@@ -12,6 +12,8 @@ from ab.results.result import Difference
 
 
 class _Model(BaseModel):
+    """A part of a judgement: unchangeable, with the declared fields and no other."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 

@@ -31,6 +31,7 @@ def project(result: Result) -> Iterator[Projection]:
 
 
 def _projection(result: Result, figure: SideFigure, points: list[Point], queues: int) -> Projection:
+    """Fit a line through a side's figures at several counts of queues, and go on to ``queues``."""
     measured = sorted(
         ((point.queues, figure.of(point.footprint, result.store) or 0.0) for point in points),
         key=itemgetter(0),

@@ -70,6 +70,7 @@ def _sentence(
     result: Result, workload: WorkloadFigures, answers: AnswersJudgement,
     first: ComparedFigure | None, side: str,
 ) -> tuple[Outcome, str]:  # fmt: skip
+    """Return the outcome of a workload for a side, and the sentence that says it."""
     if workload.not_measured:
         return Outcome.ABSENT, f"Not measured: {workload.name}: {workload.not_measured}."
     if answers.status != "same":

@@ -130,6 +130,7 @@ def decide(found: Interval, floor: Interval | None, method: Method) -> Outcome |
 def _judged(
     workload: WorkloadFigures, told: ComparedFigure, found: Pairs, rule: Rule
 ) -> ComparedFigure:
+    """Return a figure with its interval and outcome, or why it has none."""
     if told.outcome is Outcome.WITHHELD:
         return told
     if told.figure in NEVER_JUDGED:

@@ -146,6 +146,7 @@ def _method(figures: FiguresSnapshot) -> Method:
 def _workload(
     op: StoreOp, figures: FiguresSnapshot, told: list[Mismatch], sides: tuple[str, str]
 ) -> WorkloadFigures:
+    """Return what the mirror has measured of one operation, in the form of a workload."""
     reference, other = sides
     names = [reference, other, reference + AGAIN]
     hours = [hour for hour in figures.hours if hour.op == op]
@@ -192,6 +193,7 @@ def _histogram(counts: tuple[int, ...]) -> "HdrHistogram":
 
 
 def _difference(each: Mismatch) -> Difference:
+    """Return an answer that differed, in the form of a result."""
     operation: dict[str, int | str | float | bool | None] = {
         "op": each.op, "topic": each.queue.topic, "queueId": each.queue.queue_id,
     }  # fmt: skip
@@ -206,6 +208,7 @@ def _difference(each: Mismatch) -> Difference:
 
 
 def _limits(figures: FiguresSnapshot, told: list[Mismatch]) -> Iterator[str]:
+    """Yield what these figures do not say, a sentence each."""
     yield (
         "Seconds are those of the mirror's thread among all others of the process: where those are"
         " busy, a backend whose calls release the interpreter lock waits to get it back."

@@ -65,6 +65,7 @@ def page(result: Result, judgement: Judgement) -> str:
 
 @cache  # compiling it takes longer than most pages
 def _template() -> "Template":
+    """Return the template of the page, with the filters that it uses."""
     jinja = page_templates(_TEMPLATES)
     jinja.filters |= {
         "digits": digits_text,

@@ -24,6 +24,7 @@ def print_report(judgement: Judgement, kind: OutputFormat) -> None:
 
 
 def _print_workload(judgement: Judgement) -> None:
+    """Print all of a judgement but its heading."""
     _print_banner(judgement.banner)
     _print_answers(judgement)
     for told in tally(judgement):
@@ -91,6 +92,7 @@ def _headlines(judgement: Judgement) -> list[Row]:
 
 
 def _footprint(judgement: Judgement) -> list[Row]:
+    """Return the rows of what the queues take."""
     return [
         {
             "queues": told.label,
@@ -105,6 +107,7 @@ def _footprint(judgement: Judgement) -> list[Row]:
 
 
 def _projections(judgement: Judgement) -> list[Row]:
+    """Return the rows of what the queues would take at other counts."""
     return [
         {
             "side": each.side,
@@ -172,6 +175,7 @@ def _changed_texts(changes: ResultChanges) -> list[str]:
 
 
 def _changed(change: Change) -> Row:
+    """Return the row of a change between two results."""
     return {
         "workload": change.workload,
         "side": change.side,

@@ -18,6 +18,8 @@ CONFIDENCE, MAX_WIDTH, MIN_RATIO = 0.95, 1.5, 1.03
 
 
 class _Model(BaseModel):
+    """A part of a result: with the declared fields and no other, and numbers that are finite."""
+
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
@@ -236,6 +238,11 @@ class Result(_Model):
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:
+        """Refuse names that come twice, or that no side or workload has.
+
+        Raises:
+            ValueError: there is one.
+        """
         names = [side.name for side in self.sides]
         works = [workload.name for workload in self.workloads]
         for kind, given in (("sides", names), ("workloads", works)):

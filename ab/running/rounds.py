@@ -108,6 +108,7 @@ class Measurement:
         return max(int(self._effort.turn_seconds * len(self._sides) / max(cost, 1e-9)), 1)
 
     def _pass(self, number: int, order: Sequence[SideProcess], count: int) -> None:
+        """Have each side take its turn, in ``order``, and compare their answers."""
         pids = [side.pid for side in self._sides]
         told: dict[str, Told] = {}
         warm_up = number < warm_up_of(self._workload)
@@ -205,6 +206,7 @@ def _round(
     *,
     warm_up: bool,
 ) -> Round:
+    """Return a turn as a result has it."""
     return Round(
         number=number, turn=turn, side=side, warm_up=warm_up,
         operations=told.operations, items=told.items, seconds=told.seconds,

@@ -124,6 +124,11 @@ class Run:
         return workloads(self._options.mix)
 
     def _read_given(self, path: Path) -> list[Operation]:
+        """Return the operations of the trace that was given.
+
+        Raises:
+            StoreConfigError: it is none, or has no times to replay it by.
+        """
         operations, queries, recorded = read_trace(path)
         self._origin = "recorded" if recorded else "given"
         if queries:
@@ -178,6 +183,7 @@ class Run:
                 return
 
     def _setting(self, name: str, workload: Workload, draw: np.random.Generator) -> Setting:
+        """Return what all sides get for a workload: its trace and some queues."""
         options, found = self._options, self._found
         given = name == TRACE
         operations = self._given if given else workload.derive(found, draw, DERIVED)
@@ -210,6 +216,7 @@ class Run:
         )  # fmt: skip
 
     def _result(self, sides: Sides, figures: list[Figures], points: list[Point]) -> Result:
+        """Return all that was measured, and how."""
         options = self._options
         trace = None
         if self._operations:

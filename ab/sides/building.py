@@ -81,6 +81,11 @@ class Sides:
         return self._proof(digests)
 
     def _proof(self, digests: list[tuple[str, int, int]]) -> list[Difference]:
+        """Return where sides differ from the reference; if none does they are proven equal.
+
+        Raises:
+            CorruptionError: all differ from the queues that lie in the store.
+        """
         digest, queues, units = digests[0]
         differences = [
             self._difference(process)

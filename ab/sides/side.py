@@ -76,6 +76,11 @@ def _plain(base: StoreConfig) -> StoreConfig:
 
 
 def _parse(text: str, base: StoreConfig) -> SideSpec:
+    """Return the side that ``backend,setting=value,…`` describes.
+
+    Raises:
+        StoreConfigError: it describes none.
+    """
     word, *pairs = (part.strip() for part in text.split(","))
     name = _backend(word)
     values: dict[str, Any] = {}

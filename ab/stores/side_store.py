@@ -29,7 +29,11 @@ class SideStore:
 
     @property
     def store(self) -> MessageStore:
-        """Return the open store."""
+        """Return the open store.
+
+        Raises:
+            StoreError: it is not open.
+        """
         if self._store is None:
             raise StoreError("the side's store is not open", path=self.root)
         return self._store

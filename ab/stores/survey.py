@@ -88,6 +88,7 @@ def _refuse(store: MessageStore, root: Path) -> None:
 
 
 def _spans(store: MessageStore, root: Path, draw: np.random.Generator) -> StoreSurvey:
+    """Return the ends of the store's queues, of many a sample that every queue is as likely in."""
     kept: list[tuple[QueueKey, int, int]] = []
     counts: list[int] = []
     expired: list[tuple[QueueKey, int]] = []
@@ -120,6 +121,7 @@ def _spans(store: MessageStore, root: Path, draw: np.random.Generator) -> StoreS
 
 
 def _shape(root: Path, topics: int, counts: NDArray[np.int64], store: MessageStore) -> Shape:
+    """Return how large the store is, and how its units lie in its queues."""
     log, units = store.commit_log, int(counts.sum())
     ordered = np.sort(counts)
     places = {"min": 0.0, "p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
@@ -154,6 +156,7 @@ def _last_time(store: MessageStore, found: StoreSurvey) -> int:
 
 
 def _samples(store: MessageStore, found: StoreSurvey, draw: np.random.Generator) -> None:
+    """Read some messages for the usual size of a body and for tags."""
     if not found.keys:
         return
     sizes, tags = [], Counter[str]()

@@ -67,6 +67,11 @@ class ScratchFolder:
         return self
 
     def _take(self) -> None:
+        """Lock the folder, and remove what a killed run has left.
+
+        Raises:
+            StoreLockedError: another comparison has it.
+        """
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as exc:

@@ -44,6 +44,8 @@ Text = Annotated[str, PlainValidator(_text)]
 
 
 class _Asked(BaseModel):
+    """An operation of a trace: a line of it, and what runs it."""
+
     model_config = ConfigDict(
         frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
     )
@@ -60,6 +62,8 @@ class _Asked(BaseModel):
 
 
 class _OfQueue(_Asked):
+    """An operation on one queue."""
+
     topic: Text
     queue_id: int = 0
 
@@ -207,7 +211,11 @@ class Query(_Asked):
     end: int | None = None
 
     def bind(self, store: MessageStore) -> Callable[[], object]:
-        """Refuse: the caller leaves queries out."""
+        """Refuse: the caller leaves queries out.
+
+        Raises:
+            StoreConfigError: always.
+        """
         raise StoreConfigError("queries by key are not run")
 
 
@@ -265,6 +273,11 @@ def read_trace(path: Path, limit: int = MAX_OPERATIONS) -> TraceFile:
 
 
 def _parsed(line: bytes, number: int, path: Path) -> Operation | Query | _FirstLine:
+    """Return the operation of a line.
+
+    Raises:
+        StoreConfigError: it is none; the sentence says why.
+    """
     try:
         value = json.loads(line)
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as exc:

@@ -35,6 +35,8 @@ _ASKED = 1000
 
 
 class _Lifecycle(Workload):
+    """A workload of few, long operations, each of which opens a store by itself."""
+
     needs_open: ClassVar[bool] = False
     scales: ClassVar[bool] = False
     max_rounds: ClassVar[int] = 6
@@ -140,7 +142,11 @@ class RestartAfterKill(_Lifecycle):
     item = "openings"
 
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
-        """Have a process put messages and be killed; then open what it has left."""
+        """Have a process put messages and be killed; then open what it has left.
+
+        Raises:
+            StoreError: the process ended otherwise than by being killed.
+        """
         told = {
             "root": str(side.root), "backend": side.backend, "body_bytes": setting.body_bytes,
             "config": side.config.model_dump(mode="json", exclude_unset=True),

@@ -38,6 +38,11 @@ class JavaProgram:
         return program
 
     def _compile(self) -> None:
+        """Compile the program, unless it was since its sources changed.
+
+        Raises:
+            UnavailableError: it cannot be compiled.
+        """
         built = self._target / "classes" / f"{self.main.replace('.', '/')}.class"
         sources = [self.folder / "pom.xml", *(self.folder / "src").rglob("*.*")]
         newest = max(source.stat().st_mtime for source in sources)

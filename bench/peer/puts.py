@@ -148,6 +148,7 @@ def _require_all(results: Iterable[PutMessageResult]) -> None:
 
 
 def _in_threads(count: int, work: Callable[[int], None]) -> None:
+    """Run ``work`` in so many threads at once; raise what the first raised that failed."""
     failures: list[BaseException] = []
 
     def guarded(worker: int) -> None:

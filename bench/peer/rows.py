@@ -102,6 +102,7 @@ def _together(backend: str, *, quick: bool) -> Session:
 
 
 def _durable(backend: str, *, quick: bool) -> Iterator[Session]:
+    """Yield the sessions of puts that wait for the disk."""
     settings = {"queues": str(_FEW), "body": "1024", "flush": "SYNC_FLUSH"}
     for threads in (1, 16):
         count = (2_000 if quick else 8_000) * (1 if threads == 1 else 8)
@@ -127,6 +128,7 @@ def _paced(backend: str, *, quick: bool) -> Session:
 
 
 def _reads(backend: str, *, quick: bool) -> Session:
+    """Return the session of pulls, searches and queries."""
     times = 1 if quick else 4
     slow = 1 if backend == "file" else 3
     pulls = 60_000 // slow * times
@@ -190,6 +192,7 @@ def _warm_seconds(*, quick: bool) -> float:
 
 
 def _replicas(*, quick: bool) -> Iterator[AnySession]:
+    """Yield the sessions of puts that wait for a replica, and of following."""
     sync = {"role": "SYNC_MASTER", "replicas": "2", "wait": "60000", "queues": str(_FEW)}
     for writers, count in ((1, 12_000), (16, 60_000)):
         puts = count // 3 if quick else count

@@ -57,6 +57,7 @@ class Worker:
         return works[words[0]]()
 
     def _open(self) -> Figures:
+        """Open the store, and what puts and reads in it; return what that took."""
         flush = FlushDiskType(self._settings.get("flush", "ASYNC_FLUSH"))
         config = StoreConfig(
             flush_disk_type=flush, clean_file_forcibly_enable=False,

@@ -278,6 +278,7 @@ def _walk(data: bytes) -> tuple[_Int64s, int]:
 
 
 def _from_tuples(found: list[tuple[int, ...]]) -> ScannedUnits | None:
+    """Return units out of rows: queue, queue offset, the unit's fields; ``None`` without any."""
     if not found:
         return None
     table = np.array(found, np.int64)

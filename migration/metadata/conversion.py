@@ -192,6 +192,7 @@ def _newest(config: Path, tables: Sequence[TableForms]) -> tuple[BrokerMetadata,
 
 
 def _unknown_fields(paths: StorePaths, sources: dict[Table, Form], form: Form) -> list[str]:
+    """Return the fields of the JSON files to be converted that no other form holds."""
     if form is Form.JSON:
         return []
     names = {

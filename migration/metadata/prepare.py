@@ -72,6 +72,7 @@ def prepare_tables(
 
 
 def _for_rocksdb(files: ConfigFiles, table: TableForms, done: list[str]) -> None:
+    """Make of a table's JSON file one that a broker with RocksDB tables takes in at its start."""
     name = table.files[0].name
     content = _Content.of_offsets(files) if table.name == _OFFSETS else _Content.of(files, name)
     if content is None:
@@ -85,6 +86,7 @@ def _for_rocksdb(files: ConfigFiles, table: TableForms, done: list[str]) -> None
 
 
 def _for_files(files: ConfigFiles, done: list[str], *, lmq: bool) -> None:
+    """Make the file of offsets that a broker with light queues reads, if it is one."""
     there = file_written(files.path(LMQ_OFFSETS_FILE)) >= 0
     if not (lmq or there) or _is_lmq_newer(files):
         return

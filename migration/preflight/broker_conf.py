@@ -94,6 +94,7 @@ def _of_key(name: str, value: str, key: BrokerKey, version: Version) -> Prefligh
 
 
 def _removed(name: str, key: BrokerKey, text: str) -> str:
+    """Return the sentence about a key that the release does not have any more."""
     if key.since is None:
         gone = f"No RocketMQ reads {name}"
     else:
@@ -104,6 +105,7 @@ def _removed(name: str, key: BrokerKey, text: str) -> str:
 
 
 def _misspelt(name: str) -> PreflightFinding | None:
+    """Return the finding of a key that is unknown, but one like it is not; ``None``: none is."""
     keys = broker_keys()
     lower = {each.lower(): each for each in keys}
     close = get_close_matches(name.lower(), lower, 1, _ALIKE)
@@ -117,6 +119,7 @@ def _misspelt(name: str) -> PreflightFinding | None:
 def _finding(
     code: str, name: str, sentence: str, severity: Severity = Severity.WARN, **figures: str | None
 ) -> PreflightFinding:
+    """Return a finding about one key."""
     return PreflightFinding(
         code=code, severity=severity, sentence=sentence,
         figures={label: value for label, value in figures.items() if value is not None},

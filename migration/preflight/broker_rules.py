@@ -59,6 +59,7 @@ def _release(
 
 
 def _ignored(values: Mapping[str, str], *, on_rocksdb: bool) -> Iterator[PreflightFinding]:
+    """Yield the keys that mean nothing with this ``storeType``."""
     double = _is_on(values, _DOUBLE_WRITE)
     if on_rocksdb and double:
         sentence = f"{_DOUBLE_WRITE} is ignored with storeType=defaultRocksDB: no files are kept."
@@ -108,6 +109,7 @@ def _finding(
     severity: Severity = Severity.WARN,
     **figures: Figure,
 ) -> PreflightFinding:
+    """Return a finding about some keys."""
     return PreflightFinding(
         code=code, severity=severity, sentence=sentence, figures=figures,
         affected=[Affected(name=name) for name in names], affected_total=len(names),

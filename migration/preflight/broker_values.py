@@ -46,6 +46,7 @@ def _bad_boolean(value: str) -> str | None:
 
 
 def _bad_integer(value: str, bits: int) -> str | None:
+    """Return why a value is no whole number of ``bits`` and a sign; ``None``: it is one."""
     match = _INTEGER.fullmatch(value)
     if match is None:
         return "no whole number: RocketMQ keeps the default" + _blank(value)
@@ -68,6 +69,7 @@ def _blank(value: str) -> str:
 
 
 def _bad_choice(text: str, choices: tuple[str, ...]) -> str | None:
+    """Return why a value is none of ``choices``; ``None``: it is one."""
     exact = choices[0].isupper()
     if text in choices or (not exact and text.lower() in {each.lower() for each in choices}):
         return None

@@ -64,6 +64,7 @@ def preflight_command(
 
 
 def _rows(report: PreflightReport) -> Iterator[Row]:
+    """Yield a row for the layout and for each finding."""
     what = f"{report.layout}, to {report.to}"
     yield {"severity": "", "code": "layout", "finding": what, "figures": "", "affected": ""}
     for finding in report.findings:

@@ -64,6 +64,11 @@ class OffsetsCheck:
                     self._compare(topic, group, queue_id, offset, known=known)
 
     def _check(self, key: str, value: object) -> None:
+        """Compare the offsets of one key with the queues.
+
+        Raises:
+            CorruptionError: they are none.
+        """
         topic, separator, group = key.partition(TOPIC_GROUP_SEPARATOR)
         offsets: dict[str, Any] = value if isinstance(value, dict) else {"0": value}
         if not separator:

@@ -67,6 +67,7 @@ def _number(path: Path) -> int | None:
 
 
 def _available_memory() -> int | None:
+    """Return the bytes of memory that programs may still take; ``None``: not known."""
     try:
         lines = _MEMORY.read_text(encoding="ascii").splitlines()
     except (OSError, ValueError):

@@ -50,6 +50,7 @@ def table_findings(
 
 
 def _version_2(tables: list[TableForms], values: Mapping[str, str]) -> Iterator[PreflightFinding]:
+    """Yield a finding where tables are in a form that the settings do not have read."""
     there = any(table.form is Form.V2 for table in tables)
     is_set = values.get(_VERSION_KEY, "").strip().lower() == _VERSION_2
     if there and not is_set:
@@ -104,6 +105,7 @@ def _in_doubt(paths: StorePaths) -> Iterator[PreflightFinding]:
 
 
 def _older_databases(tables: list[TableForms]) -> Iterator[PreflightFinding]:
+    """Yield a finding of databases that are older than the JSON files."""
     count = NameCount()
     for path in sorted({path for table in tables for path in table.databases}):
         count.add(f"config/{path.name}")
@@ -116,6 +118,7 @@ def _older_databases(tables: list[TableForms]) -> Iterator[PreflightFinding]:
 
 
 def _light_queues(tables: list[TableForms]) -> Iterator[PreflightFinding]:
+    """Yield a finding where offsets are in the file of a broker with light queues."""
     for table in tables:
         files = {path.name: file_written(path) for path in table.files}
         if files.get(LMQ_OFFSETS_FILE, -1) >= max(0, *files.values()):

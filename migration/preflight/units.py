@@ -88,6 +88,7 @@ class UnitCheck(QueueCheck):
         self._count_blanks(queue)
 
     def _read(self, block: UnitBlock) -> tuple[int, int]:
+        """Return how many units of a block lie outside of the log, and have extension addresses."""
         rows = block.columns()
         phy = rows["phy_offset"].astype(np.int64)
         # Compared this way round no sum can overflow, whatever the bytes say.
@@ -99,6 +100,7 @@ class UnitCheck(QueueCheck):
         return int(misplaced), int(np.count_nonzero(rows["tags_code"] <= EXT_ADDRESS_MAX))
 
     def _note(self, queue: UnitRange, missing: int, astray: int, addresses: int) -> None:
+        """Take in what was found in a queue."""
         self._missing += missing
         self._astray += astray
         self._addresses += addresses

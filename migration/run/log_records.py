@@ -106,6 +106,7 @@ class LogRecords:
 
 
 def _no_record(rows: UnitRows, at: int, found: object) -> CorruptionError:
+    """Return the error of a unit that leads to no record."""
     size = int(rows["size"][at])
     return CorruptionError(
         "a unit leads to no record of the log",

@@ -57,17 +57,10 @@ def run_plan(
 ) -> RunReport:
     """Move what the plan of the store in ``root`` says, into the workspace.
 
-    Segments that an earlier run has moved are not moved again.
-
-    Args:
-        root: the store; nothing of it is changed.
-        workspace: where the plan is, and where the new queues are made; by default the store's own.
-        master: where tasks run: a Spark master, or ``none`` for processes of this machine.
-        bytes_per_second: what all tasks together may write; ``None``: as much as they can.
-        progress: called with units moved and units planned.
-        timestamps: have RocksDB units carry the store times of their records, which are read from
-            the log for that. Without them the new queues are of no use; for measuring alone.
-        config: settings that must be those of the plan; the plan's are used.
+    Segments that an earlier run has moved are not moved again. ``progress`` is told units moved
+    and units planned; ``bytes_per_second`` is shared by all tasks. The settings are the plan's;
+    ``config``: settings that must be no others. Without ``timestamps`` units in RocksDB get no
+    store times out of the log and are of no use: for measuring alone.
 
     Raises:
         RefusedStoreError: there is no plan, it is another store's or was made under other settings,
@@ -224,6 +217,7 @@ def _parallel(master: str) -> int:
 
 
 def _report(space: Workspace, plan: Plan, moved: int, seconds: float) -> RunReport:
+    """Return what has been moved until now."""
     found = [read_done(space, number, plan) for number in range(len(plan.segments))]
     done: list[SegmentDone] = [each for each in found if each is not None]
     return RunReport(

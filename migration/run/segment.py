@@ -230,6 +230,7 @@ class _Mover:
             self._note_shifted(log, rows, shifted)
 
     def _note_shifted(self, log: LogRecords, rows: UnitRows, shifted: int) -> None:
+        """Count units whose records name other places, and keep some queues as examples."""
         self._done.shifted += shifted
         for each, _, first, count in self._waiting:
             if len(self._done.shifted_queues) >= _EXAMPLES:
@@ -241,6 +242,7 @@ class _Mover:
                 self._done.shifted_queues.append(name)
 
     def _name_queue(self, exc: CorruptionError, rows: UnitRows) -> CorruptionError:
+        """Return the error with the queue and unit that it is about."""
         at = int(np.flatnonzero(rows["phy_offset"] == exc.phy_offset)[0])
         for each, offset, first, count in self._waiting:
             if first <= at < first + count:

@@ -66,6 +66,7 @@ def _digests(paths: StorePaths, source: str, log_folders: Iterable[Path]) -> Ite
 
 
 def _digest(paths: StorePaths, stamp: bytes, folders: Iterable[Path]) -> str:
+    """Return a digest of names, sizes and times of files; empty: they cannot all be looked at."""
     digest = blake2b(stamp, digest_size=_DIGEST_BYTES)
     whole = True
     with os_errors("look at the files of the store", paths.root):

@@ -124,6 +124,7 @@ def _findings(report: VerifyReport) -> Iterator[Row]:
 
 
 def _facts(report: VerifyReport) -> Row:
+    """Return the facts of a report that are no findings."""
     result = report.result
     both = {"source": report.source_side.backend, "target": report.target_side.backend}
     sums = {"source": result.source, "target": result.target}

@@ -149,6 +149,7 @@ def _fetched(
 
 
 def _compare(one: LogSide, other: LogSide, how_much: CheckScope, progress: Progress) -> Checked:
+    """Compare the logs, what the queues lack of them, and the brokers' tables."""
     common = compare_logs(one.log, other.log, progress)
     tails = tuple(
         tail_of(side.log, common.end if common.compared else span(side.log).start, progress)
@@ -162,6 +163,7 @@ def _compare(one: LogSide, other: LogSide, how_much: CheckScope, progress: Progr
 
 
 def _tables(side: LogSide, unread: list[str]) -> BrokerTables | None:
+    """Return the tables of a side; ``None``: it has none, or they cannot be read."""
     if side.config is None:
         return None
     try:

@@ -119,7 +119,13 @@ class _Fetching:
         self._progress = progress
 
     async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Receive until there is enough; return whether the master had no more."""
+        """Receive until there is enough; return whether the master had no more.
+
+        Raises:
+            ConnectionError: the master was silent for too long, or has ended the connection.
+            WireError: what came is nothing that a master sends.
+            DivergedError: the master's bytes do not follow each other.
+        """
         parser, master = FrameParser(), self._master
         heard, reported = time.monotonic(), -1.0
         while True:

@@ -62,6 +62,7 @@ def compare_logs(one: CommitLog, other: CommitLog, progress: Progress = noop) ->
 def _first_difference(
     one: CommitLog, other: CommitLog, both: range, progress: Progress
 ) -> int | None:
+    """Return the first phy offset at which two logs differ; ``None``: they do not."""
     for part in parts(one, other, both):
         progress(part.start)
         mine, others = one.view(part.start, len(part)), other.view(part.start, len(part))

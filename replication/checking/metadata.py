@@ -182,6 +182,7 @@ def _unlike(table: str, name: str, mine: object, others: object) -> list[EntryDi
 
 
 def _from_backup(config: Path, table: Table) -> Iterator[str]:
+    """Yield a sentence if a table was read from its backup."""
     name = newest_file(config, table)
     try:
         fault = fault_of(name, config / name)

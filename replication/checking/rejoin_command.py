@@ -63,6 +63,7 @@ def rejoin(
 
 
 def _show(former: Path, found: Rejoin, facts: dict[str, object], kind: OutputFormat) -> None:
+    """Print what was cut, or would be."""
     output(kind).record({
         "former": str(former), "commonEnd": found.phy_offset, "needed": found.needed,
         "done": found.done, **facts, "saved": [str(each.path) for each in found.saved],

@@ -170,6 +170,7 @@ def _range(side: LogSide) -> str:
 
 
 def _shown(place: dict[str, object]) -> str:
+    """Return in words what a log has at a place."""
     what = str(place["what"])
     if "topic" in place:
         what = (
@@ -180,6 +181,7 @@ def _shown(place: dict[str, object]) -> str:
 
 
 def _time(milliseconds: object) -> str:
+    """Return a store time as text; what is no time as the number that it is."""
     if not isinstance(milliseconds, int):
         return ""
     try:

@@ -62,6 +62,7 @@ def tail_of(log: CommitLog, begin: int, progress: Progress = noop) -> OwnRecords
 
 
 def _readable(log: CommitLog, tail: OwnRecords) -> Iterator[ScannedRecord]:
+    """Yield the records of the tail; goes on behind damage, and keeps the first."""
     at: int | None = tail.begin
     while at is not None and at < tail.end:
         try:

@@ -81,6 +81,7 @@ class AppendNotifier:
             self._loop.call_soon_threadsafe(self._check)
 
     def _check(self) -> None:
+        """Wake those who wait for bytes that the log has by now."""
         self._is_asked = False  # before the check: later callers ask again
         for grown, is_due in list(self._waiting.items()):
             if is_due():

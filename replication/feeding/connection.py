@@ -135,7 +135,11 @@ class FeedConnection:
             raise self._silent() from None
 
     def _complete(self, peer: socket.socket) -> None:
-        """Receive until no part of a report is left."""
+        """Receive until no part of a report is left.
+
+        Raises:
+            OSError: nothing came in time, or the connection ended.
+        """
         deadline = time.monotonic() + self._patience
         while self._reports.is_torn:
             peer.settimeout(max(deadline - time.monotonic(), _MIN_SECONDS))

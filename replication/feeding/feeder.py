@@ -102,6 +102,7 @@ class Feeder:
     # ---- inside
 
     def _begin_serving(self, listener: socket.socket) -> None:
+        """Begin to take connections."""
         self.port = listener.getsockname()[1]
         self._log = ServedLog(self._store)
         self._growth = growth = AppendNotifier()
@@ -113,6 +114,7 @@ class Feeder:
             )
 
     async def _end_serving(self) -> None:
+        """End all connections, and take none any more."""
         if self._growth is not None:
             self.followers.remove_listener(self._growth.check_soon)
         for task in (tasks := [*self._own, *self._tasks]):
@@ -143,6 +145,8 @@ class Feeder:
             self._begin(peer, self.followers.join(str(ip), address[1]), growth)
 
     def _begin(self, peer: socket.socket, link: Link, growth: AppendNotifier) -> None:
+        """Begin to feed a connection, in a task of its own."""
+
         def ended(task: asyncio.Task[None]) -> None:  # also of one that never ran
             self._tasks.discard(task)
             self.followers.leave(link)
@@ -203,6 +207,7 @@ class Feeder:
 
 
 async def _readable(listener: socket.socket) -> None:
+    """Wait until the listener has a connection."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(listener, ready.set)
@@ -218,6 +223,11 @@ def _log_fault(meaning: str, task: asyncio.Task[None]) -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens.
+
+    Raises:
+        StoreIOError: it cannot.
+    """
     try:
         kind, _, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

@@ -14,6 +14,10 @@ async def to_the_end(step: Callable[[*A], R], *given: *A) -> R:
     """Run a blocking step in a thread; a cancellation waits for its end.
 
     A fault of the store counts for more than the cancellation.
+
+    Raises:
+        Exception: what ``step`` raises.
+        asyncio.CancelledError: the task was cancelled; the step has ended.
     """
     job = asyncio.ensure_future(asyncio.to_thread(step, *given))
     try:

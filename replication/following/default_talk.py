@@ -62,6 +62,9 @@ class DefaultTalk:
 
         A master sends heartbeats for an offset too that has left its log, also in the middle of a
         connection. What lies in its last file has not.
+
+        Raises:
+            DivergedError: the master does not have what this log goes on behind.
         """
         intake, at = self.intake, self.intake.next_phy_offset
         if not intake.is_verified:

@@ -124,7 +124,12 @@ class EpochTalk:
         return self._parser.frames
 
     def receive(self, data: bytes) -> None:
-        """Give what came to the intake, each epoch noted durably before its first byte."""
+        """Give what came to the intake, each epoch noted durably before its first byte.
+
+        Raises:
+            DivergedError: an epoch begins inside a record, or bytes differ.
+            WireError, StoreError: as for the intake.
+        """
         for (entry, side), pieces in groupby(self._parser.feed(data), self._place):
             if side == 0 and self.intake.is_torn:
                 raise DivergedError(
@@ -146,6 +151,10 @@ class EpochTalk:
 
         A master sends heartbeats for an offset too that has left its log. Where its log ends it
         says with each handshake.
+
+        Raises:
+            DivergedError: the master has more and sends it not.
+            OSError, WireError: the master cannot be asked where it ends.
         """
         at = self.intake.next_phy_offset
         if at > self._their_end:
@@ -168,6 +177,7 @@ class EpochTalk:
         return entry, (at > start) - (at < start)
 
     def _enter(self, entry: EpochEntry) -> None:
+        """Take in that bytes of an epoch follow; written down before the first of them."""
         head, last = self._parser.head, self._epochs[-1].epoch if self._epochs else -1
         # A heartbeat for bytes that are gone names the first epoch that is not.
         if entry.epoch > last and (head.size or head.phy_offset >= entry.start_offset):

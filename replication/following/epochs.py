@@ -80,6 +80,11 @@ class EpochHistory:
             raise self._error("is of another epoch", head, expected, end)
 
     def _begin(self, named: EpochEntry, begin: int, end: int) -> None:
+        """Add a later epoch that a frame names.
+
+        Raises:
+            WireError: it is none, or begins elsewhere.
+        """
         last = self._entries[-1]
         is_later = named.epoch > last.epoch and named.start_offset > last.start_offset
         if not is_later or named.start_offset not in {begin, end}:

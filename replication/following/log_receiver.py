@@ -146,6 +146,11 @@ class LogReceiver:
         return piece.data[own:]
 
     def _first(self, phy_offset: int) -> int:
+        """Return where an empty log begins, with the master's last file.
+
+        Raises:
+            DivergedError: no file of this store begins there.
+        """
         file_size = self._store.commit_log.files.file_size
         if phy_offset % file_size:
             raise DivergedError(
@@ -156,6 +161,11 @@ class LogReceiver:
         return phy_offset
 
     def _compare(self, phy_offset: int, data: bytes) -> None:
+        """Compare bytes of the master's with those here.
+
+        Raises:
+            DivergedError: they differ.
+        """
         log = self._store.commit_log
         file_size = log.files.file_size
         at = 0
@@ -168,6 +178,7 @@ class LogReceiver:
             at += len(part)
 
     def _another_log(self, phy_offset: int, own: bytes, other: bytes) -> DivergedError:
+        """Return the error of bytes that differ, with the first one."""
         same = next(at for at, byte in enumerate(own) if byte != other[at])
         return DivergedError(
             f"the master's log is another one than this, which ends at {self._end}; {_KEPT}. Was"

@@ -90,6 +90,11 @@ class BrokerClient:
     async def _answer(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, command: bytes
     ) -> Response:
+        """Return the answer to the question that ``command`` is.
+
+        Raises:
+            ConnectionError: the connection ended before.
+        """
         parser = ResponseParser()
         writer.write(command)
         await writer.drain()

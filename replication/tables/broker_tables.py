@@ -240,7 +240,12 @@ async def timer_metrics(client: BrokerClient) -> Json:
 
 
 async def timer_check_point(client: BrokerClient) -> bytes:
-    """Return the timer's check point: seven numbers of eight bytes."""
+    """Return the timer's check point: seven numbers of eight bytes.
+
+    Raises:
+        BrokerError: the broker refuses it, or answers something else.
+        OSError, WireError: as for ``BrokerClient.request``.
+    """
     answer = await client.request_ok("the timer's check point", TIMER_CHECK_POINT)
     if len(answer.body) != _TIMER_BYTES:
         raise BrokerError(
@@ -250,7 +255,12 @@ async def timer_check_point(client: BrokerClient) -> bytes:
 
 
 async def has_topic(client: BrokerClient, topic: str) -> bool:
-    """Return whether the broker's table has ``topic`` now."""
+    """Return whether the broker's table has ``topic`` now.
+
+    Raises:
+        BrokerError: the broker refuses it, or answers something else.
+        OSError, WireError: as for ``BrokerClient.request``.
+    """
     answer = await client.request(ONE_TOPIC, {"topic": topic})
     if answer.code not in {SUCCESS, NO_SUCH_TOPIC}:
         raise refusal("one topic", ONE_TOPIC, answer)
@@ -270,6 +280,10 @@ async def log_end(client: BrokerClient) -> LogEnd:
     """Return where the broker's log ends now.
 
     A broker before 5.0 does not know the cheap question, and is asked for all of its figures.
+
+    Raises:
+        BrokerError: the broker refuses it, or answers something else.
+        OSError, WireError: as for ``BrokerClient.request``.
     """
     what = "its replication"
     answer = await client.request(HA_STATUS)

@@ -106,6 +106,7 @@ class ConfigFiles:
                 return None
 
     def _replace(self, name: str, data: bytes, *, backup: bool) -> bool:
+        """Write a file if it is another one; what it was becomes its backup. Return whether."""
         former = self._bytes(name)
         if former == data:
             return False

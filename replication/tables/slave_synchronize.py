@@ -264,6 +264,7 @@ class SlaveSynchronize:
     # ---- other tables
 
     async def _groups(self, client: BrokerClient) -> None:
+        """Take over the master's groups, and what they may not do."""
         table = await self._table(client, GROUPS)
         former = await asyncio.to_thread(self._files.read, GROUPS_FILE)
         known = _entries(former, GROUPS.table)
@@ -275,6 +276,11 @@ class SlaveSynchronize:
         )  # fmt: skip
 
     async def _table(self, client: BrokerClient, of: tables.Paged) -> BrokerTable:
+        """Return a table of the broker's.
+
+        Raises:
+            BrokerError: it lacks what every broker has.
+        """
         table = await fetch_table(client, of, self._held.get(of.what))
         if lacking := _OF_EVERY_BROKER[of] - table.entries.keys():
             raise BrokerError(
@@ -354,6 +360,7 @@ class SlaveSynchronize:
             )
 
     async def _request_modes(self, client: BrokerClient) -> None:
+        """Take over the modes in which groups ask for messages."""
         key = "messageRequestModeMap"
         master = (await tables.request_modes(client))[key]
         former = await asyncio.to_thread(self._files.read, REQUEST_MODE_FILE)

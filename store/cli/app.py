@@ -106,6 +106,7 @@ for _name, _sentence in {
 
 
 def _add_commands_of_upper_layers() -> None:
+    """Add the commands that packages above the store bring, by their entry points."""
     for entry in entries(COMMANDS_GROUP):
         upper: typer.Typer = entry.load()
         only = _only_command(upper)

@@ -122,6 +122,11 @@ def _batches(path: Path) -> Iterator[Any]:
 
 
 def _line(number: int, row: Row) -> MessageLine:
+    """Return a row of an archive as a message to be put.
+
+    Raises:
+        IllegalLineError: it is none.
+    """
     fields = {name: value for name, value in row.items() if name != "source"}
     fields["properties"] = dict(row["properties"])
     for name in TIMES:

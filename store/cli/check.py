@@ -142,6 +142,11 @@ def _compare(root: Path, against: Path, kind: OutputFormat) -> None:
 def _check_repair(
     root: Path, commit_log: Path | None, copy_to: Path | None, *, in_place: bool
 ) -> None:
+    """Refuse options of a repair that exclude each other, and a store that is open.
+
+    Raises:
+        StoreConfigError, StoreLockedError: it is so.
+    """
     if in_place and copy_to:
         raise StoreConfigError("--in-place makes no copy: leave --copy-to out")
     if commit_log:

@@ -205,6 +205,7 @@ def _open_writer(
 
 
 def _text(form: _Kind, file: BinaryIO, *, is_new: bool) -> TextWriter:
+    """Return what writes messages to ``file`` as text."""
     writer: TextWriter
     if isinstance(form, MessageFormat):
         writer = PatternWriter(file, form)

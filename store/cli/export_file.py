@@ -165,6 +165,11 @@ def _to_resume(part: Path, asked: ExportPosition | None) -> ExportPosition:
 
 
 def _cut(part: Path, file: BinaryIO, size: int) -> None:
+    """Cut an unfinished export to ``size`` bytes, to go on from there.
+
+    Raises:
+        CorruptionError: it has fewer.
+    """
     found = os.fstat(file.fileno()).st_size
     if found < size:
         raise CorruptionError(

@@ -174,6 +174,11 @@ def _from(
     store: MessageStore, topic: str, queue_id: int, offset: int | None, count: int,
     selection: Selection, damaged: list[DamagedRecord],
 ) -> Iterable[tuple[int, StoredMessage]]:  # fmt: skip
+    """Return ``count`` messages of a queue from an offset on.
+
+    Raises:
+        NoSuchQueueError: there is no such queue.
+    """
     require_queue(store, topic, queue_id)
     tags = selection.tags or TagFilter()
     pulled = _pull(store, topic, queue_id, offset, count, tags, damaged)

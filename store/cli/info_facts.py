@@ -123,6 +123,7 @@ def utc(seconds: float) -> str | None:
 
 
 def _counted(store: MessageStore) -> Iterator[tuple[str, object]]:
+    """Yield how many topics and queues there are, counted up to a limit."""
     topics = queues = 0
     last = None
     for topic, _ in islice(store.queue_keys(), COUNTED_QUEUES):  # those of a topic together
@@ -142,6 +143,7 @@ def _checkpoint(fields: CheckpointFields) -> Iterator[tuple[str, object]]:
 
 
 def _retention(store: MessageStore) -> Iterator[tuple[str, object]]:
+    """Yield when log files expire, and how full the disks are."""
     config, files = store.config, store.commit_log.files.files()
     yield "file_reserved_hours", config.file_reserved_time
     yield "delete_when", config.delete_when

@@ -223,6 +223,11 @@ def batch_rows(arrow: Any, batch: Any) -> Iterator[dict[str, Any]]:
 
 
 def _message(number: int, row: dict[str, object]) -> MessageLine:
+    """Return a row of an Arrow or Parquet file as a message.
+
+    Raises:
+        IllegalLineError: it is none.
+    """
     try:
         pairs = row.get("properties") or []
         assert isinstance(pairs, list)

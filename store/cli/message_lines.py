@@ -154,6 +154,11 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _body(fields: dict[str, object]) -> bytes:
+    """Return the body that a line gives as text or as Base64.
+
+    Raises:
+        IllegalMessageError: it gives both, or no Base64.
+    """
     if isinstance(body := fields.get("body"), bytes):  # of a file that holds bytes
         return body
     if "bodyBase64" not in fields:
@@ -167,6 +172,11 @@ def _body(fields: dict[str, object]) -> bytes:
 
 
 def _properties(given: object) -> dict[str, str]:
+    """Return the properties that a line gives.
+
+    Raises:
+        IllegalMessageError: they are no object of texts.
+    """
     if given is None:
         return {}
     if not isinstance(given, dict):
@@ -178,6 +188,11 @@ def _properties(given: object) -> dict[str, str]:
 
 
 def _keys(given: object) -> str:
+    """Return the keys that a line gives as a text or as a list.
+
+    Raises:
+        IllegalMessageError: one is no key.
+    """
     if not isinstance(given, list):
         return _text("keys", given)
     keys = [_text("an element of keys", each) for each in given]
@@ -188,6 +203,11 @@ def _keys(given: object) -> str:
 
 
 def _text(field: str, given: object) -> str:
+    """Return a value that is to be a text.
+
+    Raises:
+        IllegalMessageError: it is none.
+    """
     if not isinstance(given, str):
         raise IllegalMessageError(f"{field} is {_shown(given)}, not a text")
     try:

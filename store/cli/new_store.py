@@ -48,6 +48,7 @@ def _is_unused(root: Path, settings: StoreConfig) -> bool:
 
 
 def _remove(root: Path, made: list[Path]) -> None:
+    """Remove what was made of a new store, and the folders that were made for it."""
     for path in root.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)

@@ -253,6 +253,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _row(result: PutMessageResult) -> Row:
+    """Return a result of a put as a row."""
     return {
         "status": result.status.name,
         "phy": result.phy_offset,

@@ -102,6 +102,7 @@ class StatusLine:
                 self._held = not text.endswith("\n")
 
     def _put(self, text: str) -> None:
+        """Write to the terminal; a handler of a signal sees that it must not meanwhile."""
         assert self._stream is not None
         self._busy = True
         try:

@@ -307,6 +307,7 @@ def _delay_facts(look: WatchSample, before: WatchSample | None) -> Iterator[Row]
 
 
 def _follower_state(of: Following) -> str:
+    """Return in words what a follower is at."""
     if not Path(f"/proc/{of.pid}").exists():
         return f"not running, or elsewhere: there is no process {of.pid} here"
     if not of.connected:
@@ -325,6 +326,7 @@ def _ago(look: WatchSample, seconds: float) -> float:
 
 
 def _state(look: WatchSample) -> str:
+    """Return in words whether a process has the store open."""
     if look.opener is None:
         return "closed"
     if not look.opener:

@@ -253,6 +253,7 @@ def _found(store: MessageStore, names: Sequence[str]) -> list[Row]:
 
 
 def _report(going: _TopicsToDelete, *, done: bool) -> None:
+    """Print in a sentence what was deleted, or would be."""
     known = {row["topic"] for row in going.rows}
     unknown = [name for name in going.names if name not in known]
     if unknown:

@@ -168,6 +168,7 @@ class Comparison:
         return source, self.target.next_offset(queue) if sides != _SOURCE else 0
 
     def _walk(self, walk: QueueWalk, queue: QueueKey, sides: int) -> None:
+        """Walk through a queue on both sides; what both have is compared in blocks."""
         source = self._runs("source", self.source, queue) if sides & _SOURCE else iter(())
         target = self._runs("target", self.target, queue) if sides & _TARGET else iter(())
         for stretch in align(source, target):

@@ -120,6 +120,7 @@ class QueueWalk:
             self._list(Kind.EXTRA, offset, at, units)
 
     def _list(self, kind: Kind, offset: int, at: Longs, units: Columns) -> None:
+        """Note the units ``at`` as findings of one kind, one for each run of them."""
         self.found.count(kind, len(at))
         for run in np.split(at, np.flatnonzero(np.diff(at) != 1) + 1):
             first, last = int(run[0]), int(run[-1])

@@ -103,6 +103,7 @@ def _faults(
 def _report(
     file: IndexFile, first: int, faults: list[tuple[str, NDArray[np.bool_]]]
 ) -> Iterator[IndexFinding]:
+    """Yield a finding for each problem that some of these entries have."""
     for problem, rows in faults:
         wrong = np.flatnonzero(rows)
         if len(wrong):

@@ -17,7 +17,6 @@ from store.errors import (
     CorruptionError,
     ReadOnlyStoreError,
     StoreClosedError,
-    StoreFailedError,
     UnsupportedFormatError,
     os_errors,
     retryable,
@@ -29,8 +28,8 @@ from store.index.index_batch import IndexBatch
 from store.index.index_check import IndexFinding, check_index_file, unreadable
 from store.index.index_file import UNFINISHED_NAME, IndexFile
 from store.index.layout import IndexGeometry
+from store.index.rolled_file_sync import RolledFileSync
 from store.logger import StoreLogger
-from store.thread import StoreThread
 
 _LOG = StoreLogger(__name__)
 INDEX_NAME_DIGITS = 17
@@ -89,7 +88,7 @@ class IndexService(_chain.ChainFiles):
         self._synced_files = 0  # leading files that need no replay
         self._replay = False
         self._index_timestamp = 0
-        self._behind: _FlushBehind | None = None
+        self._rolled: RolledFileSync | None = None
         self.closed = False
 
     # ---- opening
@@ -157,7 +156,7 @@ class IndexService(_chain.ChainFiles):
         if removed:
             self._replay = True
             self._synced_files = min(self._synced_files, first)
-            self._wait_behind()
+            self._wait_for_rolled()
             self._remove_unsynced()
             self._set_current()
         return removed
@@ -207,7 +206,7 @@ class IndexService(_chain.ChainFiles):
             StoreIOError: the disk refused.
             StoreFailedError: an earlier write failed.
         """
-        self._wait_behind()
+        self._wait_for_rolled()
         if self._current is not None:
             self._current.drain()
         return self._current
@@ -237,7 +236,7 @@ class IndexService(_chain.ChainFiles):
         alive = (file.end_phy_offset >= min_phy_offset for file in files[:-1])
         expired = next((at for at, good in enumerate(alive) if good), max(len(files) - 1, 0))
         if expired:
-            self._wait_behind()
+            self._wait_for_rolled()
             self.files = files[expired:]
             self._synced_files = max(self._synced_files - expired, 0)
             self._destroy(files[:expired])
@@ -258,8 +257,8 @@ class IndexService(_chain.ChainFiles):
         finally:
             self.closed = True
             self._current = None
-            if self._behind is not None:
-                self._behind.end()
+            if self._rolled is not None:
+                self._rolled.end()
             for file in self.files:
                 file.close()
 
@@ -367,6 +366,7 @@ class IndexService(_chain.ChainFiles):
             raise fault
 
     def _remove_unsynced(self) -> None:
+        """Remove the files behind the last one that was full and synced."""
         if self._read_only:
             return
         kept, removed = self.files[: self._synced_files], self.files[self._synced_files :]
@@ -417,7 +417,7 @@ class IndexService(_chain.ChainFiles):
             raise StoreClosedError("the index is closed", path=self.folder)
         if self._read_only or self.geometry is None:
             raise ReadOnlyStoreError("the index is open for reading only", path=self.folder)
-        self._wait_behind()
+        self._wait_for_rolled()
         full = self._current
         if full is not None:
             full.drain()
@@ -430,58 +430,24 @@ class IndexService(_chain.ChainFiles):
         self.files = (*self.files, made)
         self._current = made
         if full is not None:
-            self._behind = _FlushBehind(full)
-            self._behind.start()  # assigned first: a close waits for it
+            self._rolled = RolledFileSync(full)
+            self._rolled.start()  # assigned first: a close waits for it
         return made
 
-    def _wait_behind(self) -> None:
+    def _wait_for_rolled(self) -> None:
         """Wait until the file that was rolled last is on disk; raise what kept it from there."""
-        if self._behind is not None:
-            file = self._behind.wait()
-            self._behind = None
+        if self._rolled is not None:
+            file = self._rolled.wait()
+            self._rolled = None
             self._index_timestamp = max(self._index_timestamp, file.end_timestamp)
 
 
-class _FlushBehind:
-    """Syncs one full file in a thread of its own, so that the roll does not wait for the disk."""
-
-    def __init__(self, file: IndexFile) -> None:
-        self._file = file
-        self._is_synced = False
-        self._fault: BaseException | None = None
-        self._thread = StoreThread("cqstore-index-flush", self._run)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._file.sync()
-            self._is_synced = True
-        except BaseException as exc:  # noqa: BLE001 - whatever it was, the file is not on disk
-            self._fault = exc
-
-    def end(self) -> None:
-        """Wait for the thread, however the sync ends."""
-        self._thread.join()
-
-    def wait(self) -> IndexFile:
-        """Wait for the end of the sync; return the file, which is on disk.
-
-        Raises:
-            StoreFailedError: it could not be synced.
-        """
-        self._thread.join()
-        if not self._is_synced:  # also where the start of the thread was interrupted
-            raise StoreFailedError(
-                f"an index file could not be flushed, reopen: {self._fault!r}",
-                path=self._file.path,
-            ) from self._fault
-        return self._file
-
-
 def _check_size(path: Path, geometry: IndexGeometry) -> None:
+    """Refuse an index file of another size.
+
+    Raises:
+        CorruptionError: it has one.
+    """
     size = path.stat().st_size
     if size != geometry.file_size or min(geometry) < 1:
         raise CorruptionError(

@@ -89,6 +89,7 @@ def set_mode(paths: StorePaths, mode: StoreMode, lagging: Mapping[str, int]) -> 
 
 
 def _is_entry(entry: Entry) -> bool:
+    """Return whether ``entry`` is a record of backends."""
     if set(entry) - _OLD - _NEW != {"state", "behind", "covers"}:
         return False
     if not isinstance(entry["state"], str | None):

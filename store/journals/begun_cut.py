@@ -53,6 +53,7 @@ def end_cut(paths: StorePaths) -> None:
 
 
 def _is_entry(entry: Entry) -> bool:
+    """Return whether ``entry`` is the note of a cut."""
     lock = entry.get("lock")
     return (
         set(entry) == {"cut", "lock"}

@@ -127,6 +127,7 @@ class DeletedTopics:
         self._below, self._unfinished = below, begun & below.keys()
 
     def _take(self, entry: Entry) -> None:
+        """Take in a line: a deletion was begun, or has ended."""
         if "deleting" in entry:
             topic = entry["deleting"]
             self._unfinished.add(topic)

@@ -69,6 +69,7 @@ class ExpiredQueues:
 
 
 def _is_entry(entry: Entry) -> bool:
+    """Return whether ``entry`` is a line of a queue's end, or of a topic that has gone."""
     if "gone" in entry:
         return isinstance(entry["gone"], str)
     queue = entry.get("queue")

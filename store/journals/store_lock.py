@@ -68,6 +68,11 @@ class StoreLock:
             raise
 
     def _take(self, paths: StorePaths) -> None:
+        """Lock the store for this object.
+
+        Raises:
+            StoreLockedError: this process or another one has it open.
+        """
         with _held_lock:
             if _held.setdefault(self._key, self._own) is not self._own:
                 raise StoreLockedError("this process has the store open already", path=paths.root)

@@ -169,6 +169,11 @@ class MappedFileQueue(_tail.FilesByStart):
         return file.read(offset - file.file_from_offset, size)
 
     def _existing(self, offset: int) -> MappedFile:
+        """Return the file that holds ``offset``.
+
+        Raises:
+            TruncatedRecordError: none does.
+        """
         file = self.by_start.get(offset - offset % self.file_size)
         if file is None:
             raise TruncatedRecordError(
@@ -178,6 +183,7 @@ class MappedFileQueue(_tail.FilesByStart):
         return file
 
     def _make_room(self, file: MappedFile) -> None:
+        """Count a file as used last; files beyond the limit are unmapped, the oldest first."""
         with self._mapped_lock:
             if self.by_start.get(file.file_from_offset) is not file:
                 return  # deleted meanwhile: it goes with its last reader

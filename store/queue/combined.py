@@ -254,8 +254,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         While the log is replayed a replica gets only what it has not.
 
         Raises:
-            StoreError: a replica that the store needs failed; another one is detached.
-            StoreFailedError: an earlier write was interrupted.
+            StoreError: a replica that the store needs failed, or an earlier write was cut short.
         """
         restarts: list[QueueRestart] = []
         for replica in self._live():
@@ -306,8 +305,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
     def allow_expiry(self, min_phy_offset: int) -> None:
         """End the recovery: lines of replicas that have caught up go, and all may expire units.
 
-        From now on topics are read where the settings say, and if no replica is detached the record
-        says that all are alike.
+        Topics are read where the settings say from now on.
 
         Raises:
             StoreError: a replica that the store needs failed, or a line cannot be written.

@@ -60,6 +60,11 @@ def _zlib(body: bytes) -> bytes:
 
 
 def _lz4(body: bytes) -> bytes:
+    """Return the content of an LZ4 frame, up to the size that a body may have.
+
+    Raises:
+        ValueError: the frame does not end.
+    """
     stream = lz4.frame.LZ4FrameDecompressor()
     plain = bytearray(stream.decompress(body, _PIECE))  # it allocates what it is allowed at once
     while not stream.eof and not stream.needs_input and len(plain) < _MAX_BODY:
@@ -70,6 +75,11 @@ def _lz4(body: bytes) -> bytes:
 
 
 def _zstd(body: bytes) -> bytes:
+    """Return the content of a Zstandard frame, up to the size that a body may have.
+
+    Raises:
+        ValueError: the frame does not end.
+    """
     stream = zstandard.ZstdDecompressor(max_window_size=_MAX_BODY).decompressobj()
     plain = bytearray()
     for at in range(0, len(body), _ZSTD_PIECE):  # it knows no limit: what goes in has to be small

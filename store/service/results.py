@@ -162,6 +162,7 @@ def _leave_out(
     size: int,
     fault: CorruptionError,
 ) -> None:
+    """Note in a pull's result that a record was left out."""
     result.damaged.append(DamagedRecord(queue_offset, phy_offset, size, str(fault)))
     if not result.records:
         result.status = GetMessageStatus.MESSAGE_WAS_REMOVING

@@ -160,6 +160,7 @@ def _of_broker(of: BrokerLabels, store: MetricsSnapshot, found: TopicSnapshot) -
 
 
 def _of_topics(of: BrokerLabels, found: TopicSnapshot) -> Iterator[Sample]:
+    """Yield the samples of topics under RocketMQ's names."""
     where = of.cluster, of.broker
     for each in found.topics:
         yield _offset_of(each, where)

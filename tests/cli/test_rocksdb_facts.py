@@ -223,7 +223,7 @@ def test_a_compaction_that_is_interrupted_is_cancelled_and_one_that_fails_says_s
 
     with monkeypatch.context() as patched:
         patched.setattr(CompactionRun, "wait", interrupted)
-        patched.setattr(CompactionRun, "running", True)
+        patched.setattr(CompactionRun, "is_running", True)
         with using(ENGINES[0]), pytest.raises(typer.Exit) as ended:
             tell(verbs.compact, root)
     assert ended.value.exit_code == 1

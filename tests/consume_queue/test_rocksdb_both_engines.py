@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rocksdict import Options, Rdict
 
 from cq_rocksdb import engines
-from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
+from cq_rocksdb.engine import EngineBatch, Family, RocksEngine, units_in_key_order
 from cq_rocksdb.errors import RocksDBError, RocksDBIOError
 from cq_rocksdb.keys import queue_prefix, unit_key
 from cq_rocksdb.options import database_options
@@ -473,14 +473,10 @@ def test_what_is_no_rocksdb_is_refused_and_another_one_can_be_loaded(tmp_path: P
 def test_units_are_given_to_the_library_in_the_order_of_their_keys(
     units: list[tuple[int, int]],
 ) -> None:
-    if not is_native():
-        return
-    from cq_rocksdb.native_engine import _key_order  # noqa: PLC0415
-
     prefixes = [b"b", b"a", b"c"]
     wanted = sorted(range(len(units)), key=lambda at: (prefixes[units[at][0]], units[at][1]))
     index = np.array([prefix for prefix, _ in units], np.int64)
-    order = _key_order(prefixes, index, np.array([offset for _, offset in units], np.int64))
+    order = units_in_key_order(prefixes, index, np.array([offset for _, offset in units], np.int64))
     if wanted == list(range(len(units))):
         assert order is None
     else:

@@ -93,7 +93,7 @@ def acknowledges_before_it_appends() -> Iterator[None]:
 def skips_the_proof_of_its_tail() -> Iterator[None]:
     with (
         mock.patch.object(log_receiver, "tail_begin", lambda log, _: log.max_phy_offset()),
-        mock.patch.object(LogReceiver, "verified", property(lambda _: True)),
+        mock.patch.object(LogReceiver, "is_verified", property(lambda _: True)),
     ):
         yield
 

@@ -173,6 +173,7 @@ class ArrivalService:
                 worker.refuse_itself()
 
     def _remove_listener(self, thread: ListenerThread) -> None:
+        """Call a listener no more, and end its thread."""
         if self._pid != os.getpid():
             return
         thread.worker.refuse_itself()

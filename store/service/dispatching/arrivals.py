@@ -116,6 +116,7 @@ class ListenerThread:
             _LOG.warning("a listener of arrivals does not return: its thread is left")
 
     def _run(self) -> None:
+        """Call the listener with each batch that waits, until the end."""
         try:
             stopped = False
             while not stopped:
@@ -127,6 +128,7 @@ class ListenerThread:
             self._ended = True
 
     def _call_next(self) -> None:
+        """Call the listener with the next batch, and with how many units were dropped."""
         units = self._batches.popleft() if self._batches else UnitBatch()
         dropped = self.dropped - self._reported
         try:

@@ -227,6 +227,7 @@ class DispatcherList:
         )
 
     def _request(self, record: ScannedRecord) -> DispatchRequest:
+        """Return what a dispatcher is called with for a record."""
         known = dispatch_properties(record.properties)
         return DispatchRequest(
             record.topic, record.queue_id, record.queue_offset, record.phy_offset, record.size,

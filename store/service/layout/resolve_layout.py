@@ -42,6 +42,11 @@ def resolve_layout(
 
 
 def _refuse_promises(root: Path, config: StoreConfig, *, fed: bool) -> None:
+    """Refuse settings that promise replicas which nothing makes.
+
+    Raises:
+        StoreConfigError: they do.
+    """
     if fed and config.unkept_promises:
         raise StoreConfigError("; ".join(config.unkept_promises), path=root)
     if not fed and config.replica_promises:

@@ -197,6 +197,11 @@ def _is_servable(layout: StoreLayout, name: str, names: Sequence[str]) -> bool:
 
 
 def _refuse_asked(layout: StoreLayout, asked: str) -> NoReturn:
+    """Refuse to read backend ``asked``.
+
+    Raises:
+        RefusedStoreError: always, with the reason.
+    """
     if (state := layout.backend_state.mode) is not None:
         raise RefusedStoreError(
             f"the store's state is {state}: backend {asked!r} is not kept in it (cqstore mode)",
@@ -238,6 +243,11 @@ def _kept(
 
 
 def _configured(config: StoreConfig) -> list[str]:
+    """Return the backends that the settings name for a store without queues.
+
+    Raises:
+        StoreConfigError: they name none.
+    """
     kind = backend_of_type(config.store_type)
     if kind is None:
         raise StoreConfigError(f"storeType {config.store_type!r} is neither {known_types()}")

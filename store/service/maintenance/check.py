@@ -137,6 +137,7 @@ class StoreCheck:
         yield from self._compare_backends()
 
     def _check_index(self) -> Iterator[CheckFinding]:
+        """Yield what is wrong with the index."""
         if self._index is not None:
             for finding in self._index.check(self._log.max_phy_offset()):
                 yield CheckFinding(
@@ -203,6 +204,7 @@ class StoreCheck:
         return CheckFinding(problem, damage, str(path), phy_offset, position)
 
     def _note(self, record: ScannedRecord) -> None:
+        """Count a record, and note its places in queues."""
         self.records += 1
         if self.records % _IGNORED_TICKS == 0:
             self._progress(record.phy_offset)
@@ -296,6 +298,7 @@ class StoreCheck:
             yield CheckFinding(compared.sentence(found), queue=key, queue_offset=found.first)
 
     def _check_batch_queue(self, key: QueueKey, low: int) -> Iterator[CheckFinding]:
+        """Yield what is wrong with the units of a batch queue."""
         following = low
         for unit in self._queues.queue(*key).iterate(low):
             if unit.queue_offset != following:

@@ -193,6 +193,7 @@ class CleanService:
         return ends
 
     def _delete_before(self, end: int, before: int, expired: ExpiredOffsets | None) -> ExpiryReport:
+        """Delete the log files before ``end``, and what of queues and index expires with them."""
         log, files = self._log, self._log.files
         fault = files.delete_before(end)
         minimum = log.min_phy_offset()

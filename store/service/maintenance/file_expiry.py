@@ -165,6 +165,7 @@ class FileExpiry:
         return demand.at_once and self._config.clean_file_forcibly_enable
 
     def _run(self) -> None:
+        """Look once an interval, until the end."""
         seconds: float = FIRST_RUN_SECONDS
         while not self._environment.wait(self._stop, seconds):
             seconds = self._config.clean_resource_interval / 1000

@@ -152,6 +152,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _opener(abort: Path) -> int | None:
+    """Return the process that the abort marker names; ``None`` without one, 0 if it names none."""
     with os_errors("read the abort marker", abort):
         try:
             with reading(abort) as file:

@@ -206,6 +206,7 @@ class PullRead(MirroredRead):
         return {"offset": self._blocks[0][0], "count": sum(limit for _, limit, _ in self._blocks)}
 
     def _read(self, queues: ConsumeQueueStore) -> Callable[[], Answer]:
+        """Read what the pull has read; return what makes an answer of it."""
         queue = queues.queue(*self.key)
         low, high = queue.ends()
         blocks: list[_Asked] = []
@@ -216,6 +217,7 @@ class PullRead(MirroredRead):
         return lambda: self._plain(queue, low, high, blocks)
 
     def _plain(self, queue: ConsumeQueue, low: int, high: int, blocks: list[_Asked]) -> PulledQueue:
+        """Return the units of the blocks, up to one that is not full."""
         rows: list[Row] = []
         for _, limit, block in blocks:
             rows += block.rows()

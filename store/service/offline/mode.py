@@ -154,6 +154,11 @@ def change_mode(
 def _require_step(
     layout: StoreLayout, now: StoreMode, to: StoreMode, ways: Collection[StoreMode]
 ) -> None:
+    """Refuse a step that leads elsewhere than to one of ``ways``.
+
+    Raises:
+        RefusedStoreError: it does.
+    """
     if to not in ways:
         named = " or ".join(str(mode) for mode in ways)
         raise RefusedStoreError(
@@ -291,6 +296,7 @@ class _StepObstacles:
 
 
 def _sentences(compared: Compared, name: str) -> list[str]:
+    """Return why a comparison forbids to read backend ``name`` alone."""
     found: list[str] = []
     if lacking := compared.missing_units(name):
         found.append(

@@ -279,6 +279,7 @@ def _name(exc: StoreError, private: Path, root: Path) -> None:
 def _open(
     paths: StorePaths, config: StoreConfig, backend_name: str | None, commit_log: Path | None
 ) -> MessageStore:
+    """Open the store read-only."""
     log = paths.commit_log_override or commit_log
     return MessageStore.open(
         paths.root, config, read_only=True, backend=backend_name, commit_log=log,

@@ -48,6 +48,11 @@ def with_installed(root: Path, options: OpenOptions) -> OpenOptions:
 
 
 def _made(group: str, root: Path) -> Iterator[Any]:
+    """Yield what the entry points of ``group`` make for this store.
+
+    Raises:
+        StoreConfigError: one fails.
+    """
     for entry in entries(group):
         try:
             made = entry.load()(root)

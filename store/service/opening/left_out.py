@@ -52,6 +52,7 @@ def open_index(
 
 
 def _index(paths: StorePaths, config: StoreConfig, *, read_only: bool) -> IndexService:
+    """Return the index of the settings, not loaded."""
     given = config.model_fields_set
     return IndexService(
         paths.index,

@@ -45,6 +45,7 @@ class StoreShutdown:
             raise state.failure
 
     def _release(self) -> None:
+        """Flush all, unless the store has failed, and release the components."""
         components, state = self._components, self._components.state
         try:
             with state.failing():

@@ -96,6 +96,11 @@ class OtherIndexes:
                 self._indexes.pop().close()
 
     def _opened(self) -> list[KeyIndex]:
+        """Return the indexes; the first call opens them.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
         if self._closed:
             raise StoreClosedError("the store is closed", path=self._root)
         if self._indexes is None:

@@ -243,6 +243,7 @@ def refuse_lost_end(log: CommitLog, record: ScannedRecord) -> None:
 
 
 def _hits(data: bytes) -> list[int]:
+    """Return where in ``data`` a magic code is, in order."""
     hits: list[int] = []
     for magic in _MAGICS:
         at = data.find(magic)
@@ -253,6 +254,7 @@ def _hits(data: bytes) -> list[int]:
 
 
 def _is_record(file: MappedFile, start: int) -> bool:
+    """Return whether a whole record with the right checksum starts there."""
     position = start - file.file_from_offset
     try:
         head = file.read_raw(position, BLANK_SIZE)

@@ -221,6 +221,7 @@ def _wanted(entries: Sequence[Entry]) -> dict[str, set[int | None]]:
 
 
 def _is_entry(entry: Entry) -> bool:
+    """Return whether ``entry`` is a line of a rebuild."""
     ends = entry.get("ends")
     if not isinstance(entry.get("topic"), str) or not isinstance(ends, list):
         return False

@@ -274,6 +274,7 @@ class Recovery:
             cut_off(self._log, self._report.cut_at)
 
     def _finish_deletions(self, expired: ExpiredQueues) -> None:
+        """Delete the topics whose deletion was interrupted."""
         if begun := self._deleted.unfinished():
             _LOG.warning(
                 "the deletion of topics was interrupted, they are deleted again: %s", begun
@@ -343,6 +344,7 @@ class Recovery:
                 self._queues.restore_end(*key, end)
 
     def _start(self, wanted: int) -> int:
+        """Return where to begin to scan, so that the end is found and ``wanted`` is covered."""
         start = scan_start(
             self._log,
             wanted,

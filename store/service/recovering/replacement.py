@@ -201,6 +201,7 @@ def finish(paths: StorePaths) -> None:
 
 
 def _is_entry(entry: Entry) -> bool:
+    """Return whether ``entry`` is the note of a replacement."""
     if set(entry) != {each.name for each in fields(Replacement)}:
         return False
     lists = (entry["backends"], entry["opened"])

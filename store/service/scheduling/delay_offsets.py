@@ -87,6 +87,11 @@ def _read(path: Path) -> tuple[dict[int, int], Json, bytes] | None:
 
 
 def _offsets_of(content: Json) -> dict[int, int]:
+    """Return level → queue offset out of a file's content.
+
+    Raises:
+        ValueError: it is none.
+    """
     table = content.get("offsetTable") or {}
     if not isinstance(table, dict):
         raise ValueError("offsetTable is no object")  # noqa: TRY004 - it is the text's fault

@@ -80,6 +80,7 @@ class LogPrefault:
             self._wake.set()
 
     def _run(self) -> None:
+        """Take a step each time the thread is woken, as long as the kernel takes part."""
         while True:
             self._wake.wait()
             if self._stopped:

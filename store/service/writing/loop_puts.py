@@ -84,6 +84,7 @@ class _InLoop(LoopTurn[_waits.AwaitedPut]):
                 raise
 
     def _admit(self) -> None:
+        """Have the put that waits longest go on, while not too many are in flight."""
         while self._turns and len(self.in_flight) < MAX_IN_FLIGHT:
             turn = self._turns[0]  # stays there until it is admitted
             is_new = not turn.done()

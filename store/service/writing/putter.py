@@ -293,6 +293,7 @@ class Putter:
         return done
 
     def _put_whole(self, messages: Sequence[Message]) -> list[PutMessageResult]:
+        """Put all messages or none, as one append."""
         for message in messages:
             self.schedule.refuse(message)
             refuse_inner_batch(message)

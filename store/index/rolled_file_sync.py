@@ -1,0 +1,45 @@
+"""RolledFileSync: a full index file is synced in a thread, so that a roll waits for no disk."""
+
+from store.errors import StoreFailedError
+from store.index.index_file import IndexFile
+from store.thread import StoreThread
+
+
+class RolledFileSync:
+    """The sync of one full file. The thread that rolled starts it, and waits for it."""
+
+    def __init__(self, file: IndexFile) -> None:
+        """Sync ``file``; ``start`` begins."""
+        self._file = file
+        self._is_synced = False
+        self._fault: BaseException | None = None
+        self._thread = StoreThread("cqstore-index-flush", self._run)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._file.sync()
+            self._is_synced = True
+        except BaseException as exc:  # noqa: BLE001 - whatever it was, the file is not on disk
+            self._fault = exc
+
+    def end(self) -> None:
+        """Wait for the thread, however the sync ends."""
+        self._thread.join()
+
+    def wait(self) -> IndexFile:
+        """Wait for the end of the sync; return the file, which is on disk.
+
+        Raises:
+            StoreFailedError: it could not be synced.
+        """
+        self._thread.join()
+        if not self._is_synced:  # also where the start of the thread was interrupted
+            raise StoreFailedError(
+                f"an index file could not be flushed, reopen: {self._fault!r}",
+                path=self._file.path,
+            ) from self._fault
+        return self._file
