@@ -28,19 +28,10 @@ from operating.group_offsets import (
 )
 from operating.one_form import BrokerForm, read_one_form
 from store.cli.offset import milliseconds
-from store.cli.options import (
-    INT_MAX,
-    Backend,
-    CommitLogFolder,
-    ConfigFile,
-    Dir,
-    Rows,
-    Yes,
-    note,
-    open_store,
-)
+from store.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, Rows, Yes, note, open_store
 from store.cli.output import RowFormat, output
 from store.errors import RefusedStoreError
+from store.java_numbers import INT_MAX
 from store.journals.store_lock import StoreLock
 from store.paths import StorePaths
 from store.service.message_store import MessageStore

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-_MAX_ID = (1 << 63) - 1
+from store.java_numbers import LONG_MAX
 
 Master = Annotated[str, typer.Argument(metavar="HOST:PORT", help="Replication port of the master.")]
 Base = Annotated[
@@ -54,7 +54,7 @@ BrokerId = Annotated[
     typer.Option(
         metavar="N",
         min=1,
-        max=_MAX_ID,
+        max=LONG_MAX,
         help="With --controller: the broker id that the master sees; of no broker of its set.",
     ),
 ]

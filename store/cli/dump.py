@@ -9,8 +9,6 @@ import typer
 from store.cli.dump_file import file_rows
 from store.cli.known_queues import require_queue
 from store.cli.options import (
-    INT_MAX,
-    LONG_MAX,
     Backend,
     CommitLogFolder,
     ConfigFile,
@@ -25,6 +23,7 @@ from store.cli.output import OutputFormat, Row, body_fields, output
 from store.cli.progress import PHY_OFFSETS, counted
 from store.cli.rows import message_row, queue_row, sorted_queues, unit_rows
 from store.errors import CorruptionError, NoSuchMessageError, RefusedStoreError
+from store.java_numbers import INT_MAX, LONG_MAX
 from store.log.commit_log import CommitLog
 from store.log.log_span import span_at
 from store.queue.units import QueueKey

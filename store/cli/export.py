@@ -21,17 +21,10 @@ from store.cli.message_files import (
     TextWriter,
 )
 from store.cli.message_format import MessageFormat
-from store.cli.options import (
-    INT_MAX,
-    Backend,
-    CommitLogFolder,
-    ConfigFile,
-    Dir,
-    note,
-    open_store,
-)
+from store.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, note, open_store
 from store.cli.progress import progress
 from store.cli.selection import Begin, End, Grep, Key, SelectedReads, Selection, Tags
+from store.java_numbers import INT_MAX
 from store.record.message import LMQ_PREFIX
 from store.service.message_store import MessageStore
 

@@ -10,8 +10,6 @@ from store.cli.known_queues import require_queue, require_topic
 from store.cli.message_fields import read_messages
 from store.cli.message_output import MessageOutput
 from store.cli.options import (
-    INT_MAX,
-    LONG_MAX,
     Backend,
     CommitLogFolder,
     ConfigFile,
@@ -26,6 +24,7 @@ from store.cli.progress import counted
 from store.cli.rows import host_text
 from store.cli.selection import Begin, End, Pattern, SelectedReads, Selection, Tags
 from store.errors import CorruptionError, NoSuchMessageError
+from store.java_numbers import INT_MAX, LONG_MAX
 from store.record.decoder import StoredMessage
 from store.record.message_id import decode_message_id
 from store.service.message_store import MessageStore

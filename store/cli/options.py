@@ -15,6 +15,7 @@ from store.cli.output import OutputFormat, RowFormat
 from store.cli.verbs import VERBOSE
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, StoreConfigError, StoreError
+from store.java_numbers import INT_MAX, LONG_MAX
 from store.journals.store_lock import locked_by, refuse_if_open
 from store.journals.store_mode import StoreMode
 from store.log.log_end import about_log_end
@@ -65,7 +66,6 @@ CommitLogFolder = Annotated[
     Path | None,
     typer.Option("--commitlog", metavar="PATH", help="Folder of a commit log that lies elsewhere."),
 ]
-INT_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
 QueueId = Annotated[int, typer.Option(metavar="Q", min=0, max=INT_MAX, help="The queue.")]
 CutAt = Annotated[
     int | None,

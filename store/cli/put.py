@@ -14,7 +14,6 @@ import typer
 
 from store.cli.message_lines import IllegalLineError, MessageLine, message_lines
 from store.cli.options import (
-    INT_MAX,
     Backend,
     ConfigFile,
     Dir,
@@ -27,6 +26,7 @@ from store.cli.output import OutputFormat, Row, output
 from store.cli.progress import PHY_OFFSETS, progress
 from store.cli.streams import OutputError, standard_input
 from store.errors import IllegalMessageError
+from store.java_numbers import INT_MAX
 from store.progress import Progress, noop
 from store.record.message import Message
 from store.service.message_store import MessageStore

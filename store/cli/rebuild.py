@@ -8,7 +8,6 @@ import typer
 
 from store.cli.known_queues import near
 from store.cli.options import (
-    INT_MAX,
     Backend,
     ConfigFile,
     CutAt,
@@ -24,6 +23,7 @@ from store.cli.output import OutputFormat, output
 from store.cli.progress import Tick, progress
 from store.config import StoreConfig
 from store.errors import CorruptionError, NoSuchQueueError, StoreConfigError, StoreError
+from store.java_numbers import INT_MAX
 from store.journals.store_lock import refuse_if_open
 from store.paths import StorePaths
 from store.record.message import LMQ_PREFIX

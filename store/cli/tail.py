@@ -15,18 +15,11 @@ from store.cli.interrupts import INTERRUPTED, interrupts
 from store.cli.known_queues import require_queue, require_topic
 from store.cli.message_fields import ReadMessage
 from store.cli.message_output import MessageOutput
-from store.cli.options import (
-    INT_MAX,
-    Backend,
-    CommitLogFolder,
-    ConfigFile,
-    Dir,
-    Rows,
-    open_store,
-)
+from store.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, Rows, open_store
 from store.cli.output import RowFormat
 from store.cli.selection import Grep, Key, Pattern, SelectedReads, Selection, Tags
 from store.cli.streams import ReaderGoneError
+from store.java_numbers import INT_MAX
 from store.service.message_store import MessageStore
 from store.service.reading.topic_follower import TopicFollower
 from store.service.reading.topic_reader import last_offsets

@@ -29,13 +29,14 @@ from store.index.index_batch import IndexBatch
 from store.index.index_check import IndexFinding, check_index_file
 from store.index.index_file import UNFINISHED_NAME, IndexFile
 from store.index.layout import IndexGeometry
+from store.java_numbers import LONG_MAX
 from store.logger import StoreLogger
 from store.thread import StoreThread
 
 _LOG = StoreLogger(__name__)
 INDEX_NAME_DIGITS = 17
 """A file is named by the local time of its making, ``yyyyMMddHHmmssSSS``."""
-_MAX_NAME = (1 << 63) - 1
+_MAX_NAME = LONG_MAX
 
 
 def open_index_file(path: Path, slots: int | None = None, entries: int | None = None) -> IndexFile:
