@@ -18,6 +18,8 @@ from typing import BinaryIO
 from store.errors import CorruptionError
 from store.java_numbers import LONG_MAX
 
+PAGE_BYTES = 4096
+"""What RocketMQ's settings count in."""
 NAME_DIGITS = 20
 LAST_OFFSET = LONG_MAX
 """What a long can hold, and with it any offset in a row of files."""
