@@ -16,12 +16,13 @@ from cq_file.layout import BATCH_UNIT, BatchUnit
 from cq_file.queue_files import FileAccess, QueueFiles
 from cq_file.recovery import NO_PHY, SCANNED_FILES
 from store.errors import os_errors
+from store.java_numbers import LONG_MAX
 from store.queue.time_search import BoundaryType
 from store.queue.units import CqUnit
 
 _UNIT = BATCH_UNIT.size
 _BLOCK_UNITS = 512
-_MAX_MESSAGES = (1 << 63) - 1
+_MAX_MESSAGES = LONG_MAX
 
 
 class BatchConsumeQueue(QueueFiles):

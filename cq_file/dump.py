@@ -12,10 +12,11 @@ from cq_file.layout import (
 )
 from store.errors import os_errors
 from store.files import read_file, reading
+from store.java_numbers import INT_MAX
 from store.record.record_layout import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 
 Row = dict[str, object]
-_MAX_BYTES = (1 << 31) - 1
+_MAX_BYTES = INT_MAX
 """Of a queue file: its size is a Java ``int``."""
 
 

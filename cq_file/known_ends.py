@@ -24,6 +24,7 @@ from cq_file.layout import FILE_UNIT
 from cq_file.listing import check_folder_name
 from store.errors import CorruptionError, StoreError, os_errors
 from store.files import make_folder, read_file, reading, remove_file, replacing
+from store.java_numbers import INT_MAX, INT_MIN
 from store.log.checkpoint import FILE_SIZE
 from store.logger import StoreLogger
 from store.paths import StorePaths
@@ -44,7 +45,6 @@ _DAMAGED = (
 ``SystemError`` comes of whole ones too: numpy parses their heads as Python, and before Python 3.12
 the collector may call a finalizer in the midst of that which parses something itself.
 """
-_INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
 Topics = Mapping[str, Mapping[int, FileConsumeQueue]]
 
 
@@ -174,7 +174,7 @@ def _check_values(
     good = (
         file_size > 0 and file_size % FILE_UNIT.size == 0
         and ((topic >= 0) & (topic < len(names))).all()
-        and ((queue_id >= _INT_MIN) & (queue_id <= _INT_MAX)).all()
+        and ((queue_id >= INT_MIN) & (queue_id <= INT_MAX)).all()
         and ((first >= 0) & (first <= end) & (end <= behind // FILE_UNIT.size)).all()
         and ((starts >= 0) & (starts % file_size == 0)).all() and rising.all()
     )  # fmt: skip

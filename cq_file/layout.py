@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.files import is_file_name
+from store.java_numbers import INT_MAX, INT_MIN
 from store.paths import StorePaths
 from store.queue.units import QUEUE_UNIT
 from store.record.layout import Annotated, Layout, NamedTuple, Wire
@@ -54,7 +55,7 @@ FILE_UNIT = Layout(FileUnit)
 BATCH_UNIT = Layout(BatchUnit)
 EXT_UNIT_HEAD = Layout(ExtUnitHead)
 
-PRE_BLANK_UNIT = FileUnit(0, 0x7FFFFFFF, 0)
+PRE_BLANK_UNIT = FileUnit(0, INT_MAX, 0)
 PRE_BLANK = FILE_UNIT.pack(PRE_BLANK_UNIT)
 """Fills a first file up to the queue's first unit. It looks valid but is no unit."""
 NO_UNIT = bytes(FILE_UNIT.size)
@@ -64,7 +65,6 @@ EXT_ADDRESS_BASE = -(1 << 63)
 """The address of byte 0 of the extension files."""
 
 _QUEUE_ID = re.compile(r"0|-?[1-9][0-9]{0,9}", re.ASCII)
-_INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
 
 
 def batch_folder(paths: StorePaths) -> Path:
@@ -92,7 +92,7 @@ def parse_queue_id(name: str) -> int | None:
     if not _QUEUE_ID.fullmatch(name):
         return None
     queue_id = int(name)
-    return queue_id if _INT_MIN <= queue_id <= _INT_MAX else None
+    return queue_id if INT_MIN <= queue_id <= INT_MAX else None
 
 
 BATCH_COLUMNS = QUEUE_UNIT.dtype[["phy_offset", "size"]]

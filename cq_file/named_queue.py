@@ -8,6 +8,7 @@ from cq_file.batch_queue import BatchConsumeQueue
 from cq_file.consume_queue import FileConsumeQueue
 from cq_file.ext import ExtFiles, is_ext_address
 from store.errors import StoreClosedError, UnsupportedFormatError
+from store.java_numbers import LONG_MAX
 from store.queue.consume_queue import ConsumeQueue, PlainUnits, PulledUnits, no_units
 from store.queue.context import QueueStoreContext
 from store.queue.facts import UnitLocation
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from cq_file import _units
 
 Files = FileConsumeQueue | BatchConsumeQueue
-_NEVER = (1 << 63) - 1  # ms
+_NEVER = LONG_MAX  # ms
 _UPPER = BoundaryType.UPPER  # an enum's name costs a look-up
 
 

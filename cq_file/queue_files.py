@@ -18,12 +18,11 @@ from cq_file import _table
 from cq_file.descriptor_cache import DescriptorCache
 from cq_file.file_sync import UnsyncedFiles
 from store.errors import StoreError, TruncatedRecordError, os_errors
-from store.files import file_name, write_all
+from store.files import PAGE_BYTES, file_name, write_all
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 _CHUNK = 1 << 16
-_PAGE = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +156,7 @@ class QueueFiles(_table.FileRow):
             path = self.path(start)
             while position < size:
                 position = self._next_data(path, position)
-                chunk = _PAGE - position % _PAGE if position % _PAGE else _CHUNK
+                chunk = PAGE_BYTES - position % PAGE_BYTES if position % PAGE_BYTES else _CHUNK
                 count = min(chunk, size - position)
                 if count <= 0:
                     break
@@ -168,7 +167,7 @@ class QueueFiles(_table.FileRow):
 
     def _next_data(self, path: str, position: int) -> int:
         """Skip what the file system knows to be a hole; the result is a multiple of a page."""
-        if position % _PAGE:
+        if position % PAGE_BYTES:
             return position  # inside a page that holds data; only whole pages can be holes
         descriptor = self.access.cache.get(path)
         try:

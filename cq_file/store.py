@@ -47,7 +47,7 @@ from store.errors import (
     UnsupportedFormatError,
     os_errors,
 )
-from store.log.mapped_file import PAGE_BYTES
+from store.files import PAGE_BYTES
 from store.logger import StoreLogger
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext

@@ -29,6 +29,7 @@ from cq_rocksdb.keys import (
 )
 from cq_rocksdb.offset_table import NO_UNIT
 from cq_rocksdb.private_folder import DATABASE_FILE
+from store.broker_files import CURRENT
 from store.config import StoreConfig
 from store.errors import IllegalMessageError, RefusedStoreError, os_errors
 from store.files import make_folder, sync_folder
@@ -46,7 +47,6 @@ from store.queue.units import QueueKey
 from store.record.message import CHECKPOINT_TOPIC
 
 _UNITS, _OFFSET = "units.sst", "offset.sst"
-_CURRENT = "CURRENT"
 _UNIT_BYTES = 40
 """A unit in a table file that did not compress: value 28, its key's own part, filter, indexes."""
 _ENTRY_BYTES = 36
@@ -167,7 +167,7 @@ class RocksDBBulk:
         separate = config.use_separate_store_path_for_rocksdb_cq
         source = made.consume_queue
         target = separate_folder(paths) if separate else paths.consume_queue
-        if database_folder(paths) == target and not (source / _CURRENT).exists():
+        if database_folder(paths) == target and not (source / CURRENT).exists():
             return  # it is there already
         with os_errors("publish the RocksDB queues", target):
             if separate and not target.exists():
@@ -176,12 +176,12 @@ class RocksDBBulk:
                 return
             make_folder(target)
             for file in sorted(source.iterdir()):
-                if file.name != _CURRENT and file.name not in _NOT_PUBLISHED:
+                if file.name != CURRENT and file.name not in _NOT_PUBLISHED:
                     _link(file, target / file.name)
             sync_folder(target)
-            ready = target / f"{_CURRENT}.dbtmp"
-            _link(source / _CURRENT, ready)
-            ready.rename(target / _CURRENT)
+            ready = target / f"{CURRENT}.dbtmp"
+            _link(source / CURRENT, ready)
+            ready.rename(target / CURRENT)
             sync_folder(target)
 
     def withdraw(self, paths: StorePaths, folder: Path) -> None:
@@ -190,12 +190,12 @@ class RocksDBBulk:
             files = [path for path in _files_of(held) if DATABASE_FILE.fullmatch(path.name)]
             if not files:
                 continue
-            files.sort(key=lambda path: path.name != _CURRENT)
+            files.sort(key=lambda path: path.name != CURRENT)
             with os_errors("move the RocksDB queues away", held):
                 make_folder(folder / held.name)
                 for file in files:
                     file.rename(folder / held.name / file.name)
-                    if file.name == _CURRENT:
+                    if file.name == CURRENT:
                         sync_folder(held)
                 sync_folder(held)
                 sync_folder(folder / held.name)

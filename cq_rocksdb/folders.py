@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from store.broker_files import CURRENT
 from store.errors import RefusedStoreError
 from store.paths import StorePaths
 
@@ -27,7 +28,7 @@ def database_folder(paths: StorePaths) -> Path | None:
     Raises:
         RefusedStoreError: both folders hold one, and nothing shows which one is served.
     """
-    found = [folder for folder in database_folders(paths) if (folder / "CURRENT").is_file()]
+    found = [folder for folder in database_folders(paths) if (folder / CURRENT).is_file()]
     if len(found) > 1:
         raise RefusedStoreError(
             f"there are two RocksDB queue databases, {found[0]} and {found[1]}; move one away",

@@ -11,6 +11,7 @@ import tempfile
 import weakref
 from pathlib import Path
 
+from store.broker_files import CURRENT
 from store.errors import os_errors
 
 DATABASE_FILE = re.compile(
@@ -33,7 +34,7 @@ class PrivateFolder:
         with os_errors("make a private folder for", folder):
             self.path = Path(tempfile.mkdtemp(prefix="cqstore-read-only-"))
             self.release = weakref.finalize(self, _remove, self.path, os.getpid())
-            self.holds_database = not is_empty and (folder / "CURRENT").exists()
+            self.holds_database = not is_empty and (folder / CURRENT).exists()
             """False: there is none, and one opened here is empty."""
             if not self.holds_database:
                 return

@@ -58,9 +58,10 @@ from store.errors import (
     os_errors,
 )
 from store.files import make_folder
+from store.java_numbers import LONG_MAX
 from store.queue.units import QUEUE_UNIT, BlockStop, UnitBatch
 
-_LARGEST_OFFSET = (1 << 63) - 1
+_LARGEST_OFFSET = LONG_MAX
 _ROCKSDB_INSIDE = {"0.3.29": "9.8.4"}
 """rocksdict does not report it; the info log of a read-write open does, and a test compares."""
 

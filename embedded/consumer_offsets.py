@@ -24,6 +24,7 @@ from store.errors import (
     StoreError,
     StoreStateError,
 )
+from store.java_numbers import INT_MAX
 from store.logger import StoreLogger
 from store.service.message_store import MessageStore
 from store.service.runtime.worker import Worker
@@ -32,7 +33,6 @@ from store.wakeup import Latch, Wakeup
 _LOG = StoreLogger(__name__)
 INTERVAL_SECONDS = 5.0
 """Between two writes of what has changed, as a broker's."""
-_MAX_QUEUE_ID = (1 << 31) - 1
 
 
 class ConsumerOffsets:
@@ -95,7 +95,7 @@ class ConsumerOffsets:
             known = not others and is_topic_name(topic)
             found.append((group, topic, {
                 queue_id: offset for queue_id, offset in row.items()
-                if known and 0 <= queue_id <= _MAX_QUEUE_ID
+                if known and 0 <= queue_id <= INT_MAX
             }))  # fmt: skip
         return found
 
@@ -292,7 +292,7 @@ class ConsumerOffsets:
                 continue
             topic, group = ways[0]
             for queue_id, offset in row.items():
-                if not 0 <= queue_id <= _MAX_QUEUE_ID:
+                if not 0 <= queue_id <= INT_MAX:
                     continue
                 end = self._store.max_offset(topic, queue_id)
                 if 0 < end < offset:

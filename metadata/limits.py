@@ -12,6 +12,7 @@ from itertools import chain
 from metadata.model import BrokerMetadata, Form, Json, Offsets
 from metadata.names import fitting_readings
 from store.errors import RefusedStoreError
+from store.sentences import some_of
 
 MAX_NAME_BYTES = (1 << 15) - 1
 """Of a name in a key of version 2."""
@@ -27,11 +28,8 @@ def refuse_unfit(found: BrokerMetadata, form: Form) -> None:
     """
     refused = list(refusals(found, form))
     if refused:
-        more = f"; and {len(refused) - _MAX_SHOWN} more" if len(refused) > _MAX_SHOWN else ""
-        raise RefusedStoreError(
-            f"this cannot be kept in the form {form}: {'; '.join(refused[:_MAX_SHOWN])}{more}",
-            path=found.path,
-        )
+        shown = some_of(refused[:_MAX_SHOWN], len(refused), "; ")
+        raise RefusedStoreError(f"this cannot be kept in the form {form}: {shown}", path=found.path)
 
 
 def refusals(found: BrokerMetadata, form: Form) -> Iterator[str]:
@@ -123,6 +121,5 @@ def _is_text(name: str) -> bool:
     return True
 
 
-def _few(names: Offsets | list[str], limit: int = _MAX_SHOWN) -> str:
-    shown = ", ".join(sorted(names)[:limit])
-    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+def _few(names: Offsets | list[str]) -> str:
+    return some_of(sorted(names)[:_MAX_SHOWN], len(names))

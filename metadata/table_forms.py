@@ -18,10 +18,10 @@ from metadata.model import BrokerMetadata, Form, Table
 from metadata.places import FILES_OF_TABLE, SINGLE_FOLDER, V1_FOLDERS, V2_FOLDER, names_of
 from metadata.rocksdb_v1 import read_single, read_v1
 from metadata.rocksdb_v2 import read_v2
-from store.broker_files import DELAYS_FILE, backup_of
+from store.broker_files import CURRENT, DELAYS_FILE, backup_of
 from store.errors import StoreError, os_errors
 from store.paths import StorePaths
-from store.service.offline.database_copy import CURRENT, is_database
+from store.service.offline.database_copy import is_database
 
 _READERS = {Form.V1: read_v1, Form.SINGLE: read_single, Form.V2: read_v2}
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 from metadata.model import DataVersion, Json, Offsets
 from store.broker_json import broker_object
-
-_MAX_OFFSET = (1 << 63) - 1
+from store.java_numbers import LONG_MAX
 
 
 def json_object(data: bytes) -> Json:
@@ -83,6 +82,6 @@ def bits_of(found: Mapping[str, object]) -> dict[str, int]:
 def _number(value: object) -> int:
     if isinstance(value, str) and value.removeprefix("-").isdecimal() and value.isascii():
         value = int(value)
-    if type(value) is not int or not -_MAX_OFFSET - 1 <= value <= _MAX_OFFSET:
+    if type(value) is not int or not -LONG_MAX - 1 <= value <= LONG_MAX:
         raise ValueError(f"{value!r} is no number of 64 bits")
     return value

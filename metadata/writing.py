@@ -11,6 +11,7 @@ from metadata.model import BrokerMetadata, Form
 from metadata.v1_writer import write_single, write_v1
 from metadata.v2_writer import write_v2
 from store.paths import StorePaths
+from store.sentences import some_of
 
 _MAX_SHOWN = 5
 
@@ -57,8 +58,7 @@ def differences_in(
         name for name in sorted(left.keys() | right.keys()) if left.get(name) != right.get(name)
     ]
     if names:
-        more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
-        yield f"{table} differ in {', '.join(names[:_MAX_SHOWN])}{more}"
+        yield f"{table} differ in {some_of(names[:_MAX_SHOWN], len(names))}"
 
 
 def _content(table: Mapping[Any, object]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from cq_rocksdb.raw_database import RawDatabase
 from operating.pending_parts import PendingPart, PendingSource
+from store.broker_files import CURRENT
 from store.cli.progress import counted
 from store.errors import CorruptionError
 from store.paths import StorePaths
@@ -36,7 +37,7 @@ def rocksdb_pending(paths: StorePaths, now: int) -> RocksDBPending:
         CorruptionError: the database cannot be read.
     """
     folder = paths.root / FOLDER
-    if not (folder / "CURRENT").exists():
+    if not (folder / CURRENT).exists():
         return RocksDBPending([], 0)
     with RawDatabase(folder) as database:
         if database.fault is not None:

@@ -8,9 +8,8 @@ from pydantic.alias_generators import to_camel
 
 from store.broker_conf import read_properties
 from store.errors import StoreConfigError
+from store.java_numbers import INT_MAX
 from store.validation import faults
-
-_INT_MAX = (1 << 31) - 1
 
 
 class HaSettings(BaseModel):
@@ -21,9 +20,9 @@ class HaSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
-    ha_send_heartbeat_interval: int = Field(5_000, ge=1, le=_INT_MAX)
+    ha_send_heartbeat_interval: int = Field(5_000, ge=1, le=INT_MAX)
     """After which a slave that has nothing new to report reports again."""
-    ha_housekeeping_interval: int = Field(20_000, ge=1, le=_INT_MAX)
+    ha_housekeeping_interval: int = Field(20_000, ge=1, le=INT_MAX)
     """After which a connection that has brought no byte is given up."""
 
     sync_from_last_file: bool = False

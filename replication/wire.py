@@ -10,11 +10,12 @@ Source: RocketMQ ``DefaultHAClient``, ``DefaultHAConnection``.
 from collections.abc import Iterable, Iterator
 
 from replication.errors import WireError
+from store.java_numbers import LONG_MAX
 from store.record.layout import Annotated, Layout, NamedTuple, Wire
 
 MAX_BODY_BYTES = 4 << 20
 """Of one frame: RocketMQ's slave has a buffer of this size, so no master may send more."""
-MAX_PHY_OFFSET = (1 << 63) - 1
+MAX_PHY_OFFSET = LONG_MAX
 
 
 class Report(NamedTuple):

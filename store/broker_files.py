@@ -24,6 +24,8 @@ TIMER_CHECK_FILE, TIMER_METRICS_FILE = "timercheck", "timermetrics"
 TIMER_CHECK_BYTES = 4096
 TIMER_WHEEL, TIMER_LOG = "timerwheel", "timerlog"
 """Below the root: a file, of which there may be snapshots, and a folder."""
+CURRENT = "CURRENT"
+"""In the folder of each database of RocksDB's: names the file that names all others."""
 MAX_TABLE_BYTES = 1 << 30
 """What is longer is no file of these."""
 BACKUP_SUFFIX = ".bak"

@@ -15,6 +15,7 @@ from pydantic import (
 
 from store.errors import StoreConfigError
 from store.installed import backends_of, installed, known_types, taking_a_share
+from store.java_numbers import INT_MAX
 from store.replica_config import ReplicaConfig
 from store.topic_classes import classes_of, is_share
 from store.validation import faults
@@ -22,7 +23,6 @@ from store.validation import faults
 CQ_UNIT_SIZE = 20
 """Bytes of one unit of a file queue; file sizes are rounded up to a multiple of it."""
 _HOURS = 24
-_INT_MAX = (1 << 31) - 1
 _OWN_SIZES = {"rocksdb_memory_bytes"}
 """Settings that RocketMQ does not have, and that may be more than its ``int``."""
 
@@ -351,8 +351,8 @@ class StoreConfig(ReplicaConfig):
     @classmethod
     def _check_java_int(cls, value: Any, info: ValidationInfo) -> Any:
         """Refuse what RocketMQ could not read; sizes beyond are in no layout, times in no clock."""
-        if type(value) is int and value > _INT_MAX and info.field_name not in _OWN_SIZES:
-            raise ValueError(f"{value:.6g} is more than Java's int, {_INT_MAX}")
+        if type(value) is int and value > INT_MAX and info.field_name not in _OWN_SIZES:
+            raise ValueError(f"{value:.6g} is more than Java's int, {INT_MAX}")
         return value
 
     @field_validator("ab_shares")

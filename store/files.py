@@ -16,9 +16,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from store.errors import CorruptionError
+from store.java_numbers import LONG_MAX
 
+PAGE_BYTES = 4096
+"""What RocketMQ's settings count in."""
 NAME_DIGITS = 20
-LAST_OFFSET = (1 << 63) - 1
+LAST_OFFSET = LONG_MAX
 """What a long can hold, and with it any offset in a row of files."""
 _LAST_NAME = f"{LAST_OFFSET:0{NAME_DIGITS}d}"
 _NO_FILE = {errno.EISDIR, errno.ENXIO}

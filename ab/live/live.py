@@ -15,10 +15,6 @@ from ab.extras import need_extras
 from ab.measuring.histograms import histogram_of
 from ab.measuring.machine import this_machine
 from ab.results.result import (
-    CONFIDENCE,
-    MAX_WIDTH,
-    MIN_COMPARED,
-    MIN_RATIO,
     Answers,
     Cache,
     Difference,
@@ -131,15 +127,11 @@ def _side(name: str, twin_of: str | None = None) -> Side:
 
 
 def _method(figures: FiguresSnapshot) -> Method:
-    return Method(
+    return Method.today(
         seed=0,
         rounds=len({hour.began for hour in figures.hours}),
         warm_up="none is dropped: a round is an hour of a running store",
         cache=Cache.WARM,
-        confidence=CONFIDENCE,
-        min_compared=MIN_COMPARED,
-        max_width=MAX_WIDTH,
-        min_ratio=MIN_RATIO,
     )
 
 

@@ -12,9 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegative
 FORMAT: Literal[1] = 1
 PERCENTILES = {"p50": 50.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
 """Of a turn's latencies that are kept; merged histograms give all others."""
-MIN_COMPARED = 1_000
-CONFIDENCE, MAX_WIDTH, MIN_RATIO = 0.95, 1.5, 1.03
-"""How results are judged that are made today, see ``Method``."""
 
 
 class _Model(BaseModel):
@@ -104,6 +101,14 @@ class Method(_Model):
     min_ratio: Annotated[float, Field(gt=1)] = Field(
         description="A smaller difference is not called one."
     )
+
+    @classmethod
+    def today(cls, *, seed: int, rounds: int, warm_up: str, cache: Cache) -> Self:
+        """Return it with the bounds by which results are judged that are made today."""
+        return cls(
+            seed=seed, rounds=rounds, warm_up=warm_up, cache=cache,
+            confidence=0.95, min_compared=1_000, max_width=1.5, min_ratio=1.03,
+        )  # fmt: skip
 
 
 class TraceFacts(_Model):

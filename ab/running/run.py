@@ -20,10 +20,6 @@ from ab.extras import need_extras
 from ab.judging.banner import matching
 from ab.measuring.machine import this_machine
 from ab.results.result import (
-    CONFIDENCE,
-    MAX_WIDTH,
-    MIN_COMPARED,
-    MIN_RATIO,
     Answers,
     Cache,
     Difference,
@@ -209,10 +205,9 @@ class Run:
 
     def _method(self) -> Method:
         options = self._options
-        return Method(
+        return Method.today(
             seed=options.seed, rounds=options.effort.rounds, warm_up=WARM_UP_RULE,
-            cache=options.cache, confidence=CONFIDENCE, min_compared=MIN_COMPARED,
-            max_width=MAX_WIDTH, min_ratio=MIN_RATIO,
+            cache=options.cache,
         )  # fmt: skip
 
     def _result(self, sides: Sides, figures: list[Figures], points: list[Point]) -> Result:

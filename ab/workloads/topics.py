@@ -1,5 +1,6 @@
 """Topics that are created and deleted; a turn leaves none of them behind."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from ab.stores.side_store import SideStore
@@ -15,6 +16,17 @@ _QUEUES = 8
 def _message(topic: str, queue_id: int, setting: Setting) -> Message:
     body = bytes(max(setting.body_bytes, 1))
     return Message(topic, body, queue_id, {"TAGS": "a"}, born_timestamp=1)
+
+
+def _timed(op: str, topics: Sequence[str], calls: Sequence[Call]) -> TurnResult:
+    """Make the calls, one a topic; return what they took and answered."""
+    done = TurnResult(operations=len(topics), items=len(topics))
+    done.asked = [{"op": op, "topic": topic} for topic in topics]
+    answers: list[object] = []
+    with done.spent.timed():
+        run_calls(calls, answers, done.service)
+    done.answers = [str(answer) for answer in answers]
+    return done
 
 
 class TopicCreate(Workload):
@@ -33,12 +45,7 @@ class TopicCreate(Workload):
         store = side.store
         topics = [_TOPIC.format(turn.number, at) for at in range(turn.count)]
         calls = [_creation(store, _message(topic, 0, setting)) for topic in topics]
-        done = TurnResult(operations=len(topics), items=len(topics))
-        done.asked = [{"op": "createTopic", "topic": topic} for topic in topics]
-        answers: list[object] = []
-        with done.spent.timed():
-            run_calls(calls, answers, done.service)
-        done.answers = [str(answer) for answer in answers]
+        done = _timed("createTopic", topics, calls)
         store.delete_topics(topics)
         return done
 
@@ -70,15 +77,10 @@ class TopicDelete(Workload):
         for topic in topics:
             store.put_messages([_message(topic, at % _QUEUES, setting) for at in range(32)])
         store.flush()
-        calls = [_deletion(store, topic) for topic in topics]
-        done = TurnResult(operations=len(topics), items=len(topics))
-        done.asked = [{"op": "deleteTopic", "topic": topic} for topic in topics]
-        answers: list[object] = []
-        with done.spent.timed():
-            run_calls(calls, answers, done.service)
+        done = _timed("deleteTopic", topics, [_deletion(store, topic) for topic in topics])
         done.answers = [
             f"{answer}, then max {[store.max_offset(topic, at) for at in range(_QUEUES)]}"
-            for topic, answer in zip(topics, answers, strict=True)
+            for topic, answer in zip(topics, done.answers, strict=True)
         ]
         return done
 

@@ -13,6 +13,7 @@ from store.cli.options import ConfigFile, Dir, Format, note, read_config
 from store.cli.output import OutputFormat, Row, output
 from store.cli.progress import progress
 from store.queue.bulk import bulk_names
+from store.sentences import some_of
 
 _NAMES_SHOWN = 3
 _NAME_WIDTH = 40
@@ -86,8 +87,7 @@ def _names(finding: PreflightFinding) -> str:
     for each in finding.affected[:_NAMES_SHOWN]:
         name = each.name if len(each.name) <= _NAME_WIDTH else f"{each.name[:_NAME_WIDTH]}..."
         shown.append(f"{name} ({_figures(each.figures)})" if each.figures else name)
-    more = finding.affected_total - len(shown)
-    return "; ".join([*shown, f"and {more} more"] if more > 0 else shown)
+    return some_of(shown, finding.affected_total, "; ")
 
 
 def _verdict(report: PreflightReport) -> str:

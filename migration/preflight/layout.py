@@ -10,14 +10,13 @@ from typing import NamedTuple
 
 from cq_rocksdb.folders import separate_folder
 from migration.preflight.report import PreflightFinding, Severity
+from store.broker_files import CURRENT
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreError
 from store.journals.store_lock import locked_by
 from store.paths import StorePaths
 from store.queue.backends import backend
 from store.service.layout.store_layout import StoreLayout, detect
-
-_CURRENT = "CURRENT"
 
 
 class FolderKind(StrEnum):
@@ -59,8 +58,8 @@ def inspect_folder(root: Path, config: StoreConfig) -> FolderFacts:
     if not root.is_dir():
         return FolderFacts(FolderKind.NOT_A_STORE, None)
     paths = StorePaths(root)
-    inside = (paths.consume_queue / _CURRENT).is_file()
-    beside = (separate_folder(paths) / _CURRENT).is_file()
+    inside = (paths.consume_queue / CURRENT).is_file()
+    beside = (separate_folder(paths) / CURRENT).is_file()
     if inside and beside:
         return FolderFacts(FolderKind.TWO_DATABASES, None)
     try:
@@ -116,7 +115,7 @@ def layout_findings(root: Path, found: FolderFacts, to: str) -> Iterator[Preflig
         )
     elif to in found.layout.backends:
         yield _refuse("nothing-to-move", f"The queues are in backend {to!r} already.")
-    shared = (paths.consume_queue / _CURRENT).is_file()
+    shared = (paths.consume_queue / CURRENT).is_file()
     if shared and backend(to).store_type() == _FILES:
         yield PreflightFinding(
             code="shared-folder",

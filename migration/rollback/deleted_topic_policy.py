@@ -15,6 +15,7 @@ from store.journals.deleted_topics import DeletedTopics
 from store.queue.backends import backend
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.units import QueueKey
+from store.sentences import some_of
 from store.service.message_store import MessageStore
 
 _NAMED = 5
@@ -83,11 +84,10 @@ def refuse_to_guess(topics: list[str], left: str, root: Path) -> None:
     """
     if not topics:
         return
-    more = f" and {len(topics) - _NAMED} more" if len(topics) > _NAMED else ""
     raise RefusedStoreError(
         f"{len(topics)} topics have queues among the {left} queues and none among those that are"
-        f" served: {', '.join(topics[:_NAMED])}{more}. If they were deleted since the switch, say"
-        " --returning delete; to have them back, --returning keep (--dry-run lists them all)",
+        f" served: {some_of(topics[:_NAMED], len(topics))}. If they were deleted since the switch,"
+        " say --returning delete; to have them back, --returning keep (--dry-run lists them all)",
         path=root,
     )
 

@@ -8,6 +8,7 @@ from replication.checking.logs import Common
 from replication.checking.metadata import BrokerTables, EntryDifference, not_compared
 from replication.checking.sides import LogSide, Undispatched
 from replication.checking.tails import OwnRecords, place_of
+from store.sentences import some_of
 
 _SHOWN_TOPICS = 5
 _SHOWN_NAMES = 20
@@ -61,8 +62,7 @@ class Checked:
                 )
         if metadata := self.metadata:
             names = [f"{each.table}: {each.name}" for each in metadata[:_SHOWN_NAMES]]
-            more = len(metadata) - len(names)
-            listed = "; ".join(names) + (f"; and {more} more" if more else "")
+            listed = some_of(names, len(metadata), "; ")
             yield f"{len(metadata)} entries of the brokers' tables differ: {listed}"
         yield from self._unread_tables()
 

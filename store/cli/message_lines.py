@@ -13,13 +13,13 @@ from typing import Self
 
 from store.cli.message_fields import PLACES, host_of, to_put
 from store.errors import IllegalMessageError
+from store.java_numbers import INT_MAX, LONG_MAX
 from store.record.message import LOOPBACK, Host, Message
 
 FIELDS = (
     "topic", "queueId", "body", "bodyBase64", "properties", "tags", "keys", "flag", "sysFlag",
     "bornTimestamp", "bornHost", "storeHost", "reconsumeTimes", "preparedTransactionOffset",
 )  # fmt: skip
-_INT_MAX, _LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
 _LONGS = {"queueOffset", "phy", "storeTimestamp"}
 _SHOWN = 40
 """Characters of a value that a refusal shows."""
@@ -90,13 +90,13 @@ def to_message(fields: dict[str, object]) -> Message:
         topic=_text("topic", fields.get("topic")),
         body=_body(fields),
         queue_id=_number("queueId", fields.get("queueId", 0), 0),
-        flag=_number("flag", fields.get("flag", 0), -_INT_MAX - 1),
+        flag=_number("flag", fields.get("flag", 0), -INT_MAX - 1),
         properties=properties,
-        sys_flag=_number("sysFlag", fields.get("sysFlag", 0), -_INT_MAX - 1),
+        sys_flag=_number("sysFlag", fields.get("sysFlag", 0), -INT_MAX - 1),
         born_timestamp=_long("bornTimestamp", fields.get("bornTimestamp", 0)),
         born_host=_host(fields, "bornHost"),
         store_host=_host(fields, "storeHost"),
-        reconsume_times=_number("reconsumeTimes", fields.get("reconsumeTimes", 0), -_INT_MAX - 1),
+        reconsume_times=_number("reconsumeTimes", fields.get("reconsumeTimes", 0), -INT_MAX - 1),
         prepared_transaction_offset=_long(
             "preparedTransactionOffset", fields.get("preparedTransactionOffset", 0)
         ),
@@ -219,7 +219,7 @@ def _text(field: str, given: object) -> str:
     return given
 
 
-def _number(field: str, given: object, minimum: int, limit: int = _INT_MAX) -> int:
+def _number(field: str, given: object, minimum: int, limit: int = INT_MAX) -> int:
     if type(given) is not int:
         raise IllegalMessageError(f"{field} is {_shown(given)}, not a whole number")
     if not minimum <= given <= limit:
@@ -228,7 +228,7 @@ def _number(field: str, given: object, minimum: int, limit: int = _INT_MAX) -> i
 
 
 def _long(field: str, given: object) -> int:
-    return _number(field, given, -_LONG_MAX - 1, _LONG_MAX)
+    return _number(field, given, -LONG_MAX - 1, LONG_MAX)
 
 
 def _shown(value: object) -> str:

@@ -16,6 +16,7 @@ from store.cli.verbs import VERBOSE
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, StoreConfigError, StoreError
 from store.installed import backend_names
+from store.java_numbers import INT_MAX, LONG_MAX
 from store.journals.store_lock import locked_by, refuse_if_open
 from store.journals.store_mode import StoreMode, store_modes
 from store.log.log_end import about_log_end
@@ -72,12 +73,12 @@ def java_int(value: int | None) -> int | None:
 
     With ``max`` each help would show the number, and little else.
     """
-    return _at_most((1 << 31) - 1, value)
+    return _at_most(INT_MAX, value)
 
 
 def java_long(value: int | None) -> int | None:
     """Return the value of an option if Java's ``long`` holds it; else a refusal that says so."""
-    return _at_most((1 << 63) - 1, value)
+    return _at_most(LONG_MAX, value)
 
 
 def bounded(value: float | None) -> float | None:

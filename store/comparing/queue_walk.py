@@ -10,9 +10,10 @@ from store.comparing.alignment import Stretch
 from store.comparing.queue_findings import QueueFindings
 from store.comparing.sums import Columns, Longs, columns, queue_seed, unit_hashes
 from store.comparing.tally import Kind
+from store.java_numbers import LONG_MAX
 from store.queue.bulk import UnitRows
 
-NO_END = (1 << 63) - 1
+NO_END = LONG_MAX
 """``Bounds.complete_to`` where all of the log counts."""
 
 

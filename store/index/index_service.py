@@ -29,12 +29,13 @@ from store.index.index_check import IndexFinding, check_index_file, unreadable
 from store.index.index_file import UNFINISHED_NAME, IndexFile
 from store.index.layout import IndexGeometry
 from store.index.rolled_file_sync import RolledFileSync
+from store.java_numbers import LONG_MAX
 from store.logger import StoreLogger
 
 _LOG = StoreLogger(__name__)
 INDEX_NAME_DIGITS = 17
 """A file is named by the local time of its making, ``yyyyMMddHHmmssSSS``."""
-_MAX_NAME = (1 << 63) - 1
+_MAX_NAME = LONG_MAX
 
 
 def open_index_file(path: Path, slots: int | None = None, entries: int | None = None) -> IndexFile:

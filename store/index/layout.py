@@ -9,6 +9,7 @@ Source: RocketMQ ``IndexHeader``, ``IndexFile``.
 
 from typing import Annotated, NamedTuple
 
+from store.java_numbers import INT_MAX
 from store.record.layout import Layout, Wire
 
 
@@ -46,7 +47,7 @@ ENTRY_DTYPE = INDEX_ENTRY.dtype
 """The same entry as a numpy row, for whole blocks."""
 SLOT_DTYPE = INDEX_SLOT.dtype["newest"]
 
-MAX_TIME_DIFF = 0x7FFFFFFF
+MAX_TIME_DIFF = INT_MAX
 
 
 class IndexGeometry(NamedTuple):

@@ -17,10 +17,10 @@ from crcmod.predefined import mkCrcFun
 
 from store.errors import CorruptionError, IllegalMessageError, os_errors
 from store.files import make_folder, open_regular, reading, replacing, sync_folder
+from store.java_numbers import LONG_MAX
 
 _crc32c = mkCrcFun("crc-32c")
 _CRC_DIGITS = 8
-_LONG_MAX = (1 << 63) - 1
 _LIST_BYTES = 1 << 16
 """Length of a line from which a list of entries is continued in the next one."""
 _MAX_LINE = 1 << 24
@@ -32,7 +32,7 @@ Entry = dict[str, Any]
 
 def is_offset(value: object) -> bool:
     """Return whether a value of an entry is an offset: a number that Java's ``long`` holds."""
-    return type(value) is int and 0 <= value <= _LONG_MAX
+    return type(value) is int and 0 <= value <= LONG_MAX
 
 
 def read_lines(path: Path, is_entry: Callable[[Entry], bool]) -> Iterator[Entry | None]:

@@ -30,11 +30,11 @@ from store.errors import (
     StoreFailedError,
     StoreIOError,
 )
-from store.files import LAST_OFFSET
+from store.files import LAST_OFFSET, PAGE_BYTES
 from store.log import _tail
 from store.log.log_blocks import log_blocks
 from store.log.log_map import LogMap
-from store.log.mapped_file import PAGE_BYTES, MappedFile
+from store.log.mapped_file import MappedFile
 from store.log.mapped_file_queue import MappedFileQueue
 from store.log.raw_records import RawRecords
 from store.log.record_times import store_timestamps

@@ -5,10 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from store.errors import StoreError
-from store.files import open_regular
+from store.files import PAGE_BYTES, open_regular
 from store.log.log_files import log_file_paths
-
-_PAGE = 4096
 
 
 def about_log_end(folders: Sequence[Path]) -> int | None:
@@ -20,7 +18,7 @@ def about_log_end(folders: Sequence[Path]) -> int | None:
     try:
         for path in reversed(log_file_paths(folders)):  # the last one may have been made ahead
             if written := _written_pages(path):
-                return int(path.name) + written * _PAGE
+                return int(path.name) + written * PAGE_BYTES
     except (OSError, StoreError):
         return None
     return None
@@ -30,10 +28,10 @@ def _written_pages(path: Path) -> int:
     """Return how many pages of a file are not all zeros, if all of those come first."""
     descriptor = open_regular(path)
     try:
-        low, high = 0, -(-os.fstat(descriptor).st_size // _PAGE)
+        low, high = 0, -(-os.fstat(descriptor).st_size // PAGE_BYTES)
         while low < high:
             middle = (low + high) // 2
-            if any(os.pread(descriptor, _PAGE, middle * _PAGE)):
+            if any(os.pread(descriptor, PAGE_BYTES, middle * PAGE_BYTES)):
                 low = middle + 1
             else:
                 high = middle

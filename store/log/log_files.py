@@ -11,16 +11,17 @@ LogFiles = dict[int, tuple[Path, int]]
 """Phy offset at which a file begins → the file and its length."""
 
 
-def log_file_paths(folders: Iterable[Path]) -> list[Path]:
+def log_file_paths(folders: Iterable[Path], *, missing_ok: bool = False) -> list[Path]:
     """Return what has the name of a log file in ``folders``, the oldest first.
 
     Raises:
-        StoreIOError: a folder is not there, or cannot be listed.
+        StoreIOError: a folder cannot be listed; or is not there, unless ``missing_ok``.
     """
     found: list[Path] = []
     for folder in folders:
         with os_errors("list the commit log", folder):
-            found += [path for path in folder.iterdir() if is_file_name(path.name)]
+            if folder.is_dir() or not missing_ok:
+                found += [path for path in folder.iterdir() if is_file_name(path.name)]
     return sorted(found, key=lambda path: path.name)
 
 
@@ -34,7 +35,7 @@ def list_log_files(folders: Iterable[Path]) -> LogFiles:
         StoreIOError: a folder cannot be listed.
     """
     found: LogFiles = {}
-    for path in log_file_paths(filter(Path.is_dir, folders)):
+    for path in log_file_paths(folders, missing_ok=True):
         with os_errors("list the commit log", path.parent), suppress(FileNotFoundError):
             length = path.stat().st_size  # not there any more: it has just expired
             if length:

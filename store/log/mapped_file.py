@@ -12,12 +12,9 @@ import threading
 from pathlib import Path
 
 from store.errors import StoreClosedError, StoreIOError, TruncatedRecordError, os_errors
-from store.files import Descriptor, file_name, open_regular, sync_folder, write_all
+from store.files import PAGE_BYTES, Descriptor, file_name, open_regular, sync_folder, write_all
 from store.log import _tail
 from store.log.log_map import LogMap, check_length, map_log_file, read_record
-
-PAGE_BYTES = 4096
-"""What RocketMQ's settings count in."""
 
 
 class MappedFile(_tail.FilePositions):

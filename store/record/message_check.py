@@ -6,16 +6,16 @@ Compiled code finds out while it encodes, which costs nothing; this is asked onc
 from collections.abc import Iterable, Mapping, Sequence
 
 from store.errors import IllegalMessageError
+from store.java_numbers import INT_MAX, LONG_MAX
 from store.record.message import Host, Message
 
-_INT_MAX, _LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
 _RANGES = {
-    "queue_id": (0, _INT_MAX),  # no broker gives another, and RocksDB's keys sort none
-    "flag": (-_INT_MAX - 1, _INT_MAX),
-    "sys_flag": (-_INT_MAX - 1, _INT_MAX),
-    "born_timestamp": (-_LONG_MAX - 1, _LONG_MAX),
-    "reconsume_times": (-_INT_MAX - 1, _INT_MAX),
-    "prepared_transaction_offset": (-_LONG_MAX - 1, _LONG_MAX),
+    "queue_id": (0, INT_MAX),  # no broker gives another, and RocksDB's keys sort none
+    "flag": (-INT_MAX - 1, INT_MAX),
+    "sys_flag": (-INT_MAX - 1, INT_MAX),
+    "born_timestamp": (-LONG_MAX - 1, LONG_MAX),
+    "reconsume_times": (-INT_MAX - 1, INT_MAX),
+    "prepared_transaction_offset": (-LONG_MAX - 1, LONG_MAX),
 }
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, os_errors
 from store.future import StoreFuture
+from store.java_numbers import LONG_MAX
 from store.logger import StoreLogger
 from store.progress import Progress, noop
 from store.queue.combined import CombinedConsumeQueueStore
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     from store.service.writing.loop_puts import LoopPuts
 
 _LOG = StoreLogger(__name__)
-_ALL_TIME = (0, (1 << 63) - 1)
+_ALL_TIME = (0, LONG_MAX)
 
 
 class MessageStore:

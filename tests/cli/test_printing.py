@@ -12,6 +12,7 @@ from store.cli.output import OutputFormat, RowFormat, output, table, to_json
 from store.cli.rows import host_text
 from store.errors import IllegalMessageError
 from store.record.message import Host
+from store.sentences import some_of
 from tests.kit.verbs import Rows, call, rows
 
 
@@ -32,6 +33,12 @@ def test_rows_are_one_document_or_one_a_line(capsys: pytest.CaptureFixture[str])
         output(RowFormat(kind)).record(rows[0])
         assert json.loads(capsys.readouterr().out) == shown[0]
     assert to_json({"a": "é", "b": [1, 2]}) == '{"a":"é","b":[1,2]}'
+
+
+def test_a_sentence_names_some_and_how_many_more() -> None:
+    assert some_of(["a", "b"], 2) == "a, b"
+    assert some_of(["a", "b"], 3) == "a, b and 1 more"
+    assert some_of(["a", "b"], 9, "; ") == "a; b; and 7 more"
 
 
 def test_a_table_has_a_head_a_page_and_keeps_brackets(capsys: pytest.CaptureFixture[str]) -> None:

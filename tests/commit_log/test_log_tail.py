@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from store.config import StoreConfig
-from store.errors import CorruptionError
+from store.errors import CorruptionError, StoreIOError
 from store.log.log_tail import LogEnds, LogTail
 from store.log.tail_topics import TailTopics
 from store.record.message import Message
@@ -129,6 +129,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     path.mkdir()
     with pytest.raises(CorruptionError, match=f"{path.name}.*a regular file, found a folder"):
         LogTail([tmp_path]).refresh()
+    with pytest.raises(StoreIOError, match="list the commit log") as refused:
+        LogTail([tmp_path / ("x" * 300)]).refresh()  # the system gives no answer
+    assert refused.value.path == tmp_path / ("x" * 300)
 
 
 def test_topics_are_those_of_the_records_that_were_passed(store: MessageStore) -> None:

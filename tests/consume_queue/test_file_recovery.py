@@ -118,6 +118,8 @@ def test_a_hole_before_units_that_were_on_disk_is_kept_and_told(tmp_path: Path) 
         block = store.queue("T", 0).read_units(5, 32)
         assert (block.count, block.stop, block.hole) == (3, BlockStop.HOLE, range(8, 11))
         assert list(store.queue("T", 0).read_units(11, 32).rows()) == rows(12, 3)
+        blocks = [(each.queue_offset, each.count) for each in store.queue("T", 0).blocks(5, 14, 2)]
+        assert blocks == [(5, 2), (7, 1), (11, 2), (13, 1)]
         assert store.queue("T", 0).unit_timestamp(9) == -1
         store.close()
 

@@ -166,6 +166,8 @@ def test_a_hole_ends_the_block_with_its_range_and_a_replay_fills_it(tmp_path: Pa
     assert store.queue("T", 0).read_units(5, 8).hole == range(5, 7)
     lose(store, "T", 0, range(8, 10))
     assert store.queue("T", 0).read_units(7, 8).hole == range(8, 10)
+    blocks = store.queue("T", 0).blocks(1, 10, 2)
+    assert [(each.queue_offset, each.count) for each in blocks] == [(1, 2), (3, 1), (7, 1)]
     assert [finding.problem for finding in store.check_files()] == [
         "units 8 to 9 are missing before the max entry",
         "units 4 to 6 are missing",

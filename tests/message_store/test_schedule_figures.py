@@ -84,7 +84,8 @@ def test_how_late_messages_come_is_a_histogram(tmp_path: Path, clock: Clock) -> 
         assert numbers(store) == [1, 2, 3]
         late = told(store).delay_late_seconds
     assert late is not None
-    by_bound = dict(zip((*LATE_BOUNDS, None), late.counts, strict=True))
+    assert late.bounds == LATE_BOUNDS
+    by_bound = dict(zip((*late.bounds, None), late.counts, strict=True))
     assert {bound: count for bound, count in by_bound.items() if count} == {600.0: 1, 43200.0: 2}
     assert late.total_seconds == pytest.approx(2 * HOUR_SECONDS + 3 * 5 * 60, abs=180)
 

@@ -12,11 +12,11 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from store.broker_files import CURRENT
 from store.errors import CorruptionError, StoreStateError
 from store.files import read_file
 from store.service.offline.store_copy import copy_file
 
-CURRENT = "CURRENT"
 _FILE = re.compile(r"CURRENT|IDENTITY|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log|blob)")
 _LEFT_OUT = re.compile(r"LOCK|LOG(\.old\..*)?|\d+\.dbtmp")
 """What an opening makes again: its lock, its own log, files that it had not finished."""

@@ -22,6 +22,7 @@ from store.paths import StorePaths
 from store.progress import Progress, noop
 from store.queue.backend_replica import NO_LIGHT
 from store.queue.backends import backend, unlike_others
+from store.sentences import some_of
 from store.service.layout.resolve_layout import resolve_layout
 from store.service.layout.store_layout import StoreLayout, choose_backends
 from store.service.message_store import MessageStore
@@ -267,9 +268,8 @@ class _StepObstacles:
                 if count <= _MAX_TOPICS:
                     unfit.append(str(exc))
         if count:
-            more = f" and {count - len(unfit)} more" if count > len(unfit) else ""
             found.append(
-                f"{count} topics cannot be held by backend {name}: {', '.join(unfit)}{more}"
+                f"{count} topics cannot be held by backend {name}: {some_of(unfit, count)}"
             )
         return found
 

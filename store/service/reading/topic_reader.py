@@ -8,13 +8,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from operator import attrgetter
 from typing import NamedTuple, Protocol
 
+from store.java_numbers import LONG_MAX
 from store.queue.time_search import BoundaryType
 from store.queue.units import QueueKey
 from store.record.decoder import StoredMessage
 from store.service.reading.puller import TagFilter
 from store.service.results import GetMessageResult, GetMessageStatus
 
-LATEST = (1 << 63) - 1
+LATEST = LONG_MAX
 """ms: no store time is later."""
 _BATCH = 32
 _BATCH_BYTES = 1 << 20

@@ -17,11 +17,11 @@ from contextlib import suppress
 from store.checked_lock import CheckedLock
 from store.config import StoreConfig
 from store.errors import STALLING, StoreClosedError, StoreError
+from store.files import PAGE_BYTES
 from store.future import Promised, Soon, at_once
 from store.index.index_service import IndexService
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
-from store.log.mapped_file import PAGE_BYTES
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.runtime.worker import Worker

@@ -56,7 +56,6 @@ from store.service.writing.schedule_hook import ScheduleMessageHook
 
 _LOG = StoreLogger(__name__)
 _MAX_TOPIC_BYTES = 127
-_MAX_QUEUE_ID = 0x7FFFFFFF
 _OK = PutMessageStatus.PUT_OK
 _LIGHT = MessageProperty.INNER_MULTI_DISPATCH
 _LIGHT_OFFSETS = MessageProperty.INNER_MULTI_QUEUE_OFFSET

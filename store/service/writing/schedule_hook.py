@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from store.config import StoreConfig
 from store.errors import IllegalMessageError
+from store.java_numbers import INT_MAX
 from store.progress import noop
 from store.record.message import (
     HALF_TOPIC,
@@ -21,7 +22,6 @@ from store.service.writing.delay_check import NOT_QUEUED, TIMER, refuse_delay, r
 
 _LEVEL = re.compile(r"[+-]?[0-9]{1,9}")
 """What Java reads as a number."""
-_MAX_QUEUE_ID = (1 << 31) - 1
 _DELAY = MessageProperty.DELAY
 _HOME = {MessageProperty.REAL_TOPIC, MessageProperty.REAL_QID}
 
@@ -85,7 +85,7 @@ class ScheduleMessageHook:
             raise IllegalMessageError(
                 f"{topic} is a topic of the store's own: nothing delays there"
             )
-        if type(queue_id) is not int or not 0 <= queue_id <= _MAX_QUEUE_ID:
+        if type(queue_id) is not int or not 0 <= queue_id <= INT_MAX:
             raise IllegalMessageError(f"{queue_id!r:.60} is no queue id")
         self._check(message)
         properties = {
