@@ -30,13 +30,13 @@ REBUILD_INDEX = "cqstore rebuild --index builds the index anew from the commit l
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a store of either backend."""
+    folder = tmp_path_factory.mktemp("made")
     for backend in ("file", "rocksdb"):
-        root = tmp_path_factory.getbasetemp() / "made" / backend
-        with MessageStore.open(root, CONFIG, backend=backend) as store:
+        with MessageStore.open(folder / backend, CONFIG, backend=backend) as store:
             for number in range(COUNT):
                 message = Message(f"t{number % TOPICS}", b"x" * 50, 0, {"KEYS": f"k{number}"})
                 assert store.put_message(message).ok
-    return root.parent
+    return folder
 
 
 @pytest.fixture
