@@ -469,8 +469,7 @@ class _FlushBehind:
         self._thread.join()
         if not self._is_synced:  # also where the start of the thread was interrupted
             raise StoreFailedError(
-                f"an index file could not be flushed, reopen: {self._fault!r}",
-                path=self._file.path,
+                f"an index file could not be flushed, reopen: {self._fault!r}", path=self._file.path
             ) from self._fault
         return self._file
 
@@ -479,8 +478,7 @@ def _check_size(path: Path, geometry: IndexGeometry) -> None:
     size = path.stat().st_size
     if size != geometry.file_size or min(geometry) < 1:
         raise CorruptionError(
-            "an index file has the wrong size", path=path,
-            position=size if size < geometry.file_size else None,
+            "an index file has the wrong size", path=path, position=min(size, geometry.file_size),
             expected=f"{geometry.file_size} bytes", got=f"{size} bytes",
         )  # fmt: skip
 
