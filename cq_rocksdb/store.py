@@ -392,9 +392,9 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
 
     def read_through(self, progress: Progress = noop) -> None:
         """Read every block of both families."""
-        engine = self._open_engine()
+        engine, count = self._open_engine(), 0
         for family in (Family.OFFSET, Family.DEFAULT):
-            count, start, rows = 0, b"", [(b"", b"")]
+            start, rows = b"", [(b"", b"")]
             while rows:
                 rows = engine.scan(family, start, END_OF_KEYS, SCAN_ROWS)
                 start = rows[-1][0] + b"\0" if rows else start

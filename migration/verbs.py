@@ -91,11 +91,7 @@ def plan(
     """
     space = _space(root, workspace)
     settings = read_config(config, root)
-    if opener := opened_by(root):
-        note(
-            f"{root}: process {opener} has the store open and may be writing: what it puts from now"
-            " on is not in the plan, and the switch, for which it has to stop, catches up with it"
-        )
+    opener = opened_by(root)
     with progress("planning", unit="units") as tick:
         if source == LOG and replace:
             raise RefusedStoreError(
@@ -123,6 +119,11 @@ def plan(
             "tables": _tables(root, settings, made.target), "file": str(space.plan),
         }
     )  # fmt: skip
+    if opener:
+        note(
+            f"{root}: process {opener} has the store open and may be writing: what it puts from now"
+            " on is not in the plan, and the switch, for which it has to stop, catches up with it"
+        )
 
 
 def _tables(root: Path, settings: StoreConfig, to: str) -> object:

@@ -18,7 +18,7 @@ from store.cli.options import (
     read_config,
 )
 from store.cli.output import OutputFormat, output
-from store.cli.progress import progress
+from store.cli.progress import Tick, progress
 from store.errors import CorruptionError
 from store.service.message_store import MessageStore
 from store.service.recovering.recovery import RecoveryReport
@@ -55,7 +55,7 @@ def recover(
             progress=tick,
         ) as store,
     ):
-        report, left = store.report, list(_left_damaged(store))
+        report, left = store.report, list(_left_damaged(store, tick))
     output(kind).record(_record(report))
     for sentence in left:
         note(sentence)
@@ -63,7 +63,7 @@ def recover(
         raise typer.Exit(1)
 
 
-def _left_damaged(store: MessageStore) -> Iterator[str]:
+def _left_damaged(store: MessageStore, tick: Tick) -> Iterator[str]:
     """Yield what of an open store its opening has not mended."""
     for each in store.report.queues_damaged:
         key = each.queue
@@ -73,8 +73,10 @@ def _left_damaged(store: MessageStore) -> Iterator[str]:
         )
     for name, exc in store.detached_backends().items():
         yield f"the {name} queues are detached: {exc}"
+    tick.set_label("reading the queues")
+    tick.measure(None, "rows")
     try:
-        store.queues.read_through()
+        store.queues.read_through(tick)
     except CorruptionError as exc:
         yield str(exc)
 

@@ -452,8 +452,7 @@ def _check_size(path: Path, geometry: IndexGeometry) -> None:
     size = path.stat().st_size
     if size != geometry.file_size or min(geometry) < 1:
         raise CorruptionError(
-            "an index file has the wrong size", path=path,
-            position=size if size < geometry.file_size else None,
+            "an index file has the wrong size", path=path, position=min(size, geometry.file_size),
             expected=f"{geometry.file_size} bytes", got=f"{size} bytes",
         )  # fmt: skip
 

@@ -182,7 +182,7 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
     def read_through(self, progress: Progress = noop) -> None:
         """Read all that is stored once, where opening does not show whether it can be read.
 
-        ``progress`` is called with the units that were read.
+        ``progress`` is called with how many entries and units were read.
 
         Raises:
             CorruptionError: something cannot be read; the sentence says what mends it.

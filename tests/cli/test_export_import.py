@@ -379,7 +379,7 @@ def test_columns_of_another_type_are_refused(tmp_path: Path, conf: Path) -> None
     assert "column body is of another type" in told
     assert "expected binary, found string" in told
     pq.write_table(pa.table({"topic": ["t", None], "body": [b"x", b"y"]}), path)
-    done = cqstore("import", tmp_path / "new", path, "--config", conf, code=2)
+    done = cqstore("import", tmp_path / "new", path, "--new", "--config", conf, code=2)
     assert "row 2: topic is null, not a text" in done.stderr
     assert "(1 messages before it were put; go on with --continue-from 2)" in done.stderr
     assert len(put_into(tmp_path / "new")) == 1

@@ -173,10 +173,22 @@ def test_queries_take_both_ends_of_a_span_of_time(made: Made) -> None:
     assert made.row(0) in rows(*words, "--end", moment.isoformat())
 
 
+WRONG_SIZE = (
+    "an index file has the wrong size; cqstore rebuild --index builds the index anew from the"
+    " commit log"
+)
+
+
 def test_without_an_index_a_query_finds_nothing_and_says_why(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", CONFIG) as store:
         assert store.put_message(message(0)).ok
-    (tmp_path / "s" / "index" / ("1" * 17)).write_bytes(b"?" * 100)
+    (whole,) = (tmp_path / "s" / "index").iterdir()
+    odd = tmp_path / "s" / "index" / ("1" * 17)
+    odd.write_bytes(b"?" * 100)
+    done = call("query", tmp_path / "s", "--topic", "t", "--key", "all")
+    assert (done.exit_code, done.stdout.count("\n")) == (1, 1)
+    assert f"not all of the index in files can be read: {WRONG_SIZE} ({odd})" in done.stderr
+    whole.unlink()
     done = call("query", tmp_path / "s", "--topic", "t", "--key", "all")
     assert (done.exit_code, done.stdout) == (1, "")
     assert "no index that can be read" in done.stderr

@@ -248,6 +248,21 @@ def test_lost_addresses_are_found_in_every_file_whatever_is_missing_between(
     store.close()
 
 
+def test_a_unit_lies_in_a_file_at_a_position_whether_it_is_there_or_not(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    disk.write(200, rows(1, 2))
+    disk.fill("B", "batchconsumequeue")
+    store = disk.open(read_only=True)
+    queue, batch = store.queue("T", 0), store.queue("B", 0)
+    assert queue.unit_location(13) == (str(disk.file(200)), 60, b"")
+    assert queue.unit_location(3) == (str(disk.folder()), None, b"")
+    assert store.queue("T", 9).unit_location(3) == ("", None, b"")
+    (path,) = disk.folder("B", 0, "batchconsumequeue").iterdir()
+    assert batch.unit_location(batch.min_offset()) == (str(path), 0, b"")
+    assert batch.unit_location(1 << 40) == (str(path.parent), None, b"")
+    store.close()
+
+
 def test_files_of_batch_queues_are_compared_with_their_own_size(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     disk.fill("B", "batchconsumequeue")

@@ -16,7 +16,12 @@ from cq_file.listing import (
     fit_files,
     list_queues,
 )
-from store.errors import CorruptionError, IllegalMessageError, StoreIOError
+from store.errors import (
+    CorruptionError,
+    IllegalMessageError,
+    StoreIOError,
+    TruncatedRecordError,
+)
 from tests.kit.faults import EACCES, Faults
 from tests.kit.file_queues import BATCH, EXT_UNIT, PRE_BLANK, UNIT, Disk, Row, rows
 
@@ -96,6 +101,8 @@ def test_few_files_that_do_not_fit_are_left_out_and_the_first_of_them_is_named(
         ({0: 60, 60: 60}, True, 0, 40, 60), ({0: 40, 40: 40, 80: 60, 120: 60}, False, 80, 40, 60),
         ({0: 40, 40: 60, 100: 80}, False, 40, 40, 60), ({0: 30, 30: 30}, False, 0, None, 30),
         ({10: 40, 50: 40, 80: 40}, False, 10, None, None),
+        ({0: 30}, True, 0, 40, 30), ({0: 20, 40: 40}, True, 0, 40, 20),
+        ({0: 33, 40: 33, 80: 40}, False, 0, 40, 33),
     ],
 )  # fmt: skip
 def test_many_files_that_do_not_fit_are_refused_with_what_was_expected(
@@ -114,6 +121,9 @@ def test_many_files_that_do_not_fit_are_refused_with_what_was_expected(
     words = "multiples of 40" if got is None else "a multiple of 20 bytes"
     assert caught.value.expected == (words if expected is None else expected)
     assert caught.value.got == got
+    is_cut = got in {20, 30, 33}  # no whole units, or beside one of the size that is expected
+    assert isinstance(caught.value, TruncatedRecordError) == is_cut
+    assert caught.value.position == (got if is_cut else None)
 
 
 def test_a_list_counts_sizes_and_names_files_that_were_never_sized(tmp_path: Path) -> None:

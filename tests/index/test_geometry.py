@@ -145,6 +145,10 @@ def test_a_file_that_has_no_room_for_what_it_counts_was_cut_short(
     assert (raised.value.path, raised.value.position) == (path, size)
     assert raised.value.expected == f"at least {least} bytes"
     assert raised.value.got == f"{size} bytes"
+    Made(SLOTS, ENTRIES, 30).write(path)
+    os.truncate(path, 40 + 4 + 20 * 31)  # as much as a file of one slot has
+    with pytest.raises(CorruptionError, match="no pair"):
+        find_geometry([path], None, None)
 
 
 def test_a_file_whose_last_record_differs_fits_only_what_is_asked(

@@ -11,7 +11,7 @@ from store.errors import CorruptionError, UnsupportedFormatError
 from store.queue.units import QueueKey
 from store.record.message import Message, SysFlag
 from store.service.maintenance import check
-from store.service.maintenance.check import StoreCheck
+from store.service.maintenance.check import CheckFinding, StoreCheck
 from store.service.maintenance.queue_incarnations import QueueIncarnation
 from store.service.message_store import MessageStore
 
@@ -73,6 +73,25 @@ def test_an_index_that_was_left_out_is_told(store: MessageStore) -> None:
         assert found.problem.startswith("the index cannot be read")
         assert found.damage == isinstance(fault, CorruptionError)
         assert (found.path, found.position) == (("/x", 7) if fault.path else ("", None))
+
+
+def test_queues_that_cannot_be_listed_are_one_finding_and_the_index_is_checked(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def queues() -> Iterator[QueueKey]:
+        yield KEY
+        raise CorruptionError("odd", path=Path("/x"), position=7, expected=1, got=2)
+
+    monkeypatch.setattr(store.queues, "queues", queues)
+    store.index = None
+    looked = look(store)
+    looked._index_left_out = CorruptionError("also odd")
+    found, of_index = looked.run()
+    assert found == CheckFinding("odd", path="/x", position=7, expected=1, found=2, all_queues=True)
+    assert of_index.problem.endswith(
+        "cqstore rebuild --index builds the index anew from the commit log"
+    )
+    assert looked.records == COUNT + 1
 
 
 def test_what_was_deleted_is_worth_no_word(root: Path) -> None:

@@ -15,6 +15,7 @@ from migration.planning.planner import make_plan
 from migration.run.run import run_plan
 from migration.verify import verify_migration
 from migration.workspace import Workspace
+from store.service.message_store import MessageStore
 from tests.kit import commands
 from tests.kit.migrations import NO_SPARK
 from tests.kit.running import COMMAND, until
@@ -52,6 +53,21 @@ def root(tmp_path: Path) -> Path:
     """A store of 100 units in each of 10 queues."""
     make_store(tmp_path / "store", 1_000, 10)
     return tmp_path / "store"
+
+
+def test_a_plan_of_a_store_in_use_says_so_and_changes_nothing_of_it(
+    root: Path, tmp_path: Path
+) -> None:
+    space = ("--workspace", tmp_path / "space")
+    with MessageStore.open(root):
+        folders = [root / "commitlog", root / "consumequeue"]  # to read the lock file would free it
+        before = [*map(tree_digest, folders)]
+        done = run("plan", root, "--output", "json", *space)
+        assert [*map(tree_digest, folders)] == before
+    assert json.loads(done.stdout)["openedBy"] == os.getpid()
+    assert f"process {os.getpid()} has the store open and may be writing" in done.stderr
+    again = record("plan", root, "--workspace", tmp_path / "other")
+    assert again["openedBy"] is None
 
 
 @pytest.mark.slow
