@@ -23,7 +23,16 @@ from migration.switch.switch import switch as switch_to
 from migration.switch.tables import TablesReport, prepare_for
 from migration.tasks import MASTER, NO_SPARK
 from migration.workspace import Workspace
-from store.cli.options import ConfigFile, Dir, Format, check_is_there, note, read_config, to_state
+from store.cli.options import (
+    ConfigFile,
+    Dir,
+    Format,
+    check_is_there,
+    java_long,
+    note,
+    read_config,
+    to_state,
+)
 from store.cli.output import OutputFormat, output
 from store.cli.progress import progress
 from store.config import StoreConfig
@@ -56,7 +65,9 @@ Source = Annotated[
         help=f"Which queues, if both are, {' or '.join(bulk_names())}; or log: from the log.",
     ),
 ]
-SegmentUnits = Annotated[int, typer.Option(metavar="N", min=1, help="Units of one task.")]
+SegmentUnits = Annotated[
+    int, typer.Option(metavar="N", min=1, callback=java_long, help="Units of one task.")
+]
 Replace = Annotated[
     bool, typer.Option("--replace", help="Poorer queues that are there already are moved away.")
 ]
