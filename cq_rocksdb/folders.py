@@ -35,3 +35,20 @@ def database_folder(paths: StorePaths) -> Path | None:
             path=paths.root,
         )
     return found[0] if found else None
+
+
+def as_text(path: Path) -> str:
+    """Return a path as rocksdict takes it, which is text.
+
+    Raises:
+        RefusedStoreError: a name in it is no UTF-8.
+    """
+    text = str(path)
+    try:
+        text.encode()
+    except UnicodeEncodeError as exc:
+        raise RefusedStoreError(
+            "rocksdict writes in no folder whose name is not UTF-8 (the native engine does)",
+            path=path,
+        ) from exc
+    return text

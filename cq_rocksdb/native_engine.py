@@ -7,6 +7,7 @@ process takes one library; which one, ``native_library`` says.
 Source: RocketMQ ``ConsumeQueueRocksDBStorage``, ``ConsumeQueueCompactionFilterFactory``.
 """
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -95,7 +96,7 @@ def load_library(configured: Path | None) -> NativeLibrary:
             return loaded
         found = find_library(configured)
         try:
-            lacking = _capi.load(str(found.path).encode())
+            lacking = _capi.load(os.fsencode(found.path))
         except _capi.MissingSymbolError as exc:
             raise UnsupportedFormatError(
                 f"the RocksDB library {found.source} lacks {', '.join(exc.args[0])}",
@@ -169,7 +170,7 @@ class NativeEngine:
         self._number = {name: number for number, name in enumerate(families)}
         with self._gate.translation(), opening(folder):
             self._database = Database(
-                str(opened).encode(), [name.encode() for name in families],
+                os.fsencode(opened), [name.encode() for name in families],
                 list(families.values()), really_read_only,
             )  # fmt: skip
         if not self._read_only and Family.OFFSET in families:
@@ -255,13 +256,13 @@ class NativeEngine:
     @gated
     def table_writer(self, family: str, path: Path) -> TableWriter:
         """Begin a table file at ``path``, for ``ingest``."""
-        return _table_writer.TableWriter(str(path).encode(), self._objects.families[family])
+        return _table_writer.TableWriter(os.fsencode(path), self._objects.families[family])
 
     @gated
     def ingest(self, family: str, paths: Sequence[Path]) -> None:
         """Take table files in, all or none; they are moved where the file system allows it."""
         self._writable()
-        self._database.ingest(self._number[family], [str(path).encode() for path in paths])
+        self._database.ingest(self._number[family], [os.fsencode(path) for path in paths])
 
     # ---- reading
 

@@ -3,6 +3,7 @@
 Every setter is listed beside the C type of its argument: a wrong one is undefined behaviour.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def database_objects(options: DatabaseOptions, log_folder: Path) -> DatabaseObje
         ("options_set_allow_concurrent_memtable_write", "byte",
          options.allow_concurrent_memtable_write),
         ("options_set_wal_recovery_mode", "int", _POINT_IN_TIME),
-        ("options_set_db_log_dir", "text", str(log_folder).encode()),
+        ("options_set_db_log_dir", "text", os.fsencode(log_folder)),
         ("options_set_max_log_file_size", "size", options.info_log_bytes),
         ("options_set_keep_log_file_num", "size", options.info_logs_kept),
         ("options_enable_statistics", "on", None),

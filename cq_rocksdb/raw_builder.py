@@ -10,6 +10,7 @@ from pathlib import Path
 from rocksdict import BlockBasedOptions, DBCompressionType, Options, Rdict, WriteOptions
 
 from cq_rocksdb.errors import disk_error, is_rocksdicts
+from cq_rocksdb.folders import as_text
 from store.errors import StoreIOError, os_errors
 from store.files import make_folder, sync_below
 
@@ -28,9 +29,11 @@ def build_database(folder: Path, families: Mapping[str, Rows]) -> None:
     database that anything may be read from: the caller gives a folder that nothing looks at yet.
 
     Raises:
+        RefusedStoreError: a name in its path is no UTF-8.
         StoreIOError: the folder is not empty, or something cannot be written.
         DiskFullError: there is no room for it.
     """
+    as_text(folder)  # refused before anything is made
     with os_errors("make the folder of a database", folder):
         make_folder(folder)
         if any(folder.iterdir()):
@@ -50,7 +53,7 @@ def build_database(folder: Path, families: Mapping[str, Rows]) -> None:
 def _write(folder: Path, families: Mapping[str, Rows]) -> None:
     """Write the rows of each family and flush them, without a write-ahead log."""
     names = sorted({DEFAULT_FAMILY, *families})
-    database = Rdict(str(folder), _options(), {name: _options() for name in names})
+    database = Rdict(as_text(folder), _options(), {name: _options() for name in names})
     try:
         unlogged = WriteOptions()
         # The flush below makes the tables, and those alone count. The stubs have a method here.

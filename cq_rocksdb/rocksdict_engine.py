@@ -44,6 +44,7 @@ from cq_rocksdb.engine import (
     unit_columns,
 )
 from cq_rocksdb.errors import is_rocksdicts
+from cq_rocksdb.folders import as_text
 from cq_rocksdb.keys import UNIT_PLACE, unit_key
 from cq_rocksdb.open_databases import Claim, HeldResources, opening
 from cq_rocksdb.options import DatabaseOptions
@@ -120,6 +121,7 @@ class RocksdictEngine:
                 access = AccessType.read_only(False)  # noqa: FBT003 - "error if a WAL exists"
         else:
             for each in (folder, log_folder):
+                as_text(each)
                 with os_errors("create the folder", each):
                     make_folder(each)
             self._held.claim = Claim(folder)

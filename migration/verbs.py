@@ -28,6 +28,7 @@ from store.cli.options import (
     Dir,
     Format,
     check_is_there,
+    java_long,
     note,
     opened_by,
     read_config,
@@ -65,7 +66,9 @@ Source = Annotated[
         help=f"Which queues, if both are, {' or '.join(bulk_names())}; or log: from the log.",
     ),
 ]
-SegmentUnits = Annotated[int, typer.Option(metavar="N", min=1, help="Units of one task.")]
+SegmentUnits = Annotated[
+    int, typer.Option(metavar="N", min=1, callback=java_long, help="Units of one task.")
+]
 Replace = Annotated[
     bool, typer.Option("--replace", help="Poorer queues that are there already are moved away.")
 ]

@@ -17,6 +17,7 @@ from store.cli.options import (
     CommitLogFolder,
     ConfigFile,
     Dir,
+    java_long,
     note,
     open_store,
     refuse_beside,
@@ -45,7 +46,10 @@ Sort = Annotated[
     typer.Option(metavar="COLUMN", help="Order rows by this column: messages, if not given."),
 ]
 Limit = Annotated[
-    int, typer.Option(metavar="N", min=0, help="The first N rows or messages alone; 0: all.")
+    int,
+    typer.Option(
+        metavar="N", min=0, callback=java_long, help="The first N rows or messages alone; 0: all."
+    ),
 ]
 Kind = Annotated[
     RowFormat | None,

@@ -9,6 +9,7 @@ import gc
 import os
 import sys
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,7 +20,7 @@ from store.cli.progress import QUIET
 from store.cli.streams import OutputError, ReaderGoneError, guard_streams
 from store.cli.verbs import VERBOSE, Quiet, RootGroup, add_verb
 from store.entries import entries
-from store.errors import CorruptionError, StoreError
+from store.errors import CorruptionError, StoreError, StoreIOError
 
 COMMANDS_GROUP = "cqstore.commands"
 EXIT_DAMAGE = 1
@@ -158,6 +159,11 @@ def _run() -> None:
         _stop(exc, EXIT_DAMAGE)
     except StoreError as exc:
         _stop(exc, EXIT_REFUSED)
+    except OSError as exc:  # of a look at a path, where nothing nearer says what for
+        if exc.filename is None:
+            raise
+        place = Path(os.fsdecode(exc.filename))
+        _stop(StoreIOError(f"cannot look at this: {exc.strerror}", path=place), EXIT_REFUSED)
 
 
 def _stop(exc: StoreError, code: int) -> None:

@@ -17,6 +17,7 @@ from store.cli.options import (
     Format,
     Yes,
     bounded,
+    java_long,
     note,
     open_store,
     open_to_delete,
@@ -37,7 +38,9 @@ Names = Annotated[
     list[str] | None, typer.Argument(metavar="NAME", help="With --delete: the topics.")
 ]
 Prefix = Annotated[str, typer.Option(metavar="TEXT", help="Only topics that begin so.")]
-Limit = Annotated[int, typer.Option(metavar="N", min=0, help="At most so many; 0: all.")]
+Limit = Annotated[
+    int, typer.Option(metavar="N", min=0, callback=java_long, help="At most so many; 0: all.")
+]
 After = Annotated[
     str, typer.Option(metavar="TOPIC/QUEUEID", help="Go on behind this queue, the last one shown.")
 ]

@@ -123,7 +123,7 @@ def _filled(word: str, made: Path) -> str:
     return re.sub(r"\{(\w+)\}", lambda found: str(made / found[1]), word)
 
 
-def _typed(words: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str, str]:
+def typed(words: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str, str]:
     """Return the exit code, standard output and standard error of a command."""
     told_never()
     out, err = io.StringIO(), io.StringIO()
@@ -156,7 +156,7 @@ def test_what_is_typed_is_answered(
         place = tmp_path / "copy"
         shutil.copytree(made, place)
     words = [_filled(word, place) for word in line.words]
-    code, out, err = _typed(words, monkeypatch)
+    code, out, err = typed(words, monkeypatch)
     told = " ".join(FRAMES.sub(" ", COLORS.sub("", out + err)).split())
     before, digests[0] = digests[0], tree_digest(made)
     assert digests[0] == before, "bytes have changed"

@@ -82,7 +82,7 @@ def test_a_path_of_the_log_that_leads_to_its_own_folder_is_accepted(tmp_path: Pa
 
 def test_a_log_over_several_paths_has_files_where_one_of_them_has(tmp_path: Path) -> None:
     made(tmp_path, folder="one")
-    made(tmp_path, "0", folder="two")
+    made(tmp_path, f"{0:020d}", folder="two")
     folders = [tmp_path / "none", tmp_path / "one", tmp_path / "two"]
     config = settings(storePathCommitLog=" , ".join(map(str, folders)))
     layout = detect(tmp_path, config)
