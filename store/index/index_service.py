@@ -88,7 +88,6 @@ class IndexService(_chain.ChainFiles):
         self._replay = False
         self._index_timestamp = 0
         self._behind: _FlushBehind | None = None
-        self.closed = False
 
     # ---- opening
 
