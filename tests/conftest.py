@@ -27,6 +27,7 @@ pytest_plugins = [
     "tests.kit.scratch",
     "tests.kit.share",
     "tests.kit.shim.preload",
+    "tests.kit.standstill",
 ]
 
 _LONGEST_IN_A_NAME = 100

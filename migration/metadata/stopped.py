@@ -105,11 +105,13 @@ class BrokerProcess:
             f" changed for {self._settle:.0f} s"
         )
         end = since + self._max_wait
-        while time.monotonic() - since < self._settle:
-            now = newest_table(self._paths)
+        while True:
+            looked, now = time.monotonic(), newest_table(self._paths)
             if now != newest:
-                newest, since = now, time.monotonic()
-            if time.monotonic() > end:
+                newest, since = now, looked
+            elif looked - since >= self._settle:
+                return
+            if looked > end:
                 raise RefusedStoreError(
                     f"the broker's tables still change after {self._max_wait:.0f} s, though the"
                     " store is not open: which process writes them is not known here",

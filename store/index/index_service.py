@@ -90,7 +90,6 @@ class IndexService(_chain.ChainFiles):
         self._replay = False
         self._index_timestamp = 0
         self._rolled: RolledFileSync | None = None
-        self.closed = False
 
     # ---- opening
 

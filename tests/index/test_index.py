@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.errors import StoreError
+from store.index import _chain
 from store.index.index_batch import IndexBatch
 from store.index.index_file import IndexFile
 from store.index.index_service import IndexService
@@ -45,6 +46,12 @@ def test_the_bytes_of_a_file_with_two_keys_of_one_slot(tmp_path: Path) -> None:
             hashes, (1000, 1000, 2000), (0, 0, 3), (0, 1, 2), strict=True
         )
     ) + bytes(20)
+
+
+def test_an_empty_file_is_all_zeros(tmp_path: Path) -> None:
+    """RocketMQ makes a sparse file and writes no header before the first key."""
+    IndexFile.create(tmp_path / "first", IndexGeometry(3, 4), None).close()
+    assert (tmp_path / "first").read_bytes() == bytes(40 + 4 * 3 + 20 * 4)
 
 
 def test_the_hash_of_the_smallest_number_is_zero(tmp_path: Path) -> None:
@@ -102,10 +109,13 @@ def test_queries_answer_as_a_dict_would(
     index.close()
 
 
+@pytest.mark.parametrize("slowly", [False, True])
 @pytest.mark.parametrize("flushed", [0, 1, 17, 40])
 def test_times_are_looked_at_in_keys_that_wait_as_in_those_on_disk(
-    tmp_path: Path, flushed: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flushed: int, *, slowly: bool
 ) -> None:
+    if slowly:
+        monkeypatch.setattr(_chain, "walk_chain", lambda *_: None)
     index, draw, now = service(tmp_path), random.Random(5), 1_000_000
     model: list[tuple[int, int]] = []
     for number in range(40):
@@ -115,10 +125,23 @@ def test_times_are_looked_at_in_keys_that_wait_as_in_those_on_disk(
         index_record(index, "topic", None, "k", number * 100, now)
         model.append((now, number * 100))
     windows = [tuple(sorted(draw.choices(model, k=2))) for _ in range(30)]
-    for (begin, _), (end, _) in [*windows, (model[0], model[0]), (model[-1], model[-1])]:
+    for (begin, _), (end, _) in [*windows, *zip(model, model, strict=True)]:
         expected = [at for stored, at in model if begin <= stored <= end]
         assert sorted(index.query("topic", "k", 1000, begin, end)) == expected
         assert sorted(index.query("topic", "k", 3, begin, end)) == expected[-3:]
+    index.close()
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_each_of_the_first_keys_of_a_file_has_its_time(tmp_path: Path, *, flushed: bool) -> None:
+    index = service(tmp_path)
+    for number in range(3):
+        index_record(index, "topic", None, "k", number, 1_000_000 + 5000 * number)
+    if flushed:
+        index.flush()
+    for number in range(3):
+        time = 1_000_000 + 5000 * number
+        assert index.query("topic", "k", 9, time, time) == [number]
     index.close()
 
 

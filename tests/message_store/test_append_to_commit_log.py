@@ -2,6 +2,7 @@
 
 import errno
 import shutil
+import struct
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -83,6 +84,9 @@ def test_a_followed_log_of_rocketmq_gives_what_its_replay_gives(
         assert store.commit_log.blank_bytes == len(data) - sum(each.size for each in records)
     assert keys
     assert served(tmp_path / "followed") == served(tmp_path / "replayed")
+    times = struct.unpack_from(">qq", (tmp_path / "followed" / "checkpoint").read_bytes())
+    last = records[-1].store_timestamp
+    assert times == (last, last if backend == "file" else 0)  # of the log, of the queues
     with MessageStore.open(tmp_path / "followed", config) as store:
         assert not store.report.needed
         assert [finding for finding in store.check() if finding.damage] == []

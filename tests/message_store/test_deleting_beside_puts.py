@@ -16,7 +16,10 @@ from store.errors import IllegalMessageError, StoreFailedError, StoreIOError
 from store.queue.backends import backend_names
 from store.record.client_batch import encode_client_batch
 from store.record.message import Message
+from store.service.dispatching.topic_hold import TopicHold
 from store.service.message_store import MessageStore
+from tests.kit.log_bytes import log_of
+from tests.kit.waiting import until
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=65536, enable_lmq=True, enable_multi_dispatch=True,
@@ -161,6 +164,35 @@ def test_a_put_into_a_topic_that_is_being_deleted_begins_its_new_incarnation(
         if again is into_its_light_queue:
             expected = {"gone": 1, "%LMQ%gone": 1}
         assert {topic: again_open.max_offset(topic, 0) for topic in expected} == expected
+
+
+def test_a_record_of_another_log_waits_for_the_new_life_of_its_topic(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    put(store, "gone", 3)
+    log, waits = log_of(store), threading.Event()
+    with MessageStore.open(tmp_path / "leader", CONFIG) as leader:
+        leader.append_to_commit_log(0, log)
+        leader.delete_topic("gone")
+        assert put(leader, "gone") == [0]
+        new = log_of(leader)[len(log) :]
+    wait = TopicHold.wait
+
+    def noted(hold: TopicHold, seconds: float) -> None:
+        waits.set()
+        wait(hold, seconds)
+
+    monkeypatch.setattr(TopicHold, "wait", noted)
+    with deleting(store, ["gone"], monkeypatch) as (gate, done, pool):
+        waiting = pool.submit(store.append_to_commit_log, len(log), new)
+        until(lambda: waits.is_set() or waiting.done())
+        assert not waiting.done()
+        gate.open.set()
+        done.result(LIMIT)
+        assert waiting.result(LIMIT) == len(log) + len(new)
+    assert put(store, "gone") == [1]
+    assert len(bodies(store, "gone")) == 2
+    assert [finding for finding in store.check() if finding.damage] == []
 
 
 def test_what_waits_for_its_queue_goes_too(store: MessageStore) -> None:

@@ -1,12 +1,13 @@
 """Waits of tests come to an end: limits within limits, forked children, what never comes about."""
 
+import faulthandler
 import os
 import signal
 import threading
 
 import pytest
 
-from tests.kit import waiting
+from tests.kit import standstill, waiting
 from tests.kit.forks import RAISED, ended, forked
 from tests.kit.mutations import Hang, in_time
 
@@ -39,6 +40,22 @@ def test_a_limit_that_passed_within_a_block_with_another_strikes_behind_it() -> 
 
     with pytest.raises(Hang), in_time(0.02):
         wait()
+
+
+def test_a_process_ends_that_no_signal_reaches(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    armed: list[tuple[float, bool]] = []
+
+    def arm(seconds: float, **options: object) -> None:
+        armed.append((seconds, options["exit"] is True))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(faulthandler, "dump_traceback_later", arm)
+        standstill.pytest_runtest_teardown(request.node)
+    ((seconds, ends),) = armed
+    assert ends
+    assert seconds >= left() + 60 > 60, "pytest-timeout comes first"
 
 
 def test_a_forked_child_that_raises_does_not_come_back(capfd: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -109,6 +110,23 @@ def test_tables_of_a_process_that_is_not_known_settle(tmp_path: Path) -> None:
     os.utime(paths.topics, (1, 1))
     asyncio.run(BrokerProcess(paths, settle_seconds=30.0).ended(told.append))
     assert len(told) == 1
+
+
+def test_tables_that_changed_while_this_process_stood_still_have_not_settled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+
+    def pause(_: float) -> None:
+        nonlocal now
+        now += 60
+
+    clock = SimpleNamespace(time=lambda: now, monotonic=lambda: now, sleep=pause)
+    monkeypatch.setattr("migration.metadata.stopped.time", clock)
+    newest = lambda _: 1000.0 if now < 1060 else 1050.0  # noqa: E731
+    monkeypatch.setattr("migration.metadata.stopped.newest_table", newest)
+    BrokerProcess(StorePaths(tmp_path), settle_seconds=30).wait(print)
+    assert now == 1120
 
 
 def test_tables_that_never_settle_are_refused(
