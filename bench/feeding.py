@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -31,6 +30,7 @@ from store.service.results import PutMessageStatus
 _HEAD = struct.Struct(">qi")
 _REPORT = struct.Struct(">q")
 _BODY = bytes(128)
+_PATIENCE_SECONDS = 30.0
 _RECORD_BYTES = 250
 """Of a message of 128 bytes in the log."""
 _SYNC = CONFIG.model_copy(update={"broker_role": BrokerRole.SYNC_MASTER, "slave_timeout": 30_000})
@@ -149,7 +149,8 @@ def _master(slave: str, *, sync: bool) -> Iterator[MessageStore]:
 def _bare_puts(writers: int, seconds: float) -> float:
     """Return how many frames of threads another process acknowledges a second, without a store.
 
-    Each thread sends one and sleeps until the thread that hears the answers wakes it.
+    Each thread sends one and sleeps until the thread that hears the answers wakes it, as a store's
+    puts do.
     """
     with socket.create_server(("127.0.0.1", 0)) as server:
         words = [sys.executable, "-m", "bench.feeding", "follow", str(server.getsockname()[1])]
@@ -164,13 +165,14 @@ def _bare_puts(writers: int, seconds: float) -> float:
 
 
 class _BarePuts:
-    """Frames of several threads to one socket, and who wakes these."""
+    """Frames of several threads to one socket; these sleep as a store's puts do."""
 
     def __init__(self, peer: socket.socket) -> None:
         self._peer = peer
         self._sending = threading.Lock()
-        self._sleeping: deque[tuple[int, threading.Lock]] = deque()
-        self._end = 0
+        self._followers = Followers()
+        self._link = self._followers.join("bare", 0)
+        self._followers.begin(self._link, 0, 0)
 
     def reached(self, writers: int, seconds: float) -> float:
         """Return the frames that were acknowledged a second."""
@@ -183,23 +185,19 @@ class _BarePuts:
 
     def _writer(self, _place: int) -> Callable[[], None]:
         """Return what sends one record, and waits until the follower has reported it."""
-        gate, body = threading.Lock(), bytes(_RECORD_BYTES)
-        gate.acquire()
+        followers, link, body = self._followers, self._link, bytes(_RECORD_BYTES)
 
         def put() -> None:
             with self._sending:
-                begin, self._end = self._end, self._end + _RECORD_BYTES
-                self._sleeping.append((self._end, gate))
+                begin = link.sent
+                link.sent = end = begin + _RECORD_BYTES
                 self._peer.sendall(_HEAD.pack(begin, _RECORD_BYTES) + body)
-            gate.acquire()
+            followers.wait(end, 1, time.monotonic() + _PATIENCE_SECONDS)
 
         return put
 
     def _hear(self) -> None:
-        while data := self._peer.recv(4096):
-            (reached,) = _REPORT.unpack_from(data, len(data) // _REPORT.size * _REPORT.size - 8)
-            while self._sleeping and self._sleeping[0][0] <= reached:
-                self._sleeping.popleft()[1].release()
+        self._followers.hear(self._link, self._peer.fileno(), _PATIENCE_SECONDS)
 
 
 def _read(port: int, begin: int | None, end: int) -> None:
