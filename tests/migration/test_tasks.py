@@ -79,9 +79,10 @@ def test_processes_are_lent_out_again_and_none_is_left_or_started_after_the_end(
 
 
 def test_without_items_nothing_is_started() -> None:
-    assert run_tasks(double, [], "no master at all") == []
-    with pytest.raises(StoreConfigError, match="no master"):
-        run_tasks(double, ["a"], "no master at all")
+    assert run_tasks(double, [], "spark://nobody.invalid:7077") == []
+    for items in ([], ["a"]):
+        with pytest.raises(StoreConfigError, match="no master"):
+            run_tasks(double, items, "no master at all")
     alone = cast("Callable[[str], str]", lambda item: item)
     alone.__module__ = "__main__"
     with pytest.raises(StoreConfigError, match="is in no module to be imported"):
