@@ -46,9 +46,7 @@ cdef extern from "poll.h" nogil:
 
 cdef extern from "sys/socket.h" nogil:
     int MSG_DONTWAIT
-    int MSG_NOSIGNAL
     Py_ssize_t recv(int fd, void *into, size_t size, int flags)
-    Py_ssize_t send(int fd, const void *data, size_t size, int flags)
 
 cdef enum:
     REPORT = 8  # bytes: a phy offset, big-endian
@@ -56,7 +54,6 @@ cdef enum:
     TOO_LATE = -2
     LOOK_AGAIN = 1000000  # microseconds
     LONGEST = 60000  # milliseconds of one call that waits
-    SHORT = 16384  # bytes that are sent at once
     NOT_SAID = -1
 
 
@@ -511,32 +508,3 @@ cdef Py_ssize_t _received(int fd, uint8_t *into, double patience) noexcept nogil
             return -1
         elif not left:
             return TOO_LATE
-
-
-def send_now(int fd, bytes data not None):
-    """Send what the kernel takes of ``data`` without a wait; return how many bytes that is.
-
-    Short data goes out under the interpreter's lock: who lets it go has to wait for it behind the
-    call, longer than the call takes, where other threads put.
-
-    Raises:
-        OSError: the connection is of no more use.
-    """
-    cdef const char *begin = data
-    cdef size_t size = len(data)
-    cdef Py_ssize_t sent
-    cdef int fault
-    while True:
-        if size <= SHORT:
-            sent = send(fd, begin, size, MSG_DONTWAIT | MSG_NOSIGNAL)
-            fault = errno
-        else:
-            with nogil:
-                sent = send(fd, begin, size, MSG_DONTWAIT | MSG_NOSIGNAL)
-                fault = errno
-        if sent >= 0:
-            return sent
-        if fault == EAGAIN:
-            return 0
-        if fault != EINTR:
-            raise OSError(fault, os.strerror(fault))

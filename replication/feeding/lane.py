@@ -15,7 +15,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from replication.feeding._links import send_now
 from replication.feeding.followers import Link
 from replication.feeding.frames import frames
 from replication.feeding.served_log import ServedLog
@@ -74,7 +73,7 @@ class Lane:
                 return not self._log.size_at(at)
             data = b"".join(frames(at, body, self._batch))
             self._link.sent = at + len(body)  # first: it may be acknowledged within the next call
-            sent = send_now(self._peer.fileno(), data)
+            sent = self._sent(data)
         except (OSError, StoreError) as exc:
             # The put only waits: the thread that serves the connection ends it.
             self._fault, self.asks_loop = exc, True
@@ -87,6 +86,13 @@ class Lane:
         if sent < len(data):
             self._rest, self.asks_loop = data[sent:], True
         return not self.asks_loop
+
+    def _sent(self, data: bytes) -> int:
+        """Return how many bytes the kernel took, without a wait."""
+        try:
+            return self._peer.send(data)
+        except BlockingIOError:  # it takes nothing now
+            return 0
 
     # ---- the loop
 

@@ -5,13 +5,13 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
-from errno import EBADF, EPIPE
+from collections.abc import Iterator
+from errno import EBADF
 from functools import partial
 
 import pytest
 
-from replication.feeding._links import Link, Links, send_now
+from replication.feeding._links import Link, Links
 from tests.kit.oracle.links import OracleLink, OracleLinks
 from tests.kit.waiting import until
 
@@ -201,22 +201,3 @@ def test_silence_and_ends_are_told(heard: Heard) -> None:
     with pytest.raises(OSError, match="descriptor") as caught:
         heard.links.hear(heard.link, 1 << 20, SECONDS)
     assert caught.value.errno == EBADF
-
-
-# ---- what is sent
-
-
-@pytest.mark.parametrize("size", [1, 16 << 10, (16 << 10) + 1, 1 << 20])
-def test_what_the_kernel_takes_is_sent_and_nothing_is_waited_for(heard: Heard, size: int) -> None:
-    data, sent = random.Random(size).randbytes(size), list[int]()
-    take: Callable[[], bytes] = lambda: heard.far.recv(1 << 20)  # noqa: E731
-    while sent[-1:] != [0]:
-        sent.append(send_now(heard.near.fileno(), data))
-    took = b""
-    while len(took) < sum(sent):
-        took += take()
-    assert took == b"".join(data[:each] for each in sent)
-    heard.far.close()
-    with pytest.raises(BrokenPipeError) as caught:
-        send_now(heard.near.fileno(), data)
-    assert caught.value.errno == EPIPE
