@@ -9,7 +9,7 @@ is taken from, and given back to, those that are free under the interpreter's lo
 from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t, uint8_t
-from libc.stdlib cimport free, malloc, qsort
+from libc.stdlib cimport free, malloc, qsort, realloc
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 import os
@@ -18,8 +18,7 @@ cdef extern from "pythread.h":
     ctypedef void *PyThread_type_lock
     ctypedef enum PyLockStatus:
         PY_LOCK_ACQUIRED
-    int WAIT_LOCK
-    int NOWAIT_LOCK
+    int WAIT_LOCK, NOWAIT_LOCK
     PyThread_type_lock PyThread_allocate_lock()
     void PyThread_free_lock(PyThread_type_lock lock)
     int PyThread_acquire_lock(PyThread_type_lock lock, int waits) nogil
@@ -181,26 +180,8 @@ cdef class Links:
 
     def join(self, Link link):
         """Note a connection."""
-        cdef Py_ssize_t room = max(2 * self._room, 8)
-        cdef State **states
-        cdef int64_t *best
         if self._count == self._room:
-            # No thread allocates under the lock: each of the two is as long as it must be, or longer.
-            states = <State **> malloc(room * sizeof(State *))
-            best = <int64_t *> malloc(room * sizeof(int64_t))
-            if states == NULL or best == NULL:
-                free(states)
-                free(best)
-                raise MemoryError
-            self._acquire()
-            for at in range(self._count):
-                states[at] = self._states[at]
-            self._states, states = states, self._states
-            self._best, best = best, self._best
-            self._room = room
-            self._release()
-            free(states)
-            free(best)
+            self._make_room(max(2 * self._room, 8))
         slot = self._slot(link.address)
         self._links.append(link)  # the last that may fail
         self._acquire()
@@ -209,6 +190,19 @@ cdef class Links:
         self._count += 1
         self._slots = max(self._slots, slot + 1)
         self._release()
+
+    cdef int _make_room(self, Py_ssize_t room) except -1:
+        self._acquire()
+        states = <State **> realloc(self._states, room * sizeof(State *))
+        self._states = self._states if states == NULL else states
+        best = <int64_t *> realloc(self._best, room * sizeof(int64_t))
+        self._best = self._best if best == NULL else best
+        if states != NULL and best != NULL:
+            self._room = room
+        self._release()
+        if self._room < room:
+            raise MemoryError
+        return 0
 
     cdef Py_ssize_t _slot(self, str address) except -1:
         """Return the slot of an address: that of its other links, or the first that is free."""
@@ -367,12 +361,8 @@ cdef class Links:
             self._best[slot] = max(self._best[slot], self._states[at].acknowledged)
         if there < followers or followers <= 0:
             return NOT_SAID
-        if followers > 1:
-            qsort(self._best, self._slots, sizeof(int64_t), _by_size)
-            return self._best[self._slots - followers]
-        for at in range(1, self._slots):
-            self._best[0] = max(self._best[0], self._best[at])
-        return self._best[0]
+        qsort(self._best, self._slots, sizeof(int64_t), _by_size)
+        return self._best[self._slots - followers]
 
     cdef Waiter *_served(self) noexcept nogil:
         """Take out those that have waited long enough, and return the first; under the lock."""

@@ -180,6 +180,16 @@ def test_what_is_no_whole_report_of_what_was_sent_is_left_to_the_caller(
     assert (heard.link.position, heard.link.acknowledged) == (100, 100)
 
 
+@pytest.mark.parametrize("value", [-1, -2])
+def test_no_report_lies_before_a_log_where_none_has_come(heard: Heard, value: int) -> None:
+    link = Link("b", 2)
+    heard.links.join(link)  # it has asked for nothing yet
+    link.sent = 1000
+    heard.far.send(reports(value))
+    assert heard.links.hear(link, heard.near.fileno(), SECONDS) == reports(value)
+    assert (link.position, link.acknowledged) == (-1, -1)
+
+
 def test_what_is_heard_wakes_who_waits_for_it(heard: Heard) -> None:
     def hear() -> None:
         assert heard.left() == b""
