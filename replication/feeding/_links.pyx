@@ -9,23 +9,29 @@ is taken from, and given back to, those that are free under the interpreter's lo
 from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t, uint8_t
-from libc.stdlib cimport free, malloc, qsort, realloc
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+from libc.stdlib cimport free, qsort, realloc
 
 import os
 
-cdef extern from "pythread.h":
-    ctypedef void *PyThread_type_lock
-    ctypedef enum PyLockStatus:
-        PY_LOCK_ACQUIRED
-    int WAIT_LOCK, NOWAIT_LOCK
-    PyThread_type_lock PyThread_allocate_lock()
-    void PyThread_free_lock(PyThread_type_lock lock)
-    int PyThread_acquire_lock(PyThread_type_lock lock, int waits) nogil
-    void PyThread_release_lock(PyThread_type_lock lock) nogil
-    PyLockStatus PyThread_acquire_lock_timed(
-        PyThread_type_lock lock, long long microseconds, int interruptible
-    ) nogil
+from store.core._waiters cimport (
+    PY_LOCK_ACQUIRED,
+    WAIT_LOCK,
+    Line,
+    PyLockStatus,
+    PyThread_acquire_lock,
+    PyThread_acquire_lock_timed,
+    PyThread_allocate_lock,
+    PyThread_free_lock,
+    PyThread_release_lock,
+    PyThread_type_lock,
+    Waiter,
+    append,
+    free_waiters,
+    insert,
+    monotonic,
+    new_waiter,
+    remove,
+)
 
 cdef extern from *:
     """
@@ -63,23 +69,6 @@ cdef struct State:
     int64_t sent
     int64_t acknowledged
     Py_ssize_t slot  # in ``best``: those of one address have the same
-
-cdef struct Waiter:
-    # A thread that sleeps. Never on its stack: a daemon's thread may end in its sleep.
-    Waiter *before
-    Waiter *behind
-    Waiter *next  # that is called after it, or that is free
-    PyThread_type_lock gate  # taken, but from a call until it is heard
-    int64_t phy_offset
-    int64_t served  # once it is, its thread waits for the call that comes
-    Py_ssize_t followers
-
-
-cdef inline double _now() noexcept nogil:
-    """Return seconds of the clock of ``time.monotonic``."""
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return now.tv_sec + now.tv_nsec * 1e-9
 
 
 cdef inline int64_t _report(const uint8_t *at) noexcept nogil:
@@ -145,10 +134,8 @@ cdef class Links:
     cdef State **_states  # of ``_links``
     cdef int64_t *_best  # scratch, a place for each slot
     cdef Py_ssize_t _count, _room, _slots
-    cdef int64_t _waiting
-    cdef Waiter *_first  # by phy offset
-    cdef Waiter *_last
-    cdef Waiter *_free
+    cdef Line _waiting  # by phy offset
+    cdef Line _free  # waiters not in use
 
     def __cinit__(self):
         self._links = []
@@ -157,11 +144,7 @@ cdef class Links:
             raise MemoryError
 
     def __dealloc__(self):
-        cdef Waiter *waiter
-        while self._free != NULL:
-            waiter, self._free = self._free, self._free.next
-            PyThread_free_lock(waiter.gate)
-            free(waiter)
+        free_waiters(&self._free)
         free(self._states)
         free(self._best)
         if self._lock != NULL:
@@ -170,7 +153,11 @@ cdef class Links:
     @property
     def waiting(self):
         """Return how many puts wait."""
-        return load_of(&self._waiting)
+        cdef Py_ssize_t count
+        self._acquire()
+        count = self._waiting.count
+        self._release()
+        return count
 
     def links(self):
         """Return the connections there are."""
@@ -284,18 +271,20 @@ cdef class Links:
         return True
 
     cdef void _acknowledge(self, State *state, int64_t phy_offset) noexcept nogil:
-        cdef Waiter *served
-        cdef Waiter *next
+        cdef Line served
+        cdef Waiter *waiter
+        cdef Waiter *behind
         self._acquire()
         store_to(&state.position, phy_offset)
         if phy_offset > state.start:  # else it is of nothing that was sent here
             store_to(&state.acknowledged, phy_offset)
         served = self._served()
         self._release()
-        while served != NULL:  # each of them may be another's once it is called
-            next = served.next
-            PyThread_release_lock(served.gate)
-            served = next
+        waiter = served.first
+        while waiter != NULL:  # each of them may be another's once it is called
+            behind = waiter.behind
+            PyThread_release_lock(waiter.gate)
+            waiter = behind
 
     # ---- what a store asks
 
@@ -364,16 +353,15 @@ cdef class Links:
         qsort(self._best, self._slots, sizeof(int64_t), _by_size)
         return self._best[self._slots - followers]
 
-    cdef Waiter *_served(self) noexcept nogil:
-        """Take out those that have waited long enough, and return the first; under the lock."""
-        cdef Waiter *waiter = self._first
-        cdef Waiter *served = NULL
-        cdef Waiter *last = NULL
+    cdef Line _served(self) noexcept nogil:
+        """Take out those that have waited long enough, and return them; under the lock."""
+        cdef Waiter *waiter = self._waiting.first
         cdef Waiter *behind
+        cdef Line served = Line(NULL, NULL, 0)
         cdef Py_ssize_t followers = -1
         cdef int64_t highest, reached = NOT_SAID
         if waiter == NULL:
-            return NULL
+            return served
         highest = self._reached(1)
         while waiter != NULL and waiter.phy_offset <= highest:
             behind = waiter.behind
@@ -381,71 +369,30 @@ cdef class Links:
                 followers = waiter.followers
                 reached = highest if followers == 1 else self._reached(followers)
             if waiter.phy_offset <= reached:
-                self._remove(waiter)
-                waiter.next = NULL
-                if last == NULL:
-                    served = waiter
-                else:
-                    last.next = waiter
-                last = waiter
+                remove(waiter)
+                append(&served, waiter)
                 store_to(&waiter.served, 1)
             waiter = behind
         return served
 
     cdef Waiter *_new(self, int64_t phy_offset, Py_ssize_t followers) except? NULL:
         """Return a waiter in its line; ``NULL``: there is nothing to wait for."""
-        cdef Waiter *mine = self._free
+        cdef Waiter *mine = new_waiter(&self._free, phy_offset)
+        cdef Waiter *before
         cdef bint is_there
-        if mine != NULL:
-            self._free = mine.next
-        else:
-            mine = <Waiter *> malloc(sizeof(Waiter))
-            if mine == NULL:
-                raise MemoryError
-            mine.gate = PyThread_allocate_lock()
-            if mine.gate == NULL:
-                free(mine)
-                raise MemoryError
-            PyThread_acquire_lock(mine.gate, NOWAIT_LOCK)
-        mine.phy_offset, mine.followers, mine.served = phy_offset, followers, 0
+        mine.followers = followers
         self._acquire()
         is_there = self._reached(followers) >= phy_offset
         if not is_there:
-            self._insert(mine)
+            before = self._waiting.last
+            while before != NULL and before.phy_offset > phy_offset:
+                before = before.before
+            insert(&self._waiting, before, mine)
         self._release()
         if is_there:
-            mine.next, self._free = self._free, mine
+            append(&self._free, mine)
             return NULL
         return mine
-
-    cdef void _insert(self, Waiter *mine) noexcept nogil:
-        """Put one into the line, behind those that wait for less; under the lock."""
-        cdef Waiter *before = self._last
-        while before != NULL and before.phy_offset > mine.phy_offset:
-            before = before.before
-        mine.before = before
-        mine.behind = self._first if before == NULL else before.behind
-        if before == NULL:
-            self._first = mine
-        else:
-            before.behind = mine
-        if mine.behind == NULL:
-            self._last = mine
-        else:
-            mine.behind.before = mine
-        store_to(&self._waiting, self._waiting + 1)
-
-    cdef void _remove(self, Waiter *mine) noexcept nogil:
-        """Take one out of the line, under the lock."""
-        if mine.before == NULL:
-            self._first = mine.behind
-        else:
-            mine.before.behind = mine.behind
-        if mine.behind == NULL:
-            self._last = mine.before
-        else:
-            mine.behind.before = mine.before
-        store_to(&self._waiting, self._waiting - 1)
 
     cdef bint _sleep(self, Waiter *mine, double deadline) except -1:
         """Return whether the call has come; ``deadline`` is over, or it was served, if not."""
@@ -453,7 +400,7 @@ cdef class Links:
         cdef int64_t microseconds
         cdef PyLockStatus status
         while not load_of(&mine.served):
-            left = deadline - _now()
+            left = deadline - monotonic()
             if left <= 0:
                 return False
             microseconds = <int64_t> min(left * 1e6 + 1, <double> LOOK_AGAIN)
@@ -470,24 +417,25 @@ cdef class Links:
         self._acquire()
         served = load_of(&mine.served) != 0
         if not served:
-            self._remove(mine)
+            remove(mine)
         self._release()
         if served and not heard:
             with nogil:  # the thread that served it is about to call
                 PyThread_acquire_lock(mine.gate, WAIT_LOCK)
-        mine.next, self._free = self._free, mine
+        mine.line = NULL  # the line of those that were served together has gone
+        append(&self._free, mine)
         return served
 
 
 cdef Py_ssize_t _received(int fd, uint8_t *into, double patience) noexcept nogil:
     """Return what ``recv`` does; ``TOO_LATE``: nothing came for so many seconds."""
-    cdef double deadline = _now() + patience
+    cdef double deadline = monotonic() + patience
     cdef double left
     cdef pollfd asked
     cdef Py_ssize_t got
     cdef int found
     while True:
-        left = max(deadline - _now(), <double> 0)
+        left = max(deadline - monotonic(), <double> 0)
         asked.fd, asked.events, asked.revents = fd, POLLIN, 0
         found = poll(&asked, 1, <int> min(left * 1000 + 1, <double> LONGEST))
         if found > 0:

@@ -10,27 +10,31 @@ raises while its thread sleeps: as it leaves it has the others continue.
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY
 from libc.stdint cimport int64_t
-from libc.stdlib cimport free, malloc
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from concurrent.futures import InvalidStateError
+
+from store.core._waiters cimport (
+    NOWAIT_LOCK,
+    PY_LOCK_ACQUIRED,
+    Line,
+    PyLockStatus,
+    PyThread_acquire_lock,
+    PyThread_acquire_lock_timed,
+    PyThread_release_lock,
+    PyThread_type_lock,
+    Waiter,
+    append,
+    free_waiters,
+    monotonic,
+    new_waiter,
+    remove,
+)
 
 from store.logger import StoreLogger
 from store.service.results import PutMessageStatus
 
 cdef extern from "pythread.h":
-    ctypedef void *PyThread_type_lock
-    ctypedef enum PyLockStatus:
-        PY_LOCK_ACQUIRED
-    int NOWAIT_LOCK
     unsigned long PyThread_get_thread_ident()
-    PyThread_type_lock PyThread_allocate_lock()
-    void PyThread_free_lock(PyThread_type_lock lock)
-    int PyThread_acquire_lock(PyThread_type_lock lock, int waits)
-    void PyThread_release_lock(PyThread_type_lock lock)
-    PyLockStatus PyThread_acquire_lock_timed(
-        PyThread_type_lock lock, long long microseconds, int interruptible
-    ) nogil
 
 cdef enum:
     MAX_SKIPPED = 64  # syncs
@@ -39,56 +43,6 @@ _LOG = StoreLogger("store.service.writing.ack_waiter")
 cdef object _OK = PutMessageStatus.PUT_OK
 cdef object _NOT_DURABLE = PutMessageStatus.FLUSH_DISK_TIMEOUT
 cdef object _NOT_REPLICATED = PutMessageStatus.FLUSH_SLAVE_TIMEOUT
-
-cdef struct Waiter:
-    # A thread that sleeps. Never on its stack: a daemon's thread may end in its sleep.
-    Waiter *before
-    Waiter *behind
-    Line *line  # which it is in, NULL: in none
-    PyThread_type_lock gate  # taken, but from a call until it is heard
-    bint called  # not called again until it is awake
-    bint served
-    int64_t phy_offset
-
-cdef struct Line:
-    Waiter *first
-    Waiter *last
-    Py_ssize_t count
-
-
-cdef inline double _now() noexcept nogil:
-    """Return seconds of the clock of ``time.monotonic``."""
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return now.tv_sec + now.tv_nsec * 1e-9
-
-
-cdef void _append(Line *line, Waiter *waiter) noexcept:
-    waiter.before, waiter.behind, waiter.line = line.last, NULL, line
-    if line.last == NULL:
-        line.first = waiter
-    else:
-        line.last.behind = waiter
-    line.last = waiter
-    line.count += 1
-
-
-cdef void _remove(Waiter *waiter) noexcept:
-    """Take one out of its line, if it is in one."""
-    cdef Line *line = waiter.line
-    if line == NULL:
-        return
-    if waiter.before == NULL:
-        line.first = waiter.behind
-    else:
-        waiter.before.behind = waiter.behind
-    if waiter.behind == NULL:
-        line.last = waiter.before
-    else:
-        waiter.behind.before = waiter.before
-    waiter.line = NULL
-    line.count -= 1
-
 
 cdef void _call(Waiter *waiter) noexcept:
     if waiter != NULL and not waiter.called:
@@ -120,12 +74,7 @@ cdef class DiskWaits:
         self._take, self._let_go = leading.acquire, leading.release
 
     def __dealloc__(self):
-        cdef Waiter *waiter
-        while self._free.first != NULL:
-            waiter = self._free.first
-            _remove(waiter)
-            PyThread_free_lock(waiter.gate)
-            free(waiter)
+        free_waiters(&self._free)
 
     @property
     def waiting(self):
@@ -149,15 +98,16 @@ cdef class DiskWaits:
         cdef double deadline
         if self._is_durable(phy_offset):
             return True
-        deadline = _now() + seconds
+        deadline = monotonic() + seconds
         if self._is_to_lead(1, deadline):
             self._lead()
             return True
-        mine = self._new(phy_offset)
+        mine = new_waiter(&self._free, phy_offset)
+        append(&self._waiting, mine)
         try:
             if not self._sleep(mine, deadline):
-                return mine.served or self._is_durable(phy_offset)
-            _remove(mine)
+                return mine.served != 0 or self._is_durable(phy_offset)
+            remove(mine)
             self._lead()
             return True
         finally:
@@ -175,7 +125,7 @@ cdef class DiskWaits:
         if self._waiting.count + more >= self._wanted:
             self._to_skip //= 2
             return True
-        if _now() < self._until <= deadline:
+        if monotonic() < self._until <= deadline:
             return False
         if self._waiting.count:  # the last leader waited in vain
             self._to_skip = min(2 * self._to_skip + 1, <int> MAX_SKIPPED)
@@ -190,7 +140,7 @@ cdef class DiskWaits:
         while not mine.served:
             if self._is_to_lead(0, deadline):
                 return True
-            now = _now()
+            now = monotonic()
             patience = min(deadline - now, self._look_again)
             if not self._led and mine == self._waiting.first:
                 patience = min(patience, self._until - now)
@@ -232,9 +182,9 @@ cdef class DiskWaits:
         while waiter != NULL:
             behind = waiter.behind
             if waiter.phy_offset <= durable:
-                _remove(waiter)
-                waiter.served = True
-                _append(&self._served, waiter)
+                remove(waiter)
+                waiter.served = 1
+                append(&self._served, waiter)
             waiter = behind
         if patience > 0 and self._skipped >= self._to_skip:
             self._skipped, self._wanted, self._patience = 0, there, patience
@@ -247,38 +197,20 @@ cdef class DiskWaits:
     cdef void _call_next(self) noexcept:
         """Call a served waiter; it calls the next one: no contention for the interpreter's lock."""
         cdef Waiter *waiter = self._served.first
-        self._until = _now() + self._patience  # no put comes before the call
+        self._until = monotonic() + self._patience  # no put comes before the call
         if waiter != NULL:
-            _remove(waiter)
+            remove(waiter)
             _call(waiter)
-
-    cdef Waiter *_new(self, int64_t phy_offset) except NULL:
-        cdef Waiter *waiter = self._free.first
-        if waiter == NULL:
-            waiter = <Waiter *> malloc(sizeof(Waiter))
-            if waiter == NULL:
-                raise MemoryError
-            waiter.gate, waiter.line = PyThread_allocate_lock(), NULL
-            if waiter.gate == NULL:
-                free(waiter)
-                raise MemoryError
-            PyThread_acquire_lock(waiter.gate, NOWAIT_LOCK)
-        else:
-            _remove(waiter)
-        waiter.called = waiter.served = False
-        waiter.phy_offset = phy_offset
-        _append(&self._waiting, waiter)
-        return waiter
 
     cdef void _leave(self, Waiter *mine) noexcept:
         """Unlink the waiter: also where a handler raised in the sleep."""
-        _remove(mine)
+        remove(mine)
         if mine.called:  # and has not heard it
             PyThread_acquire_lock(mine.gate, NOWAIT_LOCK)
             self._call_next()
         if not self._led:
             _call(self._waiting.first)
-        _append(&self._free, mine)
+        append(&self._free, mine)
 
 
 cdef class LaterAnswer:
