@@ -124,12 +124,10 @@ class FeedConnection:
 
     def _hear(self, peer: socket.socket) -> NoReturn:
         """Receive in a thread, which shares ``peer`` with no other."""
-        link = self._link
         try:
             while True:
                 self._complete(peer)
-                other = self._followers.hear(link, peer.fileno(), self._patience)
-                self._reports.last = link.position
+                other = self._followers.hear(self._link, peer.fileno(), self._patience)
                 self._acknowledge(self._reported(other))
         except TimeoutError:
             raise self._silent() from None
@@ -166,7 +164,7 @@ class FeedConnection:
     def _reported(self, data: bytes) -> list[int]:
         if not data:
             raise ConnectionAbortedError("it has closed the connection")
-        return self._reports.feed(data)
+        return self._reports.feed(data, self._link.position)
 
     def _acknowledge(self, phy_offsets: list[int]) -> None:
         for phy_offset in phy_offsets:

@@ -13,16 +13,14 @@ class Reports:
 
     def __init__(self) -> None:
         self._torn = b""
-        self.last = -1
-        """The last one, also where it was taken elsewhere; -1: none has come."""
 
     @property
     def is_torn(self) -> bool:
         """Return whether a part of a report has come."""
         return bool(self._torn)
 
-    def feed(self, data: bytes) -> list[int]:
-        """Return the phy offsets that ``data`` brings, in order.
+    def feed(self, data: bytes, last: int) -> list[int]:
+        """Return the phy offsets that ``data`` brings, in order; ``last`` came before, -1: none.
 
         Raises:
             WireError: one goes back, or lies before every log.
@@ -32,12 +30,12 @@ class Reports:
         self._torn = data[whole:]
         found = [phy_offset for (phy_offset,) in REPORT.struct.iter_unpack(data[:whole])]
         for phy_offset in found:
-            if phy_offset < max(self.last, 0):
+            if phy_offset < max(last, 0):
                 raise WireError(
-                    "a slave's report goes back" if self.last >= 0 else "no slave asks for this",
-                    expected=f"{max(self.last, 0)} or more", got=phy_offset,
+                    "a slave's report goes back" if last >= 0 else "no slave asks for this",
+                    expected=f"{max(last, 0)} or more", got=phy_offset,
                 )  # fmt: skip
-            self.last = phy_offset
+            last = phy_offset
         return found
 
 

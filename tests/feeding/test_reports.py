@@ -33,7 +33,7 @@ def test_ten_thousand_streams_bring_what_a_slave_may_say_and_no_other_error() ->
         good, found, reports = expected(tuple(steps)), list[int](), Reports()
         try:
             for piece in pieces(stream, draw.choice([1, 3, 8, 100]), number):
-                found += reports.feed(piece)
+                found += reports.feed(piece, found[-1] if found else -1)
                 assert len(reports._torn) < 8
         except WireError:
             refused += 1
@@ -49,4 +49,4 @@ def test_ten_thousand_streams_bring_what_a_slave_may_say_and_no_other_error() ->
 @pytest.mark.parametrize("value", [-1, -(1 << 63)])
 def test_what_lies_before_every_log_is_refused(value: int) -> None:
     with pytest.raises(WireError, match="no slave asks for this"):
-        Reports().feed(struct.pack(">q", value))
+        Reports().feed(struct.pack(">q", value), -1)
