@@ -184,10 +184,8 @@ class Session:
         if self._asks_all:
             self._asks_all = False
             self._progress.caught_up = await self._talk.has_all()
-        if self._intake.is_verified and self._reportable() > self._progress.reported:
-            await self._report()
-        else:
-            await self._drain()
+        self._report_more()
+        await self._drain()
 
     def _is_quiet(self, now: float) -> bool:
         """Return whether a heartbeat that came ``now`` says that the master has nothing more."""

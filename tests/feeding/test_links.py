@@ -121,7 +121,7 @@ def test_threads_that_wait_a_moment_never_hang_and_never_answer_too_soon() -> No
     assert links.waiting == 0
 
 
-def test_who_is_told_of_a_wait_may_fail_and_nobody_waits_then() -> None:
+def test_who_is_told_of_a_wait_may_fail_and_no_put_waits_then() -> None:
     def fail() -> None:
         raise ZeroDivisionError
 

@@ -22,7 +22,7 @@ def forked(step: Callable[[], int | None]) -> int:
         code = RAISED
         try:
             code = step() or 0
-        except BaseException:  # noqa: BLE001 - told here, for nobody else will
+        except BaseException:  # noqa: BLE001 - told here, or never
             traceback.print_exc()
         finally:
             os._exit(code)

@@ -79,7 +79,7 @@ def test_processes_are_lent_out_again_and_none_is_left_or_started_after_the_end(
 
 
 def test_without_items_nothing_is_started() -> None:
-    assert run_tasks(double, [], "spark://nobody.invalid:7077") == []
+    assert run_tasks(double, [], "spark://host.invalid:7077") == []
     for items in ([], ["a"]):
         with pytest.raises(StoreConfigError, match="no master"):
             run_tasks(double, items, "no master at all")
