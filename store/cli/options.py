@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -22,7 +21,7 @@ from store.journals.store_mode import StoreMode, store_modes
 from store.log.log_end import about_log_end
 from store.paths import StorePaths
 from store.service.layout.resolve_layout import resolve_layout
-from store.service.layout.root_folder import is_part, may_be_store, refuse_file
+from store.service.layout.root_folder import refuse_file, refuse_part
 from store.service.layout.store_layout import detect
 from store.service.message_store import MessageStore
 
@@ -35,10 +34,7 @@ def meant(place: Path | None) -> Path | None:
     """
     if place is None or not place.exists():
         return place
-    whole = place.absolute()
-    for below, above in pairwise([whole, *whole.parents]):
-        if is_part(below.name) and not may_be_store(whole) and may_be_store(above):
-            raise RefusedStoreError(f"this is a part of a store: is {above} meant?", path=place)
+    refuse_part(place)
     refuse_file(place)
     return place
 

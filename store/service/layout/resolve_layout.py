@@ -30,7 +30,7 @@ def resolve_layout(
         if read_only:
             what = "neither commit log nor queues" if root.is_dir() else "no such folder"
             raise RefusedStoreError(f"no store here: {what}", path=root)
-        refuse_part(root)
+        refuse_part(root, levels=1)
     if layout.refusals and not read_only:
         raise RefusedStoreError(
             f"this store can only be read (open it read-only): {'; '.join(layout.refusals)}",

@@ -3,6 +3,7 @@
 An opening to write would else make a new store there, in the middle of another one.
 """
 
+from itertools import islice, pairwise
 from pathlib import Path
 
 from store.errors import RefusedStoreError
@@ -35,7 +36,7 @@ def refuse_no_log_folder(commit_log: Path) -> None:
     """
     if not commit_log.is_dir():
         what = "a file" if commit_log.exists() else "no such folder"
-    elif may_be_store(commit_log):
+    elif _may_be_store(commit_log):
         what = f"the folder of a store; is {commit_log / 'commitlog'} meant?"
     elif any(commit_log.iterdir()) and not any(commit_log.glob(_LOG_FILE)):
         what = "no file there has the name of a log's"
@@ -44,22 +45,23 @@ def refuse_no_log_folder(commit_log: Path) -> None:
     raise RefusedStoreError(f"no commit log lies here: {what}", path=commit_log)
 
 
-def refuse_part(root: Path) -> None:
-    """Refuse a part of the store that lies above it.
+def refuse_part(root: Path, levels: int | None = None) -> None:
+    """Refuse a part of a store that lies above it, so many levels or any.
 
     Raises:
         RefusedStoreError: so it is; it names the store.
     """
     whole = root.absolute()
-    if is_part(whole.name) and may_be_store(whole.parent) and not may_be_store(whole):
-        raise RefusedStoreError(f"this is a part of a store: is {whole.parent} meant?", path=root)
+    for below, above in islice(pairwise([whole, *whole.parents]), levels):
+        if _is_part(below.name) and _may_be_store(above) and not _may_be_store(whole):
+            raise RefusedStoreError(f"this is a part of a store: is {above} meant?", path=root)
 
 
-def is_part(name: str) -> bool:
+def _is_part(name: str) -> bool:
     """Return whether something with this name lies in the folder of a store."""
     return name in _PARTS or name.startswith("consumequeue")
 
 
-def may_be_store(folder: Path) -> bool:
+def _may_be_store(folder: Path) -> bool:
     """Return whether a folder looks like that of a store."""
     return (folder / "commitlog").is_dir() or (folder / "checkpoint").is_file()
