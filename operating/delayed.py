@@ -69,6 +69,7 @@ def delayed_messages(
     spans = sorted(store.queue_spans(SCHEDULE_TOPIC), key=lambda span: span.queue.queue_id)
     for (topic, queue_id), low, high in spans:
         begin = max(positions.get(queue_id + 1, low), low)
+        delay_ms = _delay_ms(store, queue_id)
         for unit in store.queues.queue(topic, queue_id).iterate(begin):
             if unit.queue_offset >= high:
                 break
@@ -77,7 +78,7 @@ def delayed_messages(
             properties = message.properties
             yield PendingMessage(
                 PendingSource.DELAY, queue_id + 1, unit.queue_offset, unit.phy_offset,
-                message.store_timestamp, _due_time(store, queue_id, *unit[1:4]),
+                message.store_timestamp, _due_time(store, delay_ms, *unit[1:4]),
                 properties.get(MessageProperty.REAL_TOPIC),
                 properties.get(MessageProperty.UNIQ_KEY), None, None,
             )  # fmt: skip
@@ -87,18 +88,19 @@ def _due_times(
     store: MessageStore, queue: ConsumeQueue, begin: int, end: int
 ) -> Iterator[NDArray[np.int64]]:
     """Yield the deliver times of the units [``begin``, ``end``), ms; a hole is passed over."""
+    delay_ms = _delay_ms(store, queue.queue_id)
     for block in queue.blocks(begin, end, _BLOCK_UNITS):
         units = block.columns()
         due = units["tags_code"].astype(np.int64)
         for row in np.flatnonzero(due <= EXT_ADDRESS_MAX).tolist():
             phy_offset, size = int(units["phy_offset"][row]), int(units["size"][row])
             code = queue.resolve_tags_code(int(due[row]))
-            due[row] = _due_time(store, queue.queue_id, phy_offset, size, code)
+            due[row] = _due_time(store, delay_ms, phy_offset, size, code)
         yield due
 
 
 def _due_time(
-    store: MessageStore, queue_id: int, phy_offset: int, size: int, tags_code: int | None
+    store: MessageStore, delay_ms: int, phy_offset: int, size: int, tags_code: int | None
 ) -> int:
     """Return the deliver time of a unit, ms.
 
@@ -109,6 +111,10 @@ def _due_time(
     """
     if tags_code is not None:
         return tags_code
+    return store.commit_log.store_timestamp(phy_offset, size) + delay_ms
+
+
+def _delay_ms(store: MessageStore, queue_id: int) -> int:
+    """Return the delay of the level whose queue this is; 0: there is no such level."""
     delays = DelayLevels(store.config.message_delay_level).delays_ms
-    delay = delays[queue_id] if queue_id < len(delays) else 0
-    return store.commit_log.store_timestamp(phy_offset, size) + delay
+    return delays[queue_id] if queue_id < len(delays) else 0
