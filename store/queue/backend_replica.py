@@ -155,9 +155,8 @@ def close_all(
     failure: Exception | None = None
     with ExitStack() as closing:
         for replica in replicas:
-            closing.callback(
-                replica.store.close
-            )  # a second close does nothing; a cut comes this way
+            # A second close does nothing; an interrupt comes this way.
+            closing.callback(replica.store.close)
         for replica in replicas:
             try:
                 replica.store.close()
