@@ -22,6 +22,8 @@ class Link:
     sent: int
     @property
     def acknowledged(self) -> int: ...
+    @property
+    def heard_by_puts(self) -> int: ...
 
 class Links:
     @property

@@ -2,18 +2,31 @@
 """Links: the connections of a store's followers, what each has, and the puts that wait for it.
 
 A thread hears a follower without the interpreter's lock, and wakes the threads whose puts it
-serves. What they share lies under a native lock; no line of Python runs under that one. A waiter
+serves. Where one put after the other waits alone, it lends the hearing, and the put hears its own
+answer. What they share lies under a native lock; no line of Python runs under that one. A waiter
 is taken from, and given back to, those that are free under the interpreter's lock.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.errno cimport EAGAIN, EINTR, errno
+from libc.errno cimport errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, qsort, realloc
 
 import os
 
+from replication.feeding._hearing cimport (
+    ALONE,
+    LENT,
+    NOTHING,
+    REPORT,
+    TOO_LATE,
+    Hearing,
+    may_be_taken,
+    received,
+    report_at,
+)
 from store.core._waiters cimport (
+    NOWAIT_LOCK,
     PY_LOCK_ACQUIRED,
     WAIT_LOCK,
     Line,
@@ -41,24 +54,8 @@ cdef extern from *:
     int64_t load_of(int64_t *place) noexcept nogil
     void store_to(int64_t *place, int64_t value) noexcept nogil
 
-cdef extern from "poll.h" nogil:
-    struct pollfd:
-        int fd
-        short events
-        short revents
-    short POLLIN
-    int poll(pollfd *asked, unsigned long count, int milliseconds)
-
-cdef extern from "sys/socket.h" nogil:
-    int MSG_DONTWAIT
-    Py_ssize_t recv(int fd, void *into, size_t size, int flags)
-
 cdef enum:
-    REPORT = 8  # bytes: a phy offset, big-endian
-    HEARD = 4096
-    TOO_LATE = -2
     LOOK_AGAIN = 1000000  # microseconds
-    LONGEST = 60000  # milliseconds of one call that waits
     NOT_SAID = -1
 
 
@@ -69,14 +66,7 @@ cdef struct State:
     int64_t sent
     int64_t acknowledged
     Py_ssize_t slot  # in ``best``: those of one address have the same
-
-
-cdef inline int64_t _report(const uint8_t *at) noexcept nogil:
-    cdef unsigned long long value = 0
-    cdef int place
-    for place in range(REPORT):
-        value = value << 8 | at[place]
-    return <int64_t> value
+    Hearing hearing
 
 
 cdef int _by_size(const void *one, const void *other) noexcept nogil:
@@ -100,6 +90,14 @@ cdef class Link:
         self.state.position, self.state.start = position, start
         self.state.sent, self.state.acknowledged = sent, acknowledged
         self.state.slot = -1
+        self.state.hearing.gate = PyThread_allocate_lock()
+        if self.state.hearing.gate == NULL:
+            raise MemoryError
+        PyThread_acquire_lock(self.state.hearing.gate, NOWAIT_LOCK)
+
+    def __dealloc__(self):
+        if self.state.hearing.gate != NULL:
+            PyThread_free_lock(self.state.hearing.gate)
 
     @property
     def position(self):
@@ -124,6 +122,11 @@ cdef class Link:
     def acknowledged(self):
         """Return up to where it says that it has what it was sent; its request says nothing."""
         return load_of(&self.state.acknowledged)
+
+    @property
+    def heard_by_puts(self):
+        """Return how often a put that waited has heard it, instead of its thread."""
+        return load_of(&self.state.hearing.turns)
 
 
 cdef class Links:
@@ -172,11 +175,20 @@ cdef class Links:
         slot = self._slot(link.address)
         self._links.append(link)  # the last that may fail
         self._acquire()
+        if self._count:
+            self._ask_back(&self._states[0].hearing)
         link.state.slot = slot
         self._states[self._count] = &link.state
         self._count += 1
         self._slots = max(self._slots, slot + 1)
         self._release()
+
+    cdef void _ask_back(self, Hearing *hearing) noexcept nogil:
+        """End that puts hear: they would hear one connection alone; under the lock."""
+        if hearing.lent and not hearing.taken:
+            hearing.lent = False
+            PyThread_release_lock(hearing.gate)
+        hearing.asked_back = True
 
     cdef int _make_room(self, Py_ssize_t room) except -1:
         self._acquire()
@@ -238,30 +250,71 @@ cdef class Links:
             TimeoutError: nothing came for ``patience`` seconds.
             OSError: the connection is of no more use.
         """
-        cdef uint8_t into[HEARD]
+        cdef Hearing *hearing = &link.state.hearing
         cdef Py_ssize_t got
-        cdef int fault
         with nogil:
+            self._begin_to_hear(hearing, fd)
             while True:
-                got = _received(fd, into, patience)
-                fault = errno
-                if got <= 0 or not self._take(&link.state, into, got):
+                got = self._received(hearing, patience)
+                if got <= 0 or not self._take(&link.state, got):
                     break
         if got == TOO_LATE:
             raise TimeoutError
         if got < 0:
-            raise OSError(fault, os.strerror(fault))
-        return <bytes> into[:got]
+            raise OSError(hearing.fault, os.strerror(hearing.fault))
+        return <bytes> hearing.data[:got]
 
-    cdef bint _take(self, State *state, const uint8_t *data, Py_ssize_t size) noexcept nogil:
+    cdef void _begin_to_hear(self, Hearing *hearing, int fd) noexcept nogil:
+        self._acquire()
+        hearing.fd, hearing.alone, hearing.heard_at = fd, 0, monotonic()
+        self._release()
+
+    cdef Py_ssize_t _received(self, Hearing *hearing, double patience) noexcept nogil:
+        """Return what came, as ``received`` does, to the thread of the connection."""
+        cdef Py_ssize_t got
+        if hearing.alone >= ALONE:
+            got = self._lend(hearing, patience)
+            if got != NOTHING:
+                return got
+        got = received(hearing, hearing.heard_at + patience)
+        hearing.fault = errno
+        return got
+
+    cdef Py_ssize_t _lend(self, Hearing *hearing, double patience) noexcept nogil:
+        """Have puts hear until one calls, or none does; return what one left, or ``NOTHING``."""
+        cdef int64_t turns
+        cdef bint called
+        self._acquire()
+        hearing.lent, hearing.asked_back, hearing.alone = self._count == 1, False, 0
+        hearing.got, turns = NOTHING, hearing.turns
+        called = not hearing.lent
+        while hearing.lent:
+            self._release()
+            called = PyThread_acquire_lock_timed(hearing.gate, LENT, 0) == PY_LOCK_ACQUIRED
+            self._acquire()
+            if called or not hearing.lent:
+                break
+            hearing.asked_back = (
+                hearing.turns == turns or monotonic() - hearing.heard_at > patience
+            )
+            turns = hearing.turns
+            hearing.lent = hearing.taken or not hearing.asked_back
+            called = not hearing.lent  # by itself
+        self._release()
+        if not called:  # a put is about to call
+            PyThread_acquire_lock(hearing.gate, WAIT_LOCK)
+        return hearing.got
+
+    cdef bint _take(self, State *state, Py_ssize_t size) noexcept nogil:
         """Take reports that rise, and lie within what was sent; return whether they are such."""
+        cdef const uint8_t *data = state.hearing.data
         cdef int64_t last = max(load_of(&state.position), <int64_t> 0)
         cdef int64_t phy_offset
         cdef Py_ssize_t at
         if size % REPORT:
             return False
         for at in range(size // REPORT):
-            phy_offset = _report(data + at * REPORT)
+            phy_offset = report_at(data + at * REPORT)
             if phy_offset < last:
                 return False
             last = phy_offset
@@ -279,6 +332,11 @@ cdef class Links:
         if phy_offset > state.start:  # else it is of nothing that was sent here
             store_to(&state.acknowledged, phy_offset)
         served = self._served()
+        state.hearing.heard_at = monotonic()
+        if served.count + self._waiting.count > 1:
+            state.hearing.alone = 0
+        else:
+            state.hearing.alone += served.count
         self._release()
         waiter = served.first
         while waiter != NULL:  # each of them may be another's once it is called
@@ -398,18 +456,61 @@ cdef class Links:
         """Return whether the call has come; ``deadline`` is over, or it was served, if not."""
         cdef double left
         cdef int64_t microseconds
-        cdef PyLockStatus status
+        cdef bint called = False
         while not load_of(&mine.served):
             left = deadline - monotonic()
             if left <= 0:
                 return False
             microseconds = <int64_t> min(left * 1e6 + 1, <double> LOOK_AGAIN)
             with nogil:
-                status = PyThread_acquire_lock_timed(mine.gate, microseconds, 1)
-            if status == PY_LOCK_ACQUIRED:
+                if not self._heard_alone(mine, deadline):
+                    called = PyThread_acquire_lock_timed(mine.gate, microseconds, 1) == PY_LOCK_ACQUIRED
+            if called:
                 return True
             PyErr_CheckSignals()
         return False
+
+    cdef bint _heard_alone(self, Waiter *mine, double deadline) noexcept nogil:
+        """Hear what comes for a moment, if that was lent and this put waits alone; return whether.
+
+        The connection stays until it is given back: its thread waits for that.
+        """
+        cdef State *state = self._taken(mine)
+        cdef Py_ssize_t got
+        cdef bint is_other = False
+        if state == NULL:
+            return False
+        deadline = min(deadline, monotonic() + LENT * 1e-6)
+        while not is_other and not load_of(&mine.served):
+            got = received(&state.hearing, deadline)
+            state.hearing.fault = errno
+            if got == TOO_LATE:
+                break
+            is_other = got <= 0 or not self._take(state, got)
+        self._give_back(&state.hearing, mine, got if is_other else <Py_ssize_t> NOTHING)
+        return True
+
+    cdef State *_taken(self, Waiter *mine) noexcept nogil:
+        """Return of which connection it may hear now what comes; ``NULL``: of none."""
+        cdef State *state = NULL
+        self._acquire()
+        if self._count and not mine.served and may_be_taken(&self._states[0].hearing):
+            state = self._states[0]
+            state.hearing.taken = True
+        self._release()
+        return state
+
+    cdef void _give_back(self, Hearing *hearing, Waiter *mine, Py_ssize_t got) noexcept nogil:
+        """Leave the hearing to the next put, or to its thread; ``got`` is for that alone."""
+        cdef bint is_over
+        self._acquire()
+        hearing.taken, hearing.got = False, got
+        store_to(&hearing.turns, hearing.turns + 1)
+        is_over = got != NOTHING or hearing.asked_back or self._waiting.count + mine.served > 1
+        hearing.lent = not is_over
+        self._release()
+        if is_over:
+            PyThread_release_lock(hearing.gate)
 
     cdef bint _leave(self, Waiter *mine, bint heard) noexcept:
         """Give one back, also where a handler raised in the sleep; return whether it was served."""
@@ -425,24 +526,3 @@ cdef class Links:
         mine.line = NULL  # the line of those that were served together has gone
         append(&self._free, mine)
         return served
-
-
-cdef Py_ssize_t _received(int fd, uint8_t *into, double patience) noexcept nogil:
-    """Return what ``recv`` does; ``TOO_LATE``: nothing came for so many seconds."""
-    cdef double deadline = monotonic() + patience
-    cdef double left
-    cdef pollfd asked
-    cdef Py_ssize_t got
-    cdef int found
-    while True:
-        left = max(deadline - monotonic(), <double> 0)
-        asked.fd, asked.events, asked.revents = fd, POLLIN, 0
-        found = poll(&asked, 1, <int> min(left * 1000 + 1, <double> LONGEST))
-        if found > 0:
-            got = recv(fd, into, HEARD, MSG_DONTWAIT)
-            if got >= 0 or errno != EINTR and errno != EAGAIN:
-                return got
-        elif found < 0 and errno != EINTR:
-            return -1
-        elif not left:
-            return TOO_LATE

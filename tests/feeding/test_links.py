@@ -1,6 +1,7 @@
 """The compiled connections of followers, beside a model in Python and under threads."""
 
 import random
+import signal
 import socket
 import struct
 import threading
@@ -211,3 +212,150 @@ def test_silence_and_ends_are_told(heard: Heard) -> None:
     with pytest.raises(OSError, match="descriptor") as caught:
         heard.links.hear(heard.link, 1 << 20, SECONDS)
     assert caught.value.errno == EBADF
+
+
+# ---- a put that hears its own answer
+
+
+class Lent(Heard):
+    """A link that its thread has lent: puts waited one by one until one of them heard it."""
+
+    def __init__(self, patience: float = SECONDS) -> None:
+        super().__init__(0)
+        self.patience = patience
+        self.answers: list[bytes | BaseException] = []
+        self.thread = threading.Thread(target=self._hear)
+        self.thread.start()
+        while not self.link.heard_by_puts:
+            self.put()
+        self.before = self.link.heard_by_puts
+
+    def _hear(self) -> None:
+        try:
+            self.answers.append(self.left(self.patience))
+        except TimeoutError as exc:
+            self.answers.append(exc)
+
+    def put(self) -> None:
+        """Send one byte, and wait until that is reported."""
+        self.link.sent += 1
+        send = partial(self.far.send, reports(self.link.sent))
+        assert self.links.wait(self.link.sent, 1, soon(), (send,))
+
+    def waiting(self) -> threading.Thread:
+        """Return a thread that waits for the next byte, and hears."""
+        self.link.sent += 1
+        run = partial(self.links.wait, self.link.sent, 1, soon(), ())
+        thread = threading.Thread(target=run)
+        thread.start()
+        until(lambda: self.links.waiting == 1)
+        return thread
+
+
+@pytest.fixture
+def lent() -> Iterator[Lent]:
+    lent = Lent()
+    with lent.near, lent.far:
+        yield lent
+        lent.far.close()
+        lent.thread.join()
+
+
+def test_puts_that_wait_one_by_one_hear_themselves(lent: Lent) -> None:
+    for _ in range(100):
+        lent.put()
+    assert lent.link.heard_by_puts >= lent.before + 50  # it is taken back where puts are slow
+
+
+def test_many_that_wait_are_all_served_whoever_hears(lent: Lent) -> None:
+    """Threads come and go while the far end reports what was sent, as much as came by then."""
+    sending, draw = threading.Lock(), random.Random(3)
+
+    def answer() -> None:
+        while data := lent.far.recv(4096):
+            assert len(data) % 8 == 0
+            lent.far.send(data[-8:])
+
+    def run(puts: int) -> None:
+        for _ in range(puts):
+            with sending:
+                lent.link.sent = at = lent.link.sent + 1
+                lent.near.send(reports(at))
+            assert lent.links.wait(at, 1, soon(), ())
+            assert lent.link.acknowledged >= at
+
+    far = threading.Thread(target=answer)
+    far.start()
+    for _ in range(30):
+        counts = [draw.choice((1, 20, 60)) for _ in range(draw.choice((1, 1, 2, 5)))]
+        threads = [threading.Thread(target=run, args=(count,)) for count in counts]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert lent.links.waiting == 0
+    assert lent.link.heard_by_puts > lent.before
+    lent.near.shutdown(socket.SHUT_WR)
+    far.join()
+
+
+@pytest.mark.parametrize("other", [b"\0", reports(1 << 62), reports(0), b""])
+def test_what_a_put_hears_and_cannot_take_is_left_to_the_thread(lent: Lent, other: bytes) -> None:
+    thread = lent.waiting()
+    if other:
+        lent.far.send(other)
+    else:
+        lent.far.shutdown(socket.SHUT_WR)
+    lent.thread.join()
+    assert (lent.answers, lent.links.waiting) == ([other], 1)
+    lent.links.acknowledge(lent.link, lent.link.sent)
+    thread.join()
+
+
+def test_silence_is_told_while_a_put_hears() -> None:
+    lent = Lent(0.3)  # longer than the first puts take on a busy machine
+    with lent.near, lent.far:
+        thread = lent.waiting()
+        lent.thread.join()
+        assert [type(answer) for answer in lent.answers] == [TimeoutError]
+        lent.links.acknowledge(lent.link, lent.link.sent)
+        thread.join()
+
+
+def test_a_second_connection_ends_that_puts_hear(lent: Lent) -> None:
+    """A put that heard one of two would not hear the other."""
+    second = Link("b", 2)
+    lent.waiting()
+    lent.links.join(second)
+    lent.links.begin(second, 0, 0)
+    lent.far.send(reports(lent.link.sent))
+    until(lambda: lent.links.waiting == 0)
+    heard = lent.link.heard_by_puts
+    for _ in range(40):
+        lent.put()
+        lent.links.acknowledge(second, lent.link.sent)
+        assert lent.links.wait(lent.link.sent, 2, soon(), ())
+    assert lent.link.heard_by_puts <= heard + 1  # the one that heard as it came
+
+
+def test_a_handler_that_raises_leaves_the_hearing_to_others(lent: Lent) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    def strike() -> None:
+        until(lambda: lent.links.waiting == 1)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, fail)
+    try:
+        thread = threading.Thread(target=strike)
+        thread.start()
+        with pytest.raises(ZeroDivisionError):
+            lent.links.wait(1 << 40, 1, soon(), ())
+        thread.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert lent.links.waiting == 0
+    heard = lent.link.heard_by_puts
+    while lent.link.heard_by_puts < heard + 20:
+        lent.put()
