@@ -2,22 +2,24 @@
 
 *fed log*: a log that is there, to a slave that throws it away, beside as many bytes from a bare
 socket. *put with a follower*: beside the same puts without one. *replicated put*: ``SYNC_MASTER``
-with one follower, beside as many threads that send bare frames and sleep until these are
+with one follower, beside as many threads, or tasks, that send bare frames and wait until these are
 acknowledged. Slaves are processes of their own: *bare* acknowledges what it has read and keeps
 nothing, *ours* is ``cqstore follow``.
 """
 
+import asyncio
 import socket
 import struct
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from bench.bare_frames import BareFrames, BareTasks
 from bench.workloads import CONFIG, Reached, fill, first_log_file, folder
 from replication.feeding.feeder import Feeder
 from replication.feeding.followers import Followers
@@ -30,9 +32,6 @@ from store.service.results import PutMessageStatus
 _HEAD = struct.Struct(">qi")
 _REPORT = struct.Struct(">q")
 _BODY = bytes(128)
-_PATIENCE_SECONDS = 30.0
-_RECORD_BYTES = 250
-"""Of a message of 128 bytes in the log."""
 _SYNC = CONFIG.model_copy(update={"broker_role": BrokerRole.SYNC_MASTER, "slave_timeout": 30_000})
 COMMAND = str(Path(sys.executable).parent / "cqstore")
 
@@ -93,6 +92,49 @@ def replicated(slave: str, writers: int, seconds: float) -> Reached:
     return Reached(reached, _bare_puts(writers, seconds), "messages/s")
 
 
+def awaited(slave: str, tasks: int, seconds: float) -> Reached:
+    """Puts of the tasks of one event loop, beside frames that as many tasks await."""
+    with _master(slave, sync=True) as store:
+
+        def writer(place: int) -> Callable[[], Awaitable[object]]:
+            message = Message("topic_of_17_chars", _BODY, place, {"TAGS": "TagA"})
+
+            async def put() -> None:
+                assert (await store.put(message)).status is PutMessageStatus.PUT_OK
+
+            return put
+
+        reached = asyncio.run(_awaited_a_second(writer, tasks, seconds))
+    with _bare_peer() as peer:
+        frames = BareFrames(peer)
+        with frames.heard():
+            bare = asyncio.run(_awaited_a_second(BareTasks(frames).writer, tasks, seconds))
+    return Reached(reached, bare, "messages/s")
+
+
+async def _awaited_a_second(
+    writer: Callable[[int], Callable[[], Awaitable[object]]], tasks: int, seconds: float
+) -> float:
+    """Return how often tasks put; ``writer`` makes what one of them awaits again and again."""
+    counts = [0] * tasks
+    is_over = False
+
+    async def run(place: int) -> None:
+        put = writer(place)
+        while not is_over:
+            await put()
+            counts[place] += 1
+
+    running = [asyncio.create_task(run(place)) for place in range(tasks)]
+    await asyncio.sleep(1)
+    before, began = sum(counts), time.perf_counter()
+    await asyncio.sleep(seconds)
+    reached = (sum(counts) - before) / (time.perf_counter() - began)
+    is_over = True
+    await asyncio.gather(*running)
+    return reached
+
+
 def _puts_a_second(
     writer: Callable[[int], Callable[[], object]], writers: int, seconds: float
 ) -> float:
@@ -147,11 +189,16 @@ def _master(slave: str, *, sync: bool) -> Iterator[MessageStore]:
 
 
 def _bare_puts(writers: int, seconds: float) -> float:
-    """Return how many frames of threads another process acknowledges a second, without a store.
+    """Return how many frames of threads another process acknowledges a second, without a store."""
+    with _bare_peer() as peer:
+        frames = BareFrames(peer)
+        with frames.heard():
+            return _puts_a_second(frames.writer, writers, seconds)
 
-    Each thread sends one and sleeps until the thread that hears the answers wakes it, as a store's
-    puts do.
-    """
+
+@contextmanager
+def _bare_peer() -> Iterator[socket.socket]:
+    """Return a connection to another process that acknowledges what it reads."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         words = [sys.executable, "-m", "bench.feeding", "follow", str(server.getsockname()[1])]
         with subprocess.Popen(words) as child:
@@ -159,45 +206,8 @@ def _bare_puts(writers: int, seconds: float) -> float:
             with peer:
                 peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 peer.recv(_REPORT.size)
-                reached = _BarePuts(peer).reached(writers, seconds)
+                yield peer
             child.wait()
-    return reached
-
-
-class _BarePuts:
-    """Frames of several threads to one socket; these sleep as a store's puts do."""
-
-    def __init__(self, peer: socket.socket) -> None:
-        self._peer = peer
-        self._sending = threading.Lock()
-        self._followers = Followers()
-        self._link = self._followers.join("bare", 0)
-        self._followers.begin(self._link, 0, 0)
-
-    def reached(self, writers: int, seconds: float) -> float:
-        """Return the frames that were acknowledged a second."""
-        hearing = threading.Thread(target=self._hear)
-        hearing.start()
-        reached = _puts_a_second(self._writer, writers, seconds)
-        self._peer.shutdown(socket.SHUT_RDWR)
-        hearing.join()
-        return reached
-
-    def _writer(self, _place: int) -> Callable[[], None]:
-        """Return what sends one record, and waits until the follower has reported it."""
-        followers, link, body = self._followers, self._link, bytes(_RECORD_BYTES)
-
-        def put() -> None:
-            with self._sending:
-                begin = link.sent
-                link.sent = end = begin + _RECORD_BYTES
-                self._peer.sendall(_HEAD.pack(begin, _RECORD_BYTES) + body)
-            followers.wait(end, 1, time.monotonic() + _PATIENCE_SECONDS)
-
-        return put
-
-    def _hear(self) -> None:
-        self._followers.hear(self._link, self._peer.fileno(), _PATIENCE_SECONDS)
 
 
 def _read(port: int, begin: int | None, end: int) -> None:
@@ -240,6 +250,10 @@ FEEDING: dict[str, Callable[[], Reached]] = {
         f"replicated put {writers} writers, {slave}": partial(replicated, slave, writers, 4.0)
         for slave in ("bare", "ours")
         for writers in (1, 16, 64)
+    },
+    **{
+        f"replicated put 64 tasks, {slave}": partial(awaited, slave, 64, 4.0)
+        for slave in ("bare", "ours")
     },
 }
 

@@ -15,15 +15,20 @@ from libc.stdlib cimport free, qsort, realloc
 import os
 
 from replication.feeding._hearing cimport (
-    ALONE,
-    LENT,
+    LEASE,
     NOTHING,
     REPORT,
     TOO_LATE,
     Hearing,
+    ask_back,
+    by_size,
+    count_alone,
+    load_of,
+    may_be_lent,
     may_be_taken,
     received,
     report_at,
+    store_to,
 )
 from store.core._waiters cimport (
     NOWAIT_LOCK,
@@ -43,16 +48,9 @@ from store.core._waiters cimport (
     insert,
     monotonic,
     new_waiter,
+    open_gates,
     remove,
 )
-
-cdef extern from *:
-    """
-    #define load_of(place) __atomic_load_n(place, __ATOMIC_ACQUIRE)
-    #define store_to(place, value) __atomic_store_n(place, value, __ATOMIC_RELEASE)
-    """
-    int64_t load_of(int64_t *place) noexcept nogil
-    void store_to(int64_t *place, int64_t value) noexcept nogil
 
 cdef enum:
     LOOK_AGAIN = 1000000  # microseconds
@@ -67,12 +65,6 @@ cdef struct State:
     int64_t acknowledged
     Py_ssize_t slot  # in ``best``: those of one address have the same
     Hearing hearing
-
-
-cdef int _by_size(const void *one, const void *other) noexcept nogil:
-    cdef int64_t a = (<int64_t *> one)[0]
-    cdef int64_t b = (<int64_t *> other)[0]
-    return (a > b) - (a < b)
 
 
 cdef class Link:
@@ -139,9 +131,11 @@ cdef class Links:
     cdef Py_ssize_t _count, _room, _slots
     cdef Line _waiting  # by phy offset
     cdef Line _free  # waiters not in use
+    cdef double _lease
 
-    def __cinit__(self):
-        self._links = []
+    def __cinit__(self, double lease=LEASE * 1e-6):
+        """Have who lends the hearing of a connection look after it each ``lease`` seconds."""
+        self._links, self._lease = [], lease
         self._lock = PyThread_allocate_lock()
         if self._lock == NULL:
             raise MemoryError
@@ -176,19 +170,12 @@ cdef class Links:
         self._links.append(link)  # the last that may fail
         self._acquire()
         if self._count:
-            self._ask_back(&self._states[0].hearing)
+            ask_back(&self._states[0].hearing)  # a put would hear this one alone
         link.state.slot = slot
         self._states[self._count] = &link.state
         self._count += 1
         self._slots = max(self._slots, slot + 1)
         self._release()
-
-    cdef void _ask_back(self, Hearing *hearing) noexcept nogil:
-        """End that puts hear: they would hear one connection alone; under the lock."""
-        if hearing.lent and not hearing.taken:
-            hearing.lent = False
-            PyThread_release_lock(hearing.gate)
-        hearing.asked_back = True
 
     cdef int _make_room(self, Py_ssize_t room) except -1:
         self._acquire()
@@ -253,9 +240,14 @@ cdef class Links:
         cdef Hearing *hearing = &link.state.hearing
         cdef Py_ssize_t got
         with nogil:
-            self._begin_to_hear(hearing, fd)
+            self._acquire()
+            hearing.fd, hearing.alone, hearing.heard_at = fd, 0, monotonic()
+            self._release()
             while True:
-                got = self._received(hearing, patience)
+                got = self._lend(hearing, patience)
+                if got == NOTHING:
+                    got = received(hearing, hearing.heard_at + patience, False)
+                    hearing.fault = errno
                 if got <= 0 or not self._take(&link.state, got):
                     break
         if got == TOO_LATE:
@@ -264,39 +256,26 @@ cdef class Links:
             raise OSError(hearing.fault, os.strerror(hearing.fault))
         return <bytes> hearing.data[:got]
 
-    cdef void _begin_to_hear(self, Hearing *hearing, int fd) noexcept nogil:
-        self._acquire()
-        hearing.fd, hearing.alone, hearing.heard_at = fd, 0, monotonic()
-        self._release()
-
-    cdef Py_ssize_t _received(self, Hearing *hearing, double patience) noexcept nogil:
-        """Return what came, as ``received`` does, to the thread of the connection."""
-        cdef Py_ssize_t got
-        if hearing.alone >= ALONE:
-            got = self._lend(hearing, patience)
-            if got != NOTHING:
-                return got
-        got = received(hearing, hearing.heard_at + patience)
-        hearing.fault = errno
-        return got
-
     cdef Py_ssize_t _lend(self, Hearing *hearing, double patience) noexcept nogil:
-        """Have puts hear until one calls, or none does; return what one left, or ``NOTHING``."""
+        """Have puts hear if they wait one by one, until one calls or none hears.
+
+        Returns what one has left to its thread, or ``NOTHING``.
+        """
         cdef int64_t turns
         cdef bint called
         self._acquire()
-        hearing.lent, hearing.asked_back, hearing.alone = self._count == 1, False, 0
-        hearing.got, turns = NOTHING, hearing.turns
+        hearing.lent = may_be_lent(hearing, self._count, self._waiting.count)
+        hearing.asked_back, hearing.got, turns = False, NOTHING, hearing.turns
         called = not hearing.lent
         while hearing.lent:
             self._release()
-            called = PyThread_acquire_lock_timed(hearing.gate, LENT, 0) == PY_LOCK_ACQUIRED
+            called = PyThread_acquire_lock_timed(
+                hearing.gate, <int64_t> (self._lease * 1e6), 0
+            ) == PY_LOCK_ACQUIRED
             self._acquire()
             if called or not hearing.lent:
                 break
-            hearing.asked_back = (
-                hearing.turns == turns or monotonic() - hearing.heard_at > patience
-            )
+            hearing.asked_back = hearing.turns == turns or monotonic() > hearing.heard_at + patience
             turns = hearing.turns
             hearing.lent = hearing.taken or not hearing.asked_back
             called = not hearing.lent  # by itself
@@ -325,24 +304,15 @@ cdef class Links:
 
     cdef void _acknowledge(self, State *state, int64_t phy_offset) noexcept nogil:
         cdef Line served
-        cdef Waiter *waiter
-        cdef Waiter *behind
         self._acquire()
         store_to(&state.position, phy_offset)
         if phy_offset > state.start:  # else it is of nothing that was sent here
             store_to(&state.acknowledged, phy_offset)
         served = self._served()
         state.hearing.heard_at = monotonic()
-        if served.count + self._waiting.count > 1:
-            state.hearing.alone = 0
-        else:
-            state.hearing.alone += served.count
+        count_alone(&state.hearing, served.count, self._waiting.count)
         self._release()
-        waiter = served.first
-        while waiter != NULL:  # each of them may be another's once it is called
-            behind = waiter.behind
-            PyThread_release_lock(waiter.gate)
-            waiter = behind
+        open_gates(served.first)
 
     # ---- what a store asks
 
@@ -408,7 +378,7 @@ cdef class Links:
             self._best[slot] = max(self._best[slot], self._states[at].acknowledged)
         if there < followers or followers <= 0:
             return NOT_SAID
-        qsort(self._best, self._slots, sizeof(int64_t), _by_size)
+        qsort(self._best, self._slots, sizeof(int64_t), by_size)
         return self._best[self._slots - followers]
 
     cdef Line _served(self) noexcept nogil:
@@ -475,14 +445,14 @@ cdef class Links:
 
         The connection stays until it is given back: its thread waits for that.
         """
-        cdef State *state = self._taken(mine)
+        cdef State *state = self._taken()
         cdef Py_ssize_t got
         cdef bint is_other = False
         if state == NULL:
             return False
-        deadline = min(deadline, monotonic() + LENT * 1e-6)
+        deadline = min(deadline, monotonic() + self._lease / 2)
         while not is_other and not load_of(&mine.served):
-            got = received(&state.hearing, deadline)
+            got = received(&state.hearing, deadline, True)
             state.hearing.fault = errno
             if got == TOO_LATE:
                 break
@@ -490,11 +460,11 @@ cdef class Links:
         self._give_back(&state.hearing, mine, got if is_other else <Py_ssize_t> NOTHING)
         return True
 
-    cdef State *_taken(self, Waiter *mine) noexcept nogil:
+    cdef State *_taken(self) noexcept nogil:
         """Return of which connection it may hear now what comes; ``NULL``: of none."""
         cdef State *state = NULL
         self._acquire()
-        if self._count and not mine.served and may_be_taken(&self._states[0].hearing):
+        if self._count and may_be_taken(&self._states[0].hearing):
             state = self._states[0]
             state.hearing.taken = True
         self._release()

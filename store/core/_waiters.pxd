@@ -81,6 +81,15 @@ cdef inline void remove(Waiter *waiter) noexcept nogil:
     line.count -= 1
 
 
+cdef inline void open_gates(Waiter *waiter) noexcept nogil:
+    """Call this one and all behind it; each may be another caller's from then on."""
+    cdef Waiter *behind
+    while waiter != NULL:
+        behind = waiter.behind
+        PyThread_release_lock(waiter.gate)
+        waiter = behind
+
+
 cdef inline Waiter *new_waiter(Line *free_ones, int64_t phy_offset) except NULL:
     """Return one that is in no line, a free one if there is any."""
     cdef Waiter *waiter = free_ones.first
