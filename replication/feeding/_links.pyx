@@ -273,12 +273,13 @@ cdef class Links:
                 hearing.gate, <int64_t> (self._lease * 1e6), 0
             ) == PY_LOCK_ACQUIRED
             self._acquire()
-            if called or not hearing.lent:
-                break
-            hearing.asked_back = hearing.turns == turns or monotonic() > hearing.heard_at + patience
-            turns = hearing.turns
-            hearing.lent = hearing.taken or not hearing.asked_back
-            called = not hearing.lent  # by itself
+            if hearing.lent:  # no put has called
+                hearing.asked_back = (
+                    hearing.turns == turns or monotonic() > hearing.heard_at + patience
+                )
+                turns = hearing.turns
+                hearing.lent = hearing.taken or not hearing.asked_back
+                called = not hearing.lent  # by itself
         self._release()
         if not called:  # a put is about to call
             PyThread_acquire_lock(hearing.gate, WAIT_LOCK)
