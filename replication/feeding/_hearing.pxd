@@ -43,7 +43,7 @@ cdef struct Hearing:
     int fd
     int alone  # puts that were served last, each of which had waited alone
     bint lent  # its thread sleeps at ``gate``; what ends that is noted first
-    bint taken  # by a put, which receives
+    int64_t taken  # by a put, which receives
     bint asked_back  # by its thread, or for it: who has taken it gives it back to that
     int64_t turns  # of puts that have heard
     double heard_at  # when something came last

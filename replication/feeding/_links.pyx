@@ -33,6 +33,7 @@ from replication.feeding._hearing cimport (
 from store.core._waiters cimport (
     NOWAIT_LOCK,
     PY_LOCK_ACQUIRED,
+    PY_LOCK_INTR,
     WAIT_LOCK,
     Line,
     PyLockStatus,
@@ -116,6 +117,11 @@ cdef class Link:
         return load_of(&self.state.acknowledged)
 
     @property
+    def is_heard_by_put(self):
+        """Return whether a put that waits hears it now, instead of its thread."""
+        return load_of(&self.state.hearing.taken) != 0
+
+    @property
     def heard_by_puts(self):
         """Return how often a put that waited has heard it, instead of its thread."""
         return load_of(&self.state.hearing.turns)
@@ -131,11 +137,11 @@ cdef class Links:
     cdef Py_ssize_t _count, _room, _slots
     cdef Line _waiting  # by phy offset
     cdef Line _free  # waiters not in use
-    cdef double _lease
+    cdef int64_t _lease  # microseconds
 
     def __cinit__(self, double lease=LEASE * 1e-6):
         """Have who lends the hearing of a connection look after it each ``lease`` seconds."""
-        self._links, self._lease = [], lease
+        self._links, self._lease = [], <int64_t> (lease * 1e6)
         self._lock = PyThread_allocate_lock()
         if self._lock == NULL:
             raise MemoryError
@@ -150,7 +156,6 @@ cdef class Links:
     @property
     def waiting(self):
         """Return how many puts wait."""
-        cdef Py_ssize_t count
         self._acquire()
         count = self._waiting.count
         self._release()
@@ -269,16 +274,14 @@ cdef class Links:
         called = not hearing.lent
         while hearing.lent:
             self._release()
-            called = PyThread_acquire_lock_timed(
-                hearing.gate, <int64_t> (self._lease * 1e6), 0
-            ) == PY_LOCK_ACQUIRED
+            called = PyThread_acquire_lock_timed(hearing.gate, self._lease, 0) == PY_LOCK_ACQUIRED
             self._acquire()
             if hearing.lent:  # no put has called
                 hearing.asked_back = (
                     hearing.turns == turns or monotonic() > hearing.heard_at + patience
                 )
                 turns = hearing.turns
-                hearing.lent = hearing.taken or not hearing.asked_back
+                hearing.lent = hearing.taken != 0 or not hearing.asked_back
                 called = not hearing.lent  # by itself
         self._release()
         if not called:  # a put is about to call
@@ -360,8 +363,6 @@ cdef class Links:
             served = self._leave(mine, heard)
         return served
 
-    # ---- inside
-
     cdef void _acquire(self) noexcept nogil:
         PyThread_acquire_lock(self._lock, WAIT_LOCK)
 
@@ -427,7 +428,7 @@ cdef class Links:
         """Return whether the call has come; ``deadline`` is over, or it was served, if not."""
         cdef double left
         cdef int64_t microseconds
-        cdef bint called = False
+        cdef PyLockStatus status = PY_LOCK_INTR
         while not load_of(&mine.served):
             left = deadline - monotonic()
             if left <= 0:
@@ -435,8 +436,8 @@ cdef class Links:
             microseconds = <int64_t> min(left * 1e6 + 1, <double> LOOK_AGAIN)
             with nogil:
                 if not self._heard_alone(mine, deadline):
-                    called = PyThread_acquire_lock_timed(mine.gate, microseconds, 1) == PY_LOCK_ACQUIRED
-            if called:
+                    status = PyThread_acquire_lock_timed(mine.gate, microseconds, 1)
+            if status == PY_LOCK_ACQUIRED:
                 return True
             PyErr_CheckSignals()
         return False
@@ -451,7 +452,7 @@ cdef class Links:
         cdef bint is_other = False
         if state == NULL:
             return False
-        deadline = min(deadline, monotonic() + self._lease / 2)
+        deadline = min(deadline, monotonic() + self._lease * 5e-7)
         while not is_other and not load_of(&mine.served):
             got = received(&state.hearing, deadline, True)
             state.hearing.fault = errno
@@ -467,7 +468,7 @@ cdef class Links:
         self._acquire()
         if self._count and may_be_taken(&self._states[0].hearing):
             state = self._states[0]
-            state.hearing.taken = True
+            store_to(&state.hearing.taken, 1)
         self._release()
         return state
 
@@ -475,7 +476,8 @@ cdef class Links:
         """Leave the hearing to the next put, or to its thread; ``got`` is for that alone."""
         cdef bint is_over
         self._acquire()
-        hearing.taken, hearing.got = False, got
+        store_to(&hearing.taken, 0)
+        hearing.got = got
         store_to(&hearing.turns, hearing.turns + 1)
         is_over = got != NOTHING or hearing.asked_back or self._waiting.count + mine.served > 1
         hearing.lent = not is_over

@@ -9,6 +9,7 @@ cdef extern from "pythread.h":
     ctypedef void *PyThread_type_lock
     ctypedef enum PyLockStatus:
         PY_LOCK_ACQUIRED
+        PY_LOCK_INTR
     int WAIT_LOCK, NOWAIT_LOCK
     PyThread_type_lock PyThread_allocate_lock()
     void PyThread_free_lock(PyThread_type_lock lock)

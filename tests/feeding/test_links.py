@@ -245,7 +245,7 @@ class Lent(Heard):
         assert self.links.wait(self.link.sent, 1, soon(), (send,))
 
     def waiting(self) -> threading.Thread:
-        """Return a thread that waits for the next byte, and hears if it is the first."""
+        """Return a thread that waits for the next byte."""
         self.link.sent += 1
         run = partial(self.links.wait, self.link.sent, 1, soon(), ())
         thread = threading.Thread(target=run)
@@ -253,6 +253,17 @@ class Lent(Heard):
         thread.start()
         until(lambda: self.links.waiting == there)
         return thread
+
+    def two(self) -> None:
+        """Have two threads wait, the first of which hears if the hearing is lent."""
+        is_lent = self.link.heard_by_puts == self.before
+        threads = [self.waiting()]
+        if is_lent:
+            until(lambda: self.link.is_heard_by_put)
+        threads.append(self.waiting())
+        for at in (self.link.sent - 1, self.link.sent):
+            self.far.send(reports(at))
+            threads.pop(0).join()
 
     def end(self) -> None:
         """Shut down what its thread hears."""
@@ -277,10 +288,7 @@ def test_puts_that_wait_one_by_one_hear_themselves(lent: Lent) -> None:
 
 
 def test_who_waits_beside_another_has_the_thread_hear(lent: Lent) -> None:
-    threads = [lent.waiting(), lent.waiting()]
-    for at in (lent.link.sent - 1, lent.link.sent):
-        lent.far.send(reports(at))
-        threads.pop(0).join()
+    lent.two()
     for _ in range(ALONE - 1):
         lent.put()
     assert lent.link.heard_by_puts == lent.before + 1
@@ -291,10 +299,7 @@ def test_who_waits_beside_another_has_the_thread_hear(lent: Lent) -> None:
 
 def test_puts_that_do_not_wait_alone_do_not_hear(lent: Lent) -> None:
     for _ in range(2 * ALONE):
-        threads = [lent.waiting(), lent.waiting()]
-        for at in (lent.link.sent - 1, lent.link.sent):
-            lent.far.send(reports(at))
-            threads.pop(0).join()
+        lent.two()
         lent.put()
     assert lent.link.heard_by_puts == lent.before + 1
 
@@ -353,6 +358,7 @@ def _all_are_served(lent: Lent) -> None:
 @pytest.mark.parametrize("other", [b"\0", reports(1 << 62), reports(0), b""])
 def test_what_a_put_hears_and_cannot_take_is_left_to_the_thread(lent: Lent, other: bytes) -> None:
     thread = lent.waiting()
+    until(lambda: lent.link.is_heard_by_put)
     if other:
         lent.far.send(other)
     else:
@@ -377,6 +383,7 @@ def test_a_second_connection_ends_that_puts_hear(lent: Lent) -> None:
     """A put that heard one of two would not hear the other."""
     second = Link("b", 2)
     lent.waiting()
+    until(lambda: lent.link.is_heard_by_put)
     lent.links.join(second)
     lent.links.begin(second, 0, 0)
     lent.far.send(reports(lent.link.sent))
@@ -386,7 +393,7 @@ def test_a_second_connection_ends_that_puts_hear(lent: Lent) -> None:
         lent.put()
         lent.links.acknowledge(second, lent.link.sent)
         assert lent.links.wait(lent.link.sent, 2, soon(), ())
-    assert lent.link.heard_by_puts <= heard + 1  # the one that heard as it came
+    assert lent.link.heard_by_puts <= heard + 1  # the one that heard as the second came
 
 
 def test_a_handler_that_raises_leaves_the_hearing_to_others(lent: Lent) -> None:
@@ -394,7 +401,7 @@ def test_a_handler_that_raises_leaves_the_hearing_to_others(lent: Lent) -> None:
         raise ZeroDivisionError
 
     def strike() -> None:
-        until(lambda: lent.links.waiting == 1)
+        until(lambda: lent.link.is_heard_by_put)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, fail)
