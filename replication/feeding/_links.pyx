@@ -246,7 +246,7 @@ cdef class Links:
         cdef Py_ssize_t got
         with nogil:
             self._acquire()
-            hearing.fd, hearing.alone, hearing.heard_at = fd, 0, monotonic()
+            hearing.fd, hearing.heard_at = fd, monotonic()
             self._release()
             while True:
                 got = self._lend(hearing, patience)
@@ -443,10 +443,7 @@ cdef class Links:
         return False
 
     cdef bint _heard_alone(self, Waiter *mine, double deadline) noexcept nogil:
-        """Hear what comes for a moment, if that was lent and this put waits alone; return whether.
-
-        The connection stays until it is given back: its thread waits for that.
-        """
+        """Hear what comes for a moment, if that was lent; return whether. Its thread waits for that."""
         cdef State *state = self._taken()
         cdef Py_ssize_t got
         cdef bint is_other = False

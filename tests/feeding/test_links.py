@@ -207,8 +207,10 @@ def test_what_is_heard_wakes_who_waits_for_it(heard: Heard) -> None:
 
 
 def test_silence_and_ends_are_told(heard: Heard) -> None:
+    began = time.monotonic()
     with pytest.raises(TimeoutError):
-        heard.left(0.001)
+        heard.left(0.02)
+    assert time.monotonic() >= began + 0.02
     heard.far.close()
     assert heard.left() == b""
     with pytest.raises(OSError, match="descriptor") as caught:
