@@ -372,8 +372,12 @@ def test_what_a_put_hears_and_cannot_take_is_left_to_the_thread(lent: Lent, othe
 
 
 def test_silence_is_told_while_a_put_hears() -> None:
-    lent = Lent(0.3, lease=0.01)  # longer than the first puts take on a busy machine
+    patience = 0.5  # longer than a put takes on a busy machine
+    lent = Lent(patience, lease=0.01)
     with lent.near, lent.far:
+        over = time.monotonic() + patience
+        while time.monotonic() <= over:
+            lent.put()  # each is heard: it is silent from the last on
         thread = lent.waiting()
         lent.thread.join()
         assert [type(answer) for answer in lent.answers] == [TimeoutError]
