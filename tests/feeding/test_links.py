@@ -377,7 +377,9 @@ def test_silence_is_told_while_a_put_hears() -> None:
     with lent.near, lent.far:
         over = time.monotonic() + patience
         while time.monotonic() <= over:
-            lent.put()  # each is heard: it is silent from the last on
+            lent.put()
+        assert not lent.links.wait(1 << 40, 1, time.monotonic() + 0.02, ())
+        lent.put()  # it is silent from the last one on, not from the first
         thread = lent.waiting()
         lent.thread.join()
         assert [type(answer) for answer in lent.answers] == [TimeoutError]
