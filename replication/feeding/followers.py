@@ -2,7 +2,8 @@
 
 A follower is a peer address: the wire carries no name. So two connections from one address count as
 one follower, and so do two followers behind one address. What each has, and who waits for that, is
-compiled: the thread that hears a follower wakes puts without the interpreter's lock.
+compiled: the thread that hears a follower wakes puts without the interpreter's lock, and a put that
+waits alone hears itself.
 
 Source: RocketMQ ``GroupTransferService``, ``DefaultHAService``, which count connections.
 """
@@ -83,7 +84,7 @@ class Followers:
         """Note what comes by the socket ``fd``, as long as that are whole reports of what was sent.
 
         Blocks. Returns what came that is something else, in part or at all; nothing of it is noted.
-        Empty: the follower has closed the connection.
+        Empty: the follower has closed the connection. Meanwhile ``fd`` may be read by a ``wait``.
 
         Raises:
             TimeoutError: nothing came for ``patience`` seconds.
