@@ -8,7 +8,7 @@ import typer
 from metadata.model import Form
 from operating.dead_letters import Again, PutAgain, dlq_topic
 from operating.group_lag import near_groups
-from operating.letter_rows import COLUMNS, By, RetryLags, StoreLetters, letter_rows
+from operating.letter_rows import COLUMNS, LettersBy, RetryLags, StoreLetters, letter_rows
 from operating.one_form import BrokerForm, end_with_faults
 from operating.ranking import ranked
 from store.cli.message_output import MessageOutput
@@ -31,7 +31,7 @@ OneGroup = Annotated[
     str | None, typer.Argument(metavar="GROUP", help="Print the dead letters of this group.")
 ]
 RowOf = Annotated[
-    By | None,
+    LettersBy | None,
     typer.Option(help="A row a group, an original topic (the default), or number of retries."),
 ]
 PutTo = Annotated[
@@ -96,10 +96,10 @@ def dlq(
     printed = MessageOutput(kind or RowFormat.JSONL, pattern)
     with open_store(root, config, backend, commit_log, check_crc_on_pull=True) as store:
         letters = StoreLetters(store, SelectedReads(store, selection), origin)
-        lags = RetryLags(store, form) if by is By.GROUP else None
+        lags = RetryLags(store, form) if by is LettersBy.GROUP else None
         if group is None:
-            rows = letter_rows(letters, by or By.TOPIC, lags)
-            found = ranked(rows, sort or "messages", COLUMNS[by or By.TOPIC], limit)
+            rows = letter_rows(letters, by or LettersBy.TOPIC, lags)
+            found = ranked(rows, sort or "messages", COLUMNS[by or LettersBy.TOPIC], limit)
             output(kind or RowFormat.TABLE).rows(found)
             note(f"{letters.messages} dead letters of {letters.groups} groups")
         else:
@@ -110,7 +110,7 @@ def dlq(
 
 
 def _refuse_without_group(
-    by: By | None, again: Again | None, pattern: str | None, form: Form | None
+    by: LettersBy | None, again: Again | None, pattern: str | None, form: Form | None
 ) -> None:
     """Refuse options that say nothing where no group is named.
 
@@ -120,7 +120,7 @@ def _refuse_without_group(
     for option, value in (("--again", again), ("--format", pattern)):
         if value is not None:
             raise typer.BadParameter("it is about messages: name a GROUP", param_hint=option)
-    if form is not None and by is not By.GROUP:
+    if form is not None and by is not LettersBy.GROUP:
         raise typer.BadParameter("retryLag alone needs it: --by group", param_hint="--form")
 
 
