@@ -11,6 +11,7 @@ from migration.from_log.block_source import LOG
 from migration.from_log.rebuild_plan import make_log_plan
 from migration.metadata.conversion import NextBroker, plan_conversion
 from migration.metadata.option import AcceptOlderTables, WithoutOption
+from migration.planning.plan import Plan
 from migration.planning.planner import make_plan
 from migration.planning.segment_writer import SEGMENT_UNITS
 from migration.rollback.deleted_topic_policy import DeletedTopicPolicy
@@ -34,7 +35,7 @@ from store.cli.options import (
     read_config,
     to_state,
 )
-from store.cli.output import OutputFormat, output
+from store.cli.output import OutputFormat, Row, output
 from store.cli.progress import progress
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreError
@@ -110,23 +111,25 @@ def plan(
         else:
             made = make_plan(
                 root, settings, target=to, source=source, workspace=space,
-                segment_units=segment_units, replace=replace,
-                progress=tick,
+                segment_units=segment_units, replace=replace, progress=tick,
             )  # fmt: skip
-    output(kind).record(
-        {
-            "from": made.source, "to": made.target, "queues": made.queues, "units": made.units,
-            "expiredQueues": made.expired, "emptyQueues": made.empty,
-            "segments": len(made.segments), "completeTo": made.complete_to,
-            "openedBy": opener or None, "plan": made.digest,
-            "tables": _tables(root, settings, made.target), "file": str(space.plan),
-        }
-    )  # fmt: skip
+    tables = _tables(root, settings, made.target)
+    output(kind).record(_plan_row(made, opener, tables, space.plan))
     if opener:
         note(
             f"{root}: process {opener} has the store open and may be writing: what it puts from now"
             " on is not in the plan, and the switch, for which it has to stop, catches up with it"
         )
+
+
+def _plan_row(made: Plan, opener: int, tables: object, file: Path) -> Row:
+    """Return what is printed of a plan that lies in ``file``; ``opener`` has the store open."""
+    return {
+        "from": made.source, "to": made.target, "queues": made.queues, "units": made.units,
+        "expiredQueues": made.expired, "emptyQueues": made.empty, "segments": len(made.segments),
+        "completeTo": made.complete_to, "openedBy": opener or None, "plan": made.digest,
+        "tables": tables, "file": str(file),
+    }  # fmt: skip
 
 
 def _tables(root: Path, settings: StoreConfig, to: str) -> object:

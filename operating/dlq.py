@@ -89,10 +89,7 @@ def dlq(
     group if some of the metadata cannot be read.
     """
     selection = Selection.of(begin, end, None, tags, key, grep)
-    if group is None:
-        _refuse_without_group(by, again, pattern, form)
-    else:
-        refuse_beside("GROUP", by=by, sort=sort, form=form)
+    _refuse_together(group, by, again, sort, pattern, form)
     printed = MessageOutput(kind or RowFormat.JSONL, pattern)
     with open_store(root, config, backend, commit_log, check_crc_on_pull=True) as store:
         letters = StoreLetters(store, SelectedReads(store, selection), origin)
@@ -109,14 +106,18 @@ def dlq(
         raise typer.Exit(1)
 
 
-def _refuse_without_group(
-    by: LettersBy | None, again: Again | None, pattern: str | None, form: Form | None
-) -> None:
-    """Refuse options that say nothing where no group is named.
+def _refuse_together(
+    group: str | None, by: LettersBy | None, again: Again | None, sort: str | None,
+    pattern: str | None, form: Form | None,
+) -> None:  # fmt: skip
+    """Refuse options that say nothing beside GROUP, or without it.
 
     Raises:
         typer.BadParameter: one is given.
     """
+    if group is not None:
+        refuse_beside("GROUP", by=by, sort=sort, form=form)
+        return
     for option, value in (("--again", again), ("--format", pattern)):
         if value is not None:
             raise typer.BadParameter("it is about messages: name a GROUP", param_hint=option)

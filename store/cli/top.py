@@ -86,27 +86,33 @@ class UpperView(Protocol):
         """``form`` is that of the metadata; at most ``limit`` rows, and one for all others."""
 
 
+RowOf = Annotated[
+    TopBy,
+    typer.Option(help="A row a fact, a topic that messages come to, or a consumer group."),
+]
+Limit = Annotated[
+    int, typer.Option(metavar="N", min=1, help="Topics or groups: so many, the rest in one.")
+]
+GroupsForm = Annotated[
+    str | None,
+    typer.Option(
+        metavar="json|v1|single|v2", help="Of groups: the form of metadata that the broker reads."
+    ),
+]
+Once = Annotated[bool, typer.Option("--once", help="One table, then end.")]
+Interval = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0.1, callback=bounded, help="Between two looks.")
+]
+
+
 def top(
     root: Dir,
-    by: Annotated[
-        TopBy,
-        typer.Option(help="A row a fact, a topic that messages come to, or a consumer group."),
-    ] = TopBy.FACT,
-    limit: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Topics or groups: so many, the rest in one.")
-    ] = 20,
-    form: Annotated[
-        str | None,
-        typer.Option(
-            metavar="json|v1|single|v2",
-            help="Of groups: the form of metadata that the broker reads.",
-        ),
-    ] = None,
+    by: RowOf = TopBy.FACT,
+    limit: Limit = 20,
+    form: GroupsForm = None,
     *,
-    once: Annotated[bool, typer.Option("--once", help="One table, then end.")] = False,
-    interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, callback=bounded, help="Between two looks.")
-    ] = 2.0,
+    once: Once = False,
+    interval: Interval = 2.0,
     config: ConfigFile = None,
     commit_log: CommitLogFolder = None,
     kind: Format = OutputFormat.TABLE,

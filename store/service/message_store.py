@@ -120,19 +120,11 @@ class MessageStore:
     @classmethod
     def open(
         cls, root: Path | str, config: StoreConfig | None = None, *,
-        read_only: bool = False,
-        backend: str | None = None,
-        commit_log: Path | None = None,
-        cut_at: int | None = None,
-        pass_over: Collection[int] = (),
-        rebuild: Rebuild = Rebuild.NOTHING,
-        housekeeping: bool = True,
-        replicas: Replicas | None = None,
-        put_hooks: Sequence[PutMessageHook] = (),
-        dispatchers: Sequence[CommitLogDispatcher] = (),
-        installed_hooks: bool = True,
-        environment: Environment | None = None,
-        progress: Progress = noop,
+        read_only: bool = False, backend: str | None = None, rebuild: Rebuild = Rebuild.NOTHING,
+        commit_log: Path | None = None, cut_at: int | None = None, pass_over: Collection[int] = (),
+        housekeeping: bool = True, replicas: Replicas | None = None, installed_hooks: bool = True,
+        put_hooks: Sequence[PutMessageHook] = (), dispatchers: Sequence[CommitLogDispatcher] = (),
+        environment: Environment | None = None, progress: Progress = noop,
     ) -> Self:  # fmt: skip
         """Open the store in ``root``; read-write, a new one is made if there is none.
 
@@ -145,18 +137,16 @@ class MessageStore:
         it is given; what was there is moved to ``cqstore/replaced``. With ``housekeeping`` old log
         files go by RocketMQ's rules (``FileExpiry``), from a minute after the opening on, a disk
         that is nearly full takes no more puts, and delayed messages are delivered where
-        ``enable_schedule_message_service`` says so. ``replicas`` are those who follow (the
-        ``Followers`` of ``replication``): with them ``brokerRole=SYNC_MASTER`` is honoured, without
-        it is refused. ``put_hooks`` are asked before a message is put, ``dispatchers`` called with
-        each record before it is in its queue, in their order, and behind those that installed
-        packages bring unless ``installed_hooks`` is off. ``environment`` is the machine; the
-        recovery tells ``progress`` phy offsets.
+        ``enable_schedule_message_service`` says so. ``replicas`` are the ``Followers`` of
+        ``replication``; without them ``brokerRole=SYNC_MASTER`` is refused. ``put_hooks`` are asked
+        before a message is put, ``dispatchers`` are called with each record before it is in its
+        queue: in their order, after those of installed packages unless ``installed_hooks`` is off.
+        ``environment`` is the machine; the recovery calls ``progress`` with phy offsets.
 
         Raises:
             StoreLockedError: it is open already.
             RefusedStoreError: it must not be opened this way; the sentence says why.
-            StoreConfigError: the settings promise replicas that are not fed, or are wrong; a hook
-                is none, or would not be called.
+            StoreConfigError: settings or hooks are wrong, or promise replicas that are not fed.
             DispatcherError: a dispatcher failed at a record that the recovery dispatches.
             CorruptionError: it cannot be read as a store.
             StoreIOError: the operating system refused something.
@@ -164,8 +154,8 @@ class MessageStore:
         undo, root = ExitStack(), Path(root)
         options = OpenOptions(
             read_only=read_only, backend=backend, cut_at=cut_at, pass_over=pass_over,
-            rebuild=rebuild, housekeeping=housekeeping, replicas=replicas,
-            put_hooks=put_hooks, dispatchers=dispatchers, installed_hooks=installed_hooks,
+            rebuild=rebuild, housekeeping=housekeeping, replicas=replicas, put_hooks=put_hooks,
+            dispatchers=dispatchers, installed_hooks=installed_hooks,
             environment=environment or Environment(), progress=progress,
         )  # fmt: skip
         try:
