@@ -94,9 +94,8 @@ class RocksdictEngine:
         self.folder = folder
         self._read_only = read_only
         self._gate = CallGate(folder, _is_rocksdicts)
-        self.write_lock = CheckedLock(
-            "a write to the RocksDB queues"
-        )  # no write between the flushes of two families
+        # No write comes between the flushes of two families.
+        self.write_lock = CheckedLock("a write to the RocksDB queues")
         self._held = HeldResources()
         self._families: dict[str, Rdict] = {}
         self._handles: dict[str, ColumnFamily | None] = {}

@@ -59,10 +59,11 @@ def run(archive: Archive, ranges: Sequence[LogRange], job: Job) -> ArchivedRun:
         CorruptionError: a log has a place behind which nothing can be read.
         StoreError: something cannot be read or written.
     """
+    # The rows of a file are in this order, too.
     new = sorted(
         (span for span in ranges if span.begin < span.end or span.lost_bytes),
         key=lambda span: span.source,
-    )  # so are the rows of a file
+    )
     if not new:
         archive.remove_dead()
         return ArchivedRun([_archived(span, 0) for span in ranges], None, 0, [])
