@@ -98,7 +98,7 @@ class LogRows:
         return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
 
     def _array(self, column: Column) -> pa.Array:
-        """Return a column as Arrow has it."""
+        """Return a column of the rows as an Arrow array of the column's type."""
         kind = ARROW[column.type]
         if (make := _MADE.get(column.name)) is not None:
             return make(self)

@@ -261,7 +261,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
             return sum(queue.clean_expired(min_phy_offset) for queue in queues)
 
     def restore_end(self, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Make a file of pre-blanks up to there."""
+        """Make an empty queue that goes on at ``queue_offset``: a file of pre-blanks."""
         self._check_writable()
         self.check_topic(topic)
         key = QueueKey(topic, queue_id)

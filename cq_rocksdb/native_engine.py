@@ -202,7 +202,7 @@ class NativeEngine:
         )  # fmt: skip
 
     def append_job(self, batch: UnitBatch) -> _append.AppendJob | None:
-        """Return the compiled job of a batch."""
+        """Return the compiled job that plans and writes a batch."""
         job = append_job(batch) if self._builds_batches else None
         return job if job is not None and job.is_fast else None
 

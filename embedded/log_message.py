@@ -29,12 +29,12 @@ class LogMessage:
 
     @property
     def key(self) -> str | None:
-        """Return what it was put with."""
+        """Return the key that the message was put with, if it has one."""
         return self.properties.get(MessageProperty.KEYS)
 
     @property
     def tags(self) -> str | None:
-        """Return what it was put with."""
+        """Return the tag that the message was put with, if it has one."""
         return self.properties.get(MessageProperty.TAGS)
 
     @property

@@ -40,7 +40,7 @@ class MetaFinding:
             self.names.append(name)
 
     def with_names(self, names: Iterable[str]) -> Self:
-        """Add all of ``names``; return the finding."""
+        """Add ``names`` to those that the finding is about; return the finding."""
         for name in names:
             self.add(name)
         return self

@@ -47,7 +47,7 @@ class QueueChecks:
         )  # fmt: skip
 
     def compare(self, span: QueueSpan) -> None:
-        """Compare one queue."""
+        """Compare the metadata with the ends of one queue."""
         key, low, high = span
         topic, queue_id = key
         if topic not in self._topics:

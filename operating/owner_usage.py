@@ -35,7 +35,7 @@ class OwnerUsage:
     dead: Usage = field(default_factory=Usage)
 
     def add(self, kind: TopicKind, usage: Usage) -> None:
-        """Add one queue, or a part of one."""
+        """Add what one queue of topics of ``kind`` holds, or a part of it."""
         if kind is TopicKind.LIGHT:
             self.light.add(usage)
             return

@@ -34,7 +34,7 @@ class Sides:
         folder: Path,
         mix: dict[str, int],
     ) -> None:
-        """Describe them; touches no file and starts nothing."""
+        """Take what the sides are to be; no file is touched, no process started."""
         self._root, self._found, self._folder, self._mix = root, found, folder, mix
         self._specs = specs
         self.processes: list[SideProcess] = []

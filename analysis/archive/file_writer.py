@@ -54,12 +54,12 @@ class WrittenFile:
     faults: list[str] = field(default_factory=list)
 
     def to_text(self) -> str:
-        """Return it as JSON."""
+        """Return the fields as JSON, for the process that gathers the files of all tasks."""
         return json.dumps(asdict(self))
 
     @classmethod
     def of_text(cls, text: str) -> "WrittenFile":
-        """Return what ``to_text`` made."""
+        """Return the file that ``to_text`` has described."""
         return cls(**json.loads(text))
 
 
@@ -152,7 +152,7 @@ class _OpenFile:
         return WrittenFile(self._path.name, self._topic, self._day, size, dict(self._counts))
 
     def give_up(self) -> None:
-        """Close and remove it."""
+        """Close the file and remove what was written."""
         self._file.close()
         self._path.unlink(missing_ok=True)
 

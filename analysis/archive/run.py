@@ -16,10 +16,10 @@ class Archive(Protocol):
     """Where batches are kept."""
 
     def last(self, names: Iterable[str]) -> dict[str, ArchivedSource]:
-        """Return the newest of what it has of each of these sources."""
+        """Return what the archive's newest batch of each of these sources says of it."""
 
     def remove_dead(self) -> None:
-        """Remove what a run has left that lives no more."""
+        """Remove what runs have left that were killed."""
 
     def staging(self) -> AbstractContextManager[Staging]:
         """Give a folder for what is to be added; gone behind the block."""
@@ -52,7 +52,7 @@ def plan_run(archive: Archive, sources: Mapping[str, SourceOptions]) -> list[Log
 
 
 def run(archive: Archive, ranges: Sequence[LogRange], job: Job) -> ArchivedRun:
-    """Do what was planned. Whatever ends it before its last step leaves the archive as it was.
+    """Archive the ranges. Whatever ends it before its last step leaves the archive as it was.
 
     Raises:
         RefusedStoreError: another run has archived one of these logs meanwhile.

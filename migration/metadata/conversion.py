@@ -84,7 +84,7 @@ class TablesConversion:
     dropped: list[str]
 
     def facts(self) -> dict[str, object]:
-        """Return what reports and journals say of it."""
+        """Return what reports and journals say of the conversion, by the names that they use."""
         made = self.made
         return {
             "from": {table.value: form.value for table, form in self.sources.items()},

@@ -33,7 +33,7 @@ class UnitRange(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return the queue as commands print it."""
+        """Return topic and queue id as commands print them."""
         return f"{self.topic}/{self.queue_id}"
 
 
@@ -68,7 +68,7 @@ class Totals(QueueCheck):
         self.longest = 0
 
     def check(self, queue: UnitRange) -> None:
-        """Add one queue."""
+        """Add the units and files of one queue."""
         if queue.topic != self._topic:
             self._topic = queue.topic
             self.topics += 1
@@ -89,7 +89,7 @@ class Totals(QueueCheck):
         )
 
     def findings(self) -> Iterator[PreflightFinding]:
-        """Yield the totals."""
+        """Yield the sums as one finding, which refuses nothing."""
         yield PreflightFinding(
             code="totals",
             severity=Severity.INFO,

@@ -94,7 +94,7 @@ class EntryDifference:
     other: object
 
     def as_json(self) -> dict[str, object]:
-        """Return it by name."""
+        """Return the fields under the names that the report has."""
         return {"table": self.table, "name": self.name, "a": self.one, "b": self.other}
 
 

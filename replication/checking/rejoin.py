@@ -40,7 +40,7 @@ class OffsetBeyondCut:
     queue_end: int
 
     def as_json(self) -> dict[str, object]:
-        """Return it by name."""
+        """Return the fields under the names that the report has."""
         return {
             "group": self.group, "topic": self.queue.topic, "queueId": self.queue.queue_id,
             "offset": self.offset, "queueEnd": self.queue_end,

@@ -33,7 +33,7 @@ class Checked:
 
     @property
     def sides(self) -> tuple[LogSide, LogSide]:
-        """Return both."""
+        """Return the sides that were compared, ``a`` and ``b`` of the report."""
         return self.one, self.other
 
     def remarks(self) -> Iterator[str]:

@@ -87,7 +87,7 @@ def feed(
 async def _serve(
     feeder: Feeder, store: MessageStore, host: str, interval: float, slaves: list[SlaveBroker]
 ) -> None:
-    """Serve until a signal."""
+    """Feed followers, and say how far they are, until SIGINT or SIGTERM comes."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)

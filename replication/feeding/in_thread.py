@@ -57,7 +57,7 @@ class _Loop:
             self.ready.set_exception(exc)
 
     async def _feed(self) -> None:
-        """Feed until the caller ends it."""
+        """Feed followers in this thread's loop until the caller ends it."""
         async with self._feeder:
             ended = asyncio.Event()
             self._wake = partial(asyncio.get_running_loop().call_soon_threadsafe, ended.set)

@@ -54,7 +54,7 @@ class DefaultTalk:
         self.intake.receive(self._parser.feed(data))
 
     def report(self, phy_offset: int) -> bytes:
-        """Return a report."""
+        """Return the bytes of a report that this log has all before ``phy_offset``."""
         return REPORT.pack(Report(phy_offset))
 
     async def has_all(self) -> bool:

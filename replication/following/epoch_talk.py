@@ -143,7 +143,7 @@ class EpochTalk:
             self._write()
 
     def report(self, phy_offset: int) -> bytes:
-        """Return a report."""
+        """Return the bytes of a report that this log has all before ``phy_offset``."""
         return SLAVE_REPORT.pack(SlaveReport(TRANSFER, phy_offset))
 
     async def has_all(self) -> bool:

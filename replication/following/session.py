@@ -40,7 +40,7 @@ class WireProtocol(Protocol):
         """
 
     def report(self, phy_offset: int) -> bytes:
-        """Return a report."""
+        """Return the bytes of a report that this log has all before ``phy_offset``."""
 
     async def has_all(self) -> bool:
         """Return whether heartbeats alone come because all is here; asked when they do.
@@ -79,7 +79,7 @@ class Session:
         self._heard, self._frames, self._came = 0.0, 0, 0
 
     async def receive(self, reader: Arrivals, until: Until) -> None:
-        """Take what comes, and report, until ``until`` says so.
+        """Append what the master sends, and report, until ``until`` says so.
 
         Raises:
             OSError: the connection is of no more use.

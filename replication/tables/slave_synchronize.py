@@ -167,7 +167,7 @@ class SlaveSynchronize:
             self._told.clear()
 
     def _fail(self, exc: OSError | StoreError) -> str:
-        """Report what went wrong, and return it."""
+        """Report why the master's tables could not be brought; return the reason."""
         self._report(f"{_reason(exc)}; what is here stays, trying again")
         return _reason(exc)
 

@@ -31,7 +31,7 @@ class ImportPosition:
     """Where the log ended behind those that were."""
 
     def write(self, path: Path) -> None:
-        """Replace ``path``, durably.
+        """Replace the file at ``path`` by this position, durably.
 
         Raises:
             StoreIOError: it cannot be written.

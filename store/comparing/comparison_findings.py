@@ -50,7 +50,7 @@ class ComparisonFindings:
         self.facts += other.facts
 
     def text(self) -> str:
-        """Return it as JSON."""
+        """Return the findings as JSON, for another process to read."""
         return json.dumps({
             "tally": self.tally.model_dump(mode="json"), "lacking": self.lacking,
             "differing": self.differing, "passed_over": self.passed_over,

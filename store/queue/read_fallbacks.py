@@ -54,7 +54,7 @@ class ReadFallbacks:
         self._counts = dict.fromkeys(_ALL, 0)
 
     def add(self, kind: ReadKind, reason: FallbackReason) -> None:
-        """Count one."""
+        """Count one read that left the fast path, and why."""
         with self._lock:
             self._counts[ReadFallback(kind, reason)] += 1
 

@@ -41,7 +41,7 @@ class ReadRouter:
         return next((s for s in self._complete_backends(topic) if s.name == name), self.read)
 
     def _complete_backends(self, topic: str) -> Iterator[ConsumeQueueStore]:
-        """Yield those that have all units of ``topic``."""
+        """Yield the backends that have all units of ``topic``."""
         for replica in [each for each in self._replicas if each.failure is None]:
             if replica.lags_from is None and replica.accepts(topic):
                 yield replica.store

@@ -76,10 +76,10 @@ class BrokerLabels(NamedTuple):
 
 
 class TopicFamilies:
-    """One set of metric families, being filled."""
+    """The metric families of one scrape that have figures by topic and group."""
 
     def __init__(self, *, rocketmq: bool) -> None:
-        """``rocketmq``: with those that RocketMQ has."""
+        """``rocketmq``: make the families under RocketMQ's names, too."""
         ours = {name: (text, ("store", *labels)) for name, (text, labels) in _OURS.items()}
         self._families = {
             name: (CounterMetricFamily if name in _COUNTERS else GaugeMetricFamily)(
@@ -89,7 +89,7 @@ class TopicFamilies:
         }
 
     def metrics(self) -> list[Metric]:
-        """Return all of them."""
+        """Return the families of metrics, filled as far as they are."""
         return [*self._families.values()]
 
     def add(self, root: str, found: TopicSnapshot) -> None:

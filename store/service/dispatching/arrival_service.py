@@ -45,7 +45,7 @@ class ArrivalWait(Protocol):
     """Why nothing will come, set before ``wake``."""
 
     def wake(self) -> object:
-        """Wake it; by any thread, and never waits. It is called once."""
+        """End the wait. Called once, by any thread; never blocks."""
 
 
 class ArrivalService:
@@ -314,7 +314,7 @@ class ArrivalService:
             wait.wake()
 
     def _give_up(self, exc: BaseException) -> None:
-        """Wake all waits; the store itself continues."""
+        """Wake all waits after the thread of arrivals has failed; the store itself continues."""
         self._stopped = True
         _LOG.error("waits for arrivals are not woken any more: %s", exc)
         self._end_waits()

@@ -29,7 +29,7 @@ class RecordCount:
     def note_several(
         self, first: ScannedRecord | None, last: ScannedRecord | None, count: int
     ) -> None:
-        """Count scanned records."""
+        """Count ``count`` records that follow each other, of which the outer ones are known."""
         if first is not None and not self.records:
             self.first_phy_offset = first.phy_offset
         self.records += count

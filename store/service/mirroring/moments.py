@@ -30,5 +30,5 @@ class Moments:
         self._log = log
 
     def now(self) -> Moment:
-        """Return the moment."""
+        """Return the moment that it is now."""
         return Moment(self._changes.moment, self._log.min_phy_offset(), self._changes.losses)

@@ -122,12 +122,12 @@ class NumberRead(MirroredRead):
 
     @property
     def answer(self) -> Answer:
-        """Return the number."""
+        """Return the number that the reference gave, or how it failed."""
         return self._answer
 
     @property
     def arguments(self) -> Mapping[str, object]:
-        """Return what was given."""
+        """Return the arguments of the question, by name."""
         return self._asked
 
     def _read(self, queues: ConsumeQueueStore) -> Callable[[], Answer]:
@@ -182,7 +182,7 @@ class PullRead(MirroredRead):
         return self._queue.iterate(queue_offset)
 
     def resolve_tags_code(self, tags_code: int) -> int | None:
-        """Ask the queue."""
+        """Have the reference's queue resolve an address."""
         return self._queue.resolve_tags_code(tags_code)
 
     def fail(self, exc: StoreError) -> None:
@@ -193,7 +193,7 @@ class PullRead(MirroredRead):
 
     @property
     def answer(self) -> Answer:
-        """Return what was read."""
+        """Return what the reference's queue gave the pull, or how it failed."""
         if self._failed is not None:
             return self._failed
         return self._plain(self._queue, self._low, self._high, self._blocks)

@@ -106,7 +106,7 @@ class _LockFacts(NamedTuple):
 
     @classmethod
     def of(cls, paths: StorePaths) -> "_LockFacts":
-        """Look at the store.
+        """Return what shows now whether the store is open, and by whom.
 
         Raises:
             StoreStateError: a step of ours over the whole store is not finished.

@@ -75,7 +75,10 @@ class _Due(NamedTuple):
 
 
 class LevelDelivery:
-    """One level. One thread delivers; any thread sets ``is_noted`` and asks for ``figures``."""
+    """Delivers one level.
+
+    One thread delivers; any thread sets ``is_noted`` and asks for ``figures``.
+    """
 
     def __init__(
         self, level: int, delay_ms: int, log: CommitLog, queues: ConsumeQueueStore, put: ListPut,
@@ -102,7 +105,7 @@ class LevelDelivery:
         return self._queues.queue(SCHEDULE_TOPIC, self.level - 1)
 
     def end(self) -> int:
-        """Return the end of its queue."""
+        """Return the queue offset behind the last message of the level."""
         return self._queue.max_offset()
 
     def begin(self, offset: int | None) -> None:
@@ -120,7 +123,7 @@ class LevelDelivery:
         self.is_noted = self.next_offset < high
 
     def figures(self, now: int) -> DelayLevelFigures | None:
-        """Return what is told of it at ``now``, ms; ``None``: it never had a message.
+        """Return how far the level is at ``now``, ms; ``None``: it never had a message.
 
         Units that wait to be dispatched are in its queue no more than in any other.
         """
@@ -177,7 +180,7 @@ class LevelDelivery:
             self.due = now + RETRY_MS
 
     def _put_all(self, found: _Due) -> bool:
-        """Deliver; return whether all that can be is. ``next_offset`` is behind what was."""
+        """Put the messages that are due; return False where one has to be put later again."""
         if not found.messages:
             return True
         results = self._put(found.messages)
