@@ -15,6 +15,7 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.units import BlockStop
 from store.record.decoder import StoredMessage, refuse_filler
 from store.record.message import SCHEDULE_TOPIC, Message
+from store.service.dispatching.delay import deliver_time
 from store.service.results import PutMessageResult, PutMessageStatus
 from store.service.scheduling.time_up import message_time_up
 
@@ -227,9 +228,8 @@ class LevelDelivery:
 
         Source: RocketMQ ``correctDeliverTimestamp``.
         """
-        if tags_code is None:  # beside the queue, and lost there
-            tags_code = self._log.store_timestamp(phy_offset, size) + self._delay_ms
-        return now if tags_code > now + self._delay_ms else tags_code
+        due = deliver_time(tags_code, self._delay_ms, self._log, phy_offset, size)
+        return now if due > now + self._delay_ms else due
 
     def _stored(self, phy_offset: int) -> StoredMessage:
         message = self._log.message(phy_offset)
