@@ -10,7 +10,7 @@ Source: RocketMQ ``RocksDBConsumeQueueStore.cleanDirty``,
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
+from store.record.topic_names import is_exempt
 
 
 @dataclass(slots=True)
@@ -33,11 +33,8 @@ class Orphans:
 
     def of(self, topic: str, queue_id: int) -> Orphan | None:
         """Return what is to be counted of a queue; ``None``: its topic is known or exempt."""
-        if topic in self._known or topic in SYSTEM_TOPICS or topic.startswith(_EXEMPT):
+        if topic in self._known or is_exempt(topic):
             return None
         orphan = self.found.setdefault(topic, Orphan())
         orphan.queue_ids.add(queue_id)
         return orphan
-
-
-_EXEMPT = (SYSTEM_PREFIX, LMQ_PREFIX)

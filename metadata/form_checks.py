@@ -12,9 +12,10 @@ from itertools import combinations
 from metadata.findings import MetaFinding, Severity
 from metadata.json_form import offsets_disagree
 from metadata.model import FIELDS_OF_TABLE, BrokerMetadata, Form, Table
-from metadata.names import fitting_readings, is_exempt
+from metadata.names import fitting_readings
 from metadata.writing import differences_in
 from store.broker_files import LMQ_OFFSETS_FILE, OFFSETS_FILE, TOPIC_GROUP_SEPARATOR
+from store.record.topic_names import is_exempt
 
 _PAGE = 2000
 _TAKEN_IN = {Form.JSON: (Form.V1, Form.SINGLE), Form.V1: (Form.SINGLE,)}

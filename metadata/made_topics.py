@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from metadata.model import Json
-from metadata.names import is_exempt
 from store.queue.facts import QueueSpan, QueueType
+from store.record.topic_names import is_exempt
 
 _READ_AND_WRITE = 6
 

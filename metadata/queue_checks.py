@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from metadata.findings import MetaFinding, Severity
 from metadata.model import BrokerMetadata
-from metadata.names import fitting_readings, is_exempt
+from metadata.names import fitting_readings
 from store.queue.facts import QueueSpan
+from store.record.topic_names import is_exempt
 
 _Places = dict[tuple[str, int], list[tuple[str, int]]]
 """Topic and queue id → key and offset of each group that committed there."""
