@@ -27,7 +27,7 @@ from store.service.mirroring.reads import (
     Answer,
     MirroredRead,
     NumberRead,
-    PulledQueue,
+    PullAnswer,
     PullRead,
     Sides,
 )
@@ -283,4 +283,4 @@ class Mirror:
 
 
 def _items(answer: Answer) -> int:
-    return len(answer.rows) if isinstance(answer, PulledQueue) else 1
+    return len(answer.rows) if isinstance(answer, PullAnswer) else 1
