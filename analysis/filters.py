@@ -23,7 +23,7 @@ _TIME, _STAMP = "store_time", "store_timestamp"
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Whole numbers from ``low`` to ``high``, both included, and only ``among`` if that is set."""
+    """A range of whole numbers, both ends included, and of these only ``among`` if that is set."""
 
     low: int = INT64_MIN
     high: int = INT64_MAX

@@ -32,7 +32,7 @@ _HOST_BITS = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 
 
 def _rest(sys_flag: int) -> np.dtype[Any]:
-    """Return what lies between the head and the body of a record with such hosts."""
+    """Return the dtype of what lies between head and body, by the sizes of the hosts."""
     born, stored = f"V{born_host_size(sys_flag)}", f"V{store_host_size(sys_flag)}"
     return np.dtype([
         ("born_host", born), *STORED.dtype.descr, ("store_host", stored), *TAIL.dtype.descr,

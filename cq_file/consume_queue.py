@@ -29,7 +29,7 @@ _NEVER = (-1, 0, 0)
 
 
 class FileConsumeQueue(QueueFiles, _table.QueueEnds):
-    """One queue. One thread writes, any thread reads."""
+    """One simple queue in files. One thread writes, any thread reads."""
 
     __slots__ = ("_unproven",)
 

@@ -49,7 +49,7 @@ Topics = Mapping[str, Mapping[int, FileConsumeQueue]]
 
 
 class KnownQueue(NamedTuple):
-    """One queue at the last clean stop."""
+    """Where one queue began and ended at the last clean stop, and its files."""
 
     topic: str
     queue_id: int

@@ -370,7 +370,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         return self._access.mapped_file_size // _UNIT
 
     def locks(self) -> Sequence[CheckedLock]:
-        """Return those around open files and notes of changed ones."""
+        """Return the locks of open files and of the notes of changed ones."""
         return self._cache.lock, *self._unsynced.locks
 
     def describe(self) -> dict[str, object]:

@@ -15,7 +15,7 @@ from store.record.topic_names import is_exempt
 
 @dataclass(slots=True)
 class Orphan:
-    """What one such topic has in the database."""
+    """What a topic that no metadata knows has in the database."""
 
     queue_ids: set[int] = field(default_factory=set)
     units: int = 0

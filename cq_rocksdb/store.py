@@ -67,7 +67,7 @@ _FILE_GONE = "No such file or directory"
 
 
 class RocksDBConsumeQueueStore(ConsumeQueueStore):
-    """The promise of ``ConsumeQueueStore`` on RocksDB."""
+    """All queues of one store in one RocksDB; keeps the promise of ``ConsumeQueueStore``."""
 
     name: ClassVar[str] = "rocksdb"
     store_types: ClassVar[tuple[str, ...]] = ("defaultRocksDB",)

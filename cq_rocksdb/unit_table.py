@@ -16,7 +16,7 @@ from store.queue.units import QUEUE_UNIT, BlockStop, QueueUnit, UnitBlock
 
 
 class FoundUnit(NamedTuple):
-    """A unit with its place."""
+    """A unit with its queue offset, as a search finds it."""
 
     queue_offset: int
     unit: QueueUnit

@@ -13,7 +13,7 @@ from store.errors import RefusedStoreError
 
 
 class Member(Protocol):
-    """One consumer."""
+    """One consumer of a group, as the group's members see it."""
 
     @property
     def is_closed(self) -> bool:

@@ -45,7 +45,7 @@ class LogMessage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TailMessage(LogMessage):
-    """A message of a group's tail."""
+    """A message of a group's tail, which can be committed."""
 
     group: str
     on_commit: Callable[[str, str, int, int], object]

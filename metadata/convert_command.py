@@ -86,7 +86,7 @@ def convert_command(
 
 
 class _Plan(NamedTuple):
-    """What is converted, and what comes of it."""
+    """The metadata that is converted, and what is made of it."""
 
     source: BrokerMetadata
     made: BrokerMetadata

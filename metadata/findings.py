@@ -20,7 +20,7 @@ class Severity(StrEnum):
 
 @dataclass(slots=True)
 class MetaFinding:
-    """One kind of thing that was found in one form."""
+    """One kind of thing that a check of metadata found in one form, with the names it is about."""
 
     form: str
     """A ``Form``, or two with a comma between them."""

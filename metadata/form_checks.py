@@ -102,7 +102,7 @@ def _damage(found: BrokerMetadata) -> Iterator[MetaFinding]:
 
 
 def _counters_of_zero(found: BrokerMetadata) -> Iterator[MetaFinding]:
-    """A file that a young broker wrote: its counter is none that is higher than another."""
+    """Yield a finding of JSON tables of a young broker: a counter of 0 is higher than no other."""
     if found.form is not Form.JSON:
         return
     young = [
@@ -154,7 +154,7 @@ def _ambiguous(found: BrokerMetadata) -> Iterator[MetaFinding]:
 
 
 def _lost_resets(found: BrokerMetadata) -> Iterator[MetaFinding]:
-    """A reset under version 2 is written as that of group and topic, the other way round."""
+    """Yield a finding of resets under version 2, which are written as ``group@topic``."""
     if found.form is not Form.V2:
         return
     finding = MetaFinding(

@@ -15,7 +15,7 @@ _READ_AND_WRITE = 6
 
 @dataclass(slots=True)
 class TopicQueues:
-    """What the queues of one topic show."""
+    """What the queues of one topic show of how the topic is to be configured."""
 
     queues: int = 0
     """The highest queue id and 1: how many a producer and a consumer must ask."""

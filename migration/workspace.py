@@ -23,7 +23,7 @@ _SEGMENT_DIGITS = 6
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Names below ``root``."""
+    """The paths of all files of a migration, below ``root``."""
 
     root: Path
 

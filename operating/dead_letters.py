@@ -46,7 +46,7 @@ class Again(StrEnum):
 
 @dataclass(slots=True)
 class LetterSums:
-    """What some dead letters come to."""
+    """How many dead letters there are, how often they were consumed, and from when to when."""
 
     messages: int = 0
     least_times: int | None = None

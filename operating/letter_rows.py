@@ -36,7 +36,7 @@ COLUMNS = {
 
 
 class StoreLetters:
-    """What is asked for of the dead letters of a store."""
+    """Reads and sums the dead letters of a store that were asked for."""
 
     def __init__(self, store: MessageStore, reads: SelectedReads, origin: str | None) -> None:
         self.store, self._reads, self._origin = store, reads, origin

@@ -39,7 +39,7 @@ _MAX_TOLD = 5
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is to be measured."""
+    """How much is to be measured: rounds, and seconds of a turn."""
 
     rounds: int
     """Of each workload, at most; those of warm-up included."""

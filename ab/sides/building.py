@@ -180,7 +180,7 @@ class Sides:
 
     @contextmanager
     def _lent(self, spec: SideSpec, root: Path) -> Iterator[SideProcess]:
-        """Give a process of its own for the block."""
+        """Start a process for a side's store, for the block alone; it is closed well, or ended."""
         process = SideProcess(spec, str(root), self._mix)
         try:
             yield process

@@ -100,7 +100,7 @@ class Dispatch(_Lifecycle):
 
 
 def _like(lengths: Sequence[int]) -> list[int]:
-    """Return places of ``lengths``, each as often as its part of them, in an order of no order."""
+    """Return indexes of ``lengths`` in a shuffled order, each about as often as its length says."""
     share = min(_REPLAYED / max(sum(lengths), 1), 1.0)
     counts = [max(round(length * share), 1) for length in lengths]
     places = np.repeat(np.arange(len(counts)), counts)

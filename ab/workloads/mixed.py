@@ -60,7 +60,7 @@ class Mixed(ReadWorkload):
 
 
 class _Part:
-    """What one thread runs."""
+    """The operations of one thread, and what it found."""
 
     def __init__(self, calls: list[Call]) -> None:
         self._calls = calls

@@ -112,7 +112,7 @@ def _runs(batch: pa.RecordBatch) -> Iterator[tuple[str, str, pa.RecordBatch]]:
 
 
 class _OpenFile:
-    """A file that is being written."""
+    """A Parquet file of one topic and day that is being written."""
 
     def __init__(self, folder: Path, topic: str, day: str, sources: Sequence[str]) -> None:
         self._topic, self._day = topic, day
@@ -177,7 +177,7 @@ class _OpenFile:
 
 
 def _times(stamps: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return times in ms as a column of times."""
+    """Return a column of ms as timestamps; null where microseconds do not hold one."""
     fits = pc.and_(pc.less_equal(stamps, _MAX_MS), pc.greater_equal(stamps, -_MAX_MS))
     within = pc.if_else(fits, stamps, pa.scalar(None, pa.int64()))
     return pc.multiply(within, 1000).cast(_TIME)

@@ -35,7 +35,7 @@ _RETRIES = "commit.retry.num-retries"
 
 
 class IcebergArchive:
-    """The table in ``folder``, which need not be there yet."""
+    """An archive as an Iceberg table in ``folder``, which need not be there yet."""
 
     def __init__(self, folder: Path) -> None:
         """Look at the folder, without changing it.

@@ -83,7 +83,7 @@ class ParquetArchive:
             return number
 
     def _check_newer(self, sources: Collection[str]) -> None:
-        """Look at the batches that have come since."""
+        """Refuse if a batch that has come since ``last`` has one of ``sources``."""
         for number in batch_numbers(self._folder):
             if number > self._seen:
                 for source in self._manifest(number).sources:

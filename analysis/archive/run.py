@@ -13,7 +13,7 @@ from store.cli.archive_manifest import ArchivedSource
 
 
 class Archive(Protocol):
-    """Where batches are kept."""
+    """Where batches of archived messages are kept: folders of Parquet, or an Iceberg table."""
 
     def last(self, names: Iterable[str]) -> dict[str, ArchivedSource]:
         """Return what the archive's newest batch of each of these sources says of it."""
@@ -30,7 +30,7 @@ class Archive(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ArchivedRun:
-    """What a run has done."""
+    """What one run has added to the archive."""
 
     sources: Sequence[ArchivedSource]
     batch: int | None

@@ -289,7 +289,7 @@ def _from_tuples(found: list[tuple[int, ...]]) -> ScannedUnits | None:
 
 
 def _together(plain: ScannedUnits, more: ScannedUnits | None) -> list[ScannedUnits]:
-    """Return both in log order."""
+    """Return the units of both in log order."""
     if more is None:
         return [plain] if len(plain.rows) else []
     queues, queue_offsets, rows = together([plain, more])

@@ -95,7 +95,7 @@ class TablesConversion:
 
 @dataclass(slots=True)
 class TablesDone:
-    """What was done to the tables."""
+    """What was done to a broker's tables: sentences for people, and facts."""
 
     sentences: list[str] = field(default_factory=list)
     converted: dict[str, object] = field(default_factory=dict)

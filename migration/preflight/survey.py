@@ -54,7 +54,7 @@ class QueueCheck(ABC):
 
 
 class Totals(QueueCheck):
-    """How much there is."""
+    """Counts topics, queues, units and files of what is to be moved."""
 
     def __init__(self, units_per_file: int) -> None:
         self.units_per_file = units_per_file
@@ -106,7 +106,7 @@ class Totals(QueueCheck):
 
 
 class QueueSurvey:
-    """The pass over the queues of one backend."""
+    """One pass over the queues of a backend, which asks all checks of each."""
 
     def __init__(
         self, queues: ConsumeQueueStore, checks: Sequence[QueueCheck], progress: Told = noop

@@ -100,7 +100,7 @@ class UnitCheck(QueueCheck):
         return int(misplaced), int(np.count_nonzero(rows["tags_code"] <= EXT_ADDRESS_MAX))
 
     def _note(self, queue: UnitRange, missing: int, astray: int, addresses: int) -> None:
-        """Take in what was found in a queue."""
+        """Add what was found in a queue to the findings."""
         self._missing += missing
         self._astray += astray
         self._addresses += addresses

@@ -28,7 +28,7 @@ from store.queue.bulk import UNIT_ROWS, bulk_backend
 
 @dataclass(slots=True)
 class RunReport:
-    """What one run did."""
+    """What one run of a plan did."""
 
     plan: str
     """Digest of the plan."""

@@ -81,7 +81,7 @@ class SkippableComparison:
 
 @dataclass(slots=True)
 class Switched:
-    """What ``switched.json`` says."""
+    """The note of a switch that was made, ``switched.json``."""
 
     at: str
     plan: str

@@ -49,7 +49,7 @@ class OffsetBeyondCut:
 
 @dataclass(frozen=True, slots=True)
 class Rejoin:
-    """What is to be cut, or was."""
+    """What a rejoin cuts off the log of a former master, or has cut."""
 
     phy_offset: int
     """The common end."""

@@ -113,7 +113,7 @@ class Checked:
         return f"the same from {low} to {high}, where {lagging.name} ends: {lag}"
 
     def as_json(self) -> dict[str, object]:
-        """Return all of it; a program finds the same keys each time."""
+        """Return all that was found, under the same keys each time, for a program."""
         common = self.common
         at = common.end
         parted = common.differs_at is not None

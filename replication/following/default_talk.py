@@ -17,7 +17,7 @@ from store.service.message_store import MessageStore
 
 
 class DefaultTalk:
-    """One connection."""
+    """The default wire on one connection: a ``WireProtocol``."""
 
     acknowledges = True
 
@@ -84,7 +84,10 @@ class DefaultTalk:
         return not intake.is_torn
 
     async def _has_none_of_this(self) -> bool:
-        """Raise what the master lacks, once it is certain: a stopped master sends no bytes."""
+        """Raise that the master lacks this log's end.
+
+        Returns False while that is not certain: a master that is being stopped sends no bytes.
+        """
         found = await self._last_file(whole=True)
         if not found:
             muted = self._mute.seconds(self.intake.request, time.monotonic())

@@ -61,7 +61,7 @@ Step = Callable[[BrokerClient], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """Seconds between two questions."""
+    """How often a broker is asked for its tables and its log's end, seconds."""
 
     tables: float = 10.0
     """RocketMQ's slave asks once a minute, under a controller each ten seconds."""

@@ -21,7 +21,7 @@ _MAX_BYTES = 1 << 16
 
 @dataclass(slots=True)
 class ImportPosition:
-    """What a position file holds."""
+    """How far an import is: the content of its position file."""
 
     source: str
     """The file that is imported."""

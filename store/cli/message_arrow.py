@@ -103,7 +103,7 @@ class ColumnWriter(MessageWriter):
 
 
 class ArrowWriter(ColumnWriter):
-    """An Arrow IPC file."""
+    """Writes messages into an Arrow IPC file."""
 
     def open(self, file: BinaryIO) -> Any:
         """Begin an Arrow IPC file, whose head is the schema."""
@@ -115,7 +115,7 @@ class ArrowWriter(ColumnWriter):
 
 
 class ParquetWriter(ColumnWriter):
-    """A Parquet file; a batch is a row group, so that neither side holds more in memory."""
+    """Writes messages into a Parquet file."""
 
     def open(self, file: BinaryIO) -> Any:
         """Begin a Parquet file of the schema."""

@@ -89,7 +89,7 @@ class TextWriter(MessageWriter):
 
 
 class JsonLinesWriter(TextWriter):
-    """A JSON object a line, see ``message_fields``."""
+    """Writes each message as a JSON object on a line, see ``message_fields``."""
 
     def line(self, read: ReadMessage) -> str:
         """Return the message as a JSON object on one line."""
@@ -112,7 +112,7 @@ class CsvWriter(TextWriter):
 
 
 class PatternWriter(TextWriter):
-    """A line of ``--format`` a message."""
+    """Writes each message as the line that ``--format`` says."""
 
     def __init__(self, file: BinaryIO, pattern: MessageFormat) -> None:
         """Write a line of ``pattern``, as ``--format`` has it, for each message."""

@@ -127,7 +127,7 @@ class PutLines:
     next_line: int = 1
 
     def sentence(self) -> str:
-        """Return both, for an error that ends the put of several."""
+        """Return what was put and how to go on, for an error that ends a put of several."""
         return f"{self.count} messages were put; go on with --continue-from {self.next_line}"
 
 

@@ -59,7 +59,7 @@ class QueueFacts:
 
 
 class KnownFile(NamedTuple):
-    """A file of digests."""
+    """A file of digests of queues that were compared before."""
 
     path: Path
     complete_to: int

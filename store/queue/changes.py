@@ -61,7 +61,7 @@ class Changes:
 
 
 class _Changing(Protocol):
-    """What counts its writes."""
+    """A store of queues that counts its writes by ``changes``."""
 
     changes: Changes
 

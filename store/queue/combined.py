@@ -382,7 +382,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
     # ---- reading: one backend answers, see ``ReadRouter``
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """Return that of the backend that answers for ``topic``."""
+        """Return the queue in the backend that answers for ``topic``."""
         router = self._router
         if router.apart is not None and router.apart.of(topic):
             return QueueApart(router, self.context, topic, queue_id)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class ReadKind(StrEnum):
-    """What was read."""
+    """Which kind of read left the fast path."""
 
     PULL = "pull"
     SEARCH = "search"
@@ -17,7 +17,7 @@ class ReadKind(StrEnum):
 
 
 class FallbackReason(StrEnum):
-    """Why Python answered."""
+    """Why Python answered a read, and no compiled code."""
 
     LEFT_OUT = "left_out"
     """``checkCRCOnPull`` is set: it is asked of pulls."""
@@ -30,7 +30,7 @@ class FallbackReason(StrEnum):
 
 
 class ReadFallback(NamedTuple):
-    """What is counted as one."""
+    """A kind of read and why it left the fast path; such are counted together."""
 
     kind: ReadKind
     reason: FallbackReason

@@ -80,7 +80,7 @@ class RecordBatcher(_replay.ReplayBatcher):
 
 
 class RecordBatches(RecordCount):
-    """Records that follow each other, as their units and keys."""
+    """Records that follow each other in the log, as units and keys to dispatch."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -23,7 +23,7 @@ class Moment(NamedTuple):
 
 
 class Moments:
-    """Returns the moment. Any thread; no thread waits for it."""
+    """Returns the ``Moment`` that it is now. Any thread; no thread waits for it."""
 
     def __init__(self, changes: Changes, log: CommitLog) -> None:
         self._changes = changes

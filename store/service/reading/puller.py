@@ -307,7 +307,7 @@ _MAX_RUN = 1 << 18
 
 
 class _Pull:
-    """One pull under way; every unit is offered to it in order."""
+    """One pull under way: takes units in order, and fills its result with their records."""
 
     def __init__(
         self, puller: Puller, offset: int, max_msgs: int, max_bytes: int, tags: TagFilter | None
