@@ -21,7 +21,10 @@ _main = threading.main_thread()
 
 
 class AppendNotifier:
-    """For the followers of one log, within one loop; ``check_soon`` alone is for any thread."""
+    """Wakes the connections of one log's followers when the log has grown.
+
+    Within one loop; ``check_soon`` alone is for any thread.
+    """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -30,7 +30,7 @@ def feeding(feeder: Feeder) -> Iterator[Feeder]:
 
 
 class _Loop:
-    """The thread, and its end, which may come before its beginning."""
+    """The thread of a feeder's loop; it may be told to end before it has begun."""
 
     def __init__(self, feeder: Feeder) -> None:
         self._feeder = feeder

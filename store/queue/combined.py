@@ -50,7 +50,7 @@ _T = TypeVar("_T")
 
 
 class CombinedConsumeQueueStore(ConsumeQueueStore):
-    """All of ``kinds`` as one.
+    """The backends ``kinds`` of one store, as one store of queues.
 
     ``flush`` may run beside the one writing thread: what it and the writer change of a replica is
     guarded by a lock.

@@ -47,7 +47,7 @@ _ALL = (
 
 
 class ReadFallbacks:
-    """Counts those of one store. Any thread; a read that compiled code answers is not counted."""
+    """Counts the reads of one store that compiled code did not answer. Any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # guards the counts; a signal's handler may read, too

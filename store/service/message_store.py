@@ -113,9 +113,11 @@ class MessageStore:
         self._shutdown = StoreShutdown(components, self._traces.stop)
         components.state.locks.add_outer(self._traces.lock, self._shutdown.lock)
 
-    def _route(self, putter: Puts, tap: ReadInterceptor | None, trace: Trace | None) -> None:
-        """Put by ``putter``, let ``tap`` intercept reads, let ``trace`` note what else is asked."""
-        self._putter, self._tap, self._trace = putter, tap, trace
+    def _route(
+        self, putter: Puts, interceptor: ReadInterceptor | None, trace: Trace | None
+    ) -> None:
+        """Put by ``putter``; reads go to ``interceptor``, what else is asked into ``trace``."""
+        self._putter, self._interceptor, self._trace = putter, interceptor, trace
 
     @classmethod
     def open(
@@ -357,8 +359,8 @@ class MessageStore:
         """
         self._ready()
         try:
-            if (tap := self._tap) is not None and tap.samples_this():
-                return tap.pull(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
+            if (interceptor := self._interceptor) is not None and interceptor.samples_this():
+                return interceptor.pull(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
             found = self._puller.get(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
         except Exception:
             check_pull(topic, queue_id, offset, max_msgs, max_total_bytes)
@@ -436,8 +438,8 @@ class MessageStore:
     ) -> int:
         """Return the queue offset that ``timestamp`` (ms) leads to, within [min, max]."""
         self._ready()
-        if (tap := self._tap) is not None and tap.samples_this():
-            return tap.offset_by_time(topic, queue_id, timestamp, boundary)
+        if (interceptor := self._interceptor) is not None and interceptor.samples_this():
+            return interceptor.offset_by_time(topic, queue_id, timestamp, boundary)
         try:
             found = self.queues.queue(topic, queue_id).offset_by_time(timestamp, boundary)
         except Exception:
@@ -450,8 +452,8 @@ class MessageStore:
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Return the first offset of the queue whose record is in the log."""
         self._ready()
-        if (tap := self._tap) is not None and tap.samples_this():
-            return tap.min_offset(topic, queue_id)
+        if (interceptor := self._interceptor) is not None and interceptor.samples_this():
+            return interceptor.min_offset(topic, queue_id)
         try:
             found = self.queues.queue(topic, queue_id).min_offset()
         except Exception:
@@ -464,8 +466,8 @@ class MessageStore:
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return the next offset of the queue; 0 if there is no such queue."""
         self._ready()
-        if (tap := self._tap) is not None and tap.samples_this():
-            return tap.max_offset(topic, queue_id)
+        if (interceptor := self._interceptor) is not None and interceptor.samples_this():
+            return interceptor.max_offset(topic, queue_id)
         try:
             found = self.queues.queue(topic, queue_id).max_offset()
         except Exception:
@@ -489,8 +491,8 @@ class MessageStore:
     ) -> int:
         """Estimate how many messages of the range a filter lets through, by their tag hashes."""
         self._ready()
-        if (tap := self._tap) is not None and tap.samples_this():
-            return tap.estimate(topic, queue_id, from_offset, to_offset, tags)
+        if (interceptor := self._interceptor) is not None and interceptor.samples_this():
+            return interceptor.estimate(topic, queue_id, from_offset, to_offset, tags)
         queue = self.queues.queue(topic, queue_id)
         return queue.estimate_message_count(from_offset, to_offset, tags.may_match, tags.plain)
 

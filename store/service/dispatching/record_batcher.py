@@ -19,7 +19,7 @@ from store.service.dispatching.record_units import RecordUnits
 
 
 class RecordCount:
-    """How many records were taken into batches, and the outer ones."""
+    """How many records were taken into batches, and which were the first and the last."""
 
     def __init__(self) -> None:
         self.records = 0

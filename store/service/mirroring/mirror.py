@@ -102,7 +102,7 @@ class Mirror:
         mirror = cls(config, paths, log, queues, puller)
         return mirror if mirror._shares.max_share > 0 else None
 
-    # ---- the tap
+    # ---- as a read interceptor
 
     def samples_this(self) -> bool:
         """Count down to the next candidate; return whether this is it."""

@@ -53,7 +53,10 @@ Answer = PullAnswer | int | Failed
 
 
 class MirroredRead(ABC):
-    """One read. Made where it is answered, asked again by one thread."""
+    """A read that the reference has answered, and that the other backend is to be asked.
+
+    Made in the thread of the reader; the mirror's thread asks again.
+    """
 
     def __init__(self, op: StoreOp, key: QueueKey, sides: Sides, moment: Moment) -> None:
         """``moment`` is of before the answer."""

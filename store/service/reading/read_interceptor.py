@@ -16,7 +16,7 @@ class ReadInterceptor(Protocol):
     """Answers reads as the store would. Any thread may call any method."""
 
     def samples_this(self) -> bool:
-        """Return whether the tap wants the read that comes now; else it goes past it."""
+        """Return whether to intercept the read that comes now; else it goes past."""
 
     def pull(
         self,
@@ -47,7 +47,7 @@ class ReadInterceptor(Protocol):
 
 
 class DirectReads:
-    """Answers straight away: what is behind the last tap."""
+    """Answers reads from the store's own queues: what is behind the last interceptor."""
 
     def __init__(self, puller: Puller, queues: ConsumeQueueStore) -> None:
         self.pull = puller.get

@@ -15,7 +15,7 @@ from store.service.writing.putter import Puts
 
 
 class Recorder:
-    """Intercepts the calls of ``behind``, the mirror if there is one, and of ``plain``."""
+    """Notes every read in a trace, and has it answered by ``behind``, the mirror, or ``plain``."""
 
     def __init__(self, trace: Trace, plain: DirectReads, behind: ReadInterceptor | None) -> None:
         self.trace = trace
