@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Example(NamedTuple):
-    """One question."""
+    """A question in SQL that ``cqstore sql`` has by name."""
 
     name: str
     doc: str

@@ -23,25 +23,25 @@ _TIME, _STAMP = "store_time", "store_timestamp"
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Whole numbers from ``low`` to ``high``, both included, and only ``among`` if that is set."""
+    """A range of whole numbers, both ends included, and of these only ``among`` if that is set."""
 
     low: int = INT64_MIN
     high: int = INT64_MAX
     among: frozenset[int] | None = None
 
     def both(self, other: "Span") -> "Span":
-        """Return what lies in this span and in ``other``."""
+        """Return the span of what lies in this one and in ``other``."""
         among = self.among
         if other.among is not None:
             among = other.among if among is None else among & other.among
         return Span(max(self.low, other.low), min(self.high, other.high), among)
 
     def holds(self, value: int) -> bool:
-        """Return whether ``value`` lies in it."""
+        """Return whether ``value`` lies in the span."""
         return self.low <= value <= self.high and (self.among is None or value in self.among)
 
     def mask(self, values: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return which of ``values`` lie in it."""
+        """Return which of ``values`` lie in the span, a truth value each."""
         if self.low > self.high or self.low > INT64_MAX or self.high < INT64_MIN:
             return np.zeros(len(values), np.bool_)
         found = (values >= self.low) & (values <= self.high)

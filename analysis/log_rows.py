@@ -32,7 +32,7 @@ _HOST_BITS = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 
 
 def _rest(sys_flag: int) -> np.dtype[Any]:
-    """Return what lies between the head and the body of a record with such hosts."""
+    """Return the dtype of what lies between head and body, by the sizes of the hosts."""
     born, stored = f"V{born_host_size(sys_flag)}", f"V{store_host_size(sys_flag)}"
     return np.dtype([
         ("born_host", born), *STORED.dtype.descr, ("store_host", stored), *TAIL.dtype.descr,
@@ -98,7 +98,7 @@ class LogRows:
         return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
 
     def _array(self, column: Column) -> pa.Array:
-        """Return a column as Arrow has it."""
+        """Return a column of the rows as an Arrow array of the column's type."""
         kind = ARROW[column.type]
         if (make := _MADE.get(column.name)) is not None:
             return make(self)

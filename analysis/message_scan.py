@@ -137,7 +137,7 @@ class MessageScan:
             yield from self._places.rest()
 
     def _rest(self) -> Iterator[pa.RecordBatch]:
-        """Yield what the last batches were not filled with."""
+        """Yield the rows that wait because they did not fill a batch."""
         yield from self._messages.rest()
         yield from self._places_before()
 

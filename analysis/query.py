@@ -28,7 +28,7 @@ _CHEAP = "phy_offset"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The rows of an answer."""
+    """The rows that a query gave, as many as were asked for."""
 
     table: pa.Table
     more: bool

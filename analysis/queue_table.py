@@ -14,6 +14,7 @@ from analysis.columns import BATCH_ROWS, Column
 from analysis.filters import RowFilter
 from analysis.options import SourceOptions
 from analysis.unit_rows import UnitPiece, UnitRows, pieces_of
+from store.queue.bulk import key_order
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.units import QueueKey
 from store.service.message_store import MessageStore
@@ -79,9 +80,9 @@ def plan_queues(options: SourceOptions, rows: RowFilter) -> list[QueuePart]:
 def read_queues(
     options: SourceOptions, columns: Sequence[Column], rows: RowFilter, part: QueuePart
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the units of ``part`` that are asked for, as ``columns``.
+    """Yield the units of ``part`` that are asked for, as ``columns``; a hole has no rows.
 
-    A hole has no rows. Raises:
+    Raises:
         StoreError: the store cannot be read.
     """
     with options.open_store() as store:
@@ -101,16 +102,11 @@ def _spans(queues: ConsumeQueueStore, rows: RowFilter) -> Iterator[tuple[QueueKe
         for key in queues.queues(topic)
         if rows.accepts_topic(key.topic) and ids.holds(key.queue_id)
     }
-    for key in sorted(keys, key=_key_order):
+    for key in sorted(keys, key=key_order):
         low, high = queues.queue(*key).ends()
         first, end = max(low, offsets.low), min(high, offsets.high + 1)
         if first < end:
             yield key, first, end
-
-
-def _key_order(key: QueueKey) -> tuple[int, bytes, int]:
-    name = key.topic.encode("utf-8", "surrogateescape")
-    return len(name), name, key.queue_id
 
 
 def _filled(store: MessageStore, part: QueuePart, *, timed: bool) -> Iterator[list[UnitPiece]]:

@@ -40,15 +40,15 @@ class Table(Protocol):
     """The first store time, ms, that is no null."""
 
     def columns(self, options: SourceOptions) -> Sequence[Column]:
-        """Return all columns."""
+        """Return all columns that a table with these options has."""
 
     def plan(self, options: SourceOptions, rows: RowFilter) -> Sequence[object]:
-        """Return the tasks."""
+        """Return the parts of the table that may have such rows, each the work of a task."""
 
     def read(
         self, options: SourceOptions, columns: Sequence[Column], rows: RowFilter, part: Any
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task."""
+        """Yield the rows of one part, as ``columns``."""
 
 
 class _LogTable:
@@ -95,7 +95,7 @@ class _Source(DataSource):
     @classmethod
     @abstractmethod
     def name(cls) -> str:
-        """Return what ``format`` takes."""
+        """Return the name that ``spark.read.format`` takes."""
 
 
 class CommitLogSource(_Source):
@@ -105,7 +105,7 @@ class CommitLogSource(_Source):
 
     @classmethod
     def name(cls) -> str:
-        """Return what ``format`` takes."""
+        """Return the name that ``spark.read.format`` takes."""
         return LOG_FORMAT
 
 
@@ -116,7 +116,7 @@ class QueueSource(_Source):
 
     @classmethod
     def name(cls) -> str:
-        """Return what ``format`` takes."""
+        """Return the name that ``spark.read.format`` takes."""
         return QUEUE_FORMAT
 
 

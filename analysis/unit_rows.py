@@ -131,7 +131,7 @@ class UnitRows:
         return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
 
     def _array(self, column: Column) -> pa.Array:
-        """Return a column as Arrow has it."""
+        """Return a column of the rows as an Arrow array of the column's type."""
         kind = ARROW[column.type]
         if column.name == "topic":
             names = [name.encode("utf-8", "replace").decode() for name in self._names]

@@ -29,10 +29,10 @@ def mirrored(read: str, share: float, *, whole: bool = False) -> Reached:
     config = _config(read, share)
     with folder() as root, MessageStore.open(root, config, housekeeping=False) as store:
         places = _fill(store)
-        tap, clock = store._tap, time.process_time if whole else time.thread_time
+        interceptor, clock = store._interceptor, time.process_time if whole else time.thread_time
 
         def turn(*, on: bool) -> float:
-            store._tap = tap if on else None
+            store._interceptor = interceptor if on else None
             began = clock()
             _pull(store, places)
             if whole and on and store._components.mirror is not None:

@@ -35,7 +35,7 @@ class FileBackend(QueueBackend):
 
     @classmethod
     def folders_by_queue(cls, paths: StorePaths) -> list[Path]:
-        """Return those of queues and of extension files."""
+        """Return the folders that have a folder a queue below: units, and extension units."""
         return [paths.consume_queue, ext_folder(paths)]
 
     @classmethod

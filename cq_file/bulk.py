@@ -42,7 +42,7 @@ _NO_FOLDER = NameFault(
 
 
 class FileBulk:
-    """See ``BulkBackend``."""
+    """The file side of a move, see ``BulkBackend``: queues are read, written, and put in place."""
 
     name: ClassVar[str] = "file"
     keeps_timestamps: ClassVar[bool] = False
@@ -67,11 +67,11 @@ class FileBulk:
         )
 
     def source(self, context: QueueStoreContext) -> UnitSource:
-        """Read the files; none is opened yet."""
+        """Return the file queues of a store as a source; no file is opened yet."""
         return FileUnitSource(context)
 
     def sink(self, folder: Path, config: StoreConfig) -> "FileUnitSink":
-        """Begin queues below ``folder``."""
+        """Return a sink that writes queues as files below ``folder``."""
         return FileUnitSink(folder, config)
 
     def slice_units(self, config: StoreConfig) -> int:
@@ -127,7 +127,7 @@ class FileBulk:
 
 
 class FileUnitSink:
-    """See ``UnitSink``."""
+    """Writes whole queues as files below one folder, see ``UnitSink``."""
 
     def __init__(self, folder: Path, config: StoreConfig) -> None:
         self._folder = str(folder)
@@ -159,13 +159,13 @@ class FileUnitSink:
         return FileConsumeQueue(self._access, f"{self._folder}/{queue.topic}/{queue.queue_id}", [])
 
     def finish(self) -> int:
-        """Sync files and folders."""
+        """Sync what was written, files and folders; return the bytes of the files."""
         self._unsynced.sync(self._cache)
         self._cache.close()
         return self._bytes
 
     def abandon(self) -> None:
-        """Close the files."""
+        """Close the files unsynced; the caller removes the folder."""
         self._cache.close()
 
 

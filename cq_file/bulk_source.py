@@ -41,7 +41,7 @@ _BLANK_SIZE = PRE_BLANK_UNIT.size
 
 
 class FileUnitSource:
-    """See ``UnitSource``. ``config`` gives the size of the files."""
+    """Reads whole queues of files, see ``UnitSource``."""
 
     has_timestamps = False
 
@@ -213,7 +213,7 @@ class FileUnitSource:
         return next(files.data_behind(files.max_offset * _UNIT), None) is not None
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the queue files that were opened."""
         self._cache.close()
 
 

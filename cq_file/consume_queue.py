@@ -29,7 +29,7 @@ _NEVER = (-1, 0, 0)
 
 
 class FileConsumeQueue(QueueFiles, _table.QueueEnds):
-    """One queue. One thread writes, any thread reads."""
+    """One simple queue in files. One thread writes, any thread reads."""
 
     __slots__ = ("_unproven",)
 
@@ -50,7 +50,9 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
     def recover(
         self, *, last_exit_ok: bool, safe_phy_offset: int, max_phy_offset: int, read_only: bool
     ) -> bool:
-        """Find the end; read-write: leave nothing behind it. Return whether a hole was found.
+        """Find where the queue ends; read-write: remove what lies behind.
+
+        Return whether it has a hole.
 
         Raises:
             StoreIOError: the disk refused.

@@ -32,7 +32,7 @@ class DamagedQueues:
         """Where a replay began that is under way; 0: none is, or one of all that the log has."""
 
     def note(self, damage: QueueDamage) -> None:
-        """Take in one more."""
+        """Note what is wrong with a queue; a damaged one gets no units until it is mended."""
         self.found[damage.queue] = damage
         if not damage.is_suspect:
             _LOG.warning("%r: %s", damage.path, damage.problem)

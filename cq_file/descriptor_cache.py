@@ -101,9 +101,8 @@ class DescriptorCache:
         self.limit = limit
         self._flags = os.O_RDONLY if read_only else os.O_RDWR
         self._entries: OrderedDict[str, OpenFile] = OrderedDict()
-        self.lock = CheckedLock(
-            "the opening of a queue file"
-        )  # guards opening, forgetting and closing; not the look-up
+        # Guards opening, forgetting and closing; not the look-up.
+        self.lock = CheckedLock("the opening of a queue file")
         self._closed = False
 
     def __len__(self) -> int:

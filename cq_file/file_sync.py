@@ -35,12 +35,10 @@ class UnsyncedFiles:
     """
 
     def __init__(self) -> None:
-        self._lock = CheckedLock(
-            "a note of changed queue files"
-        )  # guards both; not held while the disk works
-        self._sync_lock = CheckedLock(
-            "a flush of the queues"
-        )  # one sync at a time: each waits for what it may claim
+        # Guards ``_files`` and ``_folders``; not held while the disk works.
+        self._lock = CheckedLock("a note of changed queue files")
+        # One sync at a time: each waits for what it may claim.
+        self._sync_lock = CheckedLock("a flush of the queues")
         self._files: dict[str, int] = {}
         self._folders: set[str] = set()
         self._taken: tuple[dict[str, int], set[str]] = {}, set()  # by a sync, until it is done

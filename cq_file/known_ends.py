@@ -49,7 +49,7 @@ Topics = Mapping[str, Mapping[int, FileConsumeQueue]]
 
 
 class KnownQueue(NamedTuple):
-    """One queue at the last clean stop."""
+    """Where one queue began and ended at the last clean stop, and its files."""
 
     topic: str
     queue_id: int
@@ -82,7 +82,10 @@ def changed_at(queue: FileConsumeQueue) -> tuple[int, int]:
 
 
 def write_ends(paths: StorePaths, file_size: int, topics: Topics) -> None:
-    """Write down every queue. A failure is logged: the next open then looks for itself."""
+    """Write down the ends of every queue.
+
+    A failure is logged: the next open then looks for itself.
+    """
     tie = _tie(paths)
     if tie is None:
         return

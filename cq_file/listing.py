@@ -26,7 +26,7 @@ _NAME_MAX = 255
 
 
 class QueueFolder(NamedTuple):
-    """The folder of one queue."""
+    """The folder of one queue, and the queue that its path names."""
 
     topic: str
     queue_id: int

@@ -25,7 +25,10 @@ _UPPER = BoundaryType.UPPER  # an enum's name costs a look-up
 
 
 class QueueTable(_table.SimpleQueues):
-    """The queues that there are. The writer puts in and takes out, any thread looks up."""
+    """The queues of one store by name: simple, batch, and extension files.
+
+    The writer puts in and takes out, any thread looks up.
+    """
 
     __slots__ = ("batch", "ext", "plain")
 

@@ -27,12 +27,14 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class FileAccess:
-    """What all queues of one kind share."""
+    """What the files of all queues of one kind share."""
 
     mapped_file_size: int
     """Bytes of each file, a whole number of units."""
     cache: DescriptorCache
+    """Their open descriptors."""
     unsynced: UnsyncedFiles
+    """What of them the disk may not have yet."""
 
 
 class QueueFiles(_table.FileRow):

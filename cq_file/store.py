@@ -261,7 +261,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
             return sum(queue.clean_expired(min_phy_offset) for queue in queues)
 
     def restore_end(self, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Make a file of pre-blanks up to there."""
+        """Make an empty queue that goes on at ``queue_offset``: a file of pre-blanks."""
         self._check_writable()
         self.check_topic(topic)
         key = QueueKey(topic, queue_id)
@@ -370,7 +370,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         return self._access.mapped_file_size // _UNIT
 
     def locks(self) -> Sequence[CheckedLock]:
-        """Return those around open files and notes of changed ones."""
+        """Return the locks of open files and of the notes of changed ones."""
         return self._cache.lock, *self._unsynced.locks
 
     def describe(self) -> dict[str, object]:

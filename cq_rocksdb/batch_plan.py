@@ -93,7 +93,7 @@ class BatchPlan:
         self.restarts: list[QueueRestart] = []
 
     def plan(self) -> EngineBatch:
-        """Return the write.
+        """Return the units and entries of the batch as one write.
 
         Raises:
             QueueGapError: a unit lies beyond the end of a queue that has live units.
@@ -133,7 +133,7 @@ class BatchPlan:
         return True
 
     def _plan_runs(self, order: list[int]) -> None:
-        """Plan run by run."""
+        """Plan the runs one by one: queues that have several, or units that are there already."""
         runs, prefixes = self._runs, self._prefixes
         planned: list[_Queue] = []
         first_runs: list[int] = []

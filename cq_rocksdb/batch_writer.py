@@ -24,7 +24,7 @@ Apply = Callable[[Callable[[], object], Callable[[], object]], None]
 
 
 class BatchWriter:
-    """Writes the batches of one store. One thread at a time."""
+    """Plans and writes the batches of one store. One thread at a time."""
 
     def __init__(
         self,

@@ -73,7 +73,7 @@ _NOT_PUBLISHED = {"LOCK", "LOG", "rocksdict-config.json"}
 
 
 class RocksDBBulk:
-    """See ``BulkBackend``."""
+    """The RocksDB side of a move, see ``BulkBackend``: queues are read, written, put in place."""
 
     name: ClassVar[str] = "rocksdb"
     keeps_timestamps: ClassVar[bool] = True
@@ -102,7 +102,7 @@ class RocksDBBulk:
         return DiskUse(disk_bytes, entries=tables, mapped_files=None, tables=tables)
 
     def source(self, context: QueueStoreContext) -> UnitSource:
-        """Open the database read-only.
+        """Return the queues of a store's database as a source; it is opened read-only.
 
         Raises:
             RefusedStoreError: there is none.
@@ -114,7 +114,7 @@ class RocksDBBulk:
         return RocksDBUnitSource(open_engine(folder, context.config, log, read_only=True)[0])
 
     def sink(self, folder: Path, config: StoreConfig) -> "RocksDBUnitSink":
-        """Begin table files in ``folder``."""
+        """Return a sink that writes queues as table files in ``folder``."""
         return RocksDBUnitSink(folder, config)
 
     def slice_units(self, config: StoreConfig) -> int:
@@ -202,7 +202,10 @@ class RocksDBBulk:
 
 
 class RocksDBUnitSink:
-    """See ``UnitSink``. Options come from an empty database of its own, removed at the end."""
+    """Writes whole queues into two table files, see ``UnitSink``.
+
+    The options of the tables come from an empty database of its own, removed at the end.
+    """
 
     def __init__(self, folder: Path, config: StoreConfig) -> None:
         self._folder = folder
@@ -238,7 +241,7 @@ class RocksDBUnitSink:
         return table
 
     def finish(self) -> int:
-        """Finish the tables, which syncs them."""
+        """Finish the tables, which syncs them, and sync their folder; return their bytes."""
         with table_errors(self._folder):
             size = sum(table.finish() for table in self._tables.values())
         self.abandon()

@@ -22,7 +22,7 @@ _Ordered = tuple[tuple[int, bytes, int], QueueKey]
 
 
 class RocksDBUnitSource:
-    """See ``UnitSource``. The engine is the caller's until it is passed in, then closed here."""
+    """Reads whole queues of a database, see ``UnitSource``; closes the engine that it was given."""
 
     has_timestamps = True
 
@@ -99,5 +99,5 @@ class RocksDBUnitSource:
         return False
 
     def close(self) -> None:
-        """Close the engine."""
+        """Close the database."""
         self._engine.close(flush=False)

@@ -235,7 +235,7 @@ class _Units:
             yield from self._unit(queue_offset, QUEUE_UNIT.unpack_from(value))
 
     def _begin(self, prefix: bytes, queue: QueueKey) -> Iterator[QueueFinding]:
-        """Begin with the units of another queue."""
+        """Begin with the units of another queue; yield what is wrong with its ``max`` entry."""
         self._prefix, self._queue = prefix, queue
         self._before, self._behind = None, False
         self._orphan = self._orphans.of(*queue) if self._orphans is not None else None

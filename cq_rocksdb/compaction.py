@@ -17,7 +17,7 @@ class CompactionRun:
     """Compacts families one after the other. Any thread may ask, wait and cancel."""
 
     def __init__(self, engine: RocksEngine, families: Sequence[Family]) -> None:
-        """Start at once."""
+        """Start the thread; the caller need not call anything else."""
         self._engine = engine
         self._families = families
         self._dropped_before = engine.dropped_units
@@ -48,7 +48,10 @@ class CompactionRun:
         return not self._thread.is_alive()
 
     def cancel(self) -> bool:
-        """Ask it to end. False: the engine cannot interrupt, it ends with the family at work."""
+        """Ask the compaction to end.
+
+        False: the engine cannot interrupt, it ends with the family at work.
+        """
         if not self.is_running:
             return True
         self._cancelled.set()

@@ -17,7 +17,10 @@ _UPPER = BoundaryType.UPPER  # an enum's name costs a look-up
 
 
 class RocksDBConsumeQueue(ConsumeQueue):
-    """Each call asks the table for its row once; nothing of a queue is kept here but its prefix."""
+    """One queue in RocksDB, by its name. Nothing of it is kept here but the prefix of its keys.
+
+    Each call asks the table for the queue's row once.
+    """
 
     __slots__ = ("_offsets", "_prefix", "_units")
 

@@ -126,7 +126,7 @@ class TableWriter(Protocol):
     """Writes one table (SST) file, to be ingested; keys come in ascending order."""
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Add one entry."""
+        """Add one entry, whose key is greater than all before."""
 
     def put_units(self, prefix: bytes, queue_offset: int, units: NDArray[np.uint8]) -> None:
         """Add consecutive units of one queue; ``units`` has the shape (n, 28), C order."""
@@ -144,7 +144,7 @@ class EngineSnapshot(Protocol):
     def scan_into(
         self, prefix: bytes, queue_offset: int, target: NDArray[np.uint8]
     ) -> tuple[int, BlockStop, int]:
-        """As ``RocksEngine.scan_into``."""
+        """Fill ``target`` as ``RocksEngine.scan_into`` does, with units of that moment."""
 
 
 class RocksEngine(Protocol):

@@ -71,7 +71,7 @@ _VERSION = re.compile(rb"RocksDB version: ([0-9.]+)")
 
 
 class _LoadedLibrary:
-    """The library of this process."""
+    """The RocksDB library that this process has loaded: one for all databases."""
 
     lock = process_lock("the load of RocksDB")
     library: NativeLibrary | None = None
@@ -202,7 +202,7 @@ class NativeEngine:
         )  # fmt: skip
 
     def append_job(self, batch: UnitBatch) -> _append.AppendJob | None:
-        """Return the compiled job of a batch."""
+        """Return the compiled job that plans and writes a batch."""
         job = append_job(batch) if self._builds_batches else None
         return job if job is not None and job.is_fast else None
 
@@ -444,7 +444,7 @@ class NativeEngine:
 
 
 class NativeSnapshot:
-    """The database as of one moment."""
+    """The database as of one moment, see ``EngineSnapshot``."""
 
     def __init__(self, held: Snapshot, gate: CallGate, number: Mapping[str, int]) -> None:
         self._held, self._gate, self._number = held, gate, number

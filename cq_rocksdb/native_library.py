@@ -41,7 +41,7 @@ class LibraryNotFoundError(UnsupportedFormatError):
 
 @dataclass(frozen=True, slots=True)
 class NativeLibrary:
-    """A library to load."""
+    """A RocksDB library that can be loaded, and where it was found."""
 
     path: Path
     source: str
@@ -50,7 +50,7 @@ class NativeLibrary:
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """What a build must fit."""
+    """The system, processor and C library that a build of RocksDB must fit."""
 
     system: str = sys.platform
     machine: str = platform.machine()

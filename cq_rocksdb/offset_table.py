@@ -58,9 +58,8 @@ class OffsetTable:
     def __init__(self, engine: RocksEngine, hot_queues: int) -> None:
         """``hot_queues``: how many queues are kept in memory."""
         self._engine = engine
-        self.lock = CheckedLock(
-            "a look at the offsets of a queue"
-        )  # guards all below but for a quick look at _checkpoint
+        # Guards all below but for a quick look at ``_checkpoint``.
+        self.lock = CheckedLock("a look at the offsets of a queue")
         self._closed = False
         self._cache = StateCache(hot_queues)
         self._generation = 0  # rises when queues lose units: what was found out before may be wrong

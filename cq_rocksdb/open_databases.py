@@ -75,7 +75,7 @@ class Claim:
             _claims[key] = weakref.ref(self)
 
     def release(self) -> None:
-        """Release it, in one step and without a lock. A second call does nothing."""
+        """Give the database up, in one step and without a lock. A second call does nothing."""
         self._is_held = False
 
 
@@ -88,7 +88,7 @@ class Releasable(Protocol):
     """Something that is held until it is released, once or again."""
 
     def release(self) -> object:
-        """Release it. A second call does nothing."""
+        """Give up what is held. A second call does nothing."""
 
 
 class HeldResources:

@@ -10,12 +10,12 @@ Source: RocketMQ ``RocksDBConsumeQueueStore.cleanDirty``,
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
+from store.record.topic_names import is_exempt
 
 
 @dataclass(slots=True)
 class Orphan:
-    """What one such topic has in the database."""
+    """What a topic that no metadata knows has in the database."""
 
     queue_ids: set[int] = field(default_factory=set)
     units: int = 0
@@ -33,11 +33,8 @@ class Orphans:
 
     def of(self, topic: str, queue_id: int) -> Orphan | None:
         """Return what is to be counted of a queue; ``None``: its topic is known or exempt."""
-        if topic in self._known or topic in SYSTEM_TOPICS or topic.startswith(_EXEMPT):
+        if topic in self._known or is_exempt(topic):
             return None
         orphan = self.found.setdefault(topic, Orphan())
         orphan.queue_ids.add(queue_id)
         return orphan
-
-
-_EXEMPT = (SYSTEM_PREFIX, LMQ_PREFIX)

@@ -29,7 +29,7 @@ class RawDatabase:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Open it.
+        """Open the database through links, as the class says.
 
         Raises:
             CorruptionError: RocksDB cannot read it, or it is gone.

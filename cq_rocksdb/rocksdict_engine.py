@@ -94,9 +94,8 @@ class RocksdictEngine:
         self.folder = folder
         self._read_only = read_only
         self._gate = CallGate(folder, _is_rocksdicts)
-        self.write_lock = CheckedLock(
-            "a write to the RocksDB queues"
-        )  # no write between the flushes of two families
+        # No write comes between the flushes of two families.
+        self.write_lock = CheckedLock("a write to the RocksDB queues")
         self._held = HeldResources()
         self._families: dict[str, Rdict] = {}
         self._handles: dict[str, ColumnFamily | None] = {}
@@ -173,12 +172,12 @@ class RocksdictEngine:
 
     @gated
     def compact(self, family: str) -> None:
-        """Compact a whole family."""
+        """Compact a family from its first key to its last."""
         self._writable()
         self._families[family].compact_range(None, None)
 
     def cancel_compaction(self) -> bool:
-        """Nothing can be cancelled."""
+        """Return False: rocksdict has no call that cancels a compaction."""
         return False
 
     def expire_below(self, min_phy_offset: int) -> None:
@@ -186,19 +185,19 @@ class RocksdictEngine:
 
     @property
     def dropped_units(self) -> int:
-        """Return none."""
+        """Return 0: rocksdict has no compaction filter, so compactions drop no unit."""
         return 0
 
     # ---- table files
 
     @gated
     def table_writer(self, family: str, path: Path) -> "_TableWriter":
-        """Begin a table file."""
+        """Return the writer of a new table file at ``path``."""
         return _TableWriter(path, self._table_options[family])
 
     @gated
     def ingest(self, family: str, paths: Sequence[Path]) -> None:
-        """Take table files in."""
+        """Move table files into the database."""
         moved = IngestExternalFileOptions()
         moved.set_move_files(True)
         self._writable()
@@ -265,19 +264,19 @@ class RocksdictEngine:
     def scan_into(
         self, prefix: bytes, queue_offset: int, target: NDArray[np.uint8]
     ) -> tuple[int, BlockStop, int]:
-        """Copy what ``scan_units`` finds."""
+        """Fill ``target`` from ``scan_units``: one copy more than in the native engine."""
         if not len(target):
             return 0, BlockStop.LIMIT, queue_offset
         return _copy_into(target, self.scan_units(prefix, queue_offset, len(target)))
 
     @gated
     def first_unit(self, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:
-        """Seek forward."""
+        """Return the first unit from ``queue_offset`` on: an iterator seeks forward."""
         return _first_unit(self._default.iter(), prefix, queue_offset)
 
     @gated
     def last_unit(self, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:
-        """Seek backward."""
+        """Return the last unit up to ``queue_offset``: an iterator seeks backward."""
         return _last_unit(self._default.iter(), prefix, queue_offset)
 
     @gated

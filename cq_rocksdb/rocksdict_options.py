@@ -56,7 +56,7 @@ def family_options(options: DatabaseOptions, log_folder: Path) -> dict[str, Opti
 
 
 def _family_options(options: FamilyOptions, cache: Cache) -> Options:
-    """Return a family's options."""
+    """Return a family's options as rocksdict's object."""
     target = Options(raw_mode=True)
     start, slow, stop = options.level0_files
     slow_bytes, stop_bytes = options.pending_compaction_bytes
@@ -96,7 +96,7 @@ def _family_options(options: FamilyOptions, cache: Cache) -> Options:
 
 
 def _table_options(options: FamilyOptions, cache: Cache) -> BlockBasedOptions:
-    """Return the options of a family's table files."""
+    """Return the options of a family's table files as rocksdict's object."""
     table = BlockBasedOptions()
     settings: list[tuple[Any, ...]] = [
         (table.set_format_version, options.format_version),

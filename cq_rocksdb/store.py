@@ -67,7 +67,7 @@ _FILE_GONE = "No such file or directory"
 
 
 class RocksDBConsumeQueueStore(ConsumeQueueStore):
-    """The promise of ``ConsumeQueueStore`` on RocksDB."""
+    """All queues of one store in one RocksDB; keeps the promise of ``ConsumeQueueStore``."""
 
     name: ClassVar[str] = "rocksdb"
     store_types: ClassVar[tuple[str, ...]] = ("defaultRocksDB",)
@@ -310,13 +310,13 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             raise
 
     def _write(self, write: EngineBatch, written: Callable[[], object] | None = None) -> None:
-        """Write; ``written`` then updates what is cached of the queues."""
+        """Write a batch; ``written`` then updates what is cached of the queues."""
         self._apply(partial(self._writable_engine().write, write), written)
 
     def _apply(
         self, write: Callable[[], object], written: Callable[[], object] | None = None
     ) -> None:
-        """Call one behind the other.
+        """Call ``write``, then ``written``.
 
         Whatever interrupts the two (an exception that a signal's handler raises, too) ends all
         writing, and nothing of what was known stays: readers ask the database again.
@@ -354,13 +354,13 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         return queue_spans(engine, last_units, minimum, lambda *key: self.queue(*key).min_offset())
 
     def spans_of(self, queues: Iterable[QueueKey]) -> Iterator[QueueSpan]:
-        """Read as ``spans`` does."""
+        """Read entries and first units of these queues at once, past the cache."""
         engine, minimum = self._open_engine(), self.context.log.min_phy_offset()
         last_units = self._offsets.last_units_of(queues)
         return queue_spans(engine, last_units, minimum, lambda *key: self.queue(*key).min_offset())
 
     def unit_timestamps(self, units: Iterable[tuple[QueueKey, int]]) -> Iterator[int]:
-        """Read as ``spans`` does."""
+        """Read the store times of many units at once, past the cache."""
         log = self.context.log
         return unit_timestamps(
             self._open_engine(), units, log.min_phy_offset(), log.max_phy_offset()
@@ -377,7 +377,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         return RocksDBConsumeQueue(self._offsets, self._units, self.context, topic, queue_id)
 
     def queue_type(self, topic: str) -> QueueType:
-        """Every queue is RocksDB's."""
+        """Return that the queues of every topic are RocksDB's."""
         _ = topic
         return QueueType.ROCKSDB
 
@@ -414,7 +414,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         return self._open_engine()
 
     def locks(self) -> Sequence[CheckedLock]:
-        """Return those of the offsets and of the database."""
+        """Return the locks of the offset table and of the database's writes."""
         if self._engine is None:  # it could not be opened, and is detached
             return ()
         return self._offsets.lock, self._engine.write_lock
@@ -473,7 +473,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         return engine
 
     def _writable_engine(self) -> RocksEngine:
-        """Return the engine, to write.
+        """Return the engine, if units may be written.
 
         Raises:
             ReadOnlyStoreError: the store is open read-only.

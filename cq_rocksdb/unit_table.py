@@ -16,7 +16,7 @@ from store.queue.units import QUEUE_UNIT, BlockStop, QueueUnit, UnitBlock
 
 
 class FoundUnit(NamedTuple):
-    """A unit with its place."""
+    """A unit with its queue offset, as a search finds it."""
 
     queue_offset: int
     unit: QueueUnit
@@ -39,7 +39,7 @@ class UnitTable:
         return self._engine.folder
 
     def get(self, prefix: bytes, queue_offset: int) -> QueueUnit | None:
-        """Return one unit."""
+        """Return the unit at ``queue_offset``; ``None``: there is none, or not a whole one."""
         value = self._engine.get(Family.DEFAULT, unit_key(prefix, queue_offset))
         if value is None or len(value) < QUEUE_UNIT.size:
             return None

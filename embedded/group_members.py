@@ -13,7 +13,7 @@ from store.errors import RefusedStoreError
 
 
 class Member(Protocol):
-    """One consumer."""
+    """One consumer of a group, as the group's members see it."""
 
     @property
     def is_closed(self) -> bool:
@@ -44,7 +44,7 @@ class GroupMembers:
         return bool(self._live())
 
     def join(self, member: Member, filtered_by: str) -> None:
-        """Add a consumer.
+        """Add a consumer; the queues are shared anew.
 
         Raises:
             RefusedStoreError: it filters by other tags: what one passes over, the other would miss.
@@ -85,7 +85,10 @@ class GroupMembers:
         return version, mine
 
     def change(self, *_: object) -> None:
-        """Have all consumers look at their shares. Any thread, also amid a garbage collection."""
+        """Wake all consumers, to look at their shares.
+
+        Any thread, also amid a garbage collection.
+        """
         self.version = next(self._versions)
         for member in self._live():
             member.wake()

@@ -43,7 +43,7 @@ Begin = Literal["earliest", "latest"] | Time
 
 
 class EmbeddedLog:
-    """One open log. Make it with ``cqstore.open``; any thread may call any method."""
+    """One open log: topics to put to and to read, and groups that keep their place."""
 
     def __init__(
         self,

@@ -29,12 +29,12 @@ class LogMessage:
 
     @property
     def key(self) -> str | None:
-        """Return what it was put with."""
+        """Return the key that the message was put with, if it has one."""
         return self.properties.get(MessageProperty.KEYS)
 
     @property
     def tags(self) -> str | None:
-        """Return what it was put with."""
+        """Return the tag that the message was put with, if it has one."""
         return self.properties.get(MessageProperty.TAGS)
 
     @property
@@ -45,7 +45,7 @@ class LogMessage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TailMessage(LogMessage):
-    """A message of a group's tail."""
+    """A message of a group's tail, which can be committed."""
 
     group: str
     on_commit: Callable[[str, str, int, int], object]

@@ -5,8 +5,8 @@ Source: RocketMQ ``TopicValidator.validateTopic``, ``validateGroup``.
 
 import re
 
-from metadata.names import is_exempt
 from store.errors import IllegalMessageError
+from store.record.topic_names import is_exempt
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _MAX_TOPIC, _MAX_GROUP = 127, 255

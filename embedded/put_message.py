@@ -42,7 +42,7 @@ def put_message_of(
 
 
 def checked_level(level: int) -> int:
-    """Return a delay level.
+    """Return ``level`` if it is a whole number, as a delay level is.
 
     Raises:
         RefusedStoreError: it is no number.
@@ -53,7 +53,7 @@ def checked_level(level: int) -> int:
 
 
 def stored(result: PutMessageResult) -> PutMessageResult:
-    """Return the result of a put.
+    """Return the result of a put that has stored its message.
 
     Raises:
         PutRefusedError: the message was not stored.

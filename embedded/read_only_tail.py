@@ -182,9 +182,10 @@ class ReadOnlyTail(OneReader[LogMessage]):
         return stored_messages(store, self._follower, self.topic, self._begin, tags=self._tags)
 
 
+# No method: it would keep a tail that is not used any more.
 def _undispatched(
     follower: TopicFollower, topic: str, tags: TagFilter | None
-) -> Iterator[TopicMessage]:  # no method: it would keep a tail that is not used any more
+) -> Iterator[TopicMessage]:
     for found in follower.poll(topic):
         if tags is None or tags.matches(found.message):
             yield found

@@ -88,7 +88,7 @@ class StoreSnapshots:
             self.release(store)
 
     def close(self) -> None:
-        """Close all; a reader gets an error. A second call does nothing."""
+        """Close all openings; a reader of one gets an error. A second call does nothing."""
         with self._lock.entry():
             self._closed = True
             stores = {self.newest, *self._readers}
@@ -96,7 +96,7 @@ class StoreSnapshots:
             store.close()
 
     def check_open(self) -> None:
-        """Refuse after ``close``.
+        """Refuse what comes after ``close``.
 
         Raises:
             StoreClosedError: all were closed.

@@ -32,7 +32,7 @@ _NEVER = (1 << 62) - 1
 
 
 class _Cursor:
-    """How far one queue has been read."""
+    """How far a tail has read one queue, and what it has read ahead."""
 
     __slots__ = ("at", "buffer", "is_at_end")
 
@@ -140,7 +140,7 @@ class Tail(OneReader[TailMessage]):
                 return message
 
     async def _arrival(self) -> None:
-        """Return when there is something to read, or another share."""
+        """Wait until there may be something to read, or until the queues are shared anew."""
         awaited = {key: cursor.at for key, cursor in self._cursors.items()}
         # Without a queue it is woken by the others, and by the store's end.
         with self._store.loop_wait(awaited or {QueueKey(self.topic, 0): _NEVER}) as wait:

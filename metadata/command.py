@@ -30,7 +30,7 @@ from store.paths import StorePaths
 
 
 class Shown(StrEnum):
-    """What a call shows."""
+    """The tables that ``cqstore meta show`` has."""
 
     FORMS = "forms"
     TOPICS = "topics"

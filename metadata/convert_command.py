@@ -24,27 +24,31 @@ _SETTINGS = {
     Form.V2: "with configManagerVersion=v2",
 }
 """Which broker reads a form."""
+Target = Annotated[Form, typer.Option("--to", help="The form to convert into.")]
+Source = Annotated[
+    Form | None, typer.Option("--from", help="The form that counts, where there are several.")
+]
+Drop = Annotated[
+    list[Droppable] | None,
+    typer.Option(
+        "--drop",
+        metavar="WHAT",
+        help=f"Leave this out, which the form has no place for: {', '.join(Droppable)};"
+        " may be repeated.",
+    ),
+]
+WithLmq = Annotated[
+    bool, typer.Option("--lmq", help="Into JSON: lmqConsumerOffset.json too (enableLmq).")
+]
 
 
 def convert_command(
     root: Dir,
-    to: Annotated[Form, typer.Option("--to", help="The form to convert into.")],
-    source: Annotated[
-        Form | None, typer.Option("--from", help="The form that counts, where there are several.")
-    ] = None,
-    drop: Annotated[
-        list[Droppable] | None,
-        typer.Option(
-            "--drop",
-            metavar="WHAT",
-            help=f"Leave this out, which the form has no place for: {', '.join(Droppable)};"
-            " may be repeated.",
-        ),
-    ] = None,
+    to: Target,
+    source: Source = None,
+    drop: Drop = None,
     *,
-    lmq: Annotated[
-        bool, typer.Option("--lmq", help="Into JSON: lmqConsumerOffset.json too (enableLmq).")
-    ] = False,
+    lmq: WithLmq = False,
     yes: Yes = False,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
@@ -82,7 +86,7 @@ def convert_command(
 
 
 class _Plan(NamedTuple):
-    """What is converted, and what comes of it."""
+    """The metadata that is converted, and what is made of it."""
 
     source: BrokerMetadata
     made: BrokerMetadata

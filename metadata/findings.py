@@ -20,7 +20,7 @@ class Severity(StrEnum):
 
 @dataclass(slots=True)
 class MetaFinding:
-    """One kind of thing that was found in one form."""
+    """One kind of thing that a check of metadata found in one form, with the names it is about."""
 
     form: str
     """A ``Form``, or two with a comma between them."""
@@ -40,7 +40,7 @@ class MetaFinding:
             self.names.append(name)
 
     def with_names(self, names: Iterable[str]) -> Self:
-        """Add all of ``names``; return the finding."""
+        """Add ``names`` to those that the finding is about; return the finding."""
         for name in names:
             self.add(name)
         return self

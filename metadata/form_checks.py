@@ -12,9 +12,10 @@ from itertools import combinations
 from metadata.findings import MetaFinding, Severity
 from metadata.json_form import offsets_disagree
 from metadata.model import FIELDS_OF_TABLE, BrokerMetadata, Form, Table
-from metadata.names import fitting_readings, is_exempt
+from metadata.names import fitting_readings
 from metadata.writing import differences_in
 from store.broker_files import LMQ_OFFSETS_FILE, OFFSETS_FILE, TOPIC_GROUP_SEPARATOR
+from store.record.topic_names import is_exempt
 
 _PAGE = 2000
 _TAKEN_IN = {Form.JSON: (Form.V1, Form.SINGLE), Form.V1: (Form.SINGLE,)}
@@ -101,7 +102,7 @@ def _damage(found: BrokerMetadata) -> Iterator[MetaFinding]:
 
 
 def _counters_of_zero(found: BrokerMetadata) -> Iterator[MetaFinding]:
-    """A file that a young broker wrote: its counter is none that is higher than another."""
+    """Yield a finding of JSON tables of a young broker: a counter of 0 is higher than no other."""
     if found.form is not Form.JSON:
         return
     young = [
@@ -153,7 +154,7 @@ def _ambiguous(found: BrokerMetadata) -> Iterator[MetaFinding]:
 
 
 def _lost_resets(found: BrokerMetadata) -> Iterator[MetaFinding]:
-    """A reset under version 2 is written as that of group and topic, the other way round."""
+    """Yield a finding of resets under version 2, which are written as ``group@topic``."""
     if found.form is not Form.V2:
         return
     finding = MetaFinding(

@@ -21,7 +21,7 @@ _MAX_SHOWN = 5
 
 
 def refuse_unfit(found: BrokerMetadata, form: Form) -> None:
-    """Refuse what ``refusals`` names.
+    """Refuse metadata that ``form`` has no place for, see ``refusals``.
 
     Raises:
         RefusedStoreError: there is something.

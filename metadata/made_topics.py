@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from metadata.model import Json
-from metadata.names import is_exempt
 from store.queue.facts import QueueSpan, QueueType
+from store.record.topic_names import is_exempt
 
 _READ_AND_WRITE = 6
 
 
 @dataclass(slots=True)
 class TopicQueues:
-    """What the queues of one topic show."""
+    """What the queues of one topic show of how the topic is to be configured."""
 
     queues: int = 0
     """The highest queue id and 1: how many a producer and a consumer must ask."""

@@ -6,7 +6,7 @@ Source: RocketMQ ``ConsumerOffsetManager``, which joins both names with @, whate
 from collections.abc import Collection
 
 from metadata.model import readings
-from store.record.message import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
+from store.record.message import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX
 
 """What a group's own topics are called, with its name behind it."""
 
@@ -37,14 +37,6 @@ def fitting_readings(
 def _is_topic(topic: str, group: str, topics: Collection[str]) -> bool:
     own = any(topic == f"{prefix}{group}" for prefix in (RETRY_PREFIX, DLQ_PREFIX))
     return own or topic in topics or topic.startswith(LMQ_PREFIX)
-
-
-def is_exempt(topic: str) -> bool:
-    """Return whether a broker keeps the queues of ``topic`` whatever its table says.
-
-    It makes the system topics itself, at each start.
-    """
-    return topic in SYSTEM_TOPICS or topic.startswith((SYSTEM_PREFIX, LMQ_PREFIX))
 
 
 def is_own_group(group: str) -> bool:

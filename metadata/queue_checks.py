@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from metadata.findings import MetaFinding, Severity
 from metadata.model import BrokerMetadata
-from metadata.names import fitting_readings, is_exempt
+from metadata.names import fitting_readings
 from store.queue.facts import QueueSpan
+from store.record.topic_names import is_exempt
 
 _Places = dict[tuple[str, int], list[tuple[str, int]]]
 """Topic and queue id → key and offset of each group that committed there."""
@@ -47,7 +48,7 @@ class QueueChecks:
         )  # fmt: skip
 
     def compare(self, span: QueueSpan) -> None:
-        """Compare one queue."""
+        """Compare the metadata with the ends of one queue."""
         key, low, high = span
         topic, queue_id = key
         if topic not in self._topics:

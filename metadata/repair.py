@@ -14,13 +14,13 @@ from metadata.kept import new_kept_folder
 from metadata.limits import refuse_unfit
 from metadata.made_topics import TopicQueues, topic_row
 from metadata.model import BrokerMetadata, DataVersion, Form, Json, Table
-from metadata.names import is_exempt
 from metadata.places import FILES, FILES_OF_TABLE
 from metadata.writing import differences_in
 from store.broker_files import MAX_TABLE_BYTES, TOPICS_FILE, backup_of, replace_keeping
 from store.errors import RefusedStoreError, os_errors
 from store.files import make_folder, read_file, replace_file
 from store.paths import StorePaths
+from store.record.topic_names import is_exempt
 
 _TABLES = {name: table for table, names in FILES_OF_TABLE.items() for name in names}
 

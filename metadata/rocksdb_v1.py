@@ -20,7 +20,7 @@ VERSION_KEY = b"kvDataVersionKey"
 
 
 class _Rows(NamedTuple):
-    """Where rows of one kind are kept, and what takes one."""
+    """One kind of rows of version 1: in which database and family, and what reads a row."""
 
     folder: str
     """Of the three databases."""

@@ -27,7 +27,7 @@ VERSION_NAME = b"data_version"
 
 
 class RowKind(IntEnum):
-    """What a row is."""
+    """What a row of version 2 holds, as its key says."""
 
     DATA_VERSION = 1
     DATA = 2

@@ -28,7 +28,7 @@ _READERS = {Form.V1: read_v1, Form.SINGLE: read_single, Form.V2: read_v2}
 
 @dataclass(frozen=True, slots=True)
 class TableForms:
-    """One table of a broker's, and where it lies."""
+    """The files and databases that hold one table of a broker's, and which was written last."""
 
     table: Table
     files: tuple[Path, ...]

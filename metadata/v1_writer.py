@@ -72,5 +72,5 @@ def _version(found: BrokerMetadata, table: Table) -> Pairs:
 
 
 def _json(content: Mapping[str, object]) -> bytes:
-    """Return it as 5.5.1 writes it; releases that escape what is not ASCII read both."""
+    """Return JSON as 5.5.1 writes it; releases that escape what is not ASCII read both."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()

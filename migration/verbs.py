@@ -1,26 +1,25 @@
 """The verbs of ``cqstore migrate``, two apart that have rooms of their own."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic.alias_generators import to_camel
 
 from migration.from_log.block_source import LOG
 from migration.from_log.rebuild_plan import make_log_plan
 from migration.metadata.conversion import NextBroker, plan_conversion
 from migration.metadata.option import AcceptOlderTables, WithoutOption
+from migration.planning.plan import Plan
 from migration.planning.planner import make_plan
 from migration.planning.segment_writer import SEGMENT_UNITS
+from migration.report_record import report_record
 from migration.rollback.deleted_topic_policy import DeletedTopicPolicy
 from migration.rollback.rollback import finish as finish_switch
 from migration.rollback.rollback import rollback as roll_back
-from migration.run.run import RunReport, run_plan
+from migration.run.run import run_plan
 from migration.status import status as status_of
-from migration.switch.switch import SwitchReport
 from migration.switch.switch import switch as switch_to
-from migration.switch.tables import TablesReport, prepare_for
+from migration.switch.tables import prepare_for
 from migration.tasks import MASTER, NO_SPARK
 from migration.workspace import Workspace
 from store.cli.options import (
@@ -34,7 +33,7 @@ from store.cli.options import (
     read_config,
     to_state,
 )
-from store.cli.output import OutputFormat, output
+from store.cli.output import OutputFormat, Row, output
 from store.cli.progress import progress
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreError
@@ -110,23 +109,25 @@ def plan(
         else:
             made = make_plan(
                 root, settings, target=to, source=source, workspace=space,
-                segment_units=segment_units, replace=replace,
-                progress=tick,
+                segment_units=segment_units, replace=replace, progress=tick,
             )  # fmt: skip
-    output(kind).record(
-        {
-            "from": made.source, "to": made.target, "queues": made.queues, "units": made.units,
-            "expiredQueues": made.expired, "emptyQueues": made.empty,
-            "segments": len(made.segments), "completeTo": made.complete_to,
-            "openedBy": opener or None, "plan": made.digest,
-            "tables": _tables(root, settings, made.target), "file": str(space.plan),
-        }
-    )  # fmt: skip
+    tables = _tables(root, settings, made.target)
+    output(kind).record(_plan_row(made, opener, tables, space.plan))
     if opener:
         note(
             f"{root}: process {opener} has the store open and may be writing: what it puts from now"
             " on is not in the plan, and the switch, for which it has to stop, catches up with it"
         )
+
+
+def _plan_row(made: Plan, opener: int, tables: object, file: Path) -> Row:
+    """Return what is printed of a plan that lies in ``file``; ``opener`` has the store open."""
+    return {
+        "from": made.source, "to": made.target, "queues": made.queues, "units": made.units,
+        "expiredQueues": made.expired, "emptyQueues": made.empty, "segments": len(made.segments),
+        "completeTo": made.complete_to, "openedBy": opener or None, "plan": made.digest,
+        "tables": tables, "file": str(file),
+    }  # fmt: skip
 
 
 def _tables(root: Path, settings: StoreConfig, to: str) -> object:
@@ -163,7 +164,7 @@ def run(
         except KeyboardInterrupt:
             note("stopped; what was moved is kept: run again to go on")
             raise typer.Exit(130) from None
-    facts = _record(report)
+    facts = report_record(report)
     if report.seconds:
         facts["unitsPerSecond"] = round(report.units / report.seconds)
     output(kind).record(facts)
@@ -199,7 +200,7 @@ def switch(
             root, read_config(config, root), to=to, workspace=_space(root, workspace),
             without=without or (), accept_older_tables=accept_older_tables, tell=tick.set_label,
         )  # fmt: skip
-    output(kind).record(_record(report))
+    output(kind).record(report_record(report))
 
 
 def rollback(
@@ -233,7 +234,7 @@ def rollback(
         what = "would be" if dry_run else "are"
         note(f"nothing had been published; plan and new queues {what} removed")
         return
-    facts = _record(report)
+    facts = report_record(report)
     if dry_run:
         facts["caughtUpUnits"] = None  # not looked for
     output(kind).record(facts)
@@ -260,7 +261,7 @@ def tables(
             root, read_config(config, root), to=to, without=without or (),
             accept_older_tables=accept_older_tables, tell=tick.set_label,
         )  # fmt: skip
-    output(kind).record(_record(report))
+    output(kind).record(report_record(report))
 
 
 def finish(
@@ -283,10 +284,6 @@ def status(root: Dir, workspace: Space = None, kind: Format = OutputFormat.TABLE
     if not space.plan.exists():
         resolve_layout(root, StoreConfig(), None, read_only=True)  # refuses where no store is
     output(kind).record(status_of(root, space))
-
-
-def _record(report: RunReport | SwitchReport | TablesReport) -> dict[str, object]:
-    return {to_camel(name): value for name, value in asdict(report).items()}
 
 
 def _space(root: Path, given: Path | None) -> Workspace:

@@ -23,7 +23,7 @@ _SEGMENT_DIGITS = 6
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Names below ``root``."""
+    """The paths of all files of a migration, below ``root``."""
 
     root: Path
 
@@ -96,7 +96,7 @@ class Workspace:
         Journal(self.journal, _is_entry).append([entry])
 
     def history(self) -> list[dict[str, Any]]:
-        """Return the journal's entries."""
+        """Return the entries of the migration's journal, oldest first."""
         return [entry for entry in read_lines(self.journal, _is_entry) if entry is not None]
 
     @contextmanager

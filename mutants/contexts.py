@@ -47,6 +47,6 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """Write the outcomes."""
+    """Write the outcome of each test, once all have run."""
     passed = {test: spent for test, spent in _seconds.items() if test not in _failed}
     Path(os.environ[OUTCOMES]).write_text(json.dumps(passed))

@@ -120,7 +120,7 @@ def refuse_no_master(master: str) -> None:
     """Refuse what is no URL of Spark's master.
 
     Raises:
-        StoreConfigError: so it is.
+        StoreConfigError: it is none.
     """
     if not _MASTERS.match(master):
         raise StoreConfigError(

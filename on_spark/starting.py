@@ -117,7 +117,7 @@ def _java_process() -> "subprocess.Popen[bytes] | None":
 
 
 def _forget_java() -> None:
-    """Have a later session start another one."""
+    """Have pyspark start another Java process for the next session."""
     from pyspark import SparkContext  # noqa: PLC0415 - an extra
 
     if (context := SparkContext._active_spark_context) is not None:  # noqa: SLF001

@@ -46,7 +46,7 @@ class Again(StrEnum):
 
 @dataclass(slots=True)
 class LetterSums:
-    """What some dead letters come to."""
+    """How many dead letters there are, how often they were consumed, and from when to when."""
 
     messages: int = 0
     least_times: int | None = None
@@ -58,7 +58,7 @@ class LetterSums:
     last: int | None = None
 
     def add(self, other: "LetterSums") -> None:
-        """Add other ones."""
+        """Add the sums of other dead letters."""
         self.messages += other.messages
         self.least_times = _least(self.least_times, other.least_times)
         self.most_times = _most(self.most_times, other.most_times)
@@ -75,7 +75,7 @@ class GroupLetters:
         """At most ``MAX_PARTS``, and one for all others."""
 
     def add(self, read: ReadMessage) -> None:
-        """Add one."""
+        """Add one dead letter of the group."""
         times = read.message.reconsume_times
         part: Part = origin_topic(self.group, read.message.properties), None
         if self._by_times:

@@ -13,7 +13,7 @@ from store.progress import noop
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.units import EXT_ADDRESS_MAX
 from store.record.message import SCHEDULE_TOPIC, MessageProperty
-from store.service.dispatching.delay import DelayLevels
+from store.service.dispatching.delay import DelayLevels, deliver_time
 from store.service.message_store import MessageStore
 
 _BLOCK_UNITS = 1 << 16
@@ -76,10 +76,12 @@ def delayed_messages(
             step(1)
             message = store.message_by_offset(unit.phy_offset)
             properties = message.properties
+            due = deliver_time(
+                unit.tags_code, delay_ms, store.commit_log, unit.phy_offset, unit.size
+            )
             yield PendingMessage(
                 PendingSource.DELAY, queue_id + 1, unit.queue_offset, unit.phy_offset,
-                message.store_timestamp, _due_time(store, delay_ms, *unit[1:4]),
-                properties.get(MessageProperty.REAL_TOPIC),
+                message.store_timestamp, due, properties.get(MessageProperty.REAL_TOPIC),
                 properties.get(MessageProperty.UNIQ_KEY), None, None,
             )  # fmt: skip
 
@@ -95,23 +97,8 @@ def _due_times(
         for row in np.flatnonzero(due <= EXT_ADDRESS_MAX).tolist():
             phy_offset, size = int(units["phy_offset"][row]), int(units["size"][row])
             code = queue.resolve_tags_code(int(due[row]))
-            due[row] = _due_time(store, delay_ms, phy_offset, size, code)
+            due[row] = deliver_time(code, delay_ms, store.commit_log, phy_offset, size)
         yield due
-
-
-def _due_time(
-    store: MessageStore, delay_ms: int, phy_offset: int, size: int, tags_code: int | None
-) -> int:
-    """Return the deliver time of a unit, ms.
-
-    ``tags_code`` is that time; ``None``: it lay beside the queue and is lost there. Then it is the
-    level's delay after the record was stored, as the delivery computes it.
-
-    Source: RocketMQ ``ScheduleMessageService.DeliverDelayedMessageTimerTask.executeOnTimeUp``.
-    """
-    if tags_code is not None:
-        return tags_code
-    return store.commit_log.store_timestamp(phy_offset, size) + delay_ms
 
 
 def _delay_ms(store: MessageStore, queue_id: int) -> int:

@@ -8,7 +8,7 @@ import typer
 from metadata.model import Form
 from operating.dead_letters import Again, PutAgain, dlq_topic
 from operating.group_lag import near_groups
-from operating.letter_rows import COLUMNS, By, RetryLags, StoreLetters, letter_rows
+from operating.letter_rows import COLUMNS, LettersBy, RetryLags, StoreLetters, letter_rows
 from operating.one_form import BrokerForm, end_with_faults
 from operating.ranking import ranked
 from store.cli.message_output import MessageOutput
@@ -31,7 +31,7 @@ OneGroup = Annotated[
     str | None, typer.Argument(metavar="GROUP", help="Print the dead letters of this group.")
 ]
 RowOf = Annotated[
-    By | None,
+    LettersBy | None,
     typer.Option(help="A row a group, an original topic (the default), or number of retries."),
 ]
 PutTo = Annotated[
@@ -89,17 +89,14 @@ def dlq(
     group if some of the metadata cannot be read.
     """
     selection = Selection.of(begin, end, None, tags, key, grep)
-    if group is None:
-        _refuse_without_group(by, again, pattern, form)
-    else:
-        refuse_beside("GROUP", by=by, sort=sort, form=form)
+    _refuse_together(group, by, again, sort, pattern, form)
     printed = MessageOutput(kind or RowFormat.JSONL, pattern)
     with open_store(root, config, backend, commit_log, check_crc_on_pull=True) as store:
         letters = StoreLetters(store, SelectedReads(store, selection), origin)
-        lags = RetryLags(store, form) if by is By.GROUP else None
+        lags = RetryLags(store, form) if by is LettersBy.GROUP else None
         if group is None:
-            rows = letter_rows(letters, by or By.TOPIC, lags)
-            found = ranked(rows, sort or "messages", COLUMNS[by or By.TOPIC], limit)
+            rows = letter_rows(letters, by or LettersBy.TOPIC, lags)
+            found = ranked(rows, sort or "messages", COLUMNS[by or LettersBy.TOPIC], limit)
             output(kind or RowFormat.TABLE).rows(found)
             note(f"{letters.messages} dead letters of {letters.groups} groups")
         else:
@@ -109,18 +106,22 @@ def dlq(
         raise typer.Exit(1)
 
 
-def _refuse_without_group(
-    by: By | None, again: Again | None, pattern: str | None, form: Form | None
-) -> None:
-    """Refuse options that say nothing where no group is named.
+def _refuse_together(
+    group: str | None, by: LettersBy | None, again: Again | None, sort: str | None,
+    pattern: str | None, form: Form | None,
+) -> None:  # fmt: skip
+    """Refuse options that say nothing beside GROUP, or without it.
 
     Raises:
         typer.BadParameter: one is given.
     """
+    if group is not None:
+        refuse_beside("GROUP", by=by, sort=sort, form=form)
+        return
     for option, value in (("--again", again), ("--format", pattern)):
         if value is not None:
             raise typer.BadParameter("it is about messages: name a GROUP", param_hint=option)
-    if form is not None and by is not By.GROUP:
+    if form is not None and by is not LettersBy.GROUP:
         raise typer.BadParameter("retryLag alone needs it: --by group", param_hint="--form")
 
 

@@ -156,7 +156,7 @@ def _some(
 
 
 def _target(to: str | None, time: str | None) -> Callable[[MessageStore], Target]:
-    """Return what makes an offset of a queue's ends.
+    """Return what finds, in an open store, the offset that ``--to`` or ``--time`` asks for.
 
     Raises:
         typer.BadParameter: neither or both are given, or it is none.

@@ -63,7 +63,7 @@ class QueueLag(NamedTuple):
 
 @dataclass(slots=True)
 class LagTotals:
-    """The sum over queues, each as one group sees it."""
+    """Sums over queues, each as one group sees it."""
 
     queues: int = 0
     messages: int = 0

@@ -32,7 +32,7 @@ _STILL_SECONDS = 12.0
 
 @dataclass(frozen=True, slots=True)
 class GroupLook:
-    """What one look found."""
+    """How far each group is at one look, and what it consumed since the look before."""
 
     groups: Mapping[str, LagTotals]
     per_second: Mapping[str, float]

@@ -28,8 +28,8 @@ from store.progress import Progress
 from store.service.message_store import MessageStore
 
 
-class By(StrEnum):
-    """What a row is about."""
+class GroupsBy(StrEnum):
+    """What a row of ``cqstore groups`` is about."""
 
     GROUP = "group"
     TOPIC = "topic"
@@ -37,15 +37,15 @@ class By(StrEnum):
 
 
 COLUMNS = {
-    By.GROUP: (
+    GroupsBy.GROUP: (
         "group", "topics", "queues", "lag", "expired", "beyond", "uncommitted", "retryLag",
         "deadLetters", "nextStoreTimestamp", "ageSeconds",
     ),
-    By.TOPIC: (
+    GroupsBy.TOPIC: (
         "group", "topic", "kind", "queues", "messages", "lag", "expired", "beyond", "uncommitted",
         "nextStoreTimestamp", "ageSeconds",
     ),
-    By.QUEUE: (
+    GroupsBy.QUEUE: (
         "group", "topic", "kind", "queueId", "min", "max", "messages", "offset", "lag", "expired",
         "beyond", "nextStoreTimestamp", "ageSeconds",
     ),
@@ -54,8 +54,8 @@ COLUMNS = {
 
 def groups(
     root: Dir,
-    by: Annotated[By, typer.Option(help="A row a group, a topic of a group, or a queue.")] = (
-        By.GROUP
+    by: Annotated[GroupsBy, typer.Option(help="A row a group, a topic of a group, or a queue.")] = (
+        GroupsBy.GROUP
     ),
     group: Annotated[str, typer.Option(metavar="G", help="This group alone.")] = "",
     topic: Annotated[str, typer.Option(metavar="T", help="This topic alone.")] = "",
@@ -190,4 +190,4 @@ def _next(timestamp: int | None, now: int) -> Row:
     return {"nextStoreTimestamp": timestamp, "ageSeconds": age}
 
 
-_ROWS = {By.GROUP: _by_group, By.TOPIC: _by_topic, By.QUEUE: _by_queue}
+_ROWS = {GroupsBy.GROUP: _by_group, GroupsBy.TOPIC: _by_topic, GroupsBy.QUEUE: _by_queue}

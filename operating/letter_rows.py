@@ -18,8 +18,8 @@ from store.record.message import DLQ_PREFIX, RETRY_PREFIX
 from store.service.message_store import MessageStore
 
 
-class By(StrEnum):
-    """What a row is about."""
+class LettersBy(StrEnum):
+    """What a row of ``cqstore dlq`` is about."""
 
     GROUP = "group"
     TOPIC = "topic"
@@ -29,14 +29,14 @@ class By(StrEnum):
 _TIMES = ("firstStoreTimestamp", "lastStoreTimestamp")
 _RETRIES = ("leastReconsumeTimes", "mostReconsumeTimes")
 COLUMNS = {
-    By.GROUP: ("group", "topics", "messages", *_RETRIES, "retryLag", *_TIMES),
-    By.TOPIC: ("group", "originTopic", "messages", *_RETRIES, *_TIMES),
-    By.TIMES: ("group", "originTopic", "reconsumeTimes", "messages", *_TIMES),
+    LettersBy.GROUP: ("group", "topics", "messages", *_RETRIES, "retryLag", *_TIMES),
+    LettersBy.TOPIC: ("group", "originTopic", "messages", *_RETRIES, *_TIMES),
+    LettersBy.TIMES: ("group", "originTopic", "reconsumeTimes", "messages", *_TIMES),
 }
 
 
 class StoreLetters:
-    """What is asked for of the dead letters of a store."""
+    """Reads and sums the dead letters of a store that were asked for."""
 
     def __init__(self, store: MessageStore, reads: SelectedReads, origin: str | None) -> None:
         self.store, self._reads, self._origin = store, reads, origin
@@ -107,10 +107,10 @@ class RetryLags:
         return lag
 
 
-def letter_rows(letters: StoreLetters, by: By, lags: RetryLags | None) -> Iterator[Row]:
+def letter_rows(letters: StoreLetters, by: LettersBy, lags: RetryLags | None) -> Iterator[Row]:
     """Yield a row a group, or a part of one; ``lags``: of rows by group alone."""
-    for found in letters.sums(by_times=by is By.TIMES):
-        if by is By.GROUP:
+    for found in letters.sums(by_times=by is LettersBy.TIMES):
+        if by is LettersBy.GROUP:
             lag = lags.lag(found.group) if lags is not None else None
             total = found.total
             yield {
@@ -120,7 +120,7 @@ def letter_rows(letters: StoreLetters, by: By, lags: RetryLags | None) -> Iterat
             continue
         for (origin, times), sums in found.parts.items():
             head: Row = {"group": found.group, "originTopic": origin}
-            if by is By.TIMES:
+            if by is LettersBy.TIMES:
                 yield {**head, "reconsumeTimes": times, "messages": sums.messages, **_times(sums)}
             else:
                 yield {**head, "messages": sums.messages, **_retries(sums), **_times(sums)}

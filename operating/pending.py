@@ -40,27 +40,27 @@ MESSAGE_COLUMNS = (
     "checkTimes", "opOffset",
 )  # fmt: skip
 
+Source = Annotated[
+    PendingSource | None,
+    typer.Option(
+        metavar="SOURCE", help=f"Messages of this source alone: {', '.join(PendingSource)}."
+    ),
+]
+Listed = Annotated[bool, typer.Option("--list", help="A row a message; reads their records.")]
+Precision = Annotated[
+    int,
+    typer.Option("--timer-precision", metavar="MS", min=1, help="The broker's timerPrecisionMs."),
+]
+
 
 def pending(
     root: Dir,
-    of: Annotated[
-        PendingSource | None,
-        typer.Option(
-            metavar="SOURCE", help=f"Messages of this source alone: {', '.join(PendingSource)}."
-        ),
-    ] = None,
+    of: Source = None,
     sort: Sort = "source",
     limit: Limit = 0,
     *,
-    listed: Annotated[
-        bool, typer.Option("--list", help="A row a message; reads their records.")
-    ] = False,
-    precision: Annotated[
-        int,
-        typer.Option(
-            "--timer-precision", metavar="MS", min=1, help="The broker's timerPrecisionMs."
-        ),
-    ] = 1000,
+    listed: Listed = False,
+    precision: Precision = 1000,
     form: BrokerForm = None,
     config: ConfigFile = None,
     backend: Backend = None,

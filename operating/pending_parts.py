@@ -10,7 +10,7 @@ Step = Callable[[int], object]
 
 
 class PendingSource(StrEnum):
-    """Where messages wait."""
+    """The places of a broker where messages wait to be delivered or decided."""
 
     DELAY = "delay"
     """A level of ``SCHEDULE_TOPIC_XXXX``."""
@@ -28,7 +28,7 @@ class PendingSource(StrEnum):
 
 @dataclass(slots=True)
 class PendingPart:
-    """One level or queue: what waits there."""
+    """What waits in one delay level, queue of half messages, or timer."""
 
     source: PendingSource
     part: int
@@ -48,7 +48,7 @@ class PendingPart:
 
 
 class PendingMessage(NamedTuple):
-    """One message that waits, or that is decided."""
+    """One message that waits to be delivered, or that is decided."""
 
     source: PendingSource
     part: int

@@ -103,7 +103,7 @@ class FollowedEnds:
 
 
 class _UndispatchedLog:
-    """The log from where the queues of an opened store may end."""
+    """Follows the log from where the queues of an opened store may end."""
 
     def __init__(self, store: MessageStore) -> None:
         low, high = store.commit_log.min_phy_offset(), store.commit_log.max_phy_offset()

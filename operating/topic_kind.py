@@ -6,7 +6,8 @@ Source: RocketMQ ``KeyBuilder``, ``MixAll``, ``LiteUtil``, ``TopicValidator``.
 from collections.abc import Container
 from enum import StrEnum
 
-from store.record.message import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
+from store.record.message import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX
+from store.record.topic_names import is_system_topic
 
 _POP_RETRY_V2, _POP_RETRY_V1 = "+", "_"
 _LITE = "$"
@@ -34,7 +35,7 @@ def topic_kind(topic: str) -> TopicKind:
         return TopicKind.DLQ
     if topic.startswith(LMQ_PREFIX):
         return TopicKind.LIGHT
-    if topic.lower().startswith(SYSTEM_PREFIX) or topic in SYSTEM_TOPICS:
+    if is_system_topic(topic):
         return TopicKind.SYSTEM
     return TopicKind.TOPIC
 

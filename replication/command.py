@@ -169,7 +169,7 @@ _Outcome = tuple[signal.Signals | None, dict[str, object], str]
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Where the log goes, and until when."""
+    """One call of ``cqstore follow``: where the log goes, from which master, until when."""
 
     root: Path
     settings: StoreConfig

@@ -22,7 +22,7 @@ _NOWHERE = -1
 
 
 class EpochEntry(NamedTuple):
-    """One epoch."""
+    """One epoch of a log: since when one master has written it."""
 
     epoch: Annotated[int, Wire("i", "its number; each is greater than the one before")]
     start_offset: Annotated[int, Wire("q", "phy offset where it began, likewise")]
@@ -38,7 +38,7 @@ class SlaveHandshake(NamedTuple):
 
 
 class SlaveReport(NamedTuple):
-    """What a slave sends from then on."""
+    """What a slave sends after its handshake: how far it has the log."""
 
     state: Annotated[int, Wire("i", "2: transfer")]
     phy_offset: Annotated[

@@ -43,7 +43,7 @@ async def _run(
     store: MessageStore,
     interval: float,
 ) -> signal.Signals | None:
-    """Follow until the end or a signal; return that."""
+    """Follow until ``until`` says so or a signal comes; return the signal."""
     others = [
         asyncio.create_task(_report_progress(follower, store, interval)),
         asyncio.create_task(_note(follower, store)),

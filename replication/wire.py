@@ -19,7 +19,7 @@ MAX_PHY_OFFSET = LONG_MAX
 
 
 class Report(NamedTuple):
-    """What a slave sends."""
+    """What a slave sends: how far it has the log, or from where it wants it."""
 
     phy_offset: Annotated[
         int, Wire("q", "the first one: where to begin; each later one: the end of what it has")

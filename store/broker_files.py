@@ -42,7 +42,7 @@ def is_either_there(path: Path) -> bool:
 
 
 class Readable(NamedTuple, Generic[T]):
-    """What was read of a file or its backup."""
+    """What was read of a broker's file, or of its backup where the file is damaged."""
 
     content: T
     path: Path

@@ -14,5 +14,5 @@ def entries(group: str) -> Sequence[EntryPoint]:
 
 @lru_cache(1)
 def _all(_path: tuple[str, ...]) -> Any:
-    """Look once, until there are other places to look in."""
+    """Return all entry points; looked up anew only when ``sys.path`` has changed."""
     return entry_points()

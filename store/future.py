@@ -38,10 +38,10 @@ class Promised(Protocol[T_contra]):
     """Receives once how something ended: a future, or an object in its place. By any thread."""
 
     def set_result(self, result: T_contra, /) -> object:
-        """Take the result."""
+        """Take the result that was waited for."""
 
     def set_exception(self, exception: BaseException, /) -> object:
-        """Take what went wrong."""
+        """Take the exception instead of a result."""
 
 
 class Condition(RLock):
@@ -101,21 +101,21 @@ class StoreFuture(Future[T]):
         self._completing = False  # under the lock, by another thread than the main one
 
     def set_result(self, result: T) -> None:
-        """Complete it."""
+        """Complete the future with ``result``. Any thread."""
         if get_ident() == _main.ident:
             super().set_result(result)  # whatever is left taken, it is by this thread
         else:
             self._complete(super().set_result, result)
 
     def set_exception(self, exception: BaseException | None) -> None:
-        """Fail it."""
+        """Complete the future with an exception. Any thread."""
         if get_ident() == _main.ident:
             super().set_exception(exception)
         else:
             self._complete(super().set_exception, exception)
 
     def _complete(self, step: Callable[[V], object], given: V) -> None:
-        """Complete it in another thread than the main one."""
+        """Complete the future by ``step(given)`` in a thread that is not the main one."""
         condition = self._condition
         if condition.acquire(timeout=_SECONDS):
             try:

@@ -61,7 +61,7 @@ def installed() -> Mapping[str, type[Backend]]:
 
 @lru_cache(1)
 def _installed(_path: tuple[str, ...]) -> Mapping[str, type[Backend]]:
-    """Look once, until there are other places to look in."""
+    """Return name → backend; looked up anew only when ``sys.path`` has changed."""
     found: dict[str, type[Backend]] = {}
     named: dict[str, str] = {}
     for entry in entries(_GROUP):

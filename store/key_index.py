@@ -35,7 +35,7 @@ class KeyIndex(Protocol):
         """
 
     def close(self) -> None:
-        """Release it."""
+        """Release the files of the index; it answers no more."""
 
 
 def open_indexes(root: Path) -> list[KeyIndex]:

@@ -26,7 +26,7 @@ class StoreThread(threading.Thread):
         self._pid = os.getpid()  # a child of that process has no such thread
 
     def run(self) -> None:
-        """Do the work."""
+        """Run ``work``; then those go on that wait for the thread's end."""
         try:
             super().run()
         finally:

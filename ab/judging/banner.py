@@ -66,7 +66,7 @@ class _Places(NamedTuple):
 
     @property
     def all(self) -> str:
-        """Return what all of them are called."""
+        """Return the words for all workloads that count."""
         matter = " that matter" if self.named else ""
         one = f"the one workload{matter}{'s' if self.named else ''}"
         return one if self.total == 1 else f"the {self.total} workloads{matter}"

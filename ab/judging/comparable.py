@@ -12,7 +12,7 @@ _SAME_RATE = 0.01
 
 
 class Pair(NamedTuple):
-    """Two results by the names that they are shown by."""
+    """Two results, under the names that sentences call them by."""
 
     before: Result
     after: Result

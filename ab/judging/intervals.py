@@ -34,7 +34,7 @@ class Interval(NamedTuple):
 
     @property
     def turned(self) -> "Interval":
-        """Return it of the reference by the side."""
+        """Return the ratio the other way round: of the reference by the side."""
         return Interval(1 / self.ratio, 1 / self.high, 1 / self.low)
 
     @property

@@ -95,7 +95,7 @@ class WorkloadJudgement(_Model):
     )
 
     def of(self, side: str, figure: str) -> ComparedFigure | None:
-        """Return the comparison of a side by a figure."""
+        """Return how ``side`` compares by ``figure``; ``None``: it was not compared."""
         return next(
             (each for each in self.comparisons if (each.side, each.figure) == (side, figure)), None
         )

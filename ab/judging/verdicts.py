@@ -18,7 +18,7 @@ from ab.results.result import Method, Result, Side, WorkloadFigures
 
 
 class Rule(NamedTuple):
-    """What one comparison is measured by."""
+    """By what a figure is judged: the reference's own noise, confidence, rounds, method."""
 
     floor: Interval | None
     confidence: float

@@ -26,7 +26,7 @@ _HOT = "hot: "
 
 @dataclass(slots=True)
 class ClassTotals:
-    """What the topics of one class got."""
+    """What the topics of one class of a policy wrote."""
 
     topics: set[str] = field(default_factory=set)
     queues: set[QueueKey] = field(default_factory=set)

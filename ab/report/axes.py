@@ -19,7 +19,7 @@ _TEN = 10
 
 
 class Tick(NamedTuple):
-    """A mark of an axis."""
+    """A mark of an axis, with its label."""
 
     at: float
     value: float
@@ -28,7 +28,7 @@ class Tick(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """From ``low`` to ``high``, both positive."""
+    """A logarithmic axis from ``low`` to ``high``, both positive."""
 
     low: float
     high: float
@@ -39,11 +39,11 @@ class Axis(NamedTuple):
         return round(100 * min(1.0, max(0.0, share)), 2)
 
     def holds(self, value: float) -> bool:
-        """Return whether a value lies on it."""
+        """Return whether a value lies on the axis."""
         return self.low <= value <= self.high
 
     def tick(self, value: float) -> Tick:
-        """Return the mark of a value."""
+        """Return the mark of a value on the axis."""
         at = self.at(value)
         anchor = "start" if at < _EDGE else "end" if at > 100 - _EDGE else "middle"
         return Tick(at, value, anchor)

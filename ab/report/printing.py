@@ -20,11 +20,11 @@ def print_report(judgement: Judgement, kind: OutputFormat) -> None:
     elif kind is OutputFormat.JSONL:
         output(kind).rows(_lines(judgement))
     else:
-        _print_workload(judgement)
+        _print_text(judgement)
 
 
-def _print_workload(judgement: Judgement) -> None:
-    """Print all of a judgement but its heading."""
+def _print_text(judgement: Judgement) -> None:
+    """Print a judgement for people: the answer, sentences by workload, tables, notes."""
     _print_banner(judgement.banner)
     _print_answers(judgement)
     for told in tally(judgement):

@@ -85,7 +85,7 @@ class Cache(StrEnum):
 
 
 class Method(_Model):
-    """How it was measured."""
+    """How a comparison was measured: rounds, turns, caches."""
 
     seed: int
     rounds: NonNegativeInt = Field(description="Per side and workload, those of warm-up included.")
@@ -104,7 +104,7 @@ class Method(_Model):
 
     @classmethod
     def today(cls, *, seed: int, rounds: int, warm_up: str, cache: Cache) -> Self:
-        """Return it with the bounds by which results are judged that are made today."""
+        """Return how today's version measures, with the bounds by which it judges."""
         return cls(
             seed=seed, rounds=rounds, warm_up=warm_up, cache=cache,
             confidence=0.95, min_compared=1_000, max_width=1.5, min_ratio=1.03,
@@ -169,7 +169,7 @@ class Difference(_Model):
 
 
 class Answers(_Model):
-    """Were they the same?"""
+    """Whether the sides answered a workload alike."""
 
     compared: NonNegativeInt = 0
     different: NonNegativeInt = 0

@@ -23,7 +23,7 @@ _LISTED_QUEUES = 300_000
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What will be done."""
+    """What a comparison will do, and how long it will take."""
 
     sides: list[str]
     workloads: list[str]

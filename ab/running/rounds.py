@@ -39,7 +39,7 @@ _MAX_TOLD = 5
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is to be measured."""
+    """How much is to be measured: rounds, and seconds of a turn."""
 
     rounds: int
     """Of each workload, at most; those of warm-up included."""
@@ -206,7 +206,7 @@ def _round(
     *,
     warm_up: bool,
 ) -> Round:
-    """Return a turn as a result has it."""
+    """Return a side's turn as the result of the comparison holds it."""
     return Round(
         number=number, turn=turn, side=side, warm_up=warm_up,
         operations=told.operations, items=told.items, seconds=told.seconds,

@@ -138,7 +138,7 @@ class Run:
         return _in_order(operations) if self._options.speed is not None else operations
 
     def measure(self, say: Say = lambda *_: None) -> Result:
-        """Do it.
+        """Build the sides and run all workloads; return what was measured.
 
         Raises:
             StoreError: a side failed; nothing is left behind.
@@ -211,7 +211,7 @@ class Run:
         )  # fmt: skip
 
     def _result(self, sides: Sides, figures: list[Figures], points: list[Point]) -> Result:
-        """Return all that was measured, and how."""
+        """Return the result: figures, how they were measured, and on what machine."""
         options = self._options
         trace = None
         if self._operations:

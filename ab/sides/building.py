@@ -34,7 +34,7 @@ class Sides:
         folder: Path,
         mix: dict[str, int],
     ) -> None:
-        """Describe them; touches no file and starts nothing."""
+        """Take what the sides are to be; no file is touched, no process started."""
         self._root, self._found, self._folder, self._mix = root, found, folder, mix
         self._specs = specs
         self.processes: list[SideProcess] = []
@@ -180,7 +180,7 @@ class Sides:
 
     @contextmanager
     def _lent(self, spec: SideSpec, root: Path) -> Iterator[SideProcess]:
-        """Give a process of its own for the block."""
+        """Start a process for a side's store, for the block alone; it is closed well, or ended."""
         process = SideProcess(spec, str(root), self._mix)
         try:
             yield process

@@ -19,7 +19,7 @@ class SideProcess:
     """The process of one side; it ends with ``stop``, with this one, or by itself."""
 
     def __init__(self, spec: SideSpec, root: str, mix: dict[str, int]) -> None:
-        """Start it."""
+        """Start the process and have it begin with the store in ``root``."""
         self.spec = spec
         self._process = subprocess.Popen(
             [sys.executable, "-m", "ab.sides.worker", str(os.getpid())],
@@ -34,7 +34,7 @@ class SideProcess:
 
     @property
     def pid(self) -> int:
-        """Return its id."""
+        """Return the id of the process."""
         return self._process.pid
 
     def request(self, request: str, /, **arguments: object) -> Any:

@@ -113,7 +113,7 @@ class SideWorker:
         }
 
     def close(self) -> None:
-        """Close the store."""
+        """Close the side's store, if it is open."""
         self._side.close()
 
     def fill(self, queues: int, units: int) -> None:

@@ -40,7 +40,7 @@ class SideStore:
 
     @property
     def is_open(self) -> bool:
-        """Return whether it is."""
+        """Return whether the side's store is open."""
         return self._store is not None
 
     def open_at(self, root: Path) -> MessageStore:
@@ -58,7 +58,7 @@ class SideStore:
         return time.perf_counter() - began
 
     def close(self) -> None:
-        """Close it, unless it is."""
+        """Close the side's store, if it is open."""
         store, self._store = self._store, None
         if store is not None:
             self.count_written(store)

@@ -32,7 +32,7 @@ _WANTED, _MIN_SHARE, _MAX_SHARE = 0.01, 0.002, 0.05
 
 @dataclass(slots=True)
 class StoreSurvey:
-    """What was found."""
+    """What a look at the compared store found: its shape, queues and keys."""
 
     shape: Shape
     log_folders: list[Path]

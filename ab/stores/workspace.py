@@ -23,7 +23,7 @@ class ScratchFolder:
     """A folder of ours from ``__enter__`` to ``__exit__``."""
 
     def __init__(self, folder: Path) -> None:
-        """Describe it; touches no file."""
+        """Take the folder's path; nothing is touched before ``__enter__``."""
         self.folder = folder
         self._fd = -1
 
@@ -50,7 +50,7 @@ class ScratchFolder:
                 )
 
     def __enter__(self) -> Self:
-        """Make it, empty.
+        """Make the folder, empty, and hold it against other comparisons.
 
         Raises:
             StoreLockedError: another comparison is at work there.

@@ -77,7 +77,7 @@ class Pull(_OfQueue):
     tags: Text | None = None
 
     def bind(self, store: MessageStore) -> Callable[[], object]:
-        """Pull without or with a filter."""
+        """Return the call that pulls, with a filter if there is one."""
         tags = None if self.tags is None else TagFilter(self.tags)
         return partial(store.get_message, self.topic, self.queue_id, self.offset, self.count, tags)
 
@@ -108,7 +108,7 @@ class TimeSearch(_OfQueue):
     boundary: Literal["lower", "upper"] = "lower"
 
     def bind(self, store: MessageStore) -> Callable[[], object]:
-        """Search."""
+        """Return the call that searches by time."""
         boundary = BoundaryType.LOWER if self.boundary == "lower" else BoundaryType.UPPER
         return partial(store.offset_by_time, self.topic, self.queue_id, self.timestamp, boundary)
 
@@ -119,7 +119,7 @@ class MinOffset(_OfQueue):
     op: Literal["minOffset"] = "minOffset"
 
     def bind(self, store: MessageStore) -> Callable[[], object]:
-        """Ask."""
+        """Return the call that asks for the minimum."""
         return partial(store.min_offset, self.topic, self.queue_id)
 
 
@@ -129,7 +129,7 @@ class MaxOffset(_OfQueue):
     op: Literal["maxOffset"] = "maxOffset"
 
     def bind(self, store: MessageStore) -> Callable[[], object]:
-        """Ask."""
+        """Return the call that asks for the next offset."""
         return partial(store.max_offset, self.topic, self.queue_id)
 
 
@@ -142,7 +142,7 @@ class Estimate(_OfQueue):
     tags: Text | None = None
 
     def bind(self, store: MessageStore) -> Callable[[], object]:
-        """Estimate."""
+        """Return the call that estimates."""
         tags = TagFilter(self.tags or "*")
         return partial(
             store.estimate_message_count, self.topic, self.queue_id, self.offset, self.to, tags
@@ -156,7 +156,7 @@ class ListTopics(_Asked):
     prefix: Text = ""
 
     def bind(self, store: MessageStore) -> Callable[[], object]:
-        """List them all."""
+        """Return the call that lists topics, to the last one."""
         return lambda: list(store.topics(self.prefix))
 
     def to_text(self, answer: object) -> Told:
@@ -171,7 +171,7 @@ class ListQueues(_Asked):
     topic: Text | None = None
 
     def bind(self, store: MessageStore) -> Callable[[], object]:
-        """List them all."""
+        """Return the call that lists queues, to the last one."""
         return lambda: list(store.queue_spans(self.topic))
 
     def to_text(self, answer: object) -> Told:
@@ -187,7 +187,7 @@ class Put(_OfQueue):
     tags: Text | None = None
 
     def bind(self, store: MessageStore) -> Callable[[], object]:
-        """Put."""
+        """Return the call that puts."""
         properties = {} if self.tags is None else {"TAGS": self.tags}
         body = bytes(max(self.size, 1))
         message = Message(self.topic, body, self.queue_id, properties, born_timestamp=1)

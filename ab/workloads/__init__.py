@@ -15,7 +15,7 @@ TRACE = "trace"
 
 
 def workloads(mix: Mapping[str, int] = DEFAULT_MIX) -> dict[str, Workload]:
-    """Return all of them, in the order in which they run: first those of a closed store."""
+    """Return all workloads in the order in which they run: first those of a closed store."""
     made: list[Workload] = [
         Dispatch(), Expiry(), Restart(), RestartAfterKill(),
         *READS, Mixed(mix), TopicCreate(), TopicDelete(), GivenTrace(),

@@ -82,7 +82,7 @@ class Dispatch(_Lifecycle):
                 ])  # fmt: skip
 
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
-        """Open it without queues."""
+        """Open the log without queues; the clock runs until they are flushed."""
         paths = StorePaths(side.scratch)
         for entry in paths.root.iterdir():
             if entry != paths.commit_log:
@@ -100,7 +100,7 @@ class Dispatch(_Lifecycle):
 
 
 def _like(lengths: Sequence[int]) -> list[int]:
-    """Return places of ``lengths``, each as often as its part of them, in an order of no order."""
+    """Return indexes of ``lengths`` in a shuffled order, each about as often as its length says."""
     share = min(_REPLAYED / max(sum(lengths), 1), 1.0)
     counts = [max(round(length * share), 1) for length in lengths]
     places = np.repeat(np.arange(len(counts)), counts)
@@ -179,13 +179,13 @@ class Expiry(_Lifecycle):
     item = "files"
 
     def unsupported_reason(self, found: StoreSurvey) -> str:
-        """The newest file never goes."""
+        """Return why: a log of one file, which never goes."""
         if found.min_phy_offset + found.log_file_size >= found.max_phy_offset:
             return "the log has one file, and the newest is never deleted"
         return ""
 
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
-        """Do it on a copy."""
+        """Delete the oldest log file of a copy of the side's store."""
         return self._one(turn, lambda done: self._expire(side, setting, done))
 
     def _expire(self, side: SideStore, setting: Setting, done: TurnResult) -> tuple[str, int]:

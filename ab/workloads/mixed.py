@@ -31,7 +31,7 @@ class Mixed(ReadWorkload):
         )  # fmt: skip
 
     def unsupported_reason(self, found: StoreSurvey) -> str:
-        """It needs messages to read."""
+        """Return why: there is no message to read."""
         return "" if found.keys else "no queue of the store has a message in the log"
 
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
@@ -60,7 +60,7 @@ class Mixed(ReadWorkload):
 
 
 class _Part:
-    """What one thread runs."""
+    """The operations of one thread, and what it found."""
 
     def __init__(self, calls: list[Call]) -> None:
         self._calls = calls

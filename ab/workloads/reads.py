@@ -27,7 +27,7 @@ class ReadWorkload(Workload):
         self._operations: list[Operation] = []
 
     def unsupported_reason(self, found: StoreSurvey) -> str:
-        """Filters need tags that match about 1 %."""
+        """Return why: no messages, or for filters no tags that match about 1 %."""
         if not found.keys:
             return "no queue of the store has a message in the log"
         if self._derive is derived.filtered_pulls and not found.tags:
@@ -38,11 +38,11 @@ class ReadWorkload(Workload):
         return ""
 
     def derive(self, found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
-        """Derive them."""
+        """Draw ``count`` operations from what the store holds."""
         return self._derive(found, draw, count)
 
     def begin(self, side: SideStore, setting: Setting) -> None:
-        """Read the operations."""
+        """Read the operations of the trace into memory."""
         assert setting.trace is not None
         self._operations = read_trace(setting.trace).operations
 
@@ -63,7 +63,7 @@ class ReadWorkload(Workload):
         return list(islice(cycle(self._operations), first, first + turn.count))
 
     def end(self, side: SideStore, setting: Setting) -> None:
-        """Forget the operations."""
+        """Let the operations go, which take memory."""
         self._operations = []
 
 
@@ -74,7 +74,7 @@ class GivenTrace(ReadWorkload):
         super().__init__("trace", "Run the next operation of the trace.", "items", lambda *_: [])
 
     def unsupported_reason(self, found: StoreSurvey) -> str:
-        """It asks nothing of the store."""
+        """Return that any store carries a trace that was given."""
         _ = found
         return ""
 

@@ -33,7 +33,7 @@ class OperationsRun:
     items: int = 0
 
     def record(self, operation: Operation, answer: object) -> None:
-        """Note what an operation answered."""
+        """Count one operation, and keep its answer as text."""
         text, items = answer_text(operation, answer)
         self.answers.append(text)
         self.items += items

@@ -54,12 +54,12 @@ class WrittenFile:
     faults: list[str] = field(default_factory=list)
 
     def to_text(self) -> str:
-        """Return it as JSON."""
+        """Return the fields as JSON, for the process that gathers the files of all tasks."""
         return json.dumps(asdict(self))
 
     @classmethod
     def of_text(cls, text: str) -> "WrittenFile":
-        """Return what ``to_text`` made."""
+        """Return the file that ``to_text`` has described."""
         return cls(**json.loads(text))
 
 
@@ -112,7 +112,7 @@ def _runs(batch: pa.RecordBatch) -> Iterator[tuple[str, str, pa.RecordBatch]]:
 
 
 class _OpenFile:
-    """A file that is being written."""
+    """A Parquet file of one topic and day that is being written."""
 
     def __init__(self, folder: Path, topic: str, day: str, sources: Sequence[str]) -> None:
         self._topic, self._day = topic, day
@@ -152,7 +152,7 @@ class _OpenFile:
         return WrittenFile(self._path.name, self._topic, self._day, size, dict(self._counts))
 
     def give_up(self) -> None:
-        """Close and remove it."""
+        """Close the file and remove what was written."""
         self._file.close()
         self._path.unlink(missing_ok=True)
 
@@ -177,7 +177,7 @@ class _OpenFile:
 
 
 def _times(stamps: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return times in ms as a column of times."""
+    """Return a column of ms as timestamps; null where microseconds do not hold one."""
     fits = pc.and_(pc.less_equal(stamps, _MAX_MS), pc.greater_equal(stamps, -_MAX_MS))
     within = pc.if_else(fits, stamps, pa.scalar(None, pa.int64()))
     return pc.multiply(within, 1000).cast(_TIME)

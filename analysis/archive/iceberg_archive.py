@@ -35,10 +35,10 @@ _RETRIES = "commit.retry.num-retries"
 
 
 class IcebergArchive:
-    """The table in ``folder``, which need not be there yet."""
+    """An archive as an Iceberg table in ``folder``, which need not be there yet."""
 
     def __init__(self, folder: Path) -> None:
-        """Describe it.
+        """Look at the folder, without changing it.
 
         Raises:
             RefusedStoreError: the folder holds something else.
@@ -56,7 +56,7 @@ class IcebergArchive:
             )
 
     def last(self, names: Iterable[str]) -> dict[str, ArchivedSource]:
-        """Return the newest of what the table has of each of these sources.
+        """Return what the newest snapshot says of each of these sources.
 
         Raises:
             StoreIOError: the table cannot be read.
@@ -73,7 +73,7 @@ class IcebergArchive:
         }
 
     def remove_dead(self) -> None:
-        """Remove what a run has left that lives no more, of its files too where none lives."""
+        """Remove what killed runs have left; data files too where no run is at work."""
         data = self._folder / DATA
         if remove_dead(self._folder) or not (numbers := batch_numbers(data)):
             return

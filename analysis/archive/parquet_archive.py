@@ -23,7 +23,7 @@ class ParquetArchive:
     """The archive in ``folder``, which need not be there yet."""
 
     def __init__(self, folder: Path) -> None:
-        """Describe it.
+        """Look at the folder, without changing it.
 
         Raises:
             RefusedStoreError: the folder holds something else.
@@ -38,7 +38,7 @@ class ParquetArchive:
             raise RefusedStoreError(f"this is no archive: it holds {strange[0]}", path=folder)
 
     def last(self, names: Iterable[str]) -> dict[str, ArchivedSource]:
-        """Return the newest of what the archive has of each of these sources.
+        """Return what the newest batch of each of these sources says of it.
 
         Raises:
             CorruptionError: the manifest of a batch is damaged.
@@ -53,7 +53,7 @@ class ParquetArchive:
         return found
 
     def remove_dead(self) -> None:
-        """Remove what a run has left that lives no more."""
+        """Remove what runs have left that were killed."""
         remove_dead(self._folder)
 
     def staging(self) -> AbstractContextManager[Staging]:
@@ -83,7 +83,7 @@ class ParquetArchive:
             return number
 
     def _check_newer(self, sources: Collection[str]) -> None:
-        """Look at the batches that have come since."""
+        """Refuse if a batch that has come since ``last`` has one of ``sources``."""
         for number in batch_numbers(self._folder):
             if number > self._seen:
                 for source in self._manifest(number).sources:

@@ -13,13 +13,13 @@ from store.cli.archive_manifest import ArchivedSource
 
 
 class Archive(Protocol):
-    """Where batches are kept."""
+    """Where batches of archived messages are kept: folders of Parquet, or an Iceberg table."""
 
     def last(self, names: Iterable[str]) -> dict[str, ArchivedSource]:
-        """Return the newest of what it has of each of these sources."""
+        """Return what the archive's newest batch of each of these sources says of it."""
 
     def remove_dead(self) -> None:
-        """Remove what a run has left that lives no more."""
+        """Remove what runs have left that were killed."""
 
     def staging(self) -> AbstractContextManager[Staging]:
         """Give a folder for what is to be added; gone behind the block."""
@@ -30,7 +30,7 @@ class Archive(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ArchivedRun:
-    """What a run has done."""
+    """What one run has added to the archive."""
 
     sources: Sequence[ArchivedSource]
     batch: int | None
@@ -52,17 +52,18 @@ def plan_run(archive: Archive, sources: Mapping[str, SourceOptions]) -> list[Log
 
 
 def run(archive: Archive, ranges: Sequence[LogRange], job: Job) -> ArchivedRun:
-    """Do what was planned. Whatever ends it before its last step leaves the archive as it was.
+    """Archive the ranges. Whatever ends it before its last step leaves the archive as it was.
 
     Raises:
         RefusedStoreError: another run has archived one of these logs meanwhile.
         CorruptionError: a log has a place behind which nothing can be read.
         StoreError: something cannot be read or written.
     """
+    # The rows of a file are in this order, too.
     new = sorted(
         (span for span in ranges if span.begin < span.end or span.lost_bytes),
         key=lambda span: span.source,
-    )  # so are the rows of a file
+    )
     if not new:
         archive.remove_dead()
         return ArchivedRun([_archived(span, 0) for span in ranges], None, 0, [])

@@ -102,7 +102,7 @@ def staging(folder: Path) -> Iterator[Staging]:
 
 
 def remove_dead(folder: Path) -> bool:
-    """Remove what runs have left that live no more; return whether one lives."""
+    """Remove what killed runs have left; return whether another run is at work."""
     is_one_alive = False
     for root in folder.glob(f"{PREFIX}*"):
         try:

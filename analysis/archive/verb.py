@@ -135,7 +135,7 @@ def open_archive(kind: ArchiveFormat, target: Path) -> "Archive":
 
 
 def _run(archive: "Archive", ranges: "Sequence[LogRange]", master: str) -> "ArchivedRun":
-    """Do the run; Spark is started where there is something to read."""
+    """Archive the ranges by tasks; Spark is started where there is something to read."""
     from analysis.archive.run import run  # noqa: PLC0415 - needs the extra
     from analysis.archive.spark_job import SETTINGS, on_spark  # noqa: PLC0415 - likewise
 

@@ -1,15 +1,14 @@
 """``cqstore migrate follow``: the move of a running broker's store, one call from begin to end."""
 
 import asyncio
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic.alias_generators import to_camel
 
-from migration.follow.move import FollowedMove, FollowedReport
+from migration.follow.move import FollowedMove
 from migration.metadata.option import AcceptOlderTables, WithoutOption
+from migration.report_record import report_record
 from replication.address import address
 from replication.signals import ENDED_BY_SIGNAL, ended_by
 from store.cli.options import ConfigFile, Dir, Format, check_is_there, note, read_config
@@ -52,13 +51,9 @@ def follow_command(
         without=without or (), accept_older_tables=accept_older_tables, tell=note,
     )  # fmt: skip
     ended = asyncio.run(ended_by(move.run()))
-    output(kind).record(_record(move.report))
+    output(kind).record(report_record(move.report))
     if ended:
         raise typer.Exit(ENDED_BY_SIGNAL + ended)
     if older := move.report.older_tables:
         note(f"the files of {', '.join(older)} in {into} are older than what the broker had")
     note(f"{into} has all that {root} had: start the broker with it")
-
-
-def _record(report: FollowedReport) -> dict[str, object]:
-    return {to_camel(name): value for name, value in asdict(report).items()}

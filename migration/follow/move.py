@@ -190,9 +190,10 @@ class FollowedMove:
     def _open(self) -> MessageStore:
         self._tell("opening the follower")
         config = self._config.without_schedule()
+        # Without installed hooks: the broker calls them.
         self._opened = MessageStore.open(
             self._own.root, config, backend=self._backend, installed_hooks=False
-        )  # the broker calls hooks
+        )
         return self._opened
 
     def _refuse_if_replaced(self, store: MessageStore) -> None:

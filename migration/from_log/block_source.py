@@ -25,12 +25,12 @@ _Order = tuple[int, bytes, int]
 
 
 class BlockUnitSource:
-    """See ``UnitSource``."""
+    """Reads whole queues of the blocks that a scan of the log has made, see ``UnitSource``."""
 
     has_timestamps = True
 
     def __init__(self, workspace: Workspace) -> None:
-        """Open the merged index.
+        """Open the index that the merge of the scan's blocks has made.
 
         Raises:
             StoreIOError: it is not there.
@@ -67,7 +67,7 @@ class BlockUnitSource:
         return 0 if number is None else int(self._queues[number]["next_offset"])
 
     def fill(self, queue: QueueKey, queue_offset: int, rows: UnitRows) -> int:
-        """Copy from the blocks."""
+        """Copy units from ``queue_offset`` on out of the blocks; return how many."""
         number = self._find(queue)
         if number is None:
             return 0
@@ -120,7 +120,7 @@ class BlockUnitSource:
         return False
 
     def close(self) -> None:
-        """Release the maps."""
+        """Release the maps of the blocks and of the index."""
         self._units.clear()
 
     # ---- inside

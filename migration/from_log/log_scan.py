@@ -169,7 +169,7 @@ class LogScan:
     def _exactly(
         self, data: bytes, starts: _Int64s, exact: NDArray[np.bool_], phy_offset: int, left: int
     ) -> tuple[ScannedUnits | None, int, bool, CorruptionError | None]:
-        """Read some records one by one.
+        """Read those records with the exact decoder that columns cannot decide.
 
         Returns their units, how many of all records count, and why they end: a blank, a fault.
         """
@@ -246,7 +246,7 @@ def _plain_units(
 
 
 def together(parts: Sequence[ScannedUnits]) -> ScannedUnits:
-    """Return all of ``parts``, one after the other."""
+    """Return the units of all ``parts``, one after the other."""
     tables = [row_table(part.rows) for part in parts]  # numpy would turn the bytes of fields round
     return ScannedUnits(
         np.concatenate([part.queues for part in parts]),
@@ -256,7 +256,7 @@ def together(parts: Sequence[ScannedUnits]) -> ScannedUnits:
 
 
 def queue_of(number: int) -> tuple[int, int]:
-    """Return the topic's number and the queue id of a number in ``Units.queues``."""
+    """Return the topic's number and the queue id of a number in ``ScannedUnits.queues``."""
     queue_id = number & _ID_MASK
     return number >> _ID_BITS, queue_id - (queue_id >> (_ID_BITS - 1) << _ID_BITS)
 
@@ -289,7 +289,7 @@ def _from_tuples(found: list[tuple[int, ...]]) -> ScannedUnits | None:
 
 
 def _together(plain: ScannedUnits, more: ScannedUnits | None) -> list[ScannedUnits]:
-    """Return both in log order."""
+    """Return the units of both in log order."""
     if more is None:
         return [plain] if len(plain.rows) else []
     queues, queue_offsets, rows = together([plain, more])

@@ -32,7 +32,7 @@ _Table = NDArray[np.void]
 
 @dataclass(slots=True)
 class Merged:
-    """What a merge made."""
+    """What the merge of all blocks has made: queues with their units."""
 
     queues: int
     units: int

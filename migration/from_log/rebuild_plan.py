@@ -51,7 +51,7 @@ RANGE_BYTES = 1 << 28
 
 @dataclass(slots=True)
 class LogPlanReport:
-    """What planning from the log found."""
+    """The plan that was made from the log, and what the scan took."""
 
     plan: Plan
     merged: Merged

@@ -19,7 +19,7 @@ from store.files import read_file
 
 
 class ScanPlan(BaseModel):
-    """Everything that a task has to know."""
+    """Everything that a task of the scan has to know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -46,7 +46,7 @@ class ScanPlan(BaseModel):
 
 @dataclass(slots=True)
 class ScanDone:
-    """What one task found; the content of its marker."""
+    """What one task of the scan found; the content of its marker."""
 
     task: int
     attempt: str
@@ -65,7 +65,7 @@ class ScanDone:
 
 
 class ScanSpace:
-    """Names of a scan in a workspace."""
+    """The files of a scan of the log, in the workspace of a migration."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.root = workspace.root / "blocks"

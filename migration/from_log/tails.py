@@ -30,7 +30,7 @@ _Found = tuple[NDArray[np.bool_], _Int64s, _Int64s]
 
 
 class Tails:
-    """Looks at tails under one configuration. One thread."""
+    """Parses the tails of records, topic and properties, under one configuration. One thread."""
 
     def __init__(self, units: RecordUnits, *, no_zeros: bool) -> None:
         """With ``no_zeros`` no tail with a zero byte is plain: a crash may have left it."""

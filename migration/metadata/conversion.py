@@ -84,7 +84,7 @@ class TablesConversion:
     dropped: list[str]
 
     def facts(self) -> dict[str, object]:
-        """Return what reports and journals say of it."""
+        """Return what reports and journals say of the conversion, by the names that they use."""
         made = self.made
         return {
             "from": {table.value: form.value for table, form in self.sources.items()},
@@ -95,7 +95,7 @@ class TablesConversion:
 
 @dataclass(slots=True)
 class TablesDone:
-    """What was done to the tables."""
+    """What was done to a broker's tables: sentences for people, and facts."""
 
     sentences: list[str] = field(default_factory=list)
     converted: dict[str, object] = field(default_factory=dict)

@@ -24,7 +24,7 @@ class BackendComparison(NamedTuple):
     example: QueueKey | None
 
     def sentence(self, log_end: int) -> str:
-        """Return how whole it is."""
+        """Return in a sentence what the backend lacks of the log and of the other backend."""
         words = []
         if self.units and self.example is not None:
             words.append(

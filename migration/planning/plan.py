@@ -48,7 +48,7 @@ class Slice(NamedTuple):
 
 
 class Segment(BaseModel):
-    """The work of one task."""
+    """The part of the plan that one task moves: slices of queues that follow each other."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -66,7 +66,7 @@ class Segment(BaseModel):
 
 
 class Plan(BaseModel):
-    """What is moved; see the module."""
+    """What is moved, from where to where, in which segments; see the module."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -65,7 +65,7 @@ def make_plan(
 
 
 def _refuse(store: MessageStore, target: str, *, replace: bool) -> bool:
-    """Return whether queues of the target are to be replaced."""
+    """Refuse queues that cannot be moved; return whether those of the target are to be replaced."""
     root = store.paths.root
     name = store.queues.backends()[0].name
     there = target in store.layout.backends

@@ -24,7 +24,7 @@ _CHUNK_UNITS = 1 << 18
 
 
 class SegmentWriter:
-    """Cuts the queues of one source for one target."""
+    """Cuts the queues of one source into slices, and writes them down as segments of a plan."""
 
     def __init__(
         self,

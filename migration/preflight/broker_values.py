@@ -88,7 +88,7 @@ def _bad_types(text: str) -> str | None:
 
 
 def _bad_for_us(name: str, text: str) -> str | None:
-    """Return why cqstore could not take it, which a broker may."""
+    """Return why cqstore refuses a value that a broker takes; ``None``: it does not."""
     if name not in StoreConfig.known_keys():
         return None
     try:

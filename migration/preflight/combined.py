@@ -23,7 +23,7 @@ class CombinedStart(QueueCheck):
         self._hidden = self._units_lacking = 0
 
     def check(self, queue: UnitRange) -> None:
-        """Compare one queue."""
+        """Compare the ends of one queue with those in the other backend."""
         low, high = self._other.queue(queue.topic, queue.queue_id).ends()
         mine, others = self._names
         if high != queue.high:
@@ -35,7 +35,7 @@ class CombinedStart(QueueCheck):
             self._later.add(queue.name, **{f"{mine}Min": queue.low, f"{others}Min": low})
 
     def findings(self) -> Iterator[PreflightFinding]:
-        """Yield both kinds."""
+        """Yield a finding for queues that end elsewhere, and one for those that begin later."""
         yield from self._reset.finding(
             "combined-start-resets",
             Severity.WARN,

@@ -21,7 +21,7 @@ _TABLES = ("offsetTable", "lmqOffsetTable")
 
 
 class OffsetsCheck:
-    """The comparison of one store's tables with its queues."""
+    """Compares a store's consumer offsets, in whichever form, with the ends of its queues."""
 
     def __init__(self, paths: StorePaths, queues: ConsumeQueueStore) -> None:
         self._paths = paths

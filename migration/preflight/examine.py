@@ -107,7 +107,7 @@ def preflight(
 
 
 class _Examination:
-    """What is found by opening the store."""
+    """The checks that take an open store: its queues, log and tables."""
 
     def __init__(
         self,

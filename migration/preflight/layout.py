@@ -20,7 +20,7 @@ from store.service.layout.store_layout import StoreLayout, detect
 
 
 class FolderKind(StrEnum):
-    """What a folder holds."""
+    """What lies in a folder, as a preflight says it: which queues, in which places."""
 
     NOT_A_STORE = "not a store"
     FOREIGN = "not readable as a store"
@@ -46,7 +46,7 @@ READABLE = frozenset({
 
 
 class FolderFacts(NamedTuple):
-    """The verdict, and what it rests on."""
+    """What lies in a folder, and the layout or the fault that shows it."""
 
     verdict: FolderKind
     layout: StoreLayout | None

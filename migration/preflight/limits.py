@@ -27,7 +27,7 @@ WORKER_BYTES = 512 << 20
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The numbers whose limits are reported."""
+    """What is to be moved, in the numbers that limits of the machine are compared with."""
 
     root: Path
     target: BulkBackend

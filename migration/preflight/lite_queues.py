@@ -95,7 +95,7 @@ class LiteQueues(QueueCheck):
         rules: LiteRules,
         now: int | None = None,
     ) -> None:
-        """Begin with no queue.
+        """Look at no queue yet.
 
         Args:
             queues: the backend that is looked at.

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from metadata.model import BrokerMetadata, Form, Table
-from metadata.names import is_exempt
 from metadata.table_forms import faults_of, read_newest, table_forms
 from migration.preflight.broker_json import table_entries
 from migration.preflight.lite_queues import lite_expiration
@@ -18,6 +17,7 @@ from migration.preflight.report import NameCount, PreflightFinding, Severity
 from migration.preflight.survey import QueueCheck, UnitRange
 from store.errors import StoreError
 from store.paths import StorePaths
+from store.record.topic_names import is_exempt
 
 
 def in_database(paths: StorePaths, table: Table) -> BrokerMetadata | None:

@@ -43,12 +43,12 @@ class QueueIds(QueueCheck):
         self._bad = NameCount()
 
     def check(self, queue: UnitRange) -> None:
-        """Look at the id."""
+        """Note a queue whose id is below zero."""
         if queue.queue_id < 0:
             self._bad.add(queue.name, units=queue.units)
 
     def findings(self) -> Iterator[PreflightFinding]:
-        """Yield one finding."""
+        """Yield one finding that names such queues, if there are any."""
         yield from self._bad.finding(
             "negative-queue-id",
             Severity.REFUSE,

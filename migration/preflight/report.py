@@ -49,7 +49,7 @@ class Affected(_Model):
 
 
 class PreflightFinding(_Model):
-    """One thing that was found."""
+    """One thing that a preflight found: how much it matters, a sentence, names, numbers."""
 
     code: str
     """Lower case words with hyphens; the same finding always has the same."""
@@ -65,7 +65,7 @@ class PreflightFinding(_Model):
 
 
 class PreflightReport(_Model):
-    """The whole answer for one folder."""
+    """All that a preflight found of one folder."""
 
     version: int = 1
     """Of this shape."""
@@ -75,7 +75,7 @@ class PreflightReport(_Model):
     rocketmq_version: str
     """Which release's rules the settings were read by."""
     layout: str
-    """A ``Verdict``: what lies in the folder."""
+    """A ``FolderKind``: what lies in the folder."""
     surveyed: str | None = None
     """The backend whose queues were looked at, ``None`` if none were."""
     topics: int = 0

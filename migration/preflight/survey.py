@@ -33,7 +33,7 @@ class UnitRange(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return the queue as commands print it."""
+        """Return topic and queue id as commands print them."""
         return f"{self.topic}/{self.queue_id}"
 
 
@@ -54,7 +54,7 @@ class QueueCheck(ABC):
 
 
 class Totals(QueueCheck):
-    """How much there is."""
+    """Counts topics, queues, units and files of what is to be moved."""
 
     def __init__(self, units_per_file: int) -> None:
         self.units_per_file = units_per_file
@@ -68,7 +68,7 @@ class Totals(QueueCheck):
         self.longest = 0
 
     def check(self, queue: UnitRange) -> None:
-        """Add one queue."""
+        """Add the units and files of one queue."""
         if queue.topic != self._topic:
             self._topic = queue.topic
             self.topics += 1
@@ -89,7 +89,7 @@ class Totals(QueueCheck):
         )
 
     def findings(self) -> Iterator[PreflightFinding]:
-        """Yield the totals."""
+        """Yield the sums as one finding, which refuses nothing."""
         yield PreflightFinding(
             code="totals",
             severity=Severity.INFO,
@@ -106,7 +106,7 @@ class Totals(QueueCheck):
 
 
 class QueueSurvey:
-    """The pass over the queues of one backend."""
+    """One pass over the queues of a backend, which asks all checks of each."""
 
     def __init__(
         self, queues: ConsumeQueueStore, checks: Sequence[QueueCheck], progress: Told = noop

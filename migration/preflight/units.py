@@ -32,7 +32,7 @@ class BatchQueues(QueueCheck):
             self._found.add(queue.name, messages=queue.units)
 
     def findings(self) -> Iterator[PreflightFinding]:
-        """Yield one finding."""
+        """Yield one finding that names batch queues, if there are any."""
         yield from self._found.finding(
             "batch-queues",
             Severity.REFUSE,
@@ -66,7 +66,7 @@ class UnitCheck(QueueCheck):
         self._missing = self._astray = self._addresses = self._blank_units = 0
 
     def check(self, queue: UnitRange) -> None:
-        """Read the queue's units."""
+        """Read all units of one queue."""
         if self._queues.queue_type(queue.topic) is QueueType.BATCH:
             return
         units = self._queues.queue(queue.topic, queue.queue_id)
@@ -100,7 +100,7 @@ class UnitCheck(QueueCheck):
         return int(misplaced), int(np.count_nonzero(rows["tags_code"] <= EXT_ADDRESS_MAX))
 
     def _note(self, queue: UnitRange, missing: int, astray: int, addresses: int) -> None:
-        """Take in what was found in a queue."""
+        """Add what was found in a queue to the findings."""
         self._missing += missing
         self._astray += astray
         self._addresses += addresses

@@ -22,7 +22,7 @@ _NAMED = 5
 
 
 class DeletedTopicPolicy(StrEnum):
-    """What is to be done with them."""
+    """What a rollback does with topics that were deleted after the switch."""
 
     KEEP = "keep"
     """They come back, with all their messages."""

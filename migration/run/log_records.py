@@ -33,7 +33,7 @@ class LogRecords:
     """The files of a commit log, opened as they are needed. One thread."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        """List the files.
+        """List the files of the log in ``folders``; none is opened yet.
 
         Raises:
             StoreIOError: a folder cannot be listed.

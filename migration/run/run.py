@@ -28,7 +28,7 @@ from store.queue.bulk import UNIT_ROWS, bulk_backend
 
 @dataclass(slots=True)
 class RunReport:
-    """What one run did."""
+    """What one run of a plan did."""
 
     plan: str
     """Digest of the plan."""
@@ -46,15 +46,11 @@ class RunReport:
 
 
 def run_plan(
-    root: Path,
-    *,
-    workspace: Workspace | None = None,
-    master: str = MASTER,
+    root: Path, *, workspace: Workspace | None = None, master: str = MASTER,
     bytes_per_second: float | None = None,
     progress: Callable[[int, int], object] = lambda done, units: None,
-    timestamps: bool = True,
-    config: StoreConfig | None = None,
-) -> RunReport:
+    timestamps: bool = True, config: StoreConfig | None = None,
+) -> RunReport:  # fmt: skip
     """Move what the plan of the store in ``root`` says, into the workspace.
 
     Segments that an earlier run has moved are not moved again. ``progress`` is told units moved

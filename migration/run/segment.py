@@ -124,7 +124,7 @@ def _mark(workspace: Workspace, plan: Plan, done: SegmentDone) -> SegmentDone:
 
 
 class _Mover:
-    """The work of one attempt."""
+    """One attempt at a segment: reads its slices from the source and writes them to a sink."""
 
     def __init__(
         self,

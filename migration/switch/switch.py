@@ -81,7 +81,7 @@ class SkippableComparison:
 
 @dataclass(slots=True)
 class Switched:
-    """What ``switched.json`` says."""
+    """The note of a switch that was made, ``switched.json``."""
 
     at: str
     plan: str
@@ -236,7 +236,7 @@ def _check(
     """Refuse to publish new queues that were not verified, or into a store in another state.
 
     Raises:
-        RefusedStoreError: it is so.
+        RefusedStoreError: one of these; the sentence says which.
     """
     root = layout.paths.root
     if not space.made.root.exists():

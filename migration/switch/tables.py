@@ -44,7 +44,7 @@ class TablesReport:
     """Whose files, which that broker reads, are older than what the last one kept in RocksDB."""
 
     def add(self, done: TablesDone) -> None:
-        """Add what was done."""
+        """Add what a step has done to the tables."""
         self.prepared_tables += done.sentences
         self.converted_tables = done.converted or self.converted_tables
         self.older_tables = done.older

@@ -54,9 +54,8 @@ def _file_digest(path: Path) -> bytes:
                 whole = data + bytes(-len(data) % _BLOCK)
                 blocks = np.frombuffer(whole, np.int64).reshape(-1, _BLOCK // 8)
                 held = np.flatnonzero(blocks.any(axis=1))
-                rows = np.empty(
-                    len(held), _NUMBERED
-                )  # the same however the file is cut into pieces
+                # By number, they are the same however the file is cut into pieces.
+                rows = np.empty(len(held), _NUMBERED)
                 rows["number"], rows["block"] = held + position // _BLOCK, blocks[held]
                 digest.update(rows.tobytes())
     return digest.digest()

@@ -18,7 +18,7 @@ FORMAT = 1
 
 
 class Side(TallyModel):
-    """What was compared."""
+    """One of the two backends that were compared."""
 
     backend: str
     folder: str = Field(description="Root that the queues lie in.")

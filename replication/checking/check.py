@@ -30,7 +30,7 @@ MasterAddress = Path | Master
 
 @dataclass(frozen=True, slots=True)
 class CheckScope:
-    """What is compared."""
+    """How much of two sides is compared."""
 
     last_bytes: int | None = None
     """With a running master's log these last bytes of the other side at least; ``None``: its last

@@ -106,7 +106,7 @@ async def fetch(
 
 
 class _Fetching:
-    """One connection that receives."""
+    """One connection to a master, whose log is received and never acknowledged."""
 
     def __init__(
         self, master: Master, wanted: ByteRange, files: "_Files", progress: Progress
@@ -191,7 +191,7 @@ async def _read(reader: asyncio.StreamReader, seconds: float) -> bytes | None:
 
 
 class _Files:
-    """Log files, sparse where nothing came."""
+    """The log files that received bytes are written to, sparse where nothing came."""
 
     def __init__(self, folder: Path, file_size: int, begin: int) -> None:
         self._folder, self._file_size = folder, file_size

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from metadata.json_form import fault_of, read_delays
 from metadata.model import FIELDS_OF_TABLE, BrokerMetadata, Form, Table
-from metadata.names import fitting_readings, is_exempt, is_own_group
+from metadata.names import fitting_readings, is_own_group
 from metadata.table_forms import faults_of, forms_there, newest_file, read_newest, table_forms
 from store.broker_files import DELAYS_FILE
 from store.broker_json import broker_object
 from store.errors import CorruptionError, StoreError, os_errors
 from store.files import read_file
 from store.paths import StorePaths
+from store.record.topic_names import is_exempt
 
 _MAX_BYTES = 512 << 20
 _TABLES = {name: table for table, names in FIELDS_OF_TABLE.items() for name in names}
@@ -94,7 +95,7 @@ class EntryDifference:
     other: object
 
     def as_json(self) -> dict[str, object]:
-        """Return it by name."""
+        """Return the fields under the names that the report has."""
         return {"table": self.table, "name": self.name, "a": self.one, "b": self.other}
 
 

@@ -40,7 +40,7 @@ class OffsetBeyondCut:
     queue_end: int
 
     def as_json(self) -> dict[str, object]:
-        """Return it by name."""
+        """Return the fields under the names that the report has."""
         return {
             "group": self.group, "topic": self.queue.topic, "queueId": self.queue.queue_id,
             "offset": self.offset, "queueEnd": self.queue_end,
@@ -49,7 +49,7 @@ class OffsetBeyondCut:
 
 @dataclass(frozen=True, slots=True)
 class Rejoin:
-    """What is to be cut, or was."""
+    """What a rejoin cuts off the log of a former master, or has cut."""
 
     phy_offset: int
     """The common end."""

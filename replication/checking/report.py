@@ -33,7 +33,7 @@ class Checked:
 
     @property
     def sides(self) -> tuple[LogSide, LogSide]:
-        """Return both."""
+        """Return the sides that were compared, ``a`` and ``b`` of the report."""
         return self.one, self.other
 
     def remarks(self) -> Iterator[str]:
@@ -113,7 +113,7 @@ class Checked:
         return f"the same from {low} to {high}, where {lagging.name} ends: {lag}"
 
     def as_json(self) -> dict[str, object]:
-        """Return all of it; a program finds the same keys each time."""
+        """Return all that was found, under the same keys each time, for a program."""
         common = self.common
         at = common.end
         parted = common.differs_at is not None

@@ -40,7 +40,7 @@ class Undispatched:
 
 
 class LogSide(ABC):
-    """One log of two."""
+    """One of the two logs that are compared, as far as it is here."""
 
     name: str
     """As the user named it."""

@@ -31,7 +31,7 @@ class OwnRecords:
     """The first damage among them; what can be read behind it is counted."""
 
     def as_json(self) -> dict[str, object]:
-        """Return it with the topics that have most records."""
+        """Return the sums under the report's names, with the topics that have most records."""
         return {
             "from": self.begin, "to": self.end, "bytes": self.end - self.begin,
             "records": self.records, "firstStored": self.first_stored,

@@ -21,7 +21,10 @@ _main = threading.main_thread()
 
 
 class AppendNotifier:
-    """For the followers of one log, within one loop; ``check_soon`` alone is for any thread."""
+    """Wakes the connections of one log's followers when the log has grown.
+
+    Within one loop; ``check_soon`` alone is for any thread.
+    """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -32,7 +35,7 @@ class AppendNotifier:
         self._is_asked = False
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Look for growth every ``LOOK_SECONDS`` while a connection waits, until cancelled."""
         while True:
             await self._begun.wait()
             await asyncio.sleep(LOOK_SECONDS)
@@ -55,11 +58,11 @@ class AppendNotifier:
             self._without_lane -= lane is None
 
     def add(self, lane: Lane) -> None:
-        """Have threads that wait for followers send there."""
+        """Have ``check_soon`` send over ``lane``, in whichever thread calls it."""
         self._lanes = (*self._lanes, lane)
 
     def remove(self, lane: Lane) -> None:
-        """Stop sending there."""
+        """Have ``check_soon`` send over ``lane`` no more."""
         self._lanes = tuple(each for each in self._lanes if each is not lane)
 
     def check_soon(self) -> None:

@@ -55,9 +55,8 @@ def feed(
     until Ctrl-C or SIGTERM. Any client that is admitted gets every message: without --listen only
     this machine is, and beyond it those of --allow. A slave broker comes by --slave.
     """
-    resolve_layout(
-        root, read_config(config, root), None, read_only=True
-    )  # a new one is not to be made
+    # A new store is not to be made.
+    resolve_layout(root, read_config(config, root), None, read_only=True)
     settings = FeedSettings.read(config)
     host, port = _HERE, settings.ha_listen_port
     if listen is not None:
@@ -88,7 +87,7 @@ def feed(
 async def _serve(
     feeder: Feeder, store: MessageStore, host: str, interval: float, slaves: list[SlaveBroker]
 ) -> None:
-    """Serve until a signal."""
+    """Feed followers, and say how far they are, until SIGINT or SIGTERM comes."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)

@@ -84,7 +84,7 @@ class FeedConnection:
         self._acknowledge(more)
 
     async def run(self) -> None:
-        """Serve until it goes."""
+        """Send the log and hear reports until the follower goes or is refused."""
         if self._peer is not None:
             await self._leave_reading()
         tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._send())]
@@ -146,7 +146,7 @@ class FeedConnection:
                 deadline = time.monotonic() + self._patience
 
     async def _heard(self) -> list[int]:
-        """Return the next reports, at least one."""
+        """Wait for bytes of the follower; return the phy offsets that it reports, at least one."""
         found: list[int] = []
         deadline = time.monotonic() + self._patience
         while not found:
@@ -261,7 +261,7 @@ class Allowance:
         return max(self._until - now, 0)
 
     def consume(self, size: int) -> None:
-        """Count what was sent."""
+        """Count ``size`` bytes that were sent in this second."""
         self._taken += size
 
 

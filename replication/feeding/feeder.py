@@ -102,7 +102,7 @@ class Feeder:
     # ---- inside
 
     def _begin_serving(self, listener: socket.socket) -> None:
-        """Begin to take connections."""
+        """Start the tasks that take connections and look for the log's growth."""
         self.port = listener.getsockname()[1]
         self._log = ServedLog(self._store)
         self._growth = growth = AppendNotifier()

@@ -63,7 +63,7 @@ class Followers:
             self._looks = tuple(each for each in self._looks if each != look)
 
     def join(self, address: str, port: int) -> Link:
-        """Note a connection."""
+        """Note a new connection; return the link that takes what it reports."""
         link = Link(address, port)
         self._links.join(link)
         return link

@@ -30,7 +30,7 @@ def feeding(feeder: Feeder) -> Iterator[Feeder]:
 
 
 class _Loop:
-    """The thread, and its end, which may come before its beginning."""
+    """The thread of a feeder's loop; it may be told to end before it has begun."""
 
     def __init__(self, feeder: Feeder) -> None:
         self._feeder = feeder
@@ -57,7 +57,7 @@ class _Loop:
             self.ready.set_exception(exc)
 
     async def _feed(self) -> None:
-        """Feed until the caller ends it."""
+        """Feed followers in this thread's loop until the caller ends it."""
         async with self._feeder:
             ended = asyncio.Event()
             self._wake = partial(asyncio.get_running_loop().call_soon_threadsafe, ended.set)

@@ -27,10 +27,10 @@ _SECONDS = 1.0
 
 
 class Lane:
-    """One connection's; the loop has it, but from ``open`` to ``reclaim``. ``send``: any thread.
+    """Sends on one connection from any thread, while the loop of the feeder leaves it alone.
 
-    The holder of ``_turn`` may send. The loop has it from the begin on, so what the loop sends and
-    what threads send never mix.
+    The loop has the connection but from ``open`` to ``reclaim``. The holder of ``_turn`` may send,
+    and the loop holds it from the begin on: what the loop sends and what threads send never mix.
     """
 
     def __init__(self, log: ServedLog, link: Link, peer: socket.socket, batch: int) -> None:

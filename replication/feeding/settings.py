@@ -19,6 +19,6 @@ class FeedSettings(HaSettings):
     ha_transfer_batch_size: int = Field(32_768, ge=1, le=MAX_BODY_BYTES - FRAME_HEAD.size)
     """Bytes of the log in one frame; a larger frame fits no slave's buffer."""
     ha_flow_control_enable: bool = False
-    """Whether the next one counts."""
+    """Whether ``max_ha_transfer_byte_in_second`` limits what a connection gets."""
     max_ha_transfer_byte_in_second: int = Field(104_857_600, ge=1, le=LONG_MAX)
     """Bytes that each connection gets in a second, heads of frames among them."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 class Arrivals(asyncio.StreamReader):
-    """A reader of asyncio's; within ``taken_by`` pieces may go by it."""
+    """A stream reader that, within ``taken_by``, gives bytes away in the call that brings them."""
 
     _taker: Callable[[bytes], bool] | None = None
 

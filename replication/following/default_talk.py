@@ -17,7 +17,7 @@ from store.service.message_store import MessageStore
 
 
 class DefaultTalk:
-    """One connection."""
+    """The default wire on one connection: a ``WireProtocol``."""
 
     acknowledges = True
 
@@ -54,7 +54,7 @@ class DefaultTalk:
         self.intake.receive(self._parser.feed(data))
 
     def report(self, phy_offset: int) -> bytes:
-        """Return a report."""
+        """Return the bytes of a report that this log has all before ``phy_offset``."""
         return REPORT.pack(Report(phy_offset))
 
     async def has_all(self) -> bool:
@@ -84,7 +84,10 @@ class DefaultTalk:
         return not intake.is_torn
 
     async def _has_none_of_this(self) -> bool:
-        """Raise what the master lacks, once it is certain: a stopped master sends no bytes."""
+        """Raise that the master lacks this log's end.
+
+        Returns False while that is not certain: a master that is being stopped sends no bytes.
+        """
         found = await self._last_file(whole=True)
         if not found:
             muted = self._mute.seconds(self.intake.request, time.monotonic())

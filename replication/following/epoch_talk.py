@@ -52,7 +52,7 @@ class Learner:
 
 @dataclass(frozen=True, slots=True)
 class MasterEpochs:
-    """What a master says of its log."""
+    """Where a master's log ends, and its epochs, as its handshake says."""
 
     end: int
     """Phy offset."""
@@ -61,7 +61,7 @@ class MasterEpochs:
 
 
 class EpochTalk:
-    """One connection, behind the handshakes."""
+    """The wire of a controller on one connection, after the handshakes: a ``WireProtocol``."""
 
     acknowledges = False
 
@@ -143,7 +143,7 @@ class EpochTalk:
             self._write()
 
     def report(self, phy_offset: int) -> bytes:
-        """Return a report."""
+        """Return the bytes of a report that this log has all before ``phy_offset``."""
         return SLAVE_REPORT.pack(SlaveReport(TRANSFER, phy_offset))
 
     async def has_all(self) -> bool:

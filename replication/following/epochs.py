@@ -52,7 +52,7 @@ class EpochHistory:
     """A master's epochs, and what its frames may name after them. One thread at a time."""
 
     def __init__(self, entries: Sequence[EpochEntry]) -> None:
-        """Begin with those of its handshake."""
+        """Begin with the epochs of the master's handshake."""
         self._entries = list(entries)
 
     def enter(self, head: TransferHead) -> None:

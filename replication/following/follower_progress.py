@@ -30,7 +30,7 @@ class Timing:
 
 @dataclass(slots=True)
 class FollowerProgress:
-    """How far a follower is."""
+    """How far a follower is: connected, verified, appended, reported."""
 
     end: int = 0
     """Phy offset behind the last record here."""

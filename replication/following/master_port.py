@@ -10,7 +10,7 @@ from replication.following.log_receiver import READ_BYTES
 
 @dataclass(frozen=True, slots=True)
 class MasterPort:
-    """A master's ``haListenPort``."""
+    """Connects to a master's ``haListenPort``, with TLS or without."""
 
     host: str
     port: int

@@ -40,7 +40,7 @@ class WireProtocol(Protocol):
         """
 
     def report(self, phy_offset: int) -> bytes:
-        """Return a report."""
+        """Return the bytes of a report that this log has all before ``phy_offset``."""
 
     async def has_all(self) -> bool:
         """Return whether heartbeats alone come because all is here; asked when they do.
@@ -51,7 +51,7 @@ class WireProtocol(Protocol):
 
 
 class Session:
-    """One connection, from the first report on."""
+    """One connection to a master, from the first report to its end."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Session:
         self._heard, self._frames, self._came = 0.0, 0, 0
 
     async def receive(self, reader: Arrivals, until: Until) -> None:
-        """Take what comes, and report, until ``until`` says so.
+        """Append what the master sends, and report, until ``until`` says so.
 
         Raises:
             OSError: the connection is of no more use.
@@ -180,7 +180,7 @@ class Session:
             self._heard, self._frames, self._came = now, frames, 0
 
     async def _answer(self) -> None:
-        """Do what what was taken asks for."""
+        """Report, and ask whether the master has more, as the frames that were taken demand."""
         if self._asks_all:
             self._asks_all = False
             self._progress.caught_up = await self._talk.has_all()
@@ -201,7 +201,7 @@ class Session:
         return min(end, self._log.flushed_phy_offset()) if self._sync else end
 
     def _report_more(self) -> bool:
-        """Report where the log ends now, if the master does not know; return whether it is told."""
+        """Report where the log ends now, if the master does not know; return whether it did not."""
         if not self._intake.is_verified or (end := self._reportable()) <= self._progress.reported:
             return False
         self._write_report(end)

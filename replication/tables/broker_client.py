@@ -76,7 +76,7 @@ class BrokerClient:
     async def request_ok(
         self, what: str, code: int, fields: Mapping[str, str] = _NO_FIELDS
     ) -> Response:
-        """Return a successful answer.
+        """Return the answer of a broker that answers with success.
 
         Raises:
             BrokerError: the broker refuses; ``what`` it was asked for is named.
@@ -90,7 +90,7 @@ class BrokerClient:
     async def _answer(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, command: bytes
     ) -> Response:
-        """Return the answer to the question that ``command`` is.
+        """Send the bytes of a command; return the broker's answer to it.
 
         Raises:
             ConnectionError: the connection ended before.

@@ -45,7 +45,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Paged:
-    """How one table is asked for."""
+    """How one table is asked for page by page: the request's code, and the keys of its JSON."""
 
     what: str
     code: int
@@ -81,7 +81,7 @@ class BrokerTable:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One answer."""
+    """A broker's answer to one question for a page of a table."""
 
     entries: Json
     version: Json

@@ -43,7 +43,7 @@ class ConfigFiles:
     """The files of one store. One thread at a time."""
 
     def __init__(self, paths: StorePaths) -> None:
-        """Describe them; touches no file."""
+        """Take the folder of ``paths``; no file is read yet."""
         self._folder = paths.config
 
     def path(self, name: str) -> Path:

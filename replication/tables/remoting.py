@@ -42,7 +42,7 @@ _REST = COMMAND_HEAD.size - COMMAND_HEAD.offset("header")
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What a broker says to one question."""
+    """A broker's answer to one question."""
 
     opaque: int
     """The number of the question."""

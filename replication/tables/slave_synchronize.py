@@ -61,7 +61,7 @@ Step = Callable[[BrokerClient], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """Seconds between two questions."""
+    """How often a broker is asked for its tables and its log's end, seconds."""
 
     tables: float = 10.0
     """RocketMQ's slave asks once a minute, under a controller each ten seconds."""
@@ -167,7 +167,7 @@ class SlaveSynchronize:
             self._told.clear()
 
     def _fail(self, exc: OSError | StoreError) -> str:
-        """Report what went wrong, and return it."""
+        """Report why the master's tables could not be brought; return the reason."""
         self._report(f"{_reason(exc)}; what is here stays, trying again")
         return _reason(exc)
 

@@ -145,7 +145,8 @@ def _check_repair(
     """Refuse options of a repair that exclude each other, and a store that is open.
 
     Raises:
-        StoreConfigError, StoreLockedError: it is so.
+        StoreConfigError: two options contradict each other.
+        StoreLockedError: a process has the store open.
     """
     if in_place and copy_to:
         raise StoreConfigError("--in-place makes no copy: leave --copy-to out")

@@ -138,7 +138,7 @@ def _refuse_within(log: CommitLog, phy_offset: int, problem: CorruptionError | N
     ``problem``: what is known to be wrong there.
 
     Raises:
-        NoSuchMessageError: so it is.
+        NoSuchMessageError: none begins there.
         CorruptionError: it is unknown, as the log is damaged before.
     """
     low, high = max(log.min_phy_offset(), 0), log.max_phy_offset()

@@ -127,7 +127,7 @@ def _check(form: _Kind, target: Path | None, *, resume: bool) -> None:
     """Refuse what does not go together, before the store is opened.
 
     Raises:
-        typer.BadParameter: so it is.
+        typer.BadParameter: two options contradict each other.
     """
     is_lines = isinstance(form, MessageFormat) or form in _LINES
     if target is None and not is_lines:

@@ -23,7 +23,7 @@ _SECONDS = 2.0
 
 @dataclass(slots=True)
 class ExportPosition:
-    """Which messages were written."""
+    """How far an export is: which messages its file has."""
 
     asked: dict[str, object]
     """What was exported: another question is not gone on with."""

@@ -28,7 +28,7 @@ class StoreWriter(MessageWriter):
         self._places = list[str]()
 
     def write(self, read: ReadMessage) -> None:
-        """Take a message.
+        """Keep a message until there are ``_LIST`` of them, which are then put at once.
 
         Raises:
             IllegalMessageError: it, or one before it, cannot be put; the sentence says which.

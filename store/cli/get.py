@@ -85,13 +85,8 @@ def get(
             "give --topic (with --offset, --key, or --begin and --end), or --message-id"
         )
     printed = MessageOutput(kind, pattern)
-    if message_id is not None or key is not None:
-        by = "--message-id" if message_id is not None else "--key"
-        refuse_beside(by, queue_id=queue_id, offset=offset, tags=tags)
-    if message_id is not None:
-        refuse_beside("--message-id", key=key, count=count)
-    if timed := begin is not None or end is not None:
-        refuse_beside("--begin or --end", offset=offset, key=key, message_id=message_id)
+    timed = begin is not None or end is not None
+    _refuse_together(queue_id, offset, count, tags, key, message_id, timed=timed)
     selection = Selection.of(begin, end, queue_id, tags, None, None)
     with open_store(root, config, backend, commit_log, check_crc_on_pull=True) as store:
         if timed:
@@ -110,6 +105,24 @@ def get(
         printed.messages(read for each in found for read in read_messages(*each))
         if damaged:
             raise typer.Exit(1)
+
+
+def _refuse_together(
+    queue_id: int | None, offset: int | None, count: int | None, tags: str | None,
+    key: str | None, message_id: str | None, *, timed: bool,
+) -> None:  # fmt: skip
+    """Refuse options of another way to choose messages than the one that was given.
+
+    Raises:
+        typer.BadParameter: by id, by key, between two times and by offset do not mix.
+    """
+    if message_id is not None or key is not None:
+        by = "--message-id" if message_id is not None else "--key"
+        refuse_beside(by, queue_id=queue_id, offset=offset, tags=tags)
+    if message_id is not None:
+        refuse_beside("--message-id", key=key, count=count)
+    if timed:
+        refuse_beside("--begin or --end", offset=offset, key=key, message_id=message_id)
 
 
 def _by_key(

@@ -21,7 +21,7 @@ _MAX_BYTES = 1 << 16
 
 @dataclass(slots=True)
 class ImportPosition:
-    """What a position file holds."""
+    """How far an import is: the content of its position file."""
 
     source: str
     """The file that is imported."""
@@ -31,7 +31,7 @@ class ImportPosition:
     """Where the log ended behind those that were."""
 
     def write(self, path: Path) -> None:
-        """Replace ``path``, durably.
+        """Replace the file at ``path`` by this position, durably.
 
         Raises:
             StoreIOError: it cannot be written.

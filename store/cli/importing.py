@@ -107,7 +107,7 @@ def import_(
 
 
 def _run(done: "_Import", rows: Iterator[MessageLine]) -> None:
-    """Put ``rows``.
+    """Put the messages of ``rows``, and show how far that is, until Ctrl-C.
 
     Raises:
         typer.Exit: Ctrl-C came; what was put before is noted.
@@ -120,7 +120,7 @@ def _run(done: "_Import", rows: Iterator[MessageLine]) -> None:
 
 
 def _form(source: Path, kind: FileFormat | None) -> FileFormat:
-    """Return what ``source`` is.
+    """Return the format that was given, else that which the name of ``source`` says.
 
     Raises:
         RefusedStoreError: it is not there.

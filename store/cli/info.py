@@ -83,7 +83,7 @@ def _rows(found: dict[str, object]) -> Iterator[tuple[str, str]]:
 
 
 def _text(name: str, value: object) -> str:
-    """Return a value as people read it."""
+    """Return the value of fact ``name`` as people read it, with its unit."""
     if isinstance(value, list):
         return ", ".join(map(str, value))
     if isinstance(value, int | float) and name.endswith("bytes"):

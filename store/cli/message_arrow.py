@@ -69,7 +69,7 @@ class ColumnWriter(MessageWriter):
     """Writes batches of rows into ``file``; at most one batch is in memory."""
 
     def __init__(self, file: BinaryIO) -> None:
-        """Begin a file."""
+        """Begin a file of columns where the position of ``file`` is."""
         self._arrow, self._schema = require_arrow(), schema()
         self._rows: list[dict[str, Any]] = []
         self._bytes = 0
@@ -77,11 +77,11 @@ class ColumnWriter(MessageWriter):
 
     @abstractmethod
     def open(self, file: BinaryIO) -> Any:
-        """Return pyarrow's writer."""
+        """Begin the file; return pyarrow's writer of its format."""
 
     @abstractmethod
     def put_batch(self, batch: Any) -> None:
-        """Write a batch."""
+        """Write a batch of rows, ``pyarrow.RecordBatch``."""
 
     def write(self, read: ReadMessage) -> None:
         """Take a row; write a batch when there are enough."""
@@ -103,10 +103,10 @@ class ColumnWriter(MessageWriter):
 
 
 class ArrowWriter(ColumnWriter):
-    """An Arrow IPC file."""
+    """Writes messages into an Arrow IPC file."""
 
     def open(self, file: BinaryIO) -> Any:
-        """Begin the file."""
+        """Begin an Arrow IPC file, whose head is the schema."""
         return self._arrow.ipc.new_file(file, self._schema)
 
     def put_batch(self, batch: Any) -> None:
@@ -115,10 +115,10 @@ class ArrowWriter(ColumnWriter):
 
 
 class ParquetWriter(ColumnWriter):
-    """A Parquet file; a batch is a row group, so that neither side holds more in memory."""
+    """Writes messages into a Parquet file."""
 
     def open(self, file: BinaryIO) -> Any:
-        """Begin the file."""
+        """Begin a Parquet file of the schema."""
         parquet = import_module("pyarrow.parquet")
         return parquet.ParquetWriter(
             file, self._schema, compression="zstd", write_page_checksum=True

@@ -58,11 +58,11 @@ class MessageWriter(ABC):
 
     @abstractmethod
     def write(self, read: ReadMessage) -> None:
-        """Take one message."""
+        """Write one message; it may be in memory until ``finish``."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Write what is left; nothing comes behind it."""
+        """Write what is still in memory; nothing comes behind it."""
 
 
 class TextWriter(MessageWriter):
@@ -80,7 +80,7 @@ class TextWriter(MessageWriter):
         """Write what precedes the first message."""
 
     def write(self, read: ReadMessage) -> None:
-        """Write a line."""
+        """Write the line of a message, at once."""
         self._file.write(self.line(read).encode("utf-8", "surrogateescape"))
 
     def finish(self) -> None:
@@ -89,10 +89,10 @@ class TextWriter(MessageWriter):
 
 
 class JsonLinesWriter(TextWriter):
-    """A JSON object a line, see ``message_fields``."""
+    """Writes each message as a JSON object on a line, see ``message_fields``."""
 
     def line(self, read: ReadMessage) -> str:
-        """Return the object."""
+        """Return the message as a JSON object on one line."""
         return to_json(message_fields(read)) + "\n"
 
 
@@ -104,7 +104,7 @@ class CsvWriter(TextWriter):
         self._file.write((",".join(FIELDS) + "\n").encode())
 
     def line(self, read: ReadMessage) -> str:
-        """Return the row."""
+        """Return the message as a row of comma-separated values."""
         text = io.StringIO(newline="")
         row = {**flat_fields(read), "properties": to_json(read.message.properties)}
         csv.writer(text, lineterminator="\n").writerow([row[name] for name in FIELDS])
@@ -112,15 +112,15 @@ class CsvWriter(TextWriter):
 
 
 class PatternWriter(TextWriter):
-    """A line of ``--format`` a message."""
+    """Writes each message as the line that ``--format`` says."""
 
     def __init__(self, file: BinaryIO, pattern: MessageFormat) -> None:
-        """Write lines of ``pattern``."""
+        """Write a line of ``pattern``, as ``--format`` has it, for each message."""
         super().__init__(file)
         self._pattern = pattern
 
     def line(self, read: ReadMessage) -> str:
-        """Return the line."""
+        """Return the message as the pattern says."""
         return self._pattern.line(read)
 
 

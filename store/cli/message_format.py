@@ -55,7 +55,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "0": "\0", "\\": "\\"}
 
 
 class MessageFormat:
-    """One ``--format``, checked."""
+    """One ``--format``, checked, which makes a line of each message."""
 
     def __init__(self, text: str) -> None:
         """Take ``text`` apart.

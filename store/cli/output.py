@@ -55,7 +55,7 @@ class Output(ABC):
 
 
 class JsonLinesOutput(Output):
-    """One JSON object a line."""
+    """Prints each row as a JSON object on a line."""
 
     def rows(self, rows: Iterable[Row]) -> int:
         """Print a line a row."""
@@ -71,7 +71,7 @@ class JsonLinesOutput(Output):
 
 
 class JsonOutput(Output):
-    """One JSON document: an array of objects, or an object."""
+    """Prints one JSON document: an array of objects, or an object."""
 
     def rows(self, rows: Iterable[Row]) -> int:
         """Print an array, an element a line."""

@@ -67,7 +67,7 @@ class Tick:
         self(at)
 
     def set_label(self, label: str) -> None:
-        """Take another label."""
+        """Name another step of the work in front of the figures."""
         self.label = label
 
     def sentence(self) -> str:

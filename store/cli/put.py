@@ -35,29 +35,34 @@ from store.service.results import PutMessageResult
 
 _LIST = 256
 
+Topic = Annotated[str | None, typer.Option(metavar="T", help="The topic of one message.")]
+OneQueue = Annotated[
+    int | None, typer.Option(metavar="Q", min=0, callback=java_int, help="Its queue; 0.")
+]
+Body = Annotated[str | None, typer.Option(metavar="TEXT", help="Its body.")]
+Tag = Annotated[str | None, typer.Option(metavar="TEXT", help="Its tag.")]
+Keys = Annotated[str | None, typer.Option(metavar="TEXT", help="Its keys, separated by spaces.")]
+Properties = Annotated[
+    list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="One property.")
+]
+FirstLine = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="The line of standard input to begin with; 1."),
+]
+New = Annotated[bool, typer.Option("--new", help="Make the store if there is none.")]
+
 
 def put(
     root: Dir,
-    topic: Annotated[
-        str | None, typer.Option(metavar="T", help="The topic of one message.")
-    ] = None,
-    queue_id: Annotated[
-        int | None, typer.Option(metavar="Q", min=0, callback=java_int, help="Its queue; 0.")
-    ] = None,
-    body: Annotated[str | None, typer.Option(metavar="TEXT", help="Its body.")] = None,
-    tags: Annotated[str | None, typer.Option(metavar="TEXT", help="Its tag.")] = None,
-    keys: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Its keys, separated by spaces.")
-    ] = None,
-    properties: Annotated[
-        list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="One property.")
-    ] = None,
-    continue_from: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="The line of standard input to begin with; 1."),
-    ] = None,
+    topic: Topic = None,
+    queue_id: OneQueue = None,
+    body: Body = None,
+    tags: Tag = None,
+    keys: Keys = None,
+    properties: Properties = None,
+    continue_from: FirstLine = None,
     *,
-    new: Annotated[bool, typer.Option("--new", help="Make the store if there is none.")] = False,
+    new: New = False,
     config: ConfigFile = None,
     backend: Backend = None,
     kind: Format = OutputFormat.JSONL,
@@ -122,7 +127,7 @@ class PutLines:
     next_line: int = 1
 
     def sentence(self) -> str:
-        """Return both, for an error that ends the put of several."""
+        """Return what was put and how to go on, for an error that ends a put of several."""
         return f"{self.count} messages were put; go on with --continue-from {self.next_line}"
 
 

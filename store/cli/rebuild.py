@@ -111,7 +111,7 @@ def _check_has_records(root: Path, settings: StoreConfig, topic: str, queue_id: 
     store that cannot be opened to read is left to the opening.
 
     Raises:
-        NoSuchQueueError: so it is.
+        NoSuchQueueError: there are none, and no record of one.
         StoreLockedError: another process has the store open.
     """
     refuse_if_open(StorePaths(root))

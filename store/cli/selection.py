@@ -58,7 +58,7 @@ def time_span(begin: str | None, end: str | None) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is asked for of each topic."""
+    """Which messages of each topic a verb is to read."""
 
     begin: int = 0
     end: int = LATEST

@@ -64,7 +64,7 @@ class _RawNotes(_RawOutput):
     """Standard error: what it does not take is lost, for there is no place to say so."""
 
     def on_error(self, exc: OSError, size: int) -> int:
-        """Drop it."""
+        """Drop what cannot be written; it counts as written."""
         _ = exc
         return size
 
@@ -88,7 +88,7 @@ class StatusLine:
                 self._put(f"\r{text}{_TO_THE_END}")
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Take the line off the terminal."""
         with self._lock:
             if self._stream is not None:
                 self._put(f"\r{_TO_THE_END}")

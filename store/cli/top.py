@@ -31,8 +31,8 @@ _GROUP = "cqstore.top"
 _LOGGED = re.compile(r"as (\w+) logged (.+)")
 
 
-class By(StrEnum):
-    """What a row is about."""
+class TopBy(StrEnum):
+    """What a row of ``cqstore top`` is about."""
 
     FACT = "fact"
     TOPIC = "topic"
@@ -86,27 +86,33 @@ class UpperView(Protocol):
         """``form`` is that of the metadata; at most ``limit`` rows, and one for all others."""
 
 
+RowOf = Annotated[
+    TopBy,
+    typer.Option(help="A row a fact, a topic that messages come to, or a consumer group."),
+]
+Limit = Annotated[
+    int, typer.Option(metavar="N", min=1, help="Topics or groups: so many, the rest in one.")
+]
+GroupsForm = Annotated[
+    str | None,
+    typer.Option(
+        metavar="json|v1|single|v2", help="Of groups: the form of metadata that the broker reads."
+    ),
+]
+Once = Annotated[bool, typer.Option("--once", help="One table, then end.")]
+Interval = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0.1, callback=bounded, help="Between two looks.")
+]
+
+
 def top(
     root: Dir,
-    by: Annotated[
-        By,
-        typer.Option(help="A row a fact, a topic that messages come to, or a consumer group."),
-    ] = By.FACT,
-    limit: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Topics or groups: so many, the rest in one.")
-    ] = 20,
-    form: Annotated[
-        str | None,
-        typer.Option(
-            metavar="json|v1|single|v2",
-            help="Of groups: the form of metadata that the broker reads.",
-        ),
-    ] = None,
+    by: RowOf = TopBy.FACT,
+    limit: Limit = 20,
+    form: GroupsForm = None,
     *,
-    once: Annotated[bool, typer.Option("--once", help="One table, then end.")] = False,
-    interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, callback=bounded, help="Between two looks.")
-    ] = 2.0,
+    once: Once = False,
+    interval: Interval = 2.0,
     config: ConfigFile = None,
     commit_log: CommitLogFolder = None,
     kind: Format = OutputFormat.TABLE,
@@ -126,7 +132,7 @@ def top(
     settings = read_config(config, root)
     if not _is_store(layout := detect(root, settings, commit_log)):
         raise RefusedStoreError("no store here: neither commit log nor queues", path=root)
-    if by is By.GROUP:
+    if by is TopBy.GROUP:
         view = _upper_view(by)(root, settings, commit_log, form, limit)
     elif form is None:
         view = _view(layout, by, kind, limit)
@@ -148,8 +154,8 @@ def _is_store(layout: StoreLayout) -> bool:
     return bool(layout.has_log or layout.backends or layout.paths.abort.exists())
 
 
-def _view(layout: StoreLayout, by: By, kind: OutputFormat, limit: int) -> TopView[WatchSample]:
-    if by is By.TOPIC:
+def _view(layout: StoreLayout, by: TopBy, kind: OutputFormat, limit: int) -> TopView[WatchSample]:
+    if by is TopBy.TOPIC:
         rows = partial(topic_rows, limit=limit)
         return TopView(StoreWatch(layout, by_topic=True), rows, 2, topic_notes)
     return TopView(StoreWatch(layout), narrow_facts if kind is OutputFormat.TABLE else facts)
@@ -172,7 +178,7 @@ def print_once(view: TopView[Any], kind: OutputFormat, wait: Callable[[], object
     return not faults
 
 
-def _upper_view(by: By) -> UpperView:
+def _upper_view(by: TopBy) -> UpperView:
     """Return what makes the view of a layer above.
 
     Raises:

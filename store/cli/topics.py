@@ -28,7 +28,8 @@ from store.cli.streams import standard_input
 from store.errors import IllegalMessageError, StoreConfigError, os_errors
 from store.queue.facts import QueueSpan
 from store.queue.units import QueueKey
-from store.record.message import SYSTEM_PREFIX, SYSTEM_TOPICS
+from store.record.message import SYSTEM_TOPICS
+from store.record.topic_names import is_system_topic
 from store.service.message_store import MessageStore
 
 _STDIN = Path("-")
@@ -170,7 +171,7 @@ def _idle_rows(store: MessageStore, prefix: str, days: float) -> Iterator[Row]:
     about = store.queues.queues_estimate()
     every = counted(store.queue_spans(), "listing", about, "queues")
     for topic, spans in groupby(every, lambda span: span.queue.topic):
-        if topic.startswith(prefix) and not _is_system(topic):
+        if topic.startswith(prefix) and not is_system_topic(topic):
             queues = list(spans)
             filled = [span for span in queues if span.min_offset < span.max_offset]
             times = [_store_time(store, span, span.max_offset - 1) for span in filled]
@@ -182,10 +183,6 @@ def _idle_rows(store: MessageStore, prefix: str, days: float) -> Iterator[Row]:
                     "messages": sum(span.max_offset - span.min_offset for span in filled),
                     "newestStoreTimestamp": max(known) if known else None,
                 }
-
-
-def _is_system(topic: str) -> bool:
-    return topic in SYSTEM_TOPICS or topic.lower().startswith(SYSTEM_PREFIX)
 
 
 # ---- deleting
@@ -206,7 +203,7 @@ def _delete(
     names = [*dict.fromkeys([*given, *(_names_in(delete_from) if delete_from else ())])]
     with open_to_delete(root, config, backend, yes=False) as store:
         if prefix:
-            names = sorted(name for name in store.topics(prefix) if not _is_system(name))
+            names = sorted(name for name in store.topics(prefix) if not is_system_topic(name))
         going = _found(store, names)
         for name in sorted(set(given) - {str(row["topic"]) for row in going}):
             require_topic(store, name)

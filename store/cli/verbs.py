@@ -99,13 +99,13 @@ class DefaultGroup(TyperGroup):
 
 
 class VerbGroup(TyperGroup):
-    """A group without such a verb; a folder in the place of one is reported."""
+    """A group without a default verb; a folder in the place of a verb is reported."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse a folder or file where a verb is expected.
 
         Raises:
-            StoreConfigError: so it is.
+            StoreConfigError: there is one of that name.
         """
         if args and args[0] not in self.commands and Path(args[0]).exists():
             verbs = ", ".join(self.commands)
@@ -114,13 +114,13 @@ class VerbGroup(TyperGroup):
 
 
 class RootGroup(TyperGroup):
-    """The verbs; a folder in the place of one is reported."""
+    """The verbs of ``cqstore`` itself; a folder in the place of one is reported."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse a folder or file where a verb is expected.
 
         Raises:
-            StoreConfigError: so it is.
+            StoreConfigError: there is one of that name.
         """
         first = next((word for word in args if not word.startswith("-")), "")
         if first and first not in self.commands and Path(first).exists():

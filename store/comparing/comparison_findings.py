@@ -13,7 +13,7 @@ _TARGET_LACKS = (Kind.MISSING_HEAD, Kind.MISSING_TAIL, Kind.HOLE)
 
 @dataclass(slots=True)
 class ComparisonFindings:
-    """The tally, and what no report shows."""
+    """What a comparison found: the tally of the report, and sums that no report shows."""
 
     tally: Tally = field(default_factory=Tally)
     lacking: list[int] = field(default_factory=lambda: [0, 0])
@@ -50,7 +50,7 @@ class ComparisonFindings:
         self.facts += other.facts
 
     def text(self) -> str:
-        """Return it as JSON."""
+        """Return the findings as JSON, for another process to read."""
         return json.dumps({
             "tally": self.tally.model_dump(mode="json"), "lacking": self.lacking,
             "differing": self.differing, "passed_over": self.passed_over,

@@ -116,7 +116,7 @@ def two_backends(queues: ConsumeQueueStore) -> tuple[ConsumeQueueStore, ConsumeQ
 
 
 class _OpenSide:
-    """See ``UnitSource``: the units that a queue had when its ends were asked for."""
+    """A backend of an open store as a ``UnitSource``: up to the ends that were asked for."""
 
     def __init__(self, store: ConsumeQueueStore, progress: Progress) -> None:
         self.store = store
@@ -179,7 +179,10 @@ class _OpenSide:
 
 
 class _OpenLog:
-    """The log's store timestamps; of a record that is not there, though it has not expired, -1."""
+    """The log of an open store as ``RecordHeads``, which gives store times alone.
+
+    That of a record that is not there, though it has not expired, is -1.
+    """
 
     def __init__(self, log: LogView) -> None:
         self._log = log

@@ -73,7 +73,7 @@ class QueueFindings:
 
 
 def sums(one: Sum) -> Sums:
-    """Return a sum as the report has it."""
+    """Return the sum of one side as the report has it."""
     return Sums(units=one.units, bytes=one.bytes, checksum=f"{one.checksum:016x}")
 
 

@@ -81,7 +81,7 @@ class QueueWalk:
     def _skip_unreachable(
         self, offset: int, source: UnitRows, target: UnitRows | None, reachable: int
     ) -> Stretch | None:
-        """Units behind the end that the source has written down are no part of its queue."""
+        """Count units behind the end that the source has noted, which are no part of its queue."""
         self.unreachable += len(source) - reachable
         both = None
         if reachable:
@@ -152,7 +152,7 @@ class QueueWalk:
             self._absent.append(_Absent(first, last, units))
 
     def _classify_missing(self) -> None:
-        """The target goes on here: what it lacks before lies at its head or in a hole."""
+        """Note what the target lacks before it goes on here: at its head, or as a hole."""
         for offset, at, units in self._later:
             # The target has later units itself: those before them are due as well.
             hashes = unit_hashes(self._seeds(len(at)), offset + at, units)

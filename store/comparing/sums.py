@@ -53,7 +53,7 @@ class Sum:
         self.checksum ^= checksum
 
     def add_units(self, units: Columns, hashes: Hashes) -> None:
-        """Take in units."""
+        """Add units with their hashes, a row each."""
         self.add(len(hashes), int(units.size.sum()), int(np.bitwise_xor.reduce(hashes)))
 
 

@@ -50,7 +50,7 @@ class Kind(StrEnum):
 
 
 class TallyModel(BaseModel):
-    """What a report is made of."""
+    """A part of a report: the declared fields and no other."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -89,7 +89,7 @@ class QueueReport(TallyModel):
 
 
 class Notes(TallyModel):
-    """What is worth knowing and no difference."""
+    """Counts of what is worth knowing and is no difference."""
 
     later: NonNegativeInt = Field(0, description="Units of records behind the plan's end.")
     expired_source: NonNegativeInt = Field(0, description="Units whose records have left the log.")

@@ -59,7 +59,7 @@ class QueueFacts:
 
 
 class KnownFile(NamedTuple):
-    """A file of digests."""
+    """A file of digests of queues that were compared before."""
 
     path: Path
     complete_to: int
@@ -83,7 +83,7 @@ class VerifiedQueues:
 
     @classmethod
     def of(cls, file: KnownFile) -> Self:
-        """Read them.
+        """Return the digests that ``file`` holds.
 
         Raises:
             StoreIOError: they cannot be read.
@@ -93,7 +93,7 @@ class VerifiedQueues:
 
     @classmethod
     def write(cls, path: Path, digests: Iterable[bytes]) -> str:
-        """Write them, durably; return the digest of all.
+        """Write ``digests`` to ``path``, sorted, durably; return the digest of them all.
 
         Raises:
             StoreIOError: it cannot be written.
@@ -105,7 +105,7 @@ class VerifiedQueues:
 
     @property
     def digest(self) -> str:
-        """Return what identifies them."""
+        """Return the digest of all digests, by which a file of them is known again."""
         return blake2b(self._data, digest_size=FACTS_BYTES).hexdigest()
 
     def __contains__(self, digest: bytes) -> bool:

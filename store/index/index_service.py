@@ -346,7 +346,11 @@ class IndexService(_chain.ChainFiles):
         return fitting
 
     def _unknown(self, paths: list[Path]) -> list[Path]:
-        """Only files without a key: nothing to read there, and the geometry is unknown."""
+        """Return no file, read-only: none holds a key, so there is nothing to be read.
+
+        Raises:
+            UnsupportedFormatError: read-write, for the geometry cannot be found.
+        """
         if self._read_only:
             return []
         raise UnsupportedFormatError(

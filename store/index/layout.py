@@ -34,7 +34,7 @@ class IndexEntry(NamedTuple):
 
 
 class IndexSlot(NamedTuple):
-    """The head of one chain."""
+    """The slot of a hash: where the chain of its entries begins."""
 
     newest: Annotated[int, Wire("i", "number of the chain's newest entry; 0: none")]
 

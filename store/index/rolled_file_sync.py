@@ -9,14 +9,14 @@ class RolledFileSync:
     """The sync of one full file. The thread that rolled starts it, and waits for it."""
 
     def __init__(self, file: IndexFile) -> None:
-        """Sync ``file``; ``start`` begins."""
+        """Have a thread that will sync ``file`` once ``start`` is called."""
         self._file = file
         self._is_synced = False
         self._fault: BaseException | None = None
         self._thread = StoreThread("cqstore-index-flush", self._run)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Begin the sync, in a thread of its own."""
         self._thread.start()
 
     def _run(self) -> None:

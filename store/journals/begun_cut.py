@@ -42,7 +42,7 @@ def begun_cut(paths: StorePaths) -> int | None:
 
 
 def end_cut(paths: StorePaths) -> None:
-    """Remove the note, durably, if there is one.
+    """Remove the note of a cut that has been done, durably, if there is one.
 
     Raises:
         StoreIOError: it cannot be removed.

@@ -12,7 +12,7 @@ from store.paths import StorePaths
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """A follower at one moment."""
+    """How far a follower was when it was noted last."""
 
     pid: int
     time: float

@@ -83,7 +83,7 @@ def _lost(note: Path) -> list[str]:
 
 
 def _change(journal: Path, *, there: bool) -> None:
-    """Note that a journal is ``there``, or not any more."""
+    """Note durably that a journal is ``there``, or is not any more."""
     note = journal.with_name(_NAME)
     with KEPT_LOCK.entry():
         names = _read(note)

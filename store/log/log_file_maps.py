@@ -19,7 +19,7 @@ class LogFileMaps:
     """The files that a log has now, opened as they are needed, a few at a time. One thread."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
-        """List the files.
+        """List the files in ``folders``; none is opened yet.
 
         Raises:
             StoreIOError: a folder is not there, or cannot be listed.

@@ -54,7 +54,7 @@ class RawRecords:
             self.end += left
 
     def parts(self) -> Iterator[memoryview]:
-        """Yield the bytes of all of them, those of one file at a time."""
+        """Yield the bytes of the records, those of one file at a time."""
         at, data = self.phy_offset, memoryview(self._data)
         while at < self.end:
             end = min(self.end, at + self._file_size - at % self._file_size)
@@ -62,6 +62,6 @@ class RawRecords:
             at = end
 
     def before(self, end: int) -> "RawRecords":
-        """Return those that end at or before ``end``, of which ``blocks`` was not read yet."""
+        """Return the records that end at or before ``end``, not yet read by ``blocks``."""
         data = self._data[: end - self.phy_offset]
         return RawRecords(self.phy_offset, data, self._file_size, self._rules, self._topics)

@@ -2,9 +2,9 @@
 
 Nothing in RocketMQ's format shows that. Invariant: the mark is never ahead of the truth. It follows
 the syncs of the log at some distance, so that no put pays for it, and it is lowered durably before
-the log is cut. RocketMQ does not know it and may cut and rewrite
-the log: the mark is tied to the file ``lock``, which RocketMQ writes at each start, and is not
-believed after that. Nor is it in a copy of the store.
+the log is cut. RocketMQ does not know it, and may cut and rewrite the log: the mark is tied to the
+file ``lock``, which RocketMQ writes at each start, and is not believed after that. Nor is it in a
+copy of the store.
 
 Two slots are written in turns, each in a sector of its own with a checksum, so one is always whole.
 """

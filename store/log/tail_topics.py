@@ -20,7 +20,7 @@ Read = Callable[[int, int], bytes]
 
 
 class Came(NamedTuple):
-    """Some records."""
+    """How many records came, and their bytes."""
 
     records: int = 0
     bytes: int = 0

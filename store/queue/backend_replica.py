@@ -94,7 +94,7 @@ class BackendReplica:
         self.lags_from = phy_offset
 
     def note_caught_up(self) -> None:
-        """Remove the line."""
+        """Note durably that the backend lags no more."""
         self._lines.caught_up(self.name)
         self.lags_from = None
 

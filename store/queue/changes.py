@@ -37,7 +37,7 @@ class Changes:
             self._ended += 1
 
     def check(self) -> None:
-        """Refuse a write behind an interrupted one.
+        """Refuse a write after one that was interrupted.
 
         Raises:
             StoreFailedError: there was one.
@@ -61,7 +61,7 @@ class Changes:
 
 
 class _Changing(Protocol):
-    """What counts its writes."""
+    """A store of queues that counts its writes by ``changes``."""
 
     changes: Changes
 

@@ -50,7 +50,7 @@ _T = TypeVar("_T")
 
 
 class CombinedConsumeQueueStore(ConsumeQueueStore):
-    """All of ``kinds`` as one.
+    """The backends ``kinds`` of one store, as one store of queues.
 
     ``flush`` may run beside the one writing thread: what it and the writer change of a replica is
     guarded by a lock.
@@ -328,7 +328,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
     def clean_expired(
         self, min_phy_offset: int, expired: Mapping[QueueKey, int] | None = None
     ) -> int:
-        """Clean all; return the sum."""
+        """Clean every backend; return the sum of what they return."""
         done = [
             self._attempt(
                 replica, "clean them", partial(replica.store.clean_expired, min_phy_offset, expired)
@@ -356,13 +356,13 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
 
     @losing
     def delete_queue(self, topic: str, queue_id: int) -> None:
-        """Delete from all."""
+        """Delete the queue from every backend."""
         for replica in self._live():
             delete = partial(replica.store.delete_queue, topic, queue_id)
             self._attempt(replica, "delete a queue", delete)
 
     def flush(self, least_pages: int = 0) -> None:
-        """Flush all."""
+        """Flush every backend, one after the other."""
         end = self._put_end
         for replica in self._live():
             self._attempt(replica, "flush them", partial(replica.store.flush, least_pages))
@@ -382,7 +382,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
     # ---- reading: one backend answers, see ``ReadRouter``
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """Return that of the backend that answers for ``topic``."""
+        """Return the queue in the backend that answers for ``topic``."""
         router = self._router
         if router.apart is not None and router.apart.of(topic):
             return QueueApart(router, self.context, topic, queue_id)
@@ -446,7 +446,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
             yield from replica.store.check_files()
 
     def read_through(self, progress: Progress = noop) -> None:
-        """Read all that were not detached."""
+        """Read through every backend that was not detached."""
         for replica in self._live():
             replica.store.read_through(progress)
 
@@ -455,7 +455,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         return [replica.store for replica in self._live()]
 
     def locks(self) -> Sequence[CheckedLock]:
-        """Return its own and those of all."""
+        """Return the lock of the combined store, then those of every backend."""
         return [self._lock, *(lock for replica in self._replicas for lock in replica.store.locks())]
 
     def describe(self) -> dict[str, object]:
@@ -488,7 +488,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         close_all(self._replicas, self._close_failed)
 
     def _close_failed(self, replica: BackendReplica, exc: Exception) -> Exception | None:
-        """Return what is to be raised."""
+        """Detach a backend that could not be closed; return what of that is to be raised."""
         if replica.failure is not None:
             return None  # what went wrong with it has been noted
         if replica.needed or not isinstance(exc, StoreError):

@@ -27,7 +27,7 @@ class QueuePlace:
 
     @property
     def config(self) -> StoreConfig:
-        """Return the settings."""
+        """Return ``settings`` as a configuration."""
         return StoreConfig.from_mapping(self.settings)
 
     def open(self) -> UnitSource:
@@ -40,7 +40,7 @@ class QueuePlace:
         return bulk_backend(self.backend).source(context)
 
     def plain(self) -> dict[str, Any]:
-        """Return the place as JSON can hold it."""
+        """Return the fields as JSON can hold them, for another process."""
         folders = [str(folder) for folder in self.log_folders]
         return {"backend": self.backend, "root": str(self.root), "log": folders,
                 "settings": self.settings}  # fmt: skip

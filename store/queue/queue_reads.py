@@ -10,7 +10,7 @@ from store.queue.units import QueueKey
 
 
 class QueueReads(ABC):
-    """The questions, also while a batch is being put. Asking never writes, save into caches."""
+    """What may be asked of queues, also while a batch is put. Asking writes into caches alone."""
 
     context: QueueStoreContext
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class ReadKind(StrEnum):
-    """What was read."""
+    """Which kind of read left the fast path."""
 
     PULL = "pull"
     SEARCH = "search"
@@ -17,7 +17,7 @@ class ReadKind(StrEnum):
 
 
 class FallbackReason(StrEnum):
-    """Why Python answered."""
+    """Why Python answered a read, and no compiled code."""
 
     LEFT_OUT = "left_out"
     """``checkCRCOnPull`` is set: it is asked of pulls."""
@@ -30,7 +30,7 @@ class FallbackReason(StrEnum):
 
 
 class ReadFallback(NamedTuple):
-    """What is counted as one."""
+    """A kind of read and why it left the fast path; such are counted together."""
 
     kind: ReadKind
     reason: FallbackReason
@@ -47,14 +47,14 @@ _ALL = (
 
 
 class ReadFallbacks:
-    """Counts those of one store. Any thread; a read that compiled code answers is not counted."""
+    """Counts the reads of one store that compiled code did not answer. Any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # guards the counts; a signal's handler may read, too
         self._counts = dict.fromkeys(_ALL, 0)
 
     def add(self, kind: ReadKind, reason: FallbackReason) -> None:
-        """Count one."""
+        """Count one read that left the fast path, and why."""
         with self._lock:
             self._counts[ReadFallback(kind, reason)] += 1
 

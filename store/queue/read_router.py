@@ -15,7 +15,11 @@ from store.record.message import LMQ_PREFIX
 
 
 class ReadRouter:
-    """Asks ``read``; ``light`` of light queues that lie apart; another one of ``apart`` topics."""
+    """Decides which backend of a combined store answers for a topic.
+
+    That is ``read``; for light queues that one backend alone has ``light``; for topics that the
+    settings name in ``apart`` the backend that they name, if it has all of the topic.
+    """
 
     def __init__(self, read: ConsumeQueueStore, replicas: Sequence[BackendReplica]) -> None:
         """Route to ``read``, one of ``replicas``, and to others that have not failed."""
@@ -41,7 +45,7 @@ class ReadRouter:
         return next((s for s in self._complete_backends(topic) if s.name == name), self.read)
 
     def _complete_backends(self, topic: str) -> Iterator[ConsumeQueueStore]:
-        """Yield those that have all units of ``topic``."""
+        """Yield the backends that have all units of ``topic``."""
         for replica in [each for each in self._replicas if each.failure is None]:
             if replica.lags_from is None and replica.accepts(topic):
                 yield replica.store

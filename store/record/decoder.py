@@ -73,7 +73,7 @@ def record_span(data: Buffer, position: int, left: int, phy_offset: int) -> int:
 
 
 def refuse_filler(message: StoredMessage) -> None:
-    """Refuse a record that replaces a damaged one.
+    """Refuse a message whose record is a filler: it was damaged, and given up.
 
     Raises:
         CorruptionError: it does.

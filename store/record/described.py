@@ -12,7 +12,7 @@ _FIELDS = (
 
 
 class _Stored(Protocol):
-    """What has the tail of its record."""
+    """An object that has the tail of its record."""
 
     @property
     def tail(self) -> RecordTail: ...

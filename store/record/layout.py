@@ -19,7 +19,7 @@ Buffer = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """How one field lies on disk."""
+    """How one field of a layout lies on disk."""
 
     code: str
     """``struct`` code of the field, without byte order."""

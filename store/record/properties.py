@@ -129,7 +129,7 @@ def dispatch_properties(data: bytes) -> DispatchProperties:
 
 
 def dispatch_properties_of(properties: dict[str, str]) -> DispatchProperties:
-    """Return the same from parsed properties."""
+    """Return what dispatch needs of properties that have been parsed."""
     values = [properties.get(name) for name in _NAMES]
     return DispatchProperties._make([tags_code_of(values[0]), *values, not any(values[1:])])
 

@@ -60,7 +60,7 @@ class RecordScan(Protocol):
     """Phy offset behind the last record that was yielded, of the block before the first."""
 
     def __iter__(self) -> Iterator[ScannedRecord]:
-        """Yield them."""
+        """Yield the records in the order of the log."""
 
     def refusing(self, look: "Look") -> "RecordScan":
         """Call ``look`` with each record with a zero in topic or properties before it is yielded.

@@ -113,26 +113,20 @@ class MessageStore:
         self._shutdown = StoreShutdown(components, self._traces.stop)
         components.state.locks.add_outer(self._traces.lock, self._shutdown.lock)
 
-    def _route(self, putter: Puts, tap: ReadInterceptor | None, trace: Trace | None) -> None:
-        """Put by ``putter``, let ``tap`` intercept reads, let ``trace`` note what else is asked."""
-        self._putter, self._tap, self._trace = putter, tap, trace
+    def _route(
+        self, putter: Puts, interceptor: ReadInterceptor | None, trace: Trace | None
+    ) -> None:
+        """Put by ``putter``; reads go to ``interceptor``, what else is asked into ``trace``."""
+        self._putter, self._interceptor, self._trace = putter, interceptor, trace
 
     @classmethod
     def open(
         cls, root: Path | str, config: StoreConfig | None = None, *,
-        read_only: bool = False,
-        backend: str | None = None,
-        commit_log: Path | None = None,
-        cut_at: int | None = None,
-        pass_over: Collection[int] = (),
-        rebuild: Rebuild = Rebuild.NOTHING,
-        housekeeping: bool = True,
-        replicas: Replicas | None = None,
-        put_hooks: Sequence[PutMessageHook] = (),
-        dispatchers: Sequence[CommitLogDispatcher] = (),
-        installed_hooks: bool = True,
-        environment: Environment | None = None,
-        progress: Progress = noop,
+        read_only: bool = False, backend: str | None = None, rebuild: Rebuild = Rebuild.NOTHING,
+        commit_log: Path | None = None, cut_at: int | None = None, pass_over: Collection[int] = (),
+        housekeeping: bool = True, replicas: Replicas | None = None, installed_hooks: bool = True,
+        put_hooks: Sequence[PutMessageHook] = (), dispatchers: Sequence[CommitLogDispatcher] = (),
+        environment: Environment | None = None, progress: Progress = noop,
     ) -> Self:  # fmt: skip
         """Open the store in ``root``; read-write, a new one is made if there is none.
 
@@ -145,18 +139,16 @@ class MessageStore:
         it is given; what was there is moved to ``cqstore/replaced``. With ``housekeeping`` old log
         files go by RocketMQ's rules (``FileExpiry``), from a minute after the opening on, a disk
         that is nearly full takes no more puts, and delayed messages are delivered where
-        ``enable_schedule_message_service`` says so. ``replicas`` are those who follow (the
-        ``Followers`` of ``replication``): with them ``brokerRole=SYNC_MASTER`` is honoured, without
-        it is refused. ``put_hooks`` are asked before a message is put, ``dispatchers`` called with
-        each record before it is in its queue, in their order, and behind those that installed
-        packages bring unless ``installed_hooks`` is off. ``environment`` is the machine; the
-        recovery tells ``progress`` phy offsets.
+        ``enable_schedule_message_service`` says so. ``replicas`` are the ``Followers`` of
+        ``replication``; without them ``brokerRole=SYNC_MASTER`` is refused. ``put_hooks`` are asked
+        before a message is put, ``dispatchers`` are called with each record before it is in its
+        queue: in their order, after those of installed packages unless ``installed_hooks`` is off.
+        ``environment`` is the machine; the recovery calls ``progress`` with phy offsets.
 
         Raises:
             StoreLockedError: it is open already.
             RefusedStoreError: it must not be opened this way; the sentence says why.
-            StoreConfigError: the settings promise replicas that are not fed, or are wrong; a hook
-                is none, or would not be called.
+            StoreConfigError: settings or hooks are wrong, or promise replicas that are not fed.
             DispatcherError: a dispatcher failed at a record that the recovery dispatches.
             CorruptionError: it cannot be read as a store.
             StoreIOError: the operating system refused something.
@@ -164,8 +156,8 @@ class MessageStore:
         undo, root = ExitStack(), Path(root)
         options = OpenOptions(
             read_only=read_only, backend=backend, cut_at=cut_at, pass_over=pass_over,
-            rebuild=rebuild, housekeeping=housekeeping, replicas=replicas,
-            put_hooks=put_hooks, dispatchers=dispatchers, installed_hooks=installed_hooks,
+            rebuild=rebuild, housekeeping=housekeeping, replicas=replicas, put_hooks=put_hooks,
+            dispatchers=dispatchers, installed_hooks=installed_hooks,
             environment=environment or Environment(), progress=progress,
         )  # fmt: skip
         try:
@@ -367,8 +359,8 @@ class MessageStore:
         """
         self._ready()
         try:
-            if (tap := self._tap) is not None and tap.samples_this():
-                return tap.pull(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
+            if (interceptor := self._interceptor) is not None and interceptor.samples_this():
+                return interceptor.pull(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
             found = self._puller.get(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
         except Exception:
             check_pull(topic, queue_id, offset, max_msgs, max_total_bytes)
@@ -446,8 +438,8 @@ class MessageStore:
     ) -> int:
         """Return the queue offset that ``timestamp`` (ms) leads to, within [min, max]."""
         self._ready()
-        if (tap := self._tap) is not None and tap.samples_this():
-            return tap.offset_by_time(topic, queue_id, timestamp, boundary)
+        if (interceptor := self._interceptor) is not None and interceptor.samples_this():
+            return interceptor.offset_by_time(topic, queue_id, timestamp, boundary)
         try:
             found = self.queues.queue(topic, queue_id).offset_by_time(timestamp, boundary)
         except Exception:
@@ -460,8 +452,8 @@ class MessageStore:
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Return the first offset of the queue whose record is in the log."""
         self._ready()
-        if (tap := self._tap) is not None and tap.samples_this():
-            return tap.min_offset(topic, queue_id)
+        if (interceptor := self._interceptor) is not None and interceptor.samples_this():
+            return interceptor.min_offset(topic, queue_id)
         try:
             found = self.queues.queue(topic, queue_id).min_offset()
         except Exception:
@@ -474,8 +466,8 @@ class MessageStore:
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return the next offset of the queue; 0 if there is no such queue."""
         self._ready()
-        if (tap := self._tap) is not None and tap.samples_this():
-            return tap.max_offset(topic, queue_id)
+        if (interceptor := self._interceptor) is not None and interceptor.samples_this():
+            return interceptor.max_offset(topic, queue_id)
         try:
             found = self.queues.queue(topic, queue_id).max_offset()
         except Exception:
@@ -499,8 +491,8 @@ class MessageStore:
     ) -> int:
         """Estimate how many messages of the range a filter lets through, by their tag hashes."""
         self._ready()
-        if (tap := self._tap) is not None and tap.samples_this():
-            return tap.estimate(topic, queue_id, from_offset, to_offset, tags)
+        if (interceptor := self._interceptor) is not None and interceptor.samples_this():
+            return interceptor.estimate(topic, queue_id, from_offset, to_offset, tags)
         queue = self.queues.queue(topic, queue_id)
         return queue.estimate_message_count(from_offset, to_offset, tags.may_match, tags.plain)
 

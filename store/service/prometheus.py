@@ -208,7 +208,7 @@ def register(
 
 
 class _Families:
-    """One set of metric families, being filled."""
+    """The metric families of one scrape that have figures of whole stores and followers."""
 
     def __init__(self, *, follow: bool) -> None:
         self._gauges = {
@@ -230,12 +230,12 @@ class _Families:
                 self._counters[name] = CounterMetricFamily(name, text, labels=("store",))
 
     def metrics(self) -> list[Metric]:
-        """Return all of them."""
+        """Return the families of metrics, filled as far as they are."""
         families = (self._gauges, self._counters, self._histograms)
         return [metric for family in families for metric in family.values()]
 
     def gauge(self, name: str, root: str, value: float, *labels: str) -> None:
-        """Add one sample."""
+        """Add one sample to the gauge ``name``."""
         self._gauges[name].add_metric((root, *labels), value)
 
     def add_follower(self, root: str, of: Following) -> None:

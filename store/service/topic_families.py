@@ -11,7 +11,8 @@ from typing import NamedTuple
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from store.log.tail_topics import OTHERS
-from store.record.message import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
+from store.record.message import DLQ_PREFIX, RETRY_PREFIX
+from store.record.topic_names import is_system_topic
 from store.service.metrics.by_group import GroupFigures
 from store.service.metrics.by_topic import TopicFigures, TopicSnapshot
 from store.service.metrics.metrics import MetricsSnapshot
@@ -76,10 +77,10 @@ class BrokerLabels(NamedTuple):
 
 
 class TopicFamilies:
-    """One set of metric families, being filled."""
+    """The metric families of one scrape that have figures by topic and group."""
 
     def __init__(self, *, rocketmq: bool) -> None:
-        """``rocketmq``: with those that RocketMQ has."""
+        """``rocketmq``: make the families under RocketMQ's names, too."""
         ours = {name: (text, ("store", *labels)) for name, (text, labels) in _OURS.items()}
         self._families = {
             name: (CounterMetricFamily if name in _COUNTERS else GaugeMetricFamily)(
@@ -89,7 +90,7 @@ class TopicFamilies:
         }
 
     def metrics(self) -> list[Metric]:
-        """Return all of them."""
+        """Return the families of metrics, filled as far as they are."""
         return [*self._families.values()]
 
     def add(self, root: str, found: TopicSnapshot) -> None:
@@ -208,8 +209,7 @@ def _is_retry(topic: str) -> bool:
 
 
 def _is_system(topic: str) -> str:
-    known = topic.lower().startswith(SYSTEM_PREFIX) or topic in SYSTEM_TOPICS
-    return str(known).lower()
+    return str(is_system_topic(topic)).lower()
 
 
 def _age_ms(group: GroupFigures) -> int:

@@ -150,7 +150,7 @@ def test_nothing_is_made_or_asked_unless_a_share_is_given(
     tmp_path: Path, changes: dict[str, Any], mirrors: int
 ) -> None:
     with open_store(tmp_path, **changes) as store:
-        assert (store._tap is not None) == bool(mirrors)
+        assert (store._interceptor is not None) == bool(mirrors)
         assert (store.metrics.snapshot().mirror is not None) == bool(mirrors)
         store.max_offset("t", 0)
     assert (tmp_path / "cqstore" / "ab").exists() == bool(mirrors)
@@ -162,7 +162,7 @@ def test_a_read_only_store_mirrors_nothing(tmp_path: Path) -> None:
     config = store.config.model_copy(update={"ab_share": 1.0})
     with MessageStore.open(tmp_path, config, read_only=True) as store:
         assert len(store.queues.backends()) == 2
-        assert store._tap is None
+        assert store._interceptor is None
 
 
 def test_light_queues_that_lie_apart_have_no_other_side(

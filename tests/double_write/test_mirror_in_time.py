@@ -15,7 +15,7 @@ from store.service.mirroring import mirror as mirror_module
 from store.service.mirroring import verdict as verdict_module
 from store.service.mirroring.differences import read_differences
 from store.service.mirroring.moments import Moment, Moments
-from store.service.mirroring.reads import Answer, Failed, MirroredRead, PulledQueue
+from store.service.mirroring.reads import Answer, Failed, MirroredRead, PullAnswer
 from store.service.mirroring.verdict import ReadOutcome, Verdict, judge
 from store.service.tracing.operation_lines import StoreOp
 from tests.kit.double_write import OTHER, Told
@@ -290,7 +290,7 @@ def _once(answer: int, name: str) -> Callable[..., int]:
     return max_offset
 
 
-UNITS = PulledQueue(0, 9, 3, ((30, 1, 7), (40, 1, 7)))
+UNITS = PullAnswer(0, 9, 3, ((30, 1, 7), (40, 1, 7)))
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_a_close_says_that_a_dispatch_was_cut_short(tmp_path: Path) -> None:
         store = opened(tmp_path / str(number))
         with suppress(Interrupted):
             run_interrupted(lambda store=store: ask(store), number)  # type: ignore[misc]
-        if store._state.failure is None and store._dispatcher._handing_on.begun:
+        if store._state.failure is None and store._dispatcher._dispatching.begun:
             unsaid += 1
             with pytest.raises(StoreFailedError, match="the dispatch of a batch was cut short"):
                 store.close()

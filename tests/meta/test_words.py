@@ -5,6 +5,10 @@ import re
 from functools import cache
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.xdist_group("trees")
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
     "cqstore", "store", "cq_file", "cq_rocksdb", "migration", "replication", "metadata",
@@ -47,15 +51,23 @@ DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @cache
-def definitions() -> list[tuple[str, ast.AST]]:
-    """Return every function and class of the packages, with its file."""
+def nodes() -> list[tuple[str, ast.AST]]:
+    """Return what the packages' files and stubs define, and every parameter, with its file."""
     found: list[tuple[str, ast.AST]] = []
-    for package in PACKAGES:
-        for path in (ROOT / package).rglob("*.py"):
+    paths = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py*")]
+    for path in paths:
+        if path.suffix in {".py", ".pyi"}:
             tree = ast.parse(path.read_text(encoding="utf-8"))
             name = str(path.relative_to(ROOT))
-            found += [(name, node) for node in ast.walk(tree) if isinstance(node, DEFINITIONS)]
+            kinds = (*DEFINITIONS, ast.arg)
+            found += [(name, node) for node in ast.walk(tree) if isinstance(node, kinds)]
+    assert len({name for name, _ in found}) > 500
     return found
+
+
+def definitions() -> list[tuple[str, ast.AST]]:
+    """Return every function and class of the packages, with its file."""
+    return [(name, node) for name, node in nodes() if isinstance(node, DEFINITIONS)]
 
 
 def test_no_function_is_named_by_a_word_of_our_own() -> None:
@@ -77,17 +89,9 @@ def test_no_class_has_a_name_that_was_left_behind() -> None:
 
 
 def test_limits_are_max_and_min() -> None:
-    files = [
-        path
-        for package in PACKAGES
-        for suffix in ("py", "pyi")
-        for path in (ROOT / package).rglob(f"*.{suffix}")
-    ]
-    assert len(files) > 500
     assert [
-        f"{path.relative_to(ROOT)}: {node.arg}"
-        for path in files
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        f"{path}: {node.arg}"
+        for path, node in nodes()
         if isinstance(node, ast.arg) and LIMIT.match(node.arg) and node.arg not in UPSTREAM
     ] == []
 

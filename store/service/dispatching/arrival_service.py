@@ -45,7 +45,7 @@ class ArrivalWait(Protocol):
     """Why nothing will come, set before ``wake``."""
 
     def wake(self) -> object:
-        """Wake it; by any thread, and never waits. It is called once."""
+        """End the wait. Called once, by any thread; never blocks."""
 
 
 class ArrivalService:
@@ -234,7 +234,7 @@ class ArrivalService:
             listener.stop()
 
     def _leave(self) -> None:
-        """End it before the interpreter does: a thread that is cut off there keeps its locks."""
+        """End the thread before the interpreter does: cut off there it would keep its locks."""
         if self._pid == os.getpid() and self.worker is not None:
             self._stopped = True
             self._wake.set()
@@ -314,7 +314,7 @@ class ArrivalService:
             wait.wake()
 
     def _give_up(self, exc: BaseException) -> None:
-        """Wake all waits; the store itself continues."""
+        """Wake all waits after the thread of arrivals has failed; the store itself continues."""
         self._stopped = True
         _LOG.error("waits for arrivals are not woken any more: %s", exc)
         self._end_waits()

@@ -39,7 +39,7 @@ class ArrivalBatch:
     __slots__ = ("_units", "dropped")
 
     def __init__(self, units: UnitBatch, dropped: int = 0) -> None:
-        """``units`` do not grow any more."""
+        """``units``: a batch to which nothing is added any more."""
         self._units = units
         self.dropped = dropped
         """Units that the listener was not given since its last call, for it was too slow. A batch
@@ -86,7 +86,7 @@ class ListenerThread:
         self.worker = Worker("cqstore-listener", self._run, noop, "it is called no more")
 
     def start(self) -> None:
-        """Start the thread.
+        """Start the thread that calls the listener.
 
         Raises:
             StoreIOError: the system has no more threads.

@@ -1,10 +1,12 @@
 """Delay levels: what units of ``SCHEDULE_TOPIC_XXXX`` contain in place of a tag's hash.
 
 Source: RocketMQ ``CommitLog.checkMessageAndReturnSize``,
-``DefaultMessageStore.computeDeliverTimestamp``.
+``DefaultMessageStore.computeDeliverTimestamp``,
+``ScheduleMessageService.DeliverDelayedMessageTimerTask.executeOnTimeUp``.
 """
 
 from store.errors import StoreConfigError
+from store.queue.context import LogView
 
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIGN = 1 << 63
@@ -48,3 +50,16 @@ class DelayLevels:
             return tags_code
         due = store_timestamp + self._delays_ms[level - 1]
         return (due + _SIGN) % (2 * _SIGN) - _SIGN  # a damaged time may pass Java's long: it wraps
+
+
+def deliver_time(
+    tags_code: int | None, delay_ms: int, log: LogView, phy_offset: int, size: int
+) -> int:
+    """Return when the message of a unit of ``SCHEDULE_TOPIC_XXXX`` is due, ms.
+
+    The unit's tags code is that time. ``None``: it lay beside the queue and is lost there. Then it
+    is ``delay_ms``, the level's delay, after the record was stored.
+    """
+    if tags_code is not None:
+        return tags_code
+    return log.store_timestamp(phy_offset, size) + delay_ms

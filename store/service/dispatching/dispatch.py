@@ -80,7 +80,7 @@ class Dispatcher(_waiting.InFlight):
         self.locks = state.locks
         self.locks.add(self.owner)
         self._state = state
-        self._handing_on = CriticalSection(state, "the dispatch of a batch")
+        self._dispatching = CriticalSection(state, "the dispatch of a batch")
         self._slice = dispatch_slice
         self.batch_limit = dispatch_slice
         """Units that make a batch."""
@@ -104,7 +104,7 @@ class Dispatcher(_waiting.InFlight):
     def has_undispatched(self) -> bool:
         """Return whether a record of the log may not be in its queue yet.
 
-        True also while another thread hands a batch on: a reader has to wait for that one too.
+        True also while another thread dispatches a batch: a reader has to wait for that one too.
         """
         return bool(self.pending.units.end_phy_offset) or self.handed is not NOTHING
 
@@ -126,7 +126,7 @@ class Dispatcher(_waiting.InFlight):
         return oldest_timestamp(self.handed.units) or oldest_timestamp(self.pending.units)
 
     def drain(self) -> None:
-        """Hand everything that waits on to the queues; when it returns readers see it.
+        """Dispatch everything that waits; when it returns readers see it.
 
         Raises:
             NestedCallError: the thread is inside of what it would wait for; nothing was done.
@@ -203,7 +203,7 @@ class Dispatcher(_waiting.InFlight):
     def fail_if_interrupted(self) -> None:
         """Fail the store if a dispatch was interrupted, and no later caller has noticed."""
         with self.owner.entry(), self.drain_lock:
-            self._handing_on.fail_if_interrupted()
+            self._dispatching.fail_if_interrupted()
 
     def store(self, units: UnitBatch, keys: IndexBatch) -> list[QueueRestart]:
         """Bring units and keys into queues and index; no other thread may meanwhile.
@@ -241,13 +241,13 @@ class Dispatcher(_waiting.InFlight):
     def _resume(self) -> None:
         """Dispatch the batch of a stalled dispatch: none may come before it."""
         if self.handed is not NOTHING:
-            self._handing_on.begin()
+            self._dispatching.begin()
             self._dispatch()
 
     def _begin_batch(self) -> None:
         """Take what waits; the caller holds the lock of ``pending``."""
         waiting = self.pending.snapshot()
-        self._handing_on.begin()
+        self._dispatching.begin()
         self.handed = waiting  # before nothing waits any more, see has_undispatched
         self.pending.reset()
 
@@ -271,13 +271,13 @@ class Dispatcher(_waiting.InFlight):
             is_room = isinstance(exc, DiskFullError)
             until = "when there is room" if is_room else "when the dispatcher takes the record"
             self._state.set_stalled(f"{exc}; it goes on by itself {until}")
-            self._handing_on.end()  # as if it had not begun: ``_resume`` begins it anew
+            self._dispatching.end()  # as if it had not begun: ``_resume`` begins it anew
             raise
         except BaseException as exc:
             self._state.fail(exc)
             raise
         self.handed = NOTHING
-        self._handing_on.end()
+        self._dispatching.end()
         if is_full:
             cost.add(cost.clock() - began, len(units), limit)
         if self._state.stalled:

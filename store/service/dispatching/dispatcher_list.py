@@ -76,7 +76,7 @@ class CommitLogDispatcher(Protocol):
     """
 
     def dispatch(self, request: DispatchRequest) -> object:
-        """Take one record."""
+        """Take the record that ``request`` is about; an exception stalls the dispatch at it."""
 
 
 @runtime_checkable
@@ -119,7 +119,7 @@ class DispatcherList:
     def __init__(
         self, dispatchers: Sequence[CommitLogDispatcher], log: CommitLog, units: RecordUnits
     ) -> None:
-        """Begin nowhere: see ``begin``."""
+        """Know no place in the log yet: ``begin`` says where to start."""
         self._entries = [_Entry(each) for each in dispatchers]
         self._log = log
         self._units = units

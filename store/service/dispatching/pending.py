@@ -39,7 +39,7 @@ NOTHING = Appends(UnitBatch(), IndexBatch(), None)
 
 
 class Pending(_waiting.Waiting):
-    """What waits. Everything under ``lock``, unless noted otherwise."""
+    """The units and keys that wait to be dispatched. All under ``lock``, unless noted otherwise."""
 
     def __init__(
         self, queues: ConsumeQueueStore, units: RecordUnits, keys: RecordKeys, state: RunningState

@@ -19,7 +19,7 @@ from store.service.dispatching.record_units import RecordUnits
 
 
 class RecordCount:
-    """How many records were taken into batches, and the outer ones."""
+    """How many records were taken into batches, and which were the first and the last."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -29,7 +29,7 @@ class RecordCount:
     def note_several(
         self, first: ScannedRecord | None, last: ScannedRecord | None, count: int
     ) -> None:
-        """Count scanned records."""
+        """Count ``count`` records that follow each other, of which the outer ones are known."""
         if first is not None and not self.records:
             self.first_phy_offset = first.phy_offset
         self.records += count
@@ -80,7 +80,7 @@ class RecordBatcher(_replay.ReplayBatcher):
 
 
 class RecordBatches(RecordCount):
-    """Records that follow each other, as their units and keys."""
+    """Records that follow each other in the log, as units and keys to dispatch."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -148,7 +148,10 @@ class RecordUnits:
                 found.clear()
 
     def _can_hold(self, light_queue: str) -> bool:
-        """Return whether the backend can; RocketMQ passes over those with a path separator."""
+        """Return whether the backend can hold this light queue.
+
+        RocketMQ passes over a name with a path separator in it.
+        """
         try:
             self._check_topic(light_queue)
         except IllegalMessageError:

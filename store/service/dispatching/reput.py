@@ -116,7 +116,7 @@ class ReputService:
             atexit.unregister(self._leave)
 
     def _leave(self) -> None:
-        """End it before the interpreter does: a thread that is cut off there keeps its locks."""
+        """End the thread before the interpreter does: cut off there it would keep its locks."""
         if self._pid == os.getpid() and self.worker is not None:
             self._stopped = True
             self._wake.set()

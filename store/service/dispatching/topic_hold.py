@@ -16,7 +16,7 @@ class TopicHold:
         self._over.acquire()
 
     def end(self) -> None:
-        """Release all waiting callers."""
+        """Let all go on that wait at the gate."""
         if self._over.locked():
             self._over.release()
 

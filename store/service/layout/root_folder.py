@@ -17,7 +17,7 @@ def refuse_file(root: Path) -> None:
     """Refuse a file, or what would lie below one, as the folder of a store.
 
     Raises:
-        RefusedStoreError: so it is.
+        RefusedStoreError: it is one, or below one, which the error names.
     """
     if root.is_dir():
         return
@@ -32,7 +32,7 @@ def refuse_no_log_folder(commit_log: Path) -> None:
     """Refuse what a caller named as the folder of a commit log and is none at a glance.
 
     Raises:
-        RefusedStoreError: so it is.
+        RefusedStoreError: it is no folder, a store's own, or has no log file.
     """
     if not commit_log.is_dir():
         what = "a file" if commit_log.exists() else "no such folder"
@@ -49,7 +49,7 @@ def refuse_part(root: Path, levels: int | None = None) -> None:
     """Refuse a part of a store that lies above it, so many levels or any.
 
     Raises:
-        RefusedStoreError: so it is; it names the store.
+        RefusedStoreError: it is one; the error names the store.
     """
     whole = root.absolute()
     for below, above in islice(pairwise([whole, *whole.parents]), levels):

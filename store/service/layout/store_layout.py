@@ -24,7 +24,7 @@ from store.service.layout.root_folder import refuse_file, refuse_no_log_folder
 
 @dataclass(frozen=True, slots=True)
 class StoreLayout:
-    """The verdict on one directory."""
+    """What one folder holds, and why it must not be opened to write."""
 
     paths: StorePaths
     log_folders: list[Path]

@@ -58,7 +58,7 @@ class CheckFinding:
 
 
 class StoreCheck:
-    """One check of an open store."""
+    """One check of an open store: log, queues, index, and how they fit together."""
 
     def __init__(
         self,

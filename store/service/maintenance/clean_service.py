@@ -20,9 +20,10 @@ from store.log.commit_log import CommitLog
 from store.logger import StoreLogger
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.units import QueueKey
-from store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS, is_queued
+from store.record.message import LMQ_PREFIX, is_queued
 from store.record.properties import dispatch_properties
 from store.record.scan import ScanRules
+from store.record.topic_names import is_exempt
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.dispatching.pending import Pending
 from store.service.dispatching.record_units import light_queues
@@ -162,8 +163,7 @@ class CleanService:
         Never a light queue's name or a topic of the broker's own, which no topic table lists.
         """
         for topic in self._queues.topics():
-            system = topic in SYSTEM_TOPICS or topic.startswith((SYSTEM_PREFIX, LMQ_PREFIX))
-            if topic not in retain and not system:
+            if topic not in retain and not is_exempt(topic):
                 yield topic
 
     def delete_expired_files(self, phy_offset: int) -> ExpiryReport:

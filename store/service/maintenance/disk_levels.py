@@ -40,7 +40,7 @@ class DiskLevels:
         self._warning = min(max(config.disk_space_warning_level_ratio, 35), 90)
 
     def demand(self) -> DiskDemand:
-        """Look at the disks."""
+        """Return what is to be deleted, and whether puts go on, by how full the disks are now."""
         used_percent = self._environment.used_percent
         log = min(used_percent(folder) for folder in self._log)
         queues = used_percent(self._queues if self._queues.is_dir() else self._queues.parent)

@@ -50,10 +50,11 @@ class FileOutlook(NamedTuple):
 
 
 class FileExpiry:
-    """Runs every ``clean_resource_interval`` in a thread of its own.
+    """Deletes what is due every ``clean_resource_interval``, in a thread of its own.
 
-    ``delete`` deletes up to a phy offset; ``full`` is told why nothing may be written any more,
-    and an empty string when it may again, ``failed`` what ended the thread unexpectedly.
+    ``delete`` deletes up to a phy offset. ``full`` is called with the reason why nothing may be
+    written any more, with an empty string when it may again; ``failed`` with what ended the thread
+    unexpectedly.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ class QueueIncarnation(NamedTuple):
 
 
 class _Columns(NamedTuple):
-    """A row a queue, by rising hash."""
+    """The last incarnation of each queue, a row a queue, by rising hash."""
 
     hashes: NDArray[np.int64]
     first: NDArray[np.int64]

@@ -61,7 +61,7 @@ class _Ranked(NamedTuple):
 
 
 class FiguresByGroup:
-    """Looks at one store again and again. One thread at a time."""
+    """The lag of the groups of one store, look by look. One thread at a time."""
 
     def __init__(
         self, queues: QueueReads, offsets: GroupOffsets, limit: int, budget: int = QUEUES_A_LOOK

@@ -69,7 +69,7 @@ class TopicSnapshot(NamedTuple):
 
 @dataclass(slots=True)
 class _Tracked:
-    """What is remembered of a topic."""
+    """What the look before found of a topic."""
 
     offset: int
     mean_size: float
@@ -87,7 +87,7 @@ class _LogCounts(NamedTuple):
 
 
 class _Sample(NamedTuple):
-    """Some records that came since the look before."""
+    """How many of some records that came since the look before each topic has."""
 
     topics: dict[str, tuple[int, int]]
     """Topic → records and their bytes."""

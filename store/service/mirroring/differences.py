@@ -13,7 +13,7 @@ from store.journals.journal import Entry, Journal
 from store.log.commit_log import CommitLog
 from store.queue.units import QueueKey
 from store.record.message import LMQ_PREFIX
-from store.service.mirroring.reads import Answer, Failed, MirroredRead, PulledQueue, Row
+from store.service.mirroring.reads import Answer, Failed, MirroredRead, PullAnswer, Row
 
 MAX_KEPT = 1000
 MAX_BYTES = 4 << 20
@@ -25,7 +25,7 @@ _NONE = -1
 
 
 class Mismatch(NamedTuple):
-    """Two answers that were not the same."""
+    """One read that two backends answered differently, as the journal has it."""
 
     time: float
     """Seconds since the epoch."""
@@ -44,7 +44,7 @@ class Mismatch(NamedTuple):
 
 
 class Differences:
-    """The journal of one store. One thread."""
+    """The journal of reads that backends answered differently. One thread."""
 
     def __init__(self, path: Path) -> None:
         """Describe the journal; touches no file."""
@@ -101,7 +101,7 @@ def difference(
     names = [queues.name for queues in read.sides]
     offset, phy_offset, wrong = _NONE, _NONE, ""
     texts = [_text(reference), _text(other)]
-    if isinstance(reference, PulledQueue) and isinstance(other, PulledQueue):
+    if isinstance(reference, PullAnswer) and isinstance(other, PullAnswer):
         at = _first_different(reference, other)
         if at is not None:
             offset = at
@@ -115,7 +115,7 @@ def difference(
     )  # fmt: skip
 
 
-def _first_different(mine: PulledQueue, other: PulledQueue) -> int | None:
+def _first_different(mine: PullAnswer, other: PullAnswer) -> int | None:
     """Return the first offset at which the units are not the same, of those that were read."""
     start = min(mine.first, other.first)
     end = max(mine.first + len(mine.rows), other.first + len(other.rows))
@@ -125,7 +125,7 @@ def _first_different(mine: PulledQueue, other: PulledQueue) -> int | None:
 def _text(answer: Answer) -> str:
     if isinstance(answer, Failed):
         return f"cannot be read: {answer.error}"
-    if isinstance(answer, PulledQueue):
+    if isinstance(answer, PullAnswer):
         return f"the queue goes from {answer.low} to {answer.high}"
     return str(answer)
 

@@ -67,7 +67,7 @@ class Seconds(_Saved):
 
     @property
     def coarse(self) -> HistogramSnapshot:
-        """Return it in the buckets of every other histogram."""
+        """Return the counts in the buckets that every other histogram has."""
         counts = [0] * (len(BOUNDS) + 1)
         at = 0
         for bound, count in zip((*FINE_BOUNDS, float("inf")), self.counts, strict=True):
@@ -126,7 +126,7 @@ class _Sums:
         self.histogram = Histogram(FINE_BOUNDS)
 
     def hour(self, began: int, op: str, side: str) -> Hour:
-        """Return its present state."""
+        """Return the sums as those of an hour that ``began`` so many seconds after the epoch."""
         held = self.histogram.snapshot()
         return Hour(
             began=began, op=op, side=side, reads=held.count, items=self.items,
@@ -154,7 +154,7 @@ class Figures:
     """The figures of one store. One thread adds, any may look."""
 
     def __init__(self, path: Path) -> None:
-        """Describe the file; touches none."""
+        """Begin without figures; ``load`` reads those that were saved in ``path``."""
         self._path = path
         self._lock = CheckedLock("the figures of compared reads")  # guards all that follows
         self._began = 0.0
@@ -242,7 +242,7 @@ class Figures:
             )  # fmt: skip
 
     def save(self, dropped: int) -> None:
-        """Write them, whole.
+        """Replace the file by the figures of now; ``dropped``: since the store was opened.
 
         Raises:
             StoreIOError: the disk refused; the file is unchanged.

@@ -27,7 +27,7 @@ from store.service.mirroring.reads import (
     Answer,
     MirroredRead,
     NumberRead,
-    PulledQueue,
+    PullAnswer,
     PullRead,
     Sides,
 )
@@ -102,7 +102,7 @@ class Mirror:
         mirror = cls(config, paths, log, queues, puller)
         return mirror if mirror._shares.max_share > 0 else None
 
-    # ---- the tap
+    # ---- as a read interceptor
 
     def samples_this(self) -> bool:
         """Count down to the next candidate; return whether this is it."""
@@ -134,13 +134,13 @@ class Mirror:
         return result
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """Ask, and leave the answer to be mirrored."""
+        """Return the reference's minimum, and leave it to be mirrored."""
         return self._number(
             StoreOp.MIN_OFFSET, topic, queue_id, {}, lambda queue: queue.min_offset()
         )
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Ask, and leave the answer to be mirrored."""
+        """Return the reference's next offset, and leave it to be mirrored."""
         return self._number(
             StoreOp.MAX_OFFSET, topic, queue_id, {}, lambda queue: queue.max_offset()
         )
@@ -148,7 +148,7 @@ class Mirror:
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType
     ) -> int:
-        """Ask, and leave the answer to be mirrored."""
+        """Search in the reference's queue, and leave the answer to be mirrored."""
         return self._number(
             StoreOp.TIME_SEARCH, topic, queue_id,
             {"timestamp": timestamp, "boundary": boundary.value},
@@ -158,7 +158,7 @@ class Mirror:
     def estimate(
         self, topic: str, queue_id: int, from_offset: int, to_offset: int, tags: TagFilter
     ) -> int:
-        """Ask, and leave the answer to be mirrored."""
+        """Estimate from the reference's queue, and leave the answer to be mirrored."""
         return self._number(
             StoreOp.ESTIMATE, topic, queue_id,
             {"from": from_offset, "to": to_offset, "tags": " || ".join(sorted(tags.tags))},
@@ -203,14 +203,14 @@ class Mirror:
     # ---- about itself
 
     def snapshot(self) -> MirrorSnapshot:
-        """Return its present figures."""
+        """Return what the mirror has counted until now."""
         figures = self._figures.snapshot(self._waiting.dropped)
         return MirrorSnapshot(figures, len(self._waiting), self._failure)
 
     # ---- the thread
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread that asks the other backend."""
         self.worker.start()
 
     def stop(self) -> None:
@@ -238,7 +238,7 @@ class Mirror:
             pass
 
     def _mirror(self, read: MirroredRead) -> None:
-        """Ask again, compare, count."""
+        """Ask the other backend what a reader asked; compare the answers, count and note them."""
         figures, op = self._figures, read.op.value
         if self._queues.alike(read.key.topic) != read.sides:
             figures.count(op, ReadOutcome.GONE)
@@ -283,4 +283,4 @@ class Mirror:
 
 
 def _items(answer: Answer) -> int:
-    return len(answer.rows) if isinstance(answer, PulledQueue) else 1
+    return len(answer.rows) if isinstance(answer, PullAnswer) else 1

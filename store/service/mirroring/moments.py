@@ -23,12 +23,12 @@ class Moment(NamedTuple):
 
 
 class Moments:
-    """Returns the moment. Any thread; no thread waits for it."""
+    """Returns the ``Moment`` that it is now. Any thread; no thread waits for it."""
 
     def __init__(self, changes: Changes, log: CommitLog) -> None:
         self._changes = changes
         self._log = log
 
     def now(self) -> Moment:
-        """Return the moment."""
+        """Return the moment that it is now."""
         return Moment(self._changes.moment, self._log.min_phy_offset(), self._changes.losses)

@@ -27,14 +27,14 @@ _Asked = tuple[int, int, UnitBlock]
 
 
 class Failed(NamedTuple):
-    """A backend could not answer."""
+    """The answer of a backend that raised an error."""
 
     error: str
     """The kind of error: what it says of places differs from backend to backend."""
 
 
-class PulledQueue(NamedTuple):
-    """What a pull returned of its queue."""
+class PullAnswer(NamedTuple):
+    """The answer to a pull: what was read of its queue."""
 
     low: int
     high: int
@@ -49,11 +49,14 @@ class PulledQueue(NamedTuple):
         return self.rows[index] if 0 <= index < len(self.rows) else None
 
 
-Answer = PulledQueue | int | Failed
+Answer = PullAnswer | int | Failed
 
 
 class MirroredRead(ABC):
-    """One read. Made where it is answered, asked again by one thread."""
+    """A read that the reference has answered, and that the other backend is to be asked.
+
+    Made in the thread of the reader; the mirror's thread asks again.
+    """
 
     def __init__(self, op: StoreOp, key: QueueKey, sides: Sides, moment: Moment) -> None:
         """``moment`` is of before the answer."""
@@ -73,7 +76,7 @@ class MirroredRead(ABC):
 
     @abstractmethod
     def _read(self, queues: ConsumeQueueStore) -> Callable[[], Answer]:
-        """Ask; what is returned makes a plain value of the answer, which is not timed."""
+        """Ask the queue, which is timed; return what then makes a plain value of its answer."""
 
     def read_from(self, queues: ConsumeQueueStore) -> tuple[Answer, int]:
         """Ask a backend the same; return its answer and how long it took, ns.
@@ -122,12 +125,12 @@ class NumberRead(MirroredRead):
 
     @property
     def answer(self) -> Answer:
-        """Return the number."""
+        """Return the number that the reference gave, or how it failed."""
         return self._answer
 
     @property
     def arguments(self) -> Mapping[str, object]:
-        """Return what was given."""
+        """Return the arguments of the question, by name."""
         return self._asked
 
     def _read(self, queues: ConsumeQueueStore) -> Callable[[], Answer]:
@@ -182,7 +185,7 @@ class PullRead(MirroredRead):
         return self._queue.iterate(queue_offset)
 
     def resolve_tags_code(self, tags_code: int) -> int | None:
-        """Ask the queue."""
+        """Have the reference's queue resolve an address."""
         return self._queue.resolve_tags_code(tags_code)
 
     def fail(self, exc: StoreError) -> None:
@@ -193,7 +196,7 @@ class PullRead(MirroredRead):
 
     @property
     def answer(self) -> Answer:
-        """Return what was read."""
+        """Return what the reference's queue gave the pull, or how it failed."""
         if self._failed is not None:
             return self._failed
         return self._plain(self._queue, self._low, self._high, self._blocks)
@@ -216,7 +219,7 @@ class PullRead(MirroredRead):
                 blocks.append((at, end - at, queue.read_units(at, end - at)))
         return lambda: self._plain(queue, low, high, blocks)
 
-    def _plain(self, queue: ConsumeQueue, low: int, high: int, blocks: list[_Asked]) -> PulledQueue:
+    def _plain(self, queue: ConsumeQueue, low: int, high: int, blocks: list[_Asked]) -> PullAnswer:
         """Return the units of the blocks, up to one that is not full."""
         rows: list[Row] = []
         for _, limit, block in blocks:
@@ -225,4 +228,4 @@ class PullRead(MirroredRead):
                 break  # what follows would not have its own offset
         if self._resolves:
             rows = [(at, size, queue.resolve_tags_code(code or 0)) for at, size, code in rows]
-        return PulledQueue(low, high, blocks[0][0] if blocks else 0, tuple(rows))
+        return PullAnswer(low, high, blocks[0][0] if blocks else 0, tuple(rows))

@@ -7,7 +7,10 @@ from store.queue.class_of_topic import ClassOfTopic
 
 
 class Shares:
-    """Draws reads by their topic's share. Any thread; two at once may both draw, or neither."""
+    """Draws the reads that are mirrored, by the shares of their topics.
+
+    Any thread; two at once may both draw, or neither.
+    """
 
     def __init__(self, share: float, classes: list[tuple[str, float]]) -> None:
         """``classes``: topics as ``selects`` takes them, and their share; the first counts."""

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from store.service.mirroring.moments import Moment, Moments
-from store.service.mirroring.reads import Answer, Failed, MirroredRead, PulledQueue
+from store.service.mirroring.reads import Answer, Failed, MirroredRead, PullAnswer
 from store.service.tracing.operation_lines import StoreOp
 
 _TRIES = 100
@@ -85,10 +85,10 @@ def _never_was(op: StoreOp, said: Answer, first: Answer, now: Answer) -> bool:
     """
     if isinstance(said, Failed):
         return True
-    if isinstance(said, PulledQueue):
-        if not isinstance(now, PulledQueue):
+    if isinstance(said, PullAnswer):
+        if not isinstance(now, PullAnswer):
             return True
-        if said.high > max(now.high, first.high if isinstance(first, PulledQueue) else 0):
+        if said.high > max(now.high, first.high if isinstance(first, PullAnswer) else 0):
             return True
         return any(
             (right := now.at(offset)) is not None and right != row and offset >= now.low

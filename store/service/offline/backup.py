@@ -40,14 +40,9 @@ _MAX_MODE_BYTES = 1 << 20
 
 
 def back_up(
-    root: Path,
-    target: Path,
-    config: StoreConfig,
-    *,
-    commit_log: Path | None = None,
-    link: bool = False,
-    progress: Progress = noop,
-) -> BackupManifest:
+    root: Path, target: Path, config: StoreConfig, *,
+    commit_log: Path | None = None, link: bool = False, progress: Progress = noop,
+) -> BackupManifest:  # fmt: skip
     """Back up the store ``root`` into the folder ``target``; return the manifest, which lies there.
 
     ``target`` appears when it is whole, its commit log in ``target/commitlog`` wherever that of the
@@ -111,7 +106,7 @@ class _LockFacts(NamedTuple):
 
     @classmethod
     def of(cls, paths: StorePaths) -> "_LockFacts":
-        """Look at the store.
+        """Return what shows now whether the store is open, and by whom.
 
         Raises:
             StoreStateError: a step of ours over the whole store is not finished.

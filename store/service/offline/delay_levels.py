@@ -22,7 +22,7 @@ class UnlikeLevel(NamedTuple):
     in_queue_ms: int
 
     def sentence(self) -> str:
-        """Return what is wrong."""
+        """Return in a sentence how settings and queue differ."""
         return (
             f"by messageDelayLevel a message of level {self.level} waits {self.by_settings_ms} ms,"
             f" the newest one in queue {self.queue.queue_id} of {self.queue.topic}"

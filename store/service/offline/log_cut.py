@@ -18,7 +18,7 @@ from store.service.recovering.recovery import RecoveryReport
 
 @dataclass(frozen=True, slots=True)
 class LogCut:
-    """What a cut has done."""
+    """What a cut of the log has done."""
 
     saved: list[SavedTail]
     """What lay behind."""

@@ -42,7 +42,7 @@ _MAX_TOPICS = 5
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step to a neighbour of the present state."""
+    """A step from the present state of a store to a neighbouring one, and what forbids it."""
 
     to: StoreMode
     reasons: list[str]
@@ -56,7 +56,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ModeChange:
-    """What one step did."""
+    """What one step to another state did."""
 
     before: StoreMode
     after: StoreMode

@@ -53,7 +53,7 @@ _MAX_QUEUE_FILES = 64
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """One of them; ``path`` is of the store itself."""
+    """Something that keeps a store from being opened; ``path`` is of the store itself."""
 
     kind: ObstacleKind
     problem: str
@@ -67,7 +67,7 @@ class Obstacle:
 
 
 def find_obstacles(layout: StoreLayout, config: StoreConfig) -> list[Obstacle]:
-    """Return those of log and checkpoint; ``config`` has the size of the log files.
+    """Return the obstacles that log and checkpoint are; ``config`` has the size of the log files.
 
     Whether a log file was cut is sure only beside one that was not: else the settings may be wrong.
 

@@ -20,7 +20,7 @@ class AbortMarker:
         self._changed = False
 
     def mark(self) -> None:
-        """Mark it, if that was not done before."""
+        """Mark the store as open, unless this opening has done so before."""
         if not self._marked:
             mark_open(self._paths)
             self._marked = True

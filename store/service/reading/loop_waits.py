@@ -49,6 +49,6 @@ class _LoopTurn(LoopTurn[LoopWait]):
     """The waits of one loop that are over."""
 
     def complete(self, item: LoopWait) -> None:
-        """Wake the task."""
+        """Wake the task that waits, in its loop."""
         if not item.future.done():
             item.future.set_result(None)

@@ -89,7 +89,7 @@ class OtherIndexes:
         return found
 
     def close(self) -> None:
-        """Close them; may be called again."""
+        """Close the indexes that were opened; a second call does nothing."""
         with self.lock.entry():
             self._closed = True
             while self._indexes:

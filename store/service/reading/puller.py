@@ -87,7 +87,7 @@ class PulledQueue(Protocol):
         """Return its ends and units; asked first."""
 
     def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:
-        """Return more units."""
+        """Return units behind those that ``pull`` gave."""
 
     def ends(self) -> tuple[int, int]:
         """Return where it begins and ends by now."""
@@ -151,7 +151,7 @@ class Puller:
         tags: TagFilter | None,
         max_total_bytes: int,
     ) -> GetMessageResult:
-        """Pull from ``queue``."""
+        """Pull from ``queue``, which stands for one of the store's; the pull is counted."""
         started = time.perf_counter()
         result = self._get(queue, offset, max_msgs, tags, max_total_bytes)
         self.meter.pulled(started, result)
@@ -307,7 +307,7 @@ _MAX_RUN = 1 << 18
 
 
 class _Pull:
-    """One pull under way; every unit is offered to it in order."""
+    """One pull under way: takes units in order, and fills its result with their records."""
 
     def __init__(
         self, puller: Puller, offset: int, max_msgs: int, max_bytes: int, tags: TagFilter | None

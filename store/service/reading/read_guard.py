@@ -21,7 +21,7 @@ class _Readying:
         self._dispatcher = dispatcher
 
     def __call__(self) -> None:
-        """See to it.
+        """Refuse if the store is closed; else dispatch what waits, unless the dispatch is stalled.
 
         Raises:
             StoreClosedError, StoreFailedError, StoreIOError: what waits cannot be dispatched.

@@ -16,7 +16,7 @@ class ReadInterceptor(Protocol):
     """Answers reads as the store would. Any thread may call any method."""
 
     def samples_this(self) -> bool:
-        """Return whether the tap wants the read that comes now; else it goes past it."""
+        """Return whether to intercept the read that comes now; else it goes past."""
 
     def pull(
         self,
@@ -47,33 +47,33 @@ class ReadInterceptor(Protocol):
 
 
 class DirectReads:
-    """Answers straight away: what is behind the last tap."""
+    """Answers reads from the store's own queues: what is behind the last interceptor."""
 
     def __init__(self, puller: Puller, queues: ConsumeQueueStore) -> None:
         self.pull = puller.get
         self._queues = queues
 
     def samples_this(self) -> bool:
-        """Return False: it wants nothing."""
+        """Return False: no read is to be noted."""
         return False
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """Ask the queue."""
+        """Return the minimum of the store's queue."""
         return self._queues.queue(topic, queue_id).min_offset()
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Ask the queue."""
+        """Return the next offset of the store's queue."""
         return self._queues.queue(topic, queue_id).max_offset()
 
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType
     ) -> int:
-        """Ask the queue."""
+        """Search in the store's queue."""
         return self._queues.queue(topic, queue_id).offset_by_time(timestamp, boundary)
 
     def estimate(
         self, topic: str, queue_id: int, from_offset: int, to_offset: int, tags: TagFilter
     ) -> int:
-        """Ask the queue."""
+        """Estimate from the store's queue."""
         queue = self._queues.queue(topic, queue_id)
         return queue.estimate_message_count(from_offset, to_offset, tags.may_match, tags.plain)

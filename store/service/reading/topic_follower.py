@@ -28,7 +28,7 @@ class FollowedStore(Protocol):
 
     @property
     def commit_log(self) -> CommitLog:
-        """Return the log."""
+        """Return the log, to whose files another process may append."""
 
 
 class TopicFollower:

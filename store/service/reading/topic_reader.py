@@ -61,12 +61,12 @@ class ReadableStore(Protocol):
         self, topic: str, queue_id: int, offset: int, max_msgs: int = ...,
         tags: TagFilter | None = ..., max_total_bytes: int = ...,
     ) -> GetMessageResult:  # fmt: skip
-        """Pull from a queue."""
+        """Pull from a queue, see ``MessageStore.get_message``."""
 
     def queue_keys(
         self, topic: str | None = ..., after: QueueKey | None = ...
     ) -> Iterator[QueueKey]:
-        """Yield the queues."""
+        """Yield the queues of ``topic``, or all, behind ``after``."""
 
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType = ...
@@ -74,10 +74,10 @@ class ReadableStore(Protocol):
         """Return the offset that a time leads to."""
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """Return where a queue begins."""
+        """Return the queue offset of the first message."""
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return where it ends."""
+        """Return the queue offset behind the last message."""
 
 
 def read_topic(

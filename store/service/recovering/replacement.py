@@ -42,7 +42,7 @@ class Rebuild(Flag):
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """One replacement that was begun."""
+    """The journal of queues or an index that are being moved away."""
 
     folder: str
     """Name of the folder below ``cqstore/replaced`` that takes what is moved."""

@@ -113,15 +113,15 @@ class CountedPulls(Protocol):
 
     @property
     def found(self) -> int:
-        """How many they were."""
+        """Return how many pulls found something."""
 
     @property
     def messages(self) -> int:
-        """Their records."""
+        """Return how many messages these pulls returned."""
 
     @property
     def total_bytes(self) -> int:
-        """The bytes of those."""
+        """Return the bytes of the records of these messages."""
 
 
 class GetMeter:

@@ -59,7 +59,7 @@ class RunningState(_flags.StateFlags):
     # ---- setting
 
     def close(self) -> None:
-        """Take nothing any more."""
+        """Refuse every later write and read."""
         with self._lock:
             self.closed = self.unwritable = True
 
@@ -229,7 +229,7 @@ class CriticalSection(_flags.EnteredFlag):
             self._state.fail(StoreFailedError(f"{self._what} was cut short"))
 
     def begin(self) -> None:
-        """Begin the steps.
+        """Note that the steps have begun.
 
         Raises:
             StoreFailedError: as for ``check``.
@@ -238,7 +238,7 @@ class CriticalSection(_flags.EnteredFlag):
         self.begun = True
 
     def end(self) -> None:
-        """End them: all are done, or none."""
+        """Note that the steps have ended: all of them are done, or none."""
         self.begun = False
 
 

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Waiting(Generic[T]):
-    """Items on their way. ``put`` never waits, not even for a lock; one thread takes."""
+    """At most ``limit`` items. ``put`` never waits, not even for a lock; one thread takes."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

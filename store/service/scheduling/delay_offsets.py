@@ -25,7 +25,7 @@ class DelayOffsets:
     """One file, ``config/delayOffset.json``. One thread at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Describe it; touches no file."""
+        """Take the file's path; nothing is read yet."""
         self._path = path
         self._content: Json = {}  # fields that are not known here stay
         self._former: bytes | None = None

@@ -15,6 +15,7 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.units import BlockStop
 from store.record.decoder import StoredMessage, refuse_filler
 from store.record.message import SCHEDULE_TOPIC, Message
+from store.service.dispatching.delay import deliver_time
 from store.service.results import PutMessageResult, PutMessageStatus
 from store.service.scheduling.time_up import message_time_up
 
@@ -75,7 +76,10 @@ class _Due(NamedTuple):
 
 
 class LevelDelivery:
-    """One level. One thread delivers; any thread sets ``is_noted`` and asks for ``figures``."""
+    """Delivers one level.
+
+    One thread delivers; any thread sets ``is_noted`` and asks for ``figures``.
+    """
 
     def __init__(
         self, level: int, delay_ms: int, log: CommitLog, queues: ConsumeQueueStore, put: ListPut,
@@ -102,7 +106,7 @@ class LevelDelivery:
         return self._queues.queue(SCHEDULE_TOPIC, self.level - 1)
 
     def end(self) -> int:
-        """Return the end of its queue."""
+        """Return the queue offset behind the last message of the level."""
         return self._queue.max_offset()
 
     def begin(self, offset: int | None) -> None:
@@ -120,7 +124,7 @@ class LevelDelivery:
         self.is_noted = self.next_offset < high
 
     def figures(self, now: int) -> DelayLevelFigures | None:
-        """Return what is told of it at ``now``, ms; ``None``: it never had a message.
+        """Return how far the level is at ``now``, ms; ``None``: it never had a message.
 
         Units that wait to be dispatched are in its queue no more than in any other.
         """
@@ -177,7 +181,7 @@ class LevelDelivery:
             self.due = now + RETRY_MS
 
     def _put_all(self, found: _Due) -> bool:
-        """Deliver; return whether all that can be is. ``next_offset`` is behind what was."""
+        """Put the messages that are due; return False where one has to be put later again."""
         if not found.messages:
             return True
         results = self._put(found.messages)
@@ -224,9 +228,8 @@ class LevelDelivery:
 
         Source: RocketMQ ``correctDeliverTimestamp``.
         """
-        if tags_code is None:  # beside the queue, and lost there
-            tags_code = self._log.store_timestamp(phy_offset, size) + self._delay_ms
-        return now if tags_code > now + self._delay_ms else tags_code
+        due = deliver_time(tags_code, self._delay_ms, self._log, phy_offset, size)
+        return now if due > now + self._delay_ms else due
 
     def _stored(self, phy_offset: int) -> StoredMessage:
         message = self._log.message(phy_offset)

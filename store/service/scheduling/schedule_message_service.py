@@ -255,6 +255,6 @@ class ScheduleMessageService:
             self.worker.end(seconds)
 
     def _leave(self) -> None:
-        """End it before the interpreter does: a thread that is cut off there keeps its locks."""
+        """End the thread before the interpreter does: cut off there it would keep its locks."""
         if self._pid == os.getpid():
             self._end(EXIT_SECONDS)

@@ -15,7 +15,7 @@ from store.service.writing.putter import Puts
 
 
 class Recorder:
-    """Intercepts the calls of ``behind``, the mirror if there is one, and of ``plain``."""
+    """Notes every read in a trace, and has it answered by ``behind``, the mirror, or ``plain``."""
 
     def __init__(self, trace: Trace, plain: DirectReads, behind: ReadInterceptor | None) -> None:
         self.trace = trace
@@ -23,7 +23,7 @@ class Recorder:
         self._behind = behind
 
     def samples_this(self) -> bool:
-        """Return True: it wants all of them."""
+        """Return True: a trace has every read."""
         return True
 
     def _next(self) -> ReadInterceptor:
@@ -39,31 +39,31 @@ class Recorder:
         tags: TagFilter | None,
         max_total_bytes: int,
     ) -> GetMessageResult:
-        """Note and pull."""
+        """Pull, and note what was asked and found."""
         self.trace.note(StoreOp.PULL, topic, queue_id, offset, max_msgs, _expression(tags))
         return self._next().pull(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """Note and ask."""
+        """Return the minimum of a queue; note that it was asked for."""
         self.trace.note(StoreOp.MIN_OFFSET, topic, queue_id)
         return self._next().min_offset(topic, queue_id)
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Note and ask."""
+        """Return the next offset of a queue; note that it was asked for."""
         self.trace.note(StoreOp.MAX_OFFSET, topic, queue_id)
         return self._next().max_offset(topic, queue_id)
 
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType
     ) -> int:
-        """Note and ask."""
+        """Search by time; note what was asked for."""
         self.trace.note(StoreOp.TIME_SEARCH, topic, queue_id, timestamp, boundary.value)
         return self._next().offset_by_time(topic, queue_id, timestamp, boundary)
 
     def estimate(
         self, topic: str, queue_id: int, from_offset: int, to_offset: int, tags: TagFilter
     ) -> int:
-        """Note and ask."""
+        """Estimate a range; note what was asked for."""
         self.trace.note(
             StoreOp.ESTIMATE, topic, queue_id, from_offset, to_offset, _expression(tags)
         )
@@ -79,7 +79,7 @@ class RecordedPutter:
         """The putter behind."""
 
     def put(self, message: Message, *, wait: bool = True) -> PutMessageResult:
-        """Put and note."""
+        """Put a message, and note it unless it was refused."""
         began = perf_counter()
         result = self.putter.put(message, wait=wait)
         self._note(message, began, stored=result.ok)
@@ -95,7 +95,7 @@ class RecordedPutter:
         self._note(message, began, stored=told.stored)
 
     def put_list(self, messages: Sequence[Message]) -> list[PutMessageResult]:
-        """Put them and note each."""
+        """Put messages, and note each that was not refused."""
         began = perf_counter()
         results = self.putter.put_list(messages)
         for message, result in zip(messages, results, strict=True):
@@ -103,7 +103,7 @@ class RecordedPutter:
         return results
 
     def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
-        """Put it, and note it as one."""
+        """Put a batch, and note it as one message unless it was refused."""
         began = perf_counter()
         results = self.putter.put_client_batch(batch)
         self._note(batch, began, stored=all(result.ok for result in results))

@@ -30,7 +30,7 @@ _now = time.perf_counter
 
 
 class Trace:
-    """One recording, from its making to ``stop``. Any thread may call any method."""
+    """One recording in a file, from its making to ``stop``. Any thread may call any method."""
 
     def __init__(self, path: Path, max_bytes: int, stopped: Callable[["Trace"], object]) -> None:
         """Make the file ``path``; ``stopped`` is called when nothing is to be noted any more.

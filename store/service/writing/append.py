@@ -199,7 +199,7 @@ class Appender:
         return self._log.max_phy_offset()
 
     def _refuse(self) -> None:
-        """Raise why nothing may be appended; if the disk filled meanwhile, this put is admitted."""
+        """Raise why nothing may be appended. A disk that filled meanwhile still admits this put."""
         self._section.check()
         self._state.check_writable()
 

@@ -221,7 +221,7 @@ class FullFlush:
 
 
 class _Rounds:
-    """Things to do again and again, each in its own interval."""
+    """Calls to repeat, each in its own interval."""
 
     def __init__(self, now: float) -> None:
         self._now = now

@@ -24,7 +24,7 @@ from store.service.writing import _waits
 
 
 class GroupCommit:
-    """Syncs one log. Any thread may call."""
+    """Syncs one log for all that wait for it. Any thread may call."""
 
     def __init__(self, log: CommitLog, timeout_ms: int) -> None:
         """``timeout_ms``: how long ``wait_for`` waits for the sync of another thread."""

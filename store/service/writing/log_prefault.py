@@ -50,7 +50,7 @@ class LogPrefault:
 
     @staticmethod
     def of(log: CommitLog, config: StoreConfig) -> "LogPrefault | None":
-        """Return it if records are written through maps, and not synced at once.
+        """Return a prefault if records are written through maps, and not synced at once.
 
         Each sync would write the pages ahead too, as zeros (decision 71).
         """

@@ -39,7 +39,7 @@ class PutMessageHook(Protocol):
 
     @property
     def hook_name(self) -> str:
-        """Return what errors call it."""
+        """Return the name of the hook in errors."""
 
     def execute_before_put_message(self, message: Message) -> PutMessageResult | None:
         """Return ``None`` to let the message pass, or with which status and reason it is refused.

@@ -72,7 +72,7 @@ class Puts(Protocol):
     """``Putter``, or an object that intercepts its calls."""
 
     def put(self, message: Message, *, wait: bool = True) -> PutMessageResult:
-        """Put one message."""
+        """Put one message; ``wait``: return when disk and followers have it, as far as is due."""
 
     def put_later(
         self, message: Message, promised: Promised[PutMessageResult], soon: Soon = at_once
@@ -292,7 +292,7 @@ class Putter:
         return done
 
     def _put_whole(self, messages: Sequence[Message]) -> list[PutMessageResult]:
-        """Put all messages or none, as one append."""
+        """Put all messages or none: they are appended as one."""
         for message in messages:
             self.schedule.refuse(message)
             refuse_inner_batch(message)

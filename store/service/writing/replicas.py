@@ -61,7 +61,7 @@ class ReplicaWait:
     def of(
         cls, config: StoreConfig, log: CommitLog, replicas: Replicas | None
     ) -> "ReplicaWait | None":
-        """Return it where puts wait for replicas."""
+        """Return what waits for replicas; ``None`` where the settings let no put wait for any."""
         is_asked = config.awaited_followers > 0 or config.min_in_sync_replicas > 1
         return None if replicas is None or not is_asked else cls(config, log, replicas)
 
@@ -156,7 +156,7 @@ class ReplicaWait:
 
 
 class _Later(NamedTuple):
-    """A caller that took a future."""
+    """A put that is answered by a future, and until when it waits."""
 
     phy_offset: int
     deadline: float

@@ -1,0 +1,20 @@
+"""Topics that a broker treats apart, known by their names.
+
+Source: RocketMQ ``TopicValidator``, ``DefaultMessageStore.cleanUnusedTopic``.
+"""
+
+from store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
+
+
+def is_system_topic(topic: str) -> bool:
+    """Return whether ``topic`` is one of the broker's own, in whichever case its prefix is."""
+    return topic in SYSTEM_TOPICS or topic.lower().startswith(SYSTEM_PREFIX)
+
+
+def is_exempt(topic: str) -> bool:
+    """Return whether a broker keeps the queues of ``topic`` whatever its table of topics says.
+
+    It makes its own topics at each start, and no table lists light queues. Here the case of the
+    prefix counts, as it does for RocketMQ.
+    """
+    return topic in SYSTEM_TOPICS or topic.startswith((SYSTEM_PREFIX, LMQ_PREFIX))
