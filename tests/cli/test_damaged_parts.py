@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from store.config import StoreConfig
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.command_page import PAGE
-from tests.kit.commands import run
+from tests.kit.commands import COMMAND, run
 from tests.kit.engines import ENGINES
 from tests.kit.tree import tree_digest
 
@@ -284,3 +285,43 @@ def test_recover_ends_as_its_page_says(files: Path, database: Path) -> None:
         "2 if it is refused, as where the log is damaged",
     ]
     assert all(sentence in page for sentence in said)
+
+
+# ---- where the copy goes
+
+
+@pytest.mark.parametrize(("where", "named"), [("", "."), ("config", "..")])
+def test_a_store_that_is_named_from_inside_is_mended_beside_it(
+    files: Path, where: str, named: str
+) -> None:
+    """The checkpoint is an obstacle: what is behind it is checked in a private folder."""
+    (files / "config").mkdir()
+    os.truncate(files / "checkpoint", 7)
+    before = tree_digest(files)
+    done = run(["check", named, "--repair"], cwd=files / where)
+    assert done.returncode == 0, done.stderr
+    assert tree_digest(files) == before
+    assert sorted(path.name for path in files.parent.iterdir()) == ["files", "files.repaired"]
+    assert checked(files.with_name("files.repaired"), damaged=False) == []
+
+
+def test_a_copy_that_cannot_be_made_is_refused_before_the_check(files: Path) -> None:
+    os.truncate(files / "checkpoint", 7)
+    for place, why in {
+        files / "copy": "would lie in the store itself",
+        files / "index" / "copy": "would lie in the store itself",
+        files.with_name("none") / "copy": "a folder that is not there",
+        files: "is taken",
+    }.items():
+        done = run(["check", files, "--repair", "--copy-to", place])
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"{why} ({place})" in done.stderr
+    assert sorted(path.name for path in files.parent.iterdir()) == ["files"]
+
+
+def test_a_folder_that_is_gone_is_said_to_be(files: Path) -> None:
+    (gone := files.with_name("gone")).mkdir()
+    words = f"cd {gone} && rmdir {gone} && exec {COMMAND[0]} check ."
+    done = subprocess.run(["sh", "-c", words], capture_output=True, text=True, check=False)
+    assert done.stderr == "cqstore: the current folder is not there any more\n"
+    assert done.returncode == 2
