@@ -18,6 +18,10 @@ if TYPE_CHECKING:  # a command that prints no table does without
 Row = Mapping[str, object]
 _PAGE = 1000
 _ONE_LINE = re.compile(r"[\t\n\v\f\r]+")
+_WORD = re.compile(r"\s*[\-_%./:,]*[^\s\-_%./:,]*[\-_%./:,]?")
+"""What a text that does not fit is divided into first: names have parts."""
+_HEAD_WORD = re.compile(r"\s*(?:[A-Z]?[^A-Z\s]+|[A-Z]+)")
+"""The same of a head, ``nextStoreTimestamp``."""
 _PIPE_WIDTH = 1000
 _BETWEEN = 2
 """Columns of a terminal between two of a table."""
@@ -169,28 +173,62 @@ def output(kind: OutputFormat | RowFormat) -> Output:
 def table(rows: Iterable[Row], width: int | None = None) -> "Table":
     """Return ``rows`` as one table, headed by all of their keys; what a row lacks is empty.
 
-    ``width`` is the terminal's: nothing is cut to fit it, and few words are divided.
+    ``width`` is the terminal's: nothing is cut to fit it, few words are divided, and where it is
+    too narrow columns without a value are left out.
     """
     from rich.table import Table  # noqa: PLC0415
 
     page = list(rows)
     keys = _keys(page)
     texts = [[_text(row.get(key)) for key in keys] for row in page]
+    if width is not None and _natural([keys, *texts]) > width:
+        used = [at for at in range(len(keys)) if any(row[at] for row in texts)]
+        keys, texts = [keys[at] for at in used], [[row[at] for at in used] for row in texts]
     made = Table(box=None, header_style="bold", pad_edge=False)
     widths = _widths([keys, *texts], width) if width is not None and keys else [None] * len(keys)
     for key, size in zip(keys, widths, strict=True):
-        made.add_column(key, overflow="fold", width=size)
+        made.add_column(_folded(key, size, _HEAD_WORD), overflow="fold", width=size)
     for row in texts:
-        made.add_row(*map(_escaped, row))
+        folded = (_folded(text, size, _WORD) for text, size in zip(row, widths, strict=True))
+        made.add_row(*map(_escaped, folded))
     return made
 
 
+def _folded(text: str, width: int | None, word: re.Pattern[str]) -> str:
+    """Return ``text`` in lines of at most ``width``; a word that is longer stays as it is."""
+    from rich.cells import cell_len  # noqa: PLC0415
+
+    if width is None or cell_len(text) <= width or "\n" in text:
+        return text
+    lines = [""]
+    for each in word.findall(text):
+        if lines[-1] and cell_len(lines[-1] + each) > width:
+            lines.append(each.lstrip())
+        else:
+            lines[-1] += each
+    return "\n".join(lines)
+
+
+def _natural(texts: Sequence[Sequence[str]]) -> int:
+    """Return how many columns of a terminal a table takes that folds nothing."""
+    from rich.cells import cell_len  # noqa: PLC0415
+
+    widths = (max(cell_len(text) for text in of) + _BETWEEN for of in zip(*texts, strict=True))
+    return sum(widths) - _BETWEEN
+
+
 def _widths(texts: Sequence[Sequence[str]], width: int) -> Sequence[int]:
-    """Return how wide each column is within ``width``: the shorter its words, the rather whole."""
+    """Return how wide each column is within ``width``: the shorter its words, the rather whole.
+
+    The first row of ``texts`` is the heads.
+    """
     from rich.cells import cell_len  # noqa: PLC0415
 
     columns = list(zip(*texts, strict=True))
-    words = [max(cell_len(word) for text in of for word in text.split() or [""]) for of in columns]
+    words = [
+        max(cell_len(word) for text in (_spaced(of[0]), *of[1:]) for word in text.split() or [""])
+        for of in columns
+    ]
     lines = [
         max(cell_len(line) for text in of for line in text.splitlines() or [""]) for of in columns
     ]
@@ -203,6 +241,11 @@ def _widths(texts: Sequence[Sequence[str]], width: int) -> Sequence[int]:
             found[at] += more
             left -= more
     return found
+
+
+def _spaced(head: str) -> str:
+    """Return a head with a space before each of its words."""
+    return " ".join(_HEAD_WORD.findall(head))
 
 
 def _keys(page: Sequence[Row]) -> list[str]:

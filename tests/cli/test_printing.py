@@ -179,6 +179,21 @@ def test_a_narrow_terminal_has_all_letters(width: int) -> None:
             assert shown.count(letter) == sum(str(value).count(letter) for value in row.values())
 
 
+def test_what_does_not_fit_a_terminal_is_divided_between_the_parts_of_a_name() -> None:
+    """Heads at their capitals; a sign stays with its number, and an empty column goes."""
+    row = {
+        "group": "billing-service", "nextStoreTimestamp": 1, "empty": None, "file": "a/bcdef/ghi",
+        "problem": "found -1 bytes",
+    }  # fmt: skip
+    assert [line.split() for line in on_terminal([row], 40)] == [
+        ["nextStore"], ["group", "Timestamp", "file", "problem"],
+        ["billing-", "1", "a/bcdef/", "found"], ["service", "ghi", "-1"], ["bytes"],
+    ]  # fmt: skip
+    wide = on_terminal([row], 90)
+    assert wide[0].split() == [*row]
+    assert len(wide) == 2
+
+
 def test_a_record_on_a_terminal_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("store.cli.output._PIPE_WIDTH", 80)
     shown = io.StringIO()
