@@ -16,8 +16,9 @@ from cq_rocksdb.orphans import Orphans
 from cq_rocksdb.stats import CACHE_USAGE, COUNTERS, PROPERTIES
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.cli.options import ConfigFile, Dir, Format, note, open_store
-from store.cli.output import OutputFormat, Row, output
+from store.cli.output import OutputFormat, output
 from store.cli.progress import counted, progress
+from store.cli.table import Row
 from store.errors import RefusedStoreError, StoreError
 from store.paths import StorePaths
 from store.service.message_store import MessageStore

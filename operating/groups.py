@@ -22,8 +22,9 @@ from store.cli.options import (
     note,
     open_store,
 )
-from store.cli.output import Row, RowFormat, output
+from store.cli.output import RowFormat, output
 from store.cli.progress import progress
+from store.cli.table import Row
 from store.errors import RefusedStoreError
 from store.progress import Progress
 from store.service.message_store import MessageStore

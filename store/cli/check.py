@@ -22,8 +22,9 @@ from store.cli.options import (
     read_config,
     refuse_beside,
 )
-from store.cli.output import OutputFormat, Row, output
+from store.cli.output import OutputFormat, output
 from store.cli.progress import progress
+from store.cli.table import Row
 from store.config import StoreConfig
 from store.errors import StoreConfigError
 from store.journals.store_lock import refuse_if_open

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from store.cli.output import OutputFormat, RowFormat, output, table, to_json
+from store.cli.output import OutputFormat, RowFormat, output, to_json
 from store.cli.rows import host_text
+from store.cli.table import table
 from store.errors import IllegalMessageError
 from store.record.message import Host
 from store.sentences import some_of

@@ -14,7 +14,7 @@ from rich.console import Console
 from metadata.model import Form
 from operating.groups import By, narrow
 from operating.topic_kind import TopicKind, group_of, parent_of, topic_kind
-from store.cli.output import table
+from store.cli.table import table
 from store.errors import RefusedStoreError
 from store.record.message import Message
 from store.service.message_store import MessageStore
