@@ -10,6 +10,7 @@ import typer
 from replication.address import address
 from replication.checking.rejoin import cut_to
 from replication.checking.rejoin_command import report_offsets_beyond
+from replication.endpoint import find_host
 from replication.errors import BeyondEpochError
 from replication.following.base import copy_base
 from replication.following.epoch_talk import Learner
@@ -90,6 +91,9 @@ def follow(
     settings = _settings(config, root, learner)
     tables = _Tables(asked, Intervals(tables=metadata_interval), accept_lower_offsets)
     way = _Way(master, place, _timing(ha), verify_tail, _tls(tls_ca, tls_cert), learner, tables)
+    find_host(*place)
+    if asked is not None:
+        find_host(*asked, "the broker")
     _begin_with(base, root, settings, backend)
     end = _End(until, quiet_timeout if until_quiet else None)
     run = _Run(root, settings, backend, way, end, interval)

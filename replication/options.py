@@ -44,10 +44,22 @@ QuietTimeout = Annotated[
 ]  # fmt: skip
 UntilOffset = Annotated[
     int | None,
-    typer.Option("--until", metavar="N", min=0, help="End when the log here ends at N or behind."),
+    typer.Option(
+        "--until",
+        metavar="N",
+        min=0,
+        callback=java_long,
+        help="End when the log here ends at N or behind.",
+    ),
 ]
 VerifyTail = Annotated[
-    int, typer.Option(metavar="BYTES", min=1, help="Of this log's end to compare when connecting.")
+    int,
+    typer.Option(
+        metavar="BYTES",
+        min=1,
+        callback=java_long,
+        help="Of this log's end to compare when connecting.",
+    ),
 ]
 Controller = Annotated[
     bool, typer.Option("--controller", help="The master is under a controller; needs --broker-id.")

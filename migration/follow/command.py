@@ -11,6 +11,7 @@ from pydantic.alias_generators import to_camel
 from migration.follow.move import FollowedMove, FollowedReport
 from migration.metadata.option import AcceptOlderTables, WithoutOption
 from replication.address import address
+from replication.endpoint import find_host
 from replication.signals import ENDED_BY_SIGNAL, ended_by
 from store.cli.options import ConfigFile, Dir, Format, check_is_there, note, read_config
 from store.cli.output import OutputFormat, output
@@ -47,8 +48,10 @@ def follow_command(
     check_is_there(root)
     settings = read_config(config, into)
     refuse_log_elsewhere(into, settings, config)
+    place = address(master)
+    find_host(*place)
     move = FollowedMove(
-        root, address(master), into, settings, backend=to,
+        root, place, into, settings, backend=to,
         without=without or (), accept_older_tables=accept_older_tables, tell=note,
     )  # fmt: skip
     ended = asyncio.run(ended_by(move.run()))
