@@ -244,9 +244,8 @@ def _listen(host: str, port: int) -> socket.socket:
         )[0]
         listener = socket.create_server((address[0], port), family=kind, backlog=_BACKLOG)
     except OSError as exc:
-        raise StoreIOError(
-            f"cannot listen at {endpoint(host, port)}: {exc.strerror or exc}"
-        ) from exc
+        why = str(exc.strerror or exc).partition(" (while")[0]  # what Python adds names it again
+        raise StoreIOError(f"cannot listen at {endpoint(host, port)}: {why}") from exc
     listener.settimeout(0)
     return listener
 

@@ -11,7 +11,6 @@ from replication.endpoint import endpoint, find_host, reason_of
 from replication.errors import WireError
 from store.errors import StoreIOError
 
-
 SEVERAL = OSError(
     "Multiple exceptions: [Errno 111] Connect call failed ('::1', 1, 0, 0), "
     "[Errno 111] Connect call failed ('127.0.0.1', 1)"
