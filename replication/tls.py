@@ -57,7 +57,9 @@ def _trust(context: ssl.SSLContext, ca: Path) -> None:
 
 def _fault(exc: OSError, paths: Sequence[Path]) -> tuple[Path, str]:
     """Return which file it is about, the first if that is not said, and why in words."""
+    missing = next((path for path in paths if not path.exists()), None)
+    if missing is not None:
+        return missing, "there is no such file"
     if isinstance(exc, ssl.SSLError):
         return paths[0], (exc.reason or "").replace("_", " ").lower() or _NO_PEM
-    missing = (path for path in paths if not path.exists())
-    return next(missing, paths[0]), exc.strerror or str(exc)
+    return paths[0], exc.strerror or str(exc)

@@ -273,8 +273,10 @@ def check_is_there(root: Path) -> None:
     """Refuse a folder that is not there: a new store is not to be made.
 
     Raises:
-        RefusedStoreError: there is none.
+        RefusedStoreError: there is none, or a file.
     """
+    if root.exists():
+        refuse_file(root)
     if not root.is_dir():
         raise RefusedStoreError("no such folder", path=root)
 
