@@ -21,9 +21,9 @@ Broker = Annotated[
     ),
 ]
 MetadataInterval = Annotated[
-    float,
+    float | None,
     typer.Option(
-        metavar="SECONDS", min=0.1, callback=bounded, help="With --broker: between two rounds."
+        metavar="SECONDS", min=0.1, callback=bounded, help="With --broker: between two rounds; 10."
     ),
 ]
 AcceptLowerOffsets = Annotated[
@@ -36,10 +36,11 @@ UntilQuiet = Annotated[
     bool, typer.Option("--until-quiet", help="End when the master has nothing more to send.")
 ]
 QuietTimeout = Annotated[
-    float,
+    float | None,
     typer.Option(
         metavar="SECONDS", min=0.1, callback=bounded,
-        help="With --until-quiet: give up, with exit code 1, after coming no nearer for so long.",
+        help="With --until-quiet: give up, with exit code 1, after coming no nearer for so long;"
+        " 600.",
     ),
 ]  # fmt: skip
 UntilOffset = Annotated[

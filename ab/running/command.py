@@ -22,7 +22,9 @@ from store.cli.output import OutputFormat
 from store.cli.progress import PARTS, progress
 from store.errors import RefusedStoreError, StoreConfigError
 
-EXIT_STOPPED = 130
+_BY_SIGNAL = 128
+"""What is added to its number, as a shell does."""
+EXIT_STOPPED = _BY_SIGNAL + signal.SIGINT
 _MINUTE = 60
 _PARTS = 1_000
 
@@ -166,9 +168,12 @@ def _bar() -> Iterator[Callable[[str, float], object]]:
 @contextmanager
 def _interruptible() -> Iterator[None]:
     """Have SIGTERM end the block as Ctrl-C does: what was made is removed."""
+    code = EXIT_STOPPED
 
     def stop(number: int, frame: FrameType | None) -> None:
-        _ = number, frame
+        nonlocal code
+        _ = frame
+        code = _BY_SIGNAL + number
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, stop)
@@ -176,6 +181,6 @@ def _interruptible() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         note("stopped; nothing is left behind")
-        raise typer.Exit(EXIT_STOPPED) from None
+        raise typer.Exit(code) from None
     finally:
         signal.signal(signal.SIGTERM, before)
