@@ -194,7 +194,7 @@ def note_state(store: MessageStore, root: Path, *, read_only: bool = True) -> No
     if read_only and (opener := opened_by(root)):
         note(opened_note(store, opener))
     elif store.report.damage is not None:
-        note(f"the log is damaged: {store.report.damage} (cqstore check)")
+        note(f"{root}: the log is damaged: {store.report.damage} (cqstore check)")
     elif read_only and store.report.needed:
         note(f"{root}: this store needs recovery and is shown as it lies (cqstore recover)")
     if not read_only:
