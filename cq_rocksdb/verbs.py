@@ -15,7 +15,7 @@ from cq_rocksdb.logged_counters import logged_counters
 from cq_rocksdb.orphans import Orphans
 from cq_rocksdb.stats import CACHE_USAGE, COUNTERS, PROPERTIES
 from cq_rocksdb.store import RocksDBConsumeQueueStore
-from store.cli.options import ConfigFile, Dir, Format, note, open_store
+from store.cli.options import ConfigFile, Dir, Format, check_is_there, note, open_store
 from store.cli.output import OutputFormat, output
 from store.cli.progress import counted, progress
 from store.cli.table import Row
@@ -109,6 +109,7 @@ def compact(root: Dir, config: ConfigFile = None, kind: Format = OutputFormat.TA
 
     Opens the store read-write. Ctrl-C ends it early; what was done stays.
     """
+    check_is_there(root)
     if not RocksDBConsumeQueueStore.present(StorePaths(root)):  # opening would make a store
         raise RefusedStoreError("no RocksDB holds queues here", path=root)
     with open_store(root, config, None, None, read_only=False) as store:
