@@ -113,7 +113,7 @@ class _Entries:
             try:
                 name = parse_offset_key(key)
             except CorruptionError as exc:
-                yield QueueFinding(exc.reason, self._path, key=key)
+                yield _of_key(exc, self._path, key)
                 continue
             if len(value) != OFFSET_ENTRY.size:
                 problem = f"the {name.kind.decode()} entry has {len(value)} bytes instead of 16"
@@ -141,7 +141,9 @@ class _Entries:
         checkpoint, end = CHECKPOINT_ENTRY.unpack_from(value).phy_offset, self._log.max_phy_offset()
         if checkpoint > end:
             problem = f"the checkpoint entry {checkpoint} lies behind the log's end {end}"
-            yield QueueFinding(problem, self._path, key=CHECKPOINT_KEY)
+            yield QueueFinding(
+                problem, self._path, key=CHECKPOINT_KEY, expected=f"at most {end}", found=checkpoint
+            )
 
     def _max(
         self, queue: QueueKey, entry: OffsetEntry, min_phy_offset: int
@@ -155,16 +157,22 @@ class _Entries:
             made_up = before is None and entry.phy_offset in {0, min_phy_offset}
             if not made_up:  # else a queue that RocketMQ initialised to an offset
                 problem = f"units {first} to {entry.queue_offset} are missing before the max entry"
-                yield self._at_unit(problem, queue, first)
+                yield self._at_unit(problem, queue, first, f"unit {first}", "none")
         elif unit.phy_offset != entry.phy_offset:
             problem = (
                 f"the max entry says phy_offset {entry.phy_offset}, its unit {unit.phy_offset}"
             )
-            yield self._at_unit(problem, queue, entry.queue_offset)
+            yield self._at_unit(
+                problem, queue, entry.queue_offset, entry.phy_offset, unit.phy_offset
+            )
 
-    def _at_unit(self, problem: str, queue: QueueKey, queue_offset: int) -> QueueFinding:
+    def _at_unit(
+        self, problem: str, queue: QueueKey, queue_offset: int, expected: object, found: object
+    ) -> QueueFinding:
         key = unit_key(queue_prefix(*queue), queue_offset)
-        return QueueFinding(problem, self._path, queue, queue_offset, key=key)
+        return QueueFinding(
+            problem, self._path, queue, queue_offset, key=key, expected=expected, found=found
+        )
 
     def _min(
         self, queue: QueueKey, entry: OffsetEntry, min_phy_offset: int
@@ -178,10 +186,16 @@ class _Entries:
                 f"the min entry hides units: it says {entry.queue_offset}, "
                 f"the first unit in the log is {found.queue_offset}"
             )
-            yield QueueFinding(problem, self._path, queue, entry.queue_offset, key=min_key(prefix))
+            yield QueueFinding(
+                problem, self._path, queue, entry.queue_offset, key=min_key(prefix),
+                expected=found.queue_offset, found=entry.queue_offset,
+            )  # fmt: skip
         elif found is not None and found.queue_offset > entry.queue_offset:
-            problem = f"units {entry.queue_offset} to {found.queue_offset - 1} are missing"
-            yield self._at_unit(problem, queue, entry.queue_offset)
+            first = entry.queue_offset
+            problem = f"units {first} to {found.queue_offset - 1} are missing"
+            yield self._at_unit(
+                problem, queue, first, f"unit {first}", f"unit {found.queue_offset}"
+            )
 
 
 class _Units:
@@ -221,7 +235,7 @@ class _Units:
         try:
             queue, queue_offset = parse_unit_key(key)
         except CorruptionError as exc:
-            yield QueueFinding(exc.reason, self._path, key=key)
+            yield _of_key(exc, self._path, key)
             return
         if (prefix := key[: -UNIT_PLACE.size]) != self._prefix:
             yield from self._begin(prefix, queue)
@@ -244,7 +258,10 @@ class _Units:
             self._last_offset = -1
             self._behind = True
             problem = "the queue has units and no max entry"
-            yield QueueFinding(problem, self._path, queue, key=max_key(prefix))
+            got = "none" if value is None else f"{len(value)} bytes"
+            yield QueueFinding(
+                problem, self._path, queue, key=max_key(prefix), expected="a max entry", found=got
+            )
         else:
             self._last_offset = OFFSET_ENTRY.unpack_from(value).queue_offset
 
@@ -260,7 +277,7 @@ class _Units:
             if not self._behind:
                 self._behind = True
                 problem = f"units lie behind the max entry {self._last_offset}; no reader sees them"
-                yield self._at(problem, queue_offset)
+                yield self._at(problem, queue_offset, f"at most {self._last_offset}", queue_offset)
             return
         before, self._before = self._before, FoundUnit(queue_offset, unit)
         if before is None or before.unit.phy_offset < self._min_phy_offset:
@@ -268,13 +285,20 @@ class _Units:
         wanted, phy_offset = before.queue_offset + 1, before.unit.phy_offset
         if queue_offset != wanted:
             problem = f"units {wanted} to {queue_offset - 1} are missing"
-            yield self._at(problem, wanted)
+            yield self._at(problem, wanted, f"unit {wanted}", f"unit {queue_offset}")
         if unit.phy_offset <= phy_offset:
             problem = (
                 f"phy_offset {unit.phy_offset} does not lie behind the one before, {phy_offset}"
             )
-            yield self._at(problem, queue_offset)
+            yield self._at(problem, queue_offset, f"more than {phy_offset}", unit.phy_offset)
 
-    def _at(self, problem: str, queue_offset: int) -> QueueFinding:
+    def _at(self, problem: str, queue_offset: int, expected: object, found: object) -> QueueFinding:
         key = unit_key(self._prefix, min(queue_offset, LAST_OFFSET))
-        return QueueFinding(problem, self._path, self._queue, queue_offset, key=key)
+        return QueueFinding(
+            problem, self._path, self._queue, queue_offset, key=key, expected=expected, found=found
+        )
+
+
+def _of_key(exc: CorruptionError, path: str, key: bytes) -> QueueFinding:
+    """Return the finding of a key that is none of its family."""
+    return QueueFinding(exc.reason, path, key=key, expected=exc.expected, found=exc.got)

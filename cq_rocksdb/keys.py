@@ -8,6 +8,7 @@ Source: RocketMQ ``RocksDBConsumeQueueTable``, ``RocksDBConsumeQueueOffsetTable`
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import lru_cache
 from struct import error as struct_error
 from typing import Annotated, NamedTuple
@@ -211,7 +212,10 @@ def parse_unit_key(key: bytes) -> tuple[QueueKey, int]:
     tail = QUEUE_TAIL.unpack_from(key, len(key) - QUEUE_TAIL.size - UNIT_PLACE.size)
     place = UNIT_PLACE.unpack_from(key, len(key) - UNIT_PLACE.size)
     if (tail.ctrl_queue, tail.ctrl_offset) != (CTRL_1, CTRL_1):
-        raise CorruptionError(f"the separators of unit key {key.hex()} are wrong")
+        raise CorruptionError(
+            f"the separators of unit key {key.hex()} are wrong", expected="01 and 01",
+            got=f"{tail.ctrl_queue & 0xff:02x} and {tail.ctrl_offset & 0xff:02x}",
+        )  # fmt: skip
     return QueueKey(topic, tail.queue_id), place.queue_offset
 
 
@@ -224,8 +228,29 @@ def parse_offset_key(key: bytes) -> OffsetKey:
     topic = _topic_of(key, OFFSET_TAIL.size)
     ctrl_kind, kind, ctrl_queue, queue_id = _OFFSET_TAIL(key, len(key) - OFFSET_TAIL.size)
     if ctrl_kind != CTRL_1 or ctrl_queue != CTRL_1 or kind not in _KINDS:
-        raise CorruptionError(f"offset key {key.hex()} is neither a max nor a min entry")
+        raise CorruptionError(
+            f"offset key {key.hex()} is neither a max nor a min entry",
+            expected=f"{_MAX.hex()} or {_MIN.hex()}", got=key[-OFFSET_TAIL.size : -4].hex(),
+        )  # fmt: skip
     return OffsetKey(topic, kind, queue_id)
+
+
+def readable_key(key: bytes) -> str | None:
+    """Return what a key of either family names; of one that is none its bytes, ``None`` without.
+
+    ``topic/0/7`` is the unit 7 of queue 0, ``topic/0 max`` that queue's ``max`` entry.
+    """
+    if not key:
+        return None
+    if key == CHECKPOINT_KEY:
+        return "checkpoint"
+    with suppress(CorruptionError):
+        queue, queue_offset = parse_unit_key(key)
+        return f"{queue.topic}/{queue.queue_id}/{queue_offset}"
+    with suppress(CorruptionError):
+        entry = parse_offset_key(key)
+        return f"{entry.topic}/{entry.queue_id} {entry.kind.decode()}"
+    return "".join(chr(each) if 32 < each < 127 else f"\\x{each:02x}" for each in key)  # noqa: PLR2004
 
 
 def _topic_of(key: bytes, tail_bytes: int) -> str:
@@ -235,14 +260,26 @@ def _topic_of(key: bytes, tail_bytes: int) -> str:
         CorruptionError: the key is none.
     """
     if len(key) < KEY_HEAD.size + tail_bytes:
-        raise CorruptionError(f"key {key.hex()} is too short")
+        least = KEY_HEAD.size + tail_bytes
+        raise CorruptionError(
+            f"key {key.hex()} is too short", expected=f"at least {least} bytes",
+            got=f"{len(key)} bytes",
+        )  # fmt: skip
     topic_bytes, ctrl = _KEY_HEAD(key)
     if ctrl != CTRL_1 or KEY_HEAD.size + topic_bytes + tail_bytes != len(key):
-        raise CorruptionError(f"key {key.hex()} has another length than its topic says")
+        said = KEY_HEAD.size + topic_bytes + tail_bytes
+        raise CorruptionError(
+            f"key {key.hex()} has another length than its topic says", expected=f"{said} bytes",
+            got=f"{len(key)} bytes",
+        )  # fmt: skip
     try:
         return key[KEY_HEAD.size : KEY_HEAD.size + topic_bytes].decode()
     except UnicodeDecodeError as exc:
-        raise CorruptionError(f"the topic of key {key.hex()} is not UTF-8") from exc
+        raise CorruptionError(
+            f"the topic of key {key.hex()} is not UTF-8",
+            expected="UTF-8",
+            got=exc.object[exc.start : exc.end].hex(),
+        ) from exc
 
 
 @lru_cache(maxsize=4_096)

@@ -10,14 +10,15 @@ import typer
 from cq_rocksdb.check import Audit
 from cq_rocksdb.engine import Family, RocksEngine
 from cq_rocksdb.folders import log_folder
-from cq_rocksdb.keys import topic_range
+from cq_rocksdb.keys import readable_key, topic_range
 from cq_rocksdb.logged_counters import logged_counters
 from cq_rocksdb.orphans import Orphans
 from cq_rocksdb.stats import CACHE_USAGE, COUNTERS, PROPERTIES
 from cq_rocksdb.store import RocksDBConsumeQueueStore
-from store.cli.options import ConfigFile, Dir, Format, note, open_store
-from store.cli.output import OutputFormat, Row, output
+from store.cli.options import ConfigFile, Dir, Format, check_is_there, note, open_store
+from store.cli.output import OutputFormat, output
 from store.cli.progress import counted, progress
+from store.cli.table import Row
 from store.errors import RefusedStoreError, StoreError
 from store.paths import StorePaths
 from store.service.message_store import MessageStore
@@ -66,6 +67,9 @@ def stats(
 def audit(root: Dir, config: ConfigFile = None, kind: Format = OutputFormat.TABLE) -> None:
     """Compare keys, entries and units with each other and list what is wrong. Changes nothing.
 
+    A finding names the folder, the key (topic/queue/unit, or topic/queue and max or min), and what
+    was expected and found there.
+
     Topics that the broker's metadata does not know, in whatever form it is kept, are listed with
     their queues and units: a broker with RocksDB queues deletes them. Exit code 1 if anything is
     damaged, or the metadata cannot be read. The units are compared with the log by cqstore check.
@@ -85,7 +89,7 @@ def audit(root: Dir, config: ConfigFile = None, kind: Format = OutputFormat.TABL
                 found += 1
                 yield row
             if known is not None and orphans is not None:
-                yield from _orphans(orphans, known)
+                yield from _orphans(orphans, known, queues.folder)
 
         output(kind).rows(rows())
         note(
@@ -105,6 +109,7 @@ def compact(root: Dir, config: ConfigFile = None, kind: Format = OutputFormat.TA
 
     Opens the store read-write. Ctrl-C ends it early; what was done stays.
     """
+    check_is_there(root)
     if not RocksDBConsumeQueueStore.present(StorePaths(root)):  # opening would make a store
         raise RefusedStoreError("no RocksDB holds queues here", path=root)
     with open_store(root, config, None, None, read_only=False) as store:
@@ -213,6 +218,10 @@ def _findings(check: Audit) -> Iterator[Row]:
         yield {
             "severity": "damage",
             "problem": finding.problem,
+            "path": finding.path,
+            "keyText": readable_key(finding.key),
+            "expected": finding.expected,
+            "found": finding.found,
             "topic": queue.topic if queue else None,
             "queueId": queue.queue_id if queue else None,
             "queueOffset": finding.queue_offset,
@@ -221,12 +230,16 @@ def _findings(check: Audit) -> Iterator[Row]:
         }
 
 
-def _orphans(orphans: Orphans, known: TopicTable) -> Iterator[Row]:
+def _orphans(orphans: Orphans, known: TopicTable, folder: Path) -> Iterator[Row]:
     """Yield a row for each topic with queues that the broker does not know."""
     for topic, orphan in sorted(orphans.found.items()):
         yield {
             "severity": "note",
             "problem": f"orphan: the broker's metadata ({known.form}) does not have the topic",
+            "path": str(folder),
+            "keyText": None,
+            "expected": None,
+            "found": None,
             "topic": topic,
             "queueId": None,
             "queueOffset": None,

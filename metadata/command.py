@@ -23,8 +23,9 @@ from store.cli.options import (
     note,
     open_store,
 )
-from store.cli.output import OutputFormat, Row, output
+from store.cli.output import OutputFormat, output
 from store.cli.progress import counted, progress
+from store.cli.table import Row
 from store.errors import RefusedStoreError, StoreError
 from store.paths import StorePaths
 

@@ -12,7 +12,8 @@ from metadata.model import BrokerMetadata, Form
 from metadata.placing import clear_new, finish_placing, is_placing, place
 from store.broker_files import LMQ_OFFSETS_FILE
 from store.cli.options import Dir, Format, Yes, check_is_there, note
-from store.cli.output import OutputFormat, Row, output
+from store.cli.output import OutputFormat, output
+from store.cli.table import Row
 from store.errors import RefusedStoreError
 from store.journals.store_lock import StoreLock, refuse_if_open
 from store.paths import StorePaths

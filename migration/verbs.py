@@ -33,8 +33,9 @@ from store.cli.options import (
     read_config,
     to_state,
 )
-from store.cli.output import OutputFormat, Row, output
+from store.cli.output import OutputFormat, output
 from store.cli.progress import progress
+from store.cli.table import Row
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreError
 from store.paths import StorePaths

@@ -19,7 +19,7 @@ from metadata.model import BrokerMetadata, Form
 from operating.group_lag import GroupRows, LagTotals
 from operating.one_form import read_one_form
 from operating.queue_ends import FollowedEnds
-from store.cli.output import Row
+from store.cli.table import Row
 from store.cli.top import TopView
 from store.config import StoreConfig
 from store.log.tail_topics import OTHERS

@@ -1,5 +1,6 @@
 """The verb ``cqstore groups``."""
 
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
@@ -21,8 +22,9 @@ from store.cli.options import (
     note,
     open_store,
 )
-from store.cli.output import Row, RowFormat, output
+from store.cli.output import RowFormat, output
 from store.cli.progress import progress
+from store.cli.table import Row
 from store.errors import RefusedStoreError
 from store.progress import Progress
 from store.service.message_store import MessageStore
@@ -52,6 +54,21 @@ COLUMNS = {
 }  # fmt: skip
 
 
+_HEADS = {"uncommitted": "no offset", "retryLag": "retry lag", "deadLetters": "dead letters"}
+"""Of columns that a terminal shows, in words that can stand below each other."""
+_ON_TERMINAL = {
+    GroupsBy.GROUP: (
+        "group", "queues", "lag", "expired", "beyond", "uncommitted", "retryLag", "deadLetters",
+        "ageSeconds",
+    ),
+    GroupsBy.TOPIC: (
+        "group", "topic", "messages", "lag", "expired", "beyond", "uncommitted", "ageSeconds",
+    ),
+    GroupsBy.QUEUE: ("group", "topic", "queueId", "min", "max", "offset", "lag", "ageSeconds"),
+}  # fmt: skip
+"""What eighty columns have room for; the others follow from these, or are of another ``--by``."""
+
+
 def groups(
     root: Dir,
     by: Annotated[GroupsBy, typer.Option(help="A row a group, a topic of a group, or a queue.")] = (
@@ -75,8 +92,8 @@ def groups(
 
     Lag is the maximum less the offset, as RocketMQ counts it; what of it has left the log is
     'expired'. 'beyond' is how far an offset lies behind the maximum. Times are in ms since the
-    epoch; the age is that of the next message. Totals are on standard error. Exit code 1 if some
-    of the metadata cannot be read.
+    epoch; the age is that of the next message. A terminal is shown fewer columns than a file or
+    pipe. Totals are on standard error. Exit code 1 if some of the metadata cannot be read.
     """
     now = time.time_ns() // 1_000_000
     with open_store(root, config, backend, commit_log) as store:
@@ -89,7 +106,8 @@ def groups(
             if lagging:
                 rows = (row for row in rows if _is_lagging(row))
             found = ranked(rows, sort, COLUMNS[by], limit)
-        output(kind).rows(found)
+        is_shown = kind is RowFormat.TABLE and sys.stdout.isatty()
+        output(kind).rows(narrow(found, by) if is_shown else found)
     note(
         f"lag {totals.lag}, of it expired {totals.expired}, in {totals.queues} queues of "
         f"{len(totals.topics)} topics; retry lag {totals.retry_lag}, dead letters "
@@ -183,6 +201,12 @@ def _by_queue(
             "beyond": found.beyond,
             **_next(found.next_timestamp, now),
         }  # fmt: skip
+
+
+def narrow(rows: Iterable[Row], by: GroupsBy) -> Iterator[Row]:
+    """Yield rows that eighty columns have room for."""
+    for row in rows:
+        yield {_HEADS.get(name, name): row[name] for name in _ON_TERMINAL[by]}
 
 
 def _next(timestamp: int | None, now: int) -> Row:

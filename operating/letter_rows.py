@@ -11,9 +11,9 @@ from operating.topic_kind import group_of
 from store.broker_files import TOPIC_GROUP_SEPARATOR
 from store.cli.message_fields import ReadMessage
 from store.cli.options import note
-from store.cli.output import Row
 from store.cli.progress import progress
 from store.cli.selection import SelectedReads
+from store.cli.table import Row
 from store.record.message import DLQ_PREFIX, RETRY_PREFIX
 from store.service.message_store import MessageStore
 

@@ -24,8 +24,9 @@ from store.cli.options import (
     note,
     open_store,
 )
-from store.cli.output import Row, RowFormat, output
+from store.cli.output import RowFormat, output
 from store.cli.progress import progress
+from store.cli.table import Row
 from store.progress import Progress
 from store.record.message import HALF_TOPIC, SCHEDULE_TOPIC
 from store.service.message_store import MessageStore

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from store.cli.output import Row
+from store.cli.table import Row
 
 Sort = Annotated[
     str,

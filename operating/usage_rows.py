@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from operating.owner_usage import Owners, OwnerUsage, UsageBy, total_bytes
 from operating.queue_usage import Usage
 from operating.topic_kind import TopicKind, topic_kind
-from store.cli.output import Row
+from store.cli.table import Row
 
 _TIMES = ("oldestStoreTimestamp", "newestStoreTimestamp")
 COLUMNS = {

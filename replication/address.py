@@ -1,8 +1,13 @@
 """Addresses of masters, and of where one listens, as a user writes them."""
 
+import ipaddress
+import re
+
 import typer
 
 _MAX_PORT = 65535
+_NO_HOST = re.compile(r"[\s:/\[\]@?#]")
+"""What is in no name of a host, and in no address of IPv4."""
 
 
 def address(text: str, what: str = "a master", *, any_port: bool = False) -> tuple[str, int]:
@@ -15,8 +20,8 @@ def address(text: str, what: str = "a master", *, any_port: bool = False) -> tup
     """
     host, _, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:  # an address without brackets has no certain end
+        host = _ipv6(host[1:-1])
+    elif _NO_HOST.search(host):  # an address without brackets has no certain end
         host = ""
     ports = range(0 if any_port else 1, _MAX_PORT + 1)
     if not host or not port.isascii() or not port.isdecimal() or int(port) not in ports:
@@ -26,3 +31,12 @@ def address(text: str, what: str = "a master", *, any_port: bool = False) -> tup
     except UnicodeError as exc:
         raise typer.BadParameter(f"{what} has a name that no machine can have: {text!r}") from exc
     return host, int(port)
+
+
+def _ipv6(text: str) -> str:
+    """Return an IPv6 address as it is; empty: it is none."""
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return ""
+    return text

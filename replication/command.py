@@ -10,6 +10,7 @@ import typer
 from replication.address import address
 from replication.checking.rejoin import cut_to
 from replication.checking.rejoin_command import report_offsets_beyond
+from replication.endpoint import find_host
 from replication.errors import BeyondEpochError
 from replication.following.base import copy_base
 from replication.following.epoch_talk import Learner
@@ -49,6 +50,7 @@ from store.service.layout.store_layout import choose_backends, refuse_log_elsewh
 from store.service.message_store import MessageStore
 
 _ROUND_SECONDS = Intervals().tables
+_QUIET_SECONDS = 600.0
 
 
 def follow(
@@ -57,10 +59,10 @@ def follow(
     *,
     base: Base = None,
     broker: Broker = None,
-    metadata_interval: MetadataInterval = _ROUND_SECONDS,
+    metadata_interval: MetadataInterval = None,
     accept_lower_offsets: AcceptLowerOffsets = False,
     until_quiet: UntilQuiet = False,
-    quiet_timeout: QuietTimeout = 600.0,
+    quiet_timeout: QuietTimeout = None,
     until: UntilOffset = None,
     verify_tail: VerifyTail = VERIFY_TAIL_BYTES,
     controller: Controller = False,
@@ -85,13 +87,21 @@ def follow(
     this one: then nothing of it was appended; and if the master did not become quiet in time.
     """
     place, asked = address(master), address(broker) if broker is not None else None
+    if not until_quiet and quiet_timeout is not None:
+        raise typer.BadParameter("--quiet-timeout needs --until-quiet")
+    if broker is None and (metadata_interval is not None or accept_lower_offsets):
+        raise typer.BadParameter("--metadata-interval and --accept-lower-offsets need --broker")
     ha = HaSettings.read(config)
     learner = _learner(ha, controller=controller, broker_id=broker_id, truncate=truncate)
     settings = _settings(config, root, learner)
-    tables = _Tables(asked, Intervals(tables=metadata_interval), accept_lower_offsets)
+    rounds = Intervals(tables=metadata_interval or _ROUND_SECONDS)
+    tables = _Tables(asked, rounds, accept_lower_offsets)
     way = _Way(master, place, _timing(ha), verify_tail, _tls(tls_ca, tls_cert), learner, tables)
+    find_host(*place)
+    if asked is not None:
+        find_host(*asked, "the broker")
     _begin_with(base, root, settings, backend)
-    end = _End(until, quiet_timeout if until_quiet else None)
+    end = _End(until, (quiet_timeout or _QUIET_SECONDS) if until_quiet else None)
     run = _Run(root, settings, backend, way, end, interval)
     ended, facts, late = run.behind_a_cut() if truncate else run.once()
     output(kind).record({"master": master, **facts})

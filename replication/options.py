@@ -21,9 +21,9 @@ Broker = Annotated[
     ),
 ]
 MetadataInterval = Annotated[
-    float,
+    float | None,
     typer.Option(
-        metavar="SECONDS", min=0.1, callback=bounded, help="With --broker: between two rounds."
+        metavar="SECONDS", min=0.1, callback=bounded, help="With --broker: between two rounds; 10."
     ),
 ]
 AcceptLowerOffsets = Annotated[
@@ -36,18 +36,31 @@ UntilQuiet = Annotated[
     bool, typer.Option("--until-quiet", help="End when the master has nothing more to send.")
 ]
 QuietTimeout = Annotated[
-    float,
+    float | None,
     typer.Option(
         metavar="SECONDS", min=0.1, callback=bounded,
-        help="With --until-quiet: give up, with exit code 1, after coming no nearer for so long.",
+        help="With --until-quiet: give up, with exit code 1, after coming no nearer for so long;"
+        " 600.",
     ),
 ]  # fmt: skip
 UntilOffset = Annotated[
     int | None,
-    typer.Option("--until", metavar="N", min=0, help="End when the log here ends at N or behind."),
+    typer.Option(
+        "--until",
+        metavar="N",
+        min=0,
+        callback=java_long,
+        help="End when the log here ends at N or behind.",
+    ),
 ]
 VerifyTail = Annotated[
-    int, typer.Option(metavar="BYTES", min=1, help="Of this log's end to compare when connecting.")
+    int,
+    typer.Option(
+        metavar="BYTES",
+        min=1,
+        callback=java_long,
+        help="Of this log's end to compare when connecting.",
+    ),
 ]
 Controller = Annotated[
     bool, typer.Option("--controller", help="The master is under a controller; needs --broker-id.")

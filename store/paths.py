@@ -7,6 +7,12 @@ from pathlib import Path
 from store.broker_files import CONFIG_FOLDER, DELAYS_FILE, TOPICS_FILE, backup_of
 
 
+def beside(root: Path, suffix: str) -> Path:
+    """Return the place beside a folder with its name and ``suffix``, also where it is ``.``."""
+    named = root.resolve() if root.name in {"", ".."} else root
+    return named.with_name(f"{named.name}{suffix}")
+
+
 @dataclass(frozen=True)
 class StorePaths:
     """Names below ``root`` (RocketMQ's ``storePathRootDir``).

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ab.live.live import live_result
-from ab.report.command import Page, end_with, report
+from ab.report.command import Page, check_place, end_with, report
 from ab.results.result_file import write_result
 from store.cli.options import Dir, Format, note
 from store.cli.output import OutputFormat
@@ -27,6 +27,10 @@ def live_command(
     The store may be open: a mirror saves its figures once a minute. Exit code 1 if answers differ,
     or none was compared.
     """
+    if result is not None:
+        check_place(result, "result", "--result")
+    if html is not None:
+        check_place(html, "page", "--html", result)
     found = live_result(root, ["cqstore", "ab", "live", shlex.quote(str(root))])
     if result is not None:
         write_result(result, found)

@@ -15,6 +15,7 @@ from ab.results.result import Result
 from ab.results.result_file import read_result, result_schema
 from store.cli.options import Format, note
 from store.cli.output import OutputFormat
+from store.errors import RefusedStoreError
 
 EXIT_DIFFERENT = 1
 Page = Annotated[
@@ -49,12 +50,26 @@ def report_command(
         return
     if file is None:
         raise typer.BadParameter("name a result", param_hint="FILE")
+    if html is not None:
+        check_place(html, "page", "--html", file)
     found = read_result(file)
     need_extras()
     if matters:
         names = matching(matters, [each.name for each in found.workloads])
         found = found.model_copy(update={"matters": names})
     end_with(report(found, html, kind))
+
+
+def check_place(path: Path, what: str, option: str, other: Path | None = None) -> None:
+    """Refuse a place where a file cannot be made, before there is something to write.
+
+    Raises:
+        RefusedStoreError: it is a folder, in none, or ``other``, the file of the result.
+    """
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise RefusedStoreError(f"the {what} cannot go there ({option})", path=path)
+    if other is not None and path.resolve() == other.resolve():
+        raise RefusedStoreError(f"the {what} would replace the result ({option})", path=path)
 
 
 def report(result: Result, html: Path | None, kind: OutputFormat) -> Judgement:

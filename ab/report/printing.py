@@ -8,7 +8,8 @@ from ab.judging.changes import Change, ResultChanges
 from ab.judging.judgement import Banner, ComparedFigure, Judgement, Outcome
 from ab.judging.tally import tally
 from ab.judging.words import ratio_text, span_text, value_text
-from store.cli.output import OutputFormat, Row, output, to_json
+from store.cli.output import OutputFormat, output, to_json
+from store.cli.table import Row
 
 _SHORT = {Outcome.SAME: "no difference", Outcome.NOISY: "too noisy"}
 

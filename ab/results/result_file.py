@@ -40,6 +40,8 @@ def read_result(path: Path) -> Result:
         CorruptionError: it is no regular file, or too long to be a result.
         StoreIOError: it cannot be read.
     """
+    if path.is_dir():
+        raise StoreConfigError("this is a folder, not a result of cqstore ab", path=path)
     with os_errors("read the result", path):
         text = read_file(path, _MAX_BYTES)
     try:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ab.report.command import Matters, Page, end_with, report
+from ab.report.command import Matters, Page, check_place, end_with, report
 from ab.results.result import Cache
 from ab.results.result_file import write_result
 from ab.running.plan import RunPlan
@@ -20,9 +20,11 @@ from ab.workloads import parse_mix, workloads
 from store.cli.options import ConfigFile, Dir, Format, bounded, check_is_there, note, read_config
 from store.cli.output import OutputFormat
 from store.cli.progress import PARTS, progress
-from store.errors import RefusedStoreError, StoreConfigError
+from store.errors import StoreConfigError
 
-EXIT_STOPPED = 130
+_BY_SIGNAL = 128
+"""What is added to its number, as a shell does."""
+EXIT_STOPPED = _BY_SIGNAL + signal.SIGINT
 _MINUTE = 60
 _PARTS = 1_000
 
@@ -120,8 +122,9 @@ def run_command(
     check_is_there(root)
     if speed is not None and (trace is None or rate is not None):
         raise StoreConfigError("--speed replays the times of a --trace, and excludes --rate")
-    if result.is_dir() or not result.absolute().parent.is_dir():
-        raise RefusedStoreError("the result cannot go there (--result)", path=result)
+    html = html or result.with_suffix(".html")
+    check_place(result, "result", "--result")
+    check_place(html, "page", "--html", result)
     options = RunOptions(
         root, read_config(config, root), sides=side or (), workloads=workload or (), trace=trace,
         rate=rate, speed=speed, effort=Effort(rounds, turn_seconds), cache=cache, seed=seed,
@@ -134,7 +137,7 @@ def run_command(
         with _bar() as say:
             found = run.measure(say)
     write_result(result, found)
-    judgement = report(found, html or result.with_suffix(".html"), kind)
+    judgement = report(found, html, kind)
     note(f"the result: {result}")
     end_with(judgement)
 
@@ -166,9 +169,12 @@ def _bar() -> Iterator[Callable[[str, float], object]]:
 @contextmanager
 def _interruptible() -> Iterator[None]:
     """Have SIGTERM end the block as Ctrl-C does: what was made is removed."""
+    code = EXIT_STOPPED
 
     def stop(number: int, frame: FrameType | None) -> None:
-        _ = number, frame
+        nonlocal code
+        _ = frame
+        code = _BY_SIGNAL + number
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, stop)
@@ -176,6 +182,6 @@ def _interruptible() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         note("stopped; nothing is left behind")
-        raise typer.Exit(EXIT_STOPPED) from None
+        raise typer.Exit(code) from None
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -42,6 +42,7 @@ from ab.workloads import TRACE, chosen, workloads
 from ab.workloads.base import Setting, Workload
 from store.config import CQ_UNIT_SIZE, StoreConfig
 from store.errors import StoreConfigError
+from store.paths import beside
 from store.service.layout.resolve_layout import resolve_layout
 
 DERIVED = 20_000
@@ -106,8 +107,7 @@ class Run:
         specs = specs or parse_sides(given, options.config)
         size = {"mapped_file_size_consume_queue": self._found.units_per_file * CQ_UNIT_SIZE}
         self._specs = [_with_defaults(spec, size) for spec in specs]
-        whole = options.root.absolute()
-        folder = options.work or whole.with_name(f"{whole.name}.ab")
+        folder = options.work or beside(options.root.absolute(), ".ab")
         self._space = ScratchFolder(folder)
         self._space.check(options.root)
         room = check_room(self._found, folder, len(self._specs))

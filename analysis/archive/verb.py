@@ -16,7 +16,7 @@ from analysis.options import SourceOptions
 from on_spark.session import refuse_without_spark, spark_session
 from store.cli.options import CommitLogFolder, ConfigFile, Rows, meant, note
 from store.cli.output import RowFormat, output
-from store.errors import StoreConfigError
+from store.errors import RefusedStoreError, StoreConfigError
 
 if TYPE_CHECKING:
     from analysis.archive.log_ranges import LogRange
@@ -73,6 +73,7 @@ def archive(
     }
     for options in sources.values():
         options.check_root()
+    _check_target(target, roots)
     refuse_without_spark()
     from analysis.archive.run import plan_run  # noqa: PLC0415 - likewise
 
@@ -91,6 +92,21 @@ def archive(
     note("nothing is new" if done.batch is None else f"batch {done.batch}: {done.files} files")
     if lost or done.faults:
         raise typer.Exit(1)
+
+
+def _check_target(target: Path, roots: Sequence[Path]) -> None:
+    """Refuse a place for an archive that is a file, or below one, or in one of the stores.
+
+    Raises:
+        RefusedStoreError: so it is.
+    """
+    place = target.absolute().resolve()
+    for root in (each.absolute().resolve() for each in roots):
+        if place != root and root in place.parents:
+            raise RefusedStoreError("the archive would lie in the store itself", path=target)
+    there = next(each for each in (place, *place.parents) if each.exists())
+    if not there.is_dir():
+        raise RefusedStoreError("this is a file, not the folder of an archive", path=there)
 
 
 def _named(roots: Sequence[Path], names: Sequence[str] | None) -> Sequence[str]:

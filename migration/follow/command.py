@@ -10,6 +10,7 @@ from migration.follow.move import FollowedMove
 from migration.metadata.option import AcceptOlderTables, WithoutOption
 from migration.report_record import report_record
 from replication.address import address
+from replication.endpoint import find_host
 from replication.signals import ENDED_BY_SIGNAL, ended_by
 from store.cli.options import ConfigFile, Dir, Format, check_is_there, note, read_config
 from store.cli.output import OutputFormat, output
@@ -46,8 +47,10 @@ def follow_command(
     check_is_there(root)
     settings = read_config(config, into)
     refuse_log_elsewhere(into, settings, config)
+    place = address(master)
+    find_host(*place)
     move = FollowedMove(
-        root, address(master), into, settings, backend=to,
+        root, place, into, settings, backend=to,
         without=without or (), accept_older_tables=accept_older_tables, tell=note,
     )  # fmt: skip
     ended = asyncio.run(ended_by(move.run()))

@@ -151,8 +151,8 @@ class FollowedMove:
         """Take the closed log files of the broker, if nothing has begun.
 
         Raises:
-            RefusedStoreError: there is no store to move, or it is to be moved onto itself, or the
-                log of one of them is in another folder, or delay levels are not the broker's.
+            RefusedStoreError: there is no store to move, or it is to be moved onto or into itself,
+                or the log of one is in another folder, or delay levels are not the broker's.
         """
         refuse_log_elsewhere(self._own.root, self._config)
         layout, _ = resolve_layout(self._broker.root, self._broker_config, None, read_only=True)
@@ -164,8 +164,12 @@ class FollowedMove:
                 path=self._broker.commit_log,
             )
         self._process.has_store()  # notes which process is to end
-        if self._own.root.resolve() == self._broker.root.resolve():
-            raise RefusedStoreError("the new store needs a folder of its own", path=self._own.root)
+        new, former = self._own.root.resolve(), self._broker.root.resolve()
+        if new == former or former in new.parents or new in former.parents:
+            raise RefusedStoreError(
+                "the new store needs a folder of its own, and not one in the other or around it",
+                path=self._own.root,
+            )
         if not self.report.stopped:
             refuse_left(self._broker, self._next.without)
             plan_conversion(self._broker, self._next)  # what is refused is so before the stop

@@ -10,8 +10,9 @@ from migration.preflight.examine import RELEASE, preflight
 from migration.preflight.layout import IN_USE
 from migration.preflight.report import PreflightFinding, PreflightReport
 from store.cli.options import ConfigFile, Dir, Format, note, read_config
-from store.cli.output import OutputFormat, Row, output
+from store.cli.output import OutputFormat, output
 from store.cli.progress import progress
+from store.cli.table import Row
 from store.queue.bulk import bulk_names
 from store.sentences import some_of
 

@@ -13,8 +13,9 @@ from migration.verify.report import VerifyReport, report_schema
 from migration.verify.verification import verify_migration, verify_queues
 from migration.workspace import Workspace
 from store.cli.options import ConfigFile, Format, note, read_config
-from store.cli.output import OutputFormat, Row, output
+from store.cli.output import OutputFormat, output
 from store.cli.progress import PARTS, progress
+from store.cli.table import Row
 from store.errors import RefusedStoreError
 from store.journals.store_lock import locked_by
 from store.queue.places import QueuePlace

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from replication.checking.sides import LogSide, Undispatched
-from replication.errors import DivergedError
-from replication.following.last_file import last_file
+from replication.endpoint import endpoint, reason_of
+from replication.errors import DivergedError, WireError
+from replication.following.last_file import ask_last_file
 from replication.following.log_receiver import READ_BYTES
 from replication.following.master_port import MasterPort
 from replication.following.stopwatch import Stopwatch
@@ -50,7 +51,7 @@ class Master:
     """For a master that grows on and on, once it has sent what is needed."""
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return endpoint(self.host, self.port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +72,15 @@ async def last_file_begin(master: Master) -> int:
     Raises:
         StoreIOError: no master answers there.
     """
-    found = await last_file(MasterPort(master.host, master.port), master.answer, whole=False)
+    why, found = "does not answer as a master", None
+    try:
+        found = await ask_last_file(
+            MasterPort(master.host, master.port), master.answer, whole=False
+        )
+    except (OSError, WireError) as exc:
+        why = reason_of(exc)
     if found is None:
-        raise StoreIOError(f"{master} does not answer as a master: is this its haListenPort?")
+        raise StoreIOError(f"{master}: {why}; is this the haListenPort of a master?")
     return found.start
 
 
@@ -99,7 +106,7 @@ async def fetch(
         finally:
             writer.transport.abort()
     except OSError as exc:
-        raise StoreIOError(f"{master}: {str(exc) or 'no answer in time'}") from exc
+        raise StoreIOError(f"{master}: {reason_of(exc)}") from exc
     finally:
         files.close()
     return files.end, has_all

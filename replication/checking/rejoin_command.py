@@ -37,11 +37,11 @@ def rejoin(
 ) -> None:
     """Cut off FORMER what NEW does not have, so that it can follow NEW; shown first.
 
-    The logs are compared as by `ha check`. With --yes FORMER's log ends where both are the same:
-    what lies behind is kept below FORMER/cqstore/cut, and queues, index and checkpoint follow. NEW
-    is not changed. Refused where anything is in doubt: no record in common, damage, log files of
-    other sizes, a store that is open. Consumer offsets behind the cut are reported, and not
-    changed.
+    The logs are compared as by cqstore ha check. With --yes FORMER's log ends where both are the
+    same: what lies behind is kept below FORMER/cqstore/cut, and queues, index and checkpoint
+    follow. NEW is not changed. Refused where anything is in doubt: no record in common, damage, log
+    files of other sizes, a store that is open. Consumer offsets behind the cut are reported, and
+    not changed.
     """
     check_is_there(former)
     refuse_if_open(StorePaths(former))

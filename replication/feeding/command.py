@@ -10,7 +10,8 @@ from pathlib import Path
 import typer
 
 from replication.address import address
-from replication.feeding.feeder import LOOPBACK, MAX_CONNECTIONS, Feeder, Network
+from replication.endpoint import endpoint
+from replication.feeding.feeder import LOOPBACK, MAX_CONNECTIONS, Feeder, Network, check_listen
 from replication.feeding.options import (
     Allow,
     Interval,
@@ -65,6 +66,7 @@ def feed(
         raise StoreConfigError(f"haListenPort={port} names no port: give --listen", path=config)
     networks, slaves = _networks(host, allow or []), _slaves(slave or [], host, tls_cert)
     tls = _tls(tls_cert, tls_key, tls_client_ca)
+    check_listen(host, port)
     opening = read_config(config)
     with progress("opening", about_end(root, opening)) as tick:
         store = MessageStore.open(root, opening, backend=backend, housekeeping=False, progress=tick)
@@ -75,7 +77,7 @@ def feed(
         )  # fmt: skip
         asyncio.run(_serve(feeder, store, host, interval, slaves))
         facts = {
-            "listened": f"{host}:{feeder.port}",
+            "listened": endpoint(host, feeder.port),
             "begin": max(store.commit_log.min_phy_offset(), 0),
             "end": store.commit_log.max_phy_offset(),
             "connections": feeder.connections,
@@ -94,7 +96,7 @@ async def _serve(
     async with feeder, asyncio.TaskGroup() as group:
         log = store.commit_log
         note(
-            f"{host}:{feeder.port}: feeds the log from {max(log.min_phy_offset(), 0)} to"
+            f"{endpoint(host, feeder.port)}: feeds the log from {max(log.min_phy_offset(), 0)} to"
             f" {log.max_phy_offset()}"
         )
         leading = [group.create_task(each.lead(ha_address(host, feeder.port))) for each in slaves]
@@ -118,7 +120,7 @@ def _line(feeder: Feeder, end: int) -> str:
         for link in feeder.followers.links()
         if link.position >= 0
     ]
-    return f"{len(lags)} connections: {', '.join(sorted(lags)[:8])}" if lags else "none"
+    return f"{len(lags)} connections: {', '.join(sorted(lags)[:8])}" if lags else "no connections"
 
 
 def _networks(host: str, texts: list[str]) -> list[Network]:

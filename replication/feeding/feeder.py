@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Self
 
+from replication.endpoint import endpoint
 from replication.errors import OutsideLogError, WireError
 from replication.feeding.append_notifier import AppendNotifier
 from replication.feeding.connection import REPORT_BYTES, FeedConnection
@@ -222,6 +223,15 @@ def _log_fault(meaning: str, task: asyncio.Task[None]) -> None:
         _LOG.error(meaning, exc_info=fault)
 
 
+def check_listen(host: str, port: int) -> None:
+    """Refuse an address where nothing can listen now, before a store is opened for it.
+
+    Raises:
+        StoreIOError: as said.
+    """
+    _listen(host, port).close()
+
+
 def _listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens.
 
@@ -234,7 +244,8 @@ def _listen(host: str, port: int) -> socket.socket:
         )[0]
         listener = socket.create_server((address[0], port), family=kind, backlog=_BACKLOG)
     except OSError as exc:
-        raise StoreIOError(f"cannot listen at {host}:{port}: {exc.strerror or exc}") from exc
+        why = str(exc.strerror or exc).partition(" (while")[0]  # what Python adds names it again
+        raise StoreIOError(f"cannot listen at {endpoint(host, port)}: {why}") from exc
     listener.settimeout(0)
     return listener
 

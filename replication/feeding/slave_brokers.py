@@ -12,6 +12,7 @@ import ipaddress
 from collections.abc import Callable
 from typing import NoReturn
 
+from replication.endpoint import endpoint, reason_of
 from replication.tables.broker_client import BrokerClient
 from store.errors import StoreConfigError, StoreError
 
@@ -41,7 +42,7 @@ class SlaveBroker:
                 is_led = await self._send_address(ha_address)
             except (OSError, UnicodeError, StoreError) as exc:
                 is_led = False
-                self._notify(f"is not led here: {exc}")
+                self._notify(f"is not led here: {_reason(exc)}")
             await asyncio.sleep(LEAD_SECONDS if is_led else RETRY_SECONDS)
 
     async def _send_address(self, ha_address: str) -> bool:
@@ -61,7 +62,11 @@ class SlaveBroker:
     def _notify(self, sentence: str) -> None:
         if sentence != self._said:
             self._said = sentence
-            self._report(f"slave {self._host}:{self._port}: {sentence}")
+            self._report(f"slave {endpoint(self._host, self._port)}: {sentence}")
+
+
+def _reason(exc: OSError | UnicodeError | StoreError) -> str:
+    return str(exc) if isinstance(exc, UnicodeError) else reason_of(exc)
 
 
 def ha_address(host: str, port: int) -> str:
@@ -73,10 +78,10 @@ def ha_address(host: str, port: int) -> str:
     try:
         ip = ipaddress.ip_address(host)
     except ValueError:
-        return f"{host}:{port}"
+        return endpoint(host, port)
     if ip.is_unspecified:
         raise StoreConfigError(
             f"slaves are led to an address, and {host} is none: give --listen the one at which"
             " they reach this machine"
         )
-    return f"[{host}]:{port}" if ip.version == 6 else f"{host}:{port}"  # noqa: PLR2004 - IPv6
+    return endpoint(host, port)

@@ -14,13 +14,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+from replication.endpoint import not_found, reason_of
 from replication.following.default_talk import DefaultTalk
 from replication.following.epoch_talk import EpochTalk, Learner
 from replication.following.follower_progress import FollowerProgress, Timing, Until
 from replication.following.log_receiver import VERIFY_TAIL_BYTES
 from replication.following.master_port import MasterPort
 from replication.following.session import Session, WireProtocol
-from store.errors import DiskFullError, DispatcherError, StoreIOError
+from store.errors import DiskFullError, DispatcherError
 from store.journals.following import Following
 from store.logger import StoreLogger
 from store.service.message_store import MessageStore
@@ -114,9 +115,9 @@ class Follower:
         """
         progress, timing = self.progress, self._timing
         if isinstance(exc, socket.gaierror) and not progress.connections:
-            raise StoreIOError(f"cannot find the master {self._port.host}: {exc.strerror}") from exc
+            raise not_found(self._port.host, exc) from exc
         progress.caught_up = False
-        progress.fault = str(exc) or "no answer in time"
+        progress.fault = reason_of(exc)
         if of_use:
             self._told.clear()
         self._report(f"{progress.fault}; trying again")

@@ -15,21 +15,30 @@ _ENOUGH_HEARTBEATS = 2
 
 
 async def last_file(port: MasterPort, seconds: float, *, whole: bool) -> range | None:
+    """Return what ``ask_last_file`` does; ``None`` too where that has an error."""
+    try:
+        return await ask_last_file(port, seconds, whole=whole)
+    except (OSError, WireError):
+        return None
+
+
+async def ask_last_file(port: MasterPort, seconds: float, *, whole: bool) -> range | None:
     """Return the phy offsets of the bytes that the master's last log file has.
 
     ``whole``: up to the end of the log, for which all of the file is received and thrown away; else
-    of the first frame. ``None`` if that did not come in ``seconds``.
+    of the first frame. ``None`` if the connection ended before that.
+
+    Raises:
+        OSError: nothing listens there, or that did not come in ``seconds``.
+        WireError: what came is of no master.
     """
-    try:
-        async with asyncio.timeout(seconds):
-            reader, writer = await port.connect()
-            try:
-                writer.write(REPORT.pack(Report(0)))
-                return await _span(reader, whole=whole)
-            finally:
-                writer.transport.abort()
-    except (OSError, WireError):
-        return None
+    async with asyncio.timeout(seconds):
+        reader, writer = await port.connect()
+        try:
+            writer.write(REPORT.pack(Report(0)))
+            return await _span(reader, whole=whole)
+        finally:
+            writer.transport.abort()
 
 
 async def _span(reader: asyncio.StreamReader, *, whole: bool) -> range | None:

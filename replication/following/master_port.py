@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from dataclasses import dataclass
 
+from replication.endpoint import endpoint
 from replication.following.arrivals import Arrivals, connect
 from replication.following.log_receiver import READ_BYTES
 
@@ -18,7 +19,7 @@ class MasterPort:
     """How to know a master of ours that speaks TLS; RocketMQ's speak none."""
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return endpoint(self.host, self.port)
 
     async def connect(self) -> tuple[Arrivals, asyncio.StreamWriter]:
         """Return a new connection.

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from replication.endpoint import endpoint, reason_of
 from replication.errors import BrokerError, WireError
 from replication.following.blocking import to_the_end
 from replication.following.follower import Follower
@@ -134,9 +135,9 @@ class SlaveSynchronize:
             self._told_of_end = ""
         except (OSError, StoreError) as exc:
             progress.master_end = -1
-            if _reason(exc) != self._told_of_end:
-                self._told_of_end = _reason(exc)
-                self._announce(f"{_reason(exc)}; where the master's log ends is not known")
+            if reason_of(exc) != self._told_of_end:
+                self._told_of_end = reason_of(exc)
+                self._announce(f"{reason_of(exc)}; where the master's log ends is not known")
 
     async def bring_tables(self, client: BrokerClient) -> None:
         """Ask once for every table, and write what has changed; faults are reported."""
@@ -168,8 +169,8 @@ class SlaveSynchronize:
 
     def _fail(self, exc: OSError | StoreError) -> str:
         """Report why the master's tables could not be brought; return the reason."""
-        self._report(f"{_reason(exc)}; what is here stays, trying again")
-        return _reason(exc)
+        self._report(f"{reason_of(exc)}; what is here stays, trying again")
+        return reason_of(exc)
 
     def _report(self, sentence: str) -> None:
         if sentence not in self._told:
@@ -177,7 +178,7 @@ class SlaveSynchronize:
             self._told.add(sentence)
 
     def _announce(self, sentence: str) -> None:
-        self._tell(f"{self._host}:{self._port}: {sentence}")
+        self._tell(f"{endpoint(self._host, self._port)}: {sentence}")
 
     # ---- topics
 
@@ -393,7 +394,3 @@ def _topic(key: str) -> str:
 def _some(names: Collection[str]) -> str:
     shown = ", ".join(sorted(names)[:_SHOWN])
     return shown if len(names) <= _SHOWN else f"{shown} … ({len(names)})"
-
-
-def _reason(exc: OSError | StoreError) -> str:
-    return str(exc) or "no answer in time"

@@ -161,9 +161,18 @@ def _run() -> None:
         _stop(exc, EXIT_REFUSED)
     except OSError as exc:  # of a look at a path, where nothing nearer says what for
         if exc.filename is None:
+            _stop_without_folder()
             raise
         place = Path(os.fsdecode(exc.filename))
         _stop(StoreIOError(f"cannot look at this: {exc.strerror}", path=place), EXIT_REFUSED)
+
+
+def _stop_without_folder() -> None:
+    """End the process if the folder that it was called in is gone: no relative path means one."""
+    try:
+        os.getcwd()  # noqa: PTH109 - what a path would ask
+    except FileNotFoundError:
+        _stop(StoreIOError("the current folder is not there any more"), EXIT_REFUSED)
 
 
 def _stop(exc: StoreError, code: int) -> None:

@@ -28,7 +28,7 @@ def backup(
 
     The backup of an open store opens as after a crash at that moment: the log up to its last whole
     record, queues that are brought up to it, offsets that lie before it. TO appears when all of it
-    is on disk. Prove it later with `cqstore check TO --against backup.json`. To restore, copy TO.
+    is on disk. Prove it later with cqstore check TO --against backup.json. To restore, copy TO.
     Exit code 1 if the log is damaged: it is copied as it is.
     """
     settings = read_config(config, root)

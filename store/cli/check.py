@@ -22,17 +22,18 @@ from store.cli.options import (
     read_config,
     refuse_beside,
 )
-from store.cli.output import OutputFormat, Row, output
+from store.cli.output import OutputFormat, output
 from store.cli.progress import progress
+from store.cli.table import Row
 from store.config import StoreConfig
 from store.errors import StoreConfigError
 from store.journals.store_lock import refuse_if_open
-from store.paths import StorePaths
+from store.paths import StorePaths, beside
 from store.service.maintenance.check import CheckFinding
 from store.service.offline.backup_manifest import Difference, compare, find_manifest, read_manifest
 from store.service.offline.obstacles import Obstacle, OpenedPast, open_past
 from store.service.offline.repair import RepairPlan, carry_out, check_cut, plan_repair
-from store.service.offline.store_copy import blocks_below, copy_store
+from store.service.offline.store_copy import blocks_below, check_copy_target, copy_store
 
 Repair = Annotated[
     bool, typer.Option("--repair", help="Mend a copy of the store; says first what it does.")
@@ -75,8 +76,9 @@ def check(
         refuse_beside("--against", repair=repair or None, copy_to=copy_to, cut_at=cut_at)
         _compare(root, against, kind)
         return
+    target = root if in_place else copy_to or beside(root, ".repaired")
     if repair:
-        _check_repair(root, commit_log, copy_to, in_place=in_place)
+        _check_repair(root, target, commit_log, copy_to, in_place=in_place)
     elif copy_to or in_place or cut_at is not None:
         raise StoreConfigError("--copy-to, --in-place and --cut-at belong to --repair")
     plan = _run_check(root, config, backend, commit_log, kind)
@@ -86,7 +88,6 @@ def check(
         return
     if not repair:
         raise typer.Exit(1)
-    target = root if in_place else copy_to or root.with_name(root.name + ".repaired")
     _mend(root, target, read_config(config), plan, cut_at, in_place=in_place)
     if _run_check(target, config, backend, None, kind) is not None:
         raise typer.Exit(1)
@@ -140,19 +141,22 @@ def _compare(root: Path, against: Path, kind: OutputFormat) -> None:
 
 
 def _check_repair(
-    root: Path, commit_log: Path | None, copy_to: Path | None, *, in_place: bool
+    root: Path, target: Path, commit_log: Path | None, copy_to: Path | None, *, in_place: bool
 ) -> None:
-    """Refuse options of a repair that exclude each other, and a store that is open.
+    """Refuse options of a repair that exclude each other, a store that is open, a place for none.
 
     Raises:
         StoreConfigError: two options contradict each other.
         StoreLockedError: a process has the store open.
+        RefusedStoreError: the copy cannot go to ``target``.
     """
     if in_place and copy_to:
         raise StoreConfigError("--in-place makes no copy: leave --copy-to out")
     if commit_log:
         raise StoreConfigError("a store whose log lies elsewhere can only be read")
     refuse_if_open(StorePaths(root))
+    if not in_place:
+        check_copy_target(root, target)
 
 
 def _run_check(

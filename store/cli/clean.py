@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 from store.cli.options import ConfigFile, Dir, Format, Yes, note, open_to_delete
-from store.cli.output import OutputFormat, Row, output
+from store.cli.output import OutputFormat, output
+from store.cli.table import Row
 from store.config import StoreConfig
 from store.service.maintenance.disk_levels import DiskDemand
 from store.service.maintenance.file_expiry import FileOutlook

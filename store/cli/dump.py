@@ -21,9 +21,10 @@ from store.cli.options import (
     read_config,
     refuse_beside,
 )
-from store.cli.output import OutputFormat, Row, body_fields, output
+from store.cli.output import OutputFormat, body_fields, output
 from store.cli.progress import PHY_OFFSETS, counted
 from store.cli.rows import message_row, queue_row, sorted_queues, unit_rows
+from store.cli.table import Row
 from store.errors import CorruptionError, NoSuchMessageError, RefusedStoreError
 from store.log.commit_log import CommitLog
 from store.log.log_span import span_at

@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from store.cli.output import Row
 from store.cli.rows import message_row
+from store.cli.table import Row
 from store.config import StoreConfig
 from store.errors import CorruptionError, UnsupportedFormatError, os_errors
 from store.files import is_file_name, reading

@@ -16,7 +16,7 @@ from store.cli.progress import progress
 _WIDTH = 100
 """That the table keeps to."""
 _NONE = {"state": "not set (cqstore mode)", "warnings": "nothing", "index_files": "none is kept"}
-_SHOWN_OTHERWISE = {"opened_by", "counted_all"}
+_SHOWN_OTHERWISE = {"opened_by", "counted_all", "index_fault"}
 """In a table, at another fact."""
 _EXITS = {"not clean": "not clean: recovery is needed"}
 
@@ -76,6 +76,8 @@ def _rows(found: dict[str, object]) -> Iterator[tuple[str, str]]:
             opener = found["opened_by"]
             told = f"none: process {opener} has the store open" if opener else str(value)
             yield label, _EXITS.get(told, told)
+        elif name == "index_files" and found["index_fault"]:
+            yield label, "cannot be read: see warnings"
         elif name in {"topics", "queues"}:
             yield label, f"{value}{'' if found['counted_all'] else '+'}"
         else:

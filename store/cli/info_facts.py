@@ -43,7 +43,8 @@ FACTS: dict[str, Fact] = {
     "counted_all": Fact("boolean", f"False: there are more than the {COUNTED_QUEUES:,} counted."),
     "queues_disk_bytes": Fact("integer", "Allocated for the queues.", "queues on disk"),
     "queue_facts": Fact("object", "What the backends report of themselves."),
-    "index_files": Fact("integer|null", "Files of the index by keys; null: none is kept."),
+    "index_files": Fact("integer|null", "Files of the index by keys; null: none, or index_fault."),
+    "index_fault": Fact("string|null", "Why the index cannot be read; null: it can, or is none."),
     **{
         f"checkpoint_{name}": Fact("integer", f"Of the checkpoint: {name}, as RocketMQ names it.")
         for name in CheckpointFields._fields
@@ -105,6 +106,8 @@ def facts(store: MessageStore) -> Iterator[tuple[str, object]]:
     yield "queues_disk_bytes", store.queues.total_size_bytes()
     yield "queue_facts", {snake(name): value for name, value in store.queues.describe().items()}
     yield "index_files", None if store.index is None else len(store.index.files)
+    fault = store.report.index_left_out
+    yield "index_fault", None if fault is None else str(fault)
     yield from _checkpoint(store.checkpoint.fields)
     yield from _retention(store)
     yield "warnings", list(_warnings(store))

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from store.cli.output import Row, body_fields
+from store.cli.output import body_fields
 from store.cli.rows import host_text
+from store.cli.table import Row
 from store.errors import IllegalMessageError
 from store.record.client_batch import decode_client_batch
 from store.record.compression import compress

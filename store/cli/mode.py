@@ -7,8 +7,9 @@ from typing import Annotated, Protocol
 import typer
 
 from store.cli.options import ConfigFile, Dir, Format, about_end, note, read_config, to_state
-from store.cli.output import OutputFormat, Row, output
+from store.cli.output import OutputFormat, output
 from store.cli.progress import progress
+from store.cli.table import Row
 from store.comparing.compared import Compared
 from store.config import StoreConfig
 from store.entries import entries

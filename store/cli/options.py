@@ -194,7 +194,7 @@ def note_state(store: MessageStore, root: Path, *, read_only: bool = True) -> No
     if read_only and (opener := opened_by(root)):
         note(opened_note(store, opener))
     elif store.report.damage is not None:
-        note(f"the log is damaged: {store.report.damage} (cqstore check)")
+        note(f"{root}: the log is damaged: {store.report.damage} (cqstore check)")
     elif read_only and store.report.needed:
         note(f"{root}: this store needs recovery and is shown as it lies (cqstore recover)")
     if not read_only:
@@ -273,8 +273,10 @@ def check_is_there(root: Path) -> None:
     """Refuse a folder that is not there: a new store is not to be made.
 
     Raises:
-        RefusedStoreError: there is none.
+        RefusedStoreError: there is none, or a file.
     """
+    if root.exists():
+        refuse_file(root)
     if not root.is_dir():
         raise RefusedStoreError("no such folder", path=root)
 

@@ -6,23 +6,15 @@ import json
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
+from store.cli.table import Row, columns_of, escaped, plain, table, text_of, value_of
 from store.errors import StoreError
 
-if TYPE_CHECKING:  # a command that prints no table does without
-    from rich.table import Table
-
-Row = Mapping[str, object]
 _PAGE = 1000
 _ONE_LINE = re.compile(r"[\t\n\v\f\r]+")
 _PIPE_WIDTH = 1000
-_BETWEEN = 2
-"""Columns of a terminal between two of a table."""
-_NARROW = 8
-"""What is left to a column that cannot have its words whole, at least where there is room."""
 
 
 class OutputFormat(StrEnum):
@@ -88,7 +80,7 @@ class JsonOutput(Output):
 
     def record(self, record: Row) -> None:
         """Print an object."""
-        sys.stdout.write(json.dumps(record, ensure_ascii=False, indent=2, default=_plain) + "\n")
+        sys.stdout.write(json.dumps(record, ensure_ascii=False, indent=2, default=plain) + "\n")
 
 
 class TableOutput(Output):
@@ -131,7 +123,9 @@ class TableOutput(Output):
         for _ in range(2):
             made.add_column(overflow="fold")
         for label, value in record.items():
-            made.add_row(f"[bold]{label}[/bold]", "none" if value in ([], {}) else _cell(value))
+            made.add_row(
+                f"[bold]{label}[/bold]", "none" if value in ([], {}) else escaped(text_of(value))
+            )
         self._console.print(made)
 
 
@@ -144,7 +138,7 @@ class CsvOutput(Output):
         for row in rows:
             if not count:
                 writer.writerow(row)
-            writer.writerow([_value(value) for value in row.values()])
+            writer.writerow([value_of(value) for value in row.values()])
             count += 1
         return count
 
@@ -166,55 +160,12 @@ def output(kind: OutputFormat | RowFormat) -> Output:
     return _OUTPUTS[RowFormat(kind)]()
 
 
-def table(rows: Iterable[Row], width: int | None = None) -> "Table":
-    """Return ``rows`` as one table, headed by all of their keys; what a row lacks is empty.
-
-    ``width`` is the terminal's: nothing is cut to fit it, and few words are divided.
-    """
-    from rich.table import Table  # noqa: PLC0415
-
-    page = list(rows)
-    keys = _keys(page)
-    texts = [[_text(row.get(key)) for key in keys] for row in page]
-    made = Table(box=None, header_style="bold", pad_edge=False)
-    widths = _widths([keys, *texts], width) if width is not None and keys else [None] * len(keys)
-    for key, size in zip(keys, widths, strict=True):
-        made.add_column(key, overflow="fold", width=size)
-    for row in texts:
-        made.add_row(*map(_escaped, row))
-    return made
-
-
-def _widths(texts: Sequence[Sequence[str]], width: int) -> Sequence[int]:
-    """Return how wide each column is within ``width``: the shorter its words, the rather whole."""
-    from rich.cells import cell_len  # noqa: PLC0415
-
-    columns = list(zip(*texts, strict=True))
-    words = [max(cell_len(word) for text in of for word in text.split() or [""]) for of in columns]
-    lines = [
-        max(cell_len(line) for text in of for line in text.splitlines() or [""]) for of in columns
-    ]
-    found, left = [1] * len(columns), width - _BETWEEN * (len(columns) - 1) - len(columns)
-    for wanted in (words, lines):
-        lacking = sorted(range(len(columns)), key=lambda at: wanted[at] - found[at])
-        for rest, at in zip(reversed(range(len(columns))), lacking, strict=True):
-            share = max(left - _NARROW * rest, left // (rest + 1))
-            more = max(min(wanted[at] - found[at], share), 0)
-            found[at] += more
-            left -= more
-    return found
-
-
-def _keys(page: Sequence[Row]) -> list[str]:
-    return list(dict.fromkeys(key for row in page for key in row))
-
-
 def _lines(page: Sequence[Row]) -> Iterator[str]:
     """Yield the lines of ``table``, as wide as they are, a line a row."""
     from rich.cells import cell_len  # noqa: PLC0415
 
-    keys = _keys(page)
-    cells = [[_ONE_LINE.sub(" ", _text(row.get(key))) for key in keys] for row in page]
+    keys = columns_of(page)
+    cells = [[_ONE_LINE.sub(" ", text_of(row.get(key))) for key in keys] for row in page]
     cells.insert(0, keys)
     sizes = [[cell_len(text) for text in row] for row in cells]
     widths = [max(column) for column in zip(*sizes, strict=True)]
@@ -239,28 +190,5 @@ def body_fields(body: bytes) -> dict[str, object]:
         return {"bodyBase64": base64.b64encode(body).decode()}
 
 
-def _plain(value: object) -> object:
-    return str(value)
-
-
-def _value(value: object) -> object:
-    if isinstance(value, dict | list):
-        return json.dumps(value, ensure_ascii=False, default=_plain)
-    return value
-
-
-def _cell(value: object) -> str:
-    return _escaped(_text(value))
-
-
-def _escaped(text: str) -> str:
-    return text.replace("[", r"\[")
-
-
-def _text(value: object) -> str:
-    value = _value(value)
-    return "" if value is None else str(value)
-
-
-_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain)
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=plain)
 """Made once: ``json.dumps`` would make one a row."""

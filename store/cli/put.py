@@ -24,9 +24,10 @@ from store.cli.options import (
     open_store,
     read_config,
 )
-from store.cli.output import OutputFormat, Row, output
+from store.cli.output import OutputFormat, output
 from store.cli.progress import PHY_OFFSETS, progress
 from store.cli.streams import OutputError, standard_input
+from store.cli.table import Row
 from store.errors import IllegalMessageError
 from store.progress import Progress, noop
 from store.record.message import Message

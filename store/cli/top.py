@@ -18,7 +18,8 @@ from rich.live import Live
 from rich.text import Text
 
 from store.cli.options import CommitLogFolder, ConfigFile, Dir, Format, bounded, note, read_config
-from store.cli.output import OutputFormat, Row, output, table
+from store.cli.output import OutputFormat, output
+from store.cli.table import Row, table
 from store.cli.top_topics import topic_notes, topic_rows
 from store.config import StoreConfig
 from store.entries import entries

@@ -3,7 +3,7 @@
 import heapq
 from collections.abc import Iterator, Sequence
 
-from store.cli.output import Row
+from store.cli.table import Row
 from store.log.tail_topics import OTHERS, Came
 from store.service.metrics.watch import WatchSample
 

@@ -22,9 +22,10 @@ from store.cli.options import (
     open_store,
     open_to_delete,
 )
-from store.cli.output import OutputFormat, Row, output
+from store.cli.output import OutputFormat, output
 from store.cli.progress import counted
 from store.cli.streams import standard_input
+from store.cli.table import Row
 from store.errors import IllegalMessageError, StoreConfigError, os_errors
 from store.queue.facts import QueueSpan
 from store.queue.units import QueueKey

@@ -122,7 +122,7 @@ def test_a_stop_is_said_and_signals_are_as_before() -> None:
         assert signal.getsignal(signal.SIGTERM) is not before
         os.kill(os.getpid(), signal.SIGTERM)
         signal.pause()
-    assert getattr(caught.value, "exit_code", None) == 130
+    assert getattr(caught.value, "exit_code", None) == 143
     assert signal.getsignal(signal.SIGTERM) is before
     with command._interruptible():
         pass

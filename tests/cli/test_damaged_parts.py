@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from store.config import StoreConfig
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.command_page import PAGE
-from tests.kit.commands import run
+from tests.kit.commands import COMMAND, run
 from tests.kit.engines import ENGINES
 from tests.kit.tree import tree_digest
 
@@ -60,10 +61,10 @@ def checked(root: Path, *words: object, damaged: bool = True) -> list[dict[str, 
     return found
 
 
-def spoil_record(root: Path) -> int:
-    """Spoil the sixth record of the log; return where it starts."""
+def spoil_record(root: Path, number: int = 5) -> int:
+    """Spoil a record of the log, the sixth if not said; return where it starts."""
     with MessageStore.open(root, CONFIG, read_only=True) as store:
-        at = [record.phy_offset for record in store.commit_log.scan(0)][5]
+        at = [record.phy_offset for record in store.commit_log.scan(0)][number]
     with (root / "commitlog" / f"{0:020d}").open("r+b") as log:
         log.seek(at + 4)
         log.write(b"\xff" * 20)
@@ -134,6 +135,25 @@ def test_what_else_is_wrong_beside_such_a_block_is_found_too(database: Path) -> 
     assert found == [("damage", str(path), position) for path, position in places]
     assert f"{COUNT - 1} records" in done.stderr
     assert tree_digest(database) == before
+
+
+def test_a_damaged_first_record_is_damage_where_no_queue_can_be_read(database: Path) -> None:
+    """Nothing tells that the log went on but the valid records behind: no mark, no checkpoint."""
+    spoil_record(database, 0)
+    (database / "cqstore" / "synced").unlink()
+    (database / "checkpoint").unlink()
+    (database / "consumequeue" / "CURRENT").write_text("?")
+    done = run(["check", database, "--output", "json"])
+    found = [of(row, "severity", "path", "phyOffset") for row in json.loads(done.stdout)]
+    assert found[:2] == [
+        ("damage", str(database / "consumequeue"), None),
+        ("damage", str(database / "commitlog" / f"{0:020d}"), 0),
+    ]
+    assert f"{COUNT - 1} records, 0 units checked" in done.stderr
+    shutil.rmtree(database / "consumequeue")
+    done = run(["recover", database])
+    assert (done.returncode, "a valid record lies behind" in done.stderr) == (2, True)
+    assert not (database / "cqstore" / "cut").exists()
 
 
 # ---- files of queues
@@ -216,8 +236,13 @@ def test_a_cut_index_file_is_damage_and_has_one_advice_that_mends_it(
     assert str(found["problem"]).endswith(REBUILD_INDEX)
     asked = run(["query", files, "--topic", "t0", "--key", "k0"])
     assert (asked.returncode, REBUILD_INDEX in asked.stderr) == (1, True)
-    told = json.loads(run(["info", files, "--output", "json"]).stdout)["warnings"]
-    assert [REBUILD_INDEX in one for one in told] == [True]
+    told = json.loads(run(["info", files, "--output", "json"]).stdout)
+    assert [REBUILD_INDEX in one for one in told["warnings"]] == [True]
+    fault = f"an index file was cut short ({path}, position {size}): expected "
+    assert (told["index_files"], str(told["index_fault"])[: len(fault)]) == (None, fault)
+    shown = "".join(run(["info", files]).stdout.split())
+    assert "indexfilescannotberead:seewarnings" in shown
+    assert f"warnings the index cannot be read: {fault}".replace(" ", "") in shown
     assert run(["rebuild", files, "--index"]).returncode == 0
     assert checked(files, damaged=False) == []
     assert run(["query", files, "--topic", "t0", "--key", "k0"]).returncode == 0
@@ -260,3 +285,43 @@ def test_recover_ends_as_its_page_says(files: Path, database: Path) -> None:
         "2 if it is refused, as where the log is damaged",
     ]
     assert all(sentence in page for sentence in said)
+
+
+# ---- where the copy goes
+
+
+@pytest.mark.parametrize(("where", "named"), [("", "."), ("config", "..")])
+def test_a_store_that_is_named_from_inside_is_mended_beside_it(
+    files: Path, where: str, named: str
+) -> None:
+    """The checkpoint is an obstacle: what is behind it is checked in a private folder."""
+    (files / "config").mkdir()
+    os.truncate(files / "checkpoint", 7)
+    before = tree_digest(files)
+    done = run(["check", named, "--repair"], cwd=files / where)
+    assert done.returncode == 0, done.stderr
+    assert tree_digest(files) == before
+    assert sorted(path.name for path in files.parent.iterdir()) == ["files", "files.repaired"]
+    assert checked(files.with_name("files.repaired"), damaged=False) == []
+
+
+def test_a_copy_that_cannot_be_made_is_refused_before_the_check(files: Path) -> None:
+    os.truncate(files / "checkpoint", 7)
+    for place, why in {
+        files / "copy": "would lie in the store itself",
+        files / "index" / "copy": "would lie in the store itself",
+        files.with_name("none") / "copy": "a folder that is not there",
+        files: "is taken",
+    }.items():
+        done = run(["check", files, "--repair", "--copy-to", place])
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"{why} ({place})" in done.stderr
+    assert sorted(path.name for path in files.parent.iterdir()) == ["files"]
+
+
+def test_a_folder_that_is_gone_is_said_to_be(files: Path) -> None:
+    (gone := files.with_name("gone")).mkdir()
+    words = f"cd {gone} && rmdir {gone} && exec {COMMAND[0]} check ."
+    done = subprocess.run(["sh", "-c", words], capture_output=True, text=True, check=False)
+    assert done.stderr == "cqstore: the current folder is not there any more\n"
+    assert done.returncode == 2

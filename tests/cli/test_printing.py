@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from store.cli.output import OutputFormat, RowFormat, output, table, to_json
+from store.cli.output import OutputFormat, RowFormat, output, to_json
 from store.cli.rows import host_text
+from store.cli.table import table
 from store.errors import IllegalMessageError
 from store.record.message import Host
 from store.sentences import some_of
@@ -177,6 +178,21 @@ def test_a_narrow_terminal_has_all_letters(width: int) -> None:
     if width > 10:  # four columns, and two between each two
         for letter in "xyzwo日本語1":
             assert shown.count(letter) == sum(str(value).count(letter) for value in row.values())
+
+
+def test_what_does_not_fit_a_terminal_is_divided_between_the_parts_of_a_name() -> None:
+    """Heads at their capitals; a sign stays with its number, and an empty column goes."""
+    row = {
+        "group": "billing-service", "nextStoreTimestamp": 1, "empty": None, "file": "a/bcdef/ghi",
+        "problem": "found -1 bytes",
+    }  # fmt: skip
+    assert [line.split() for line in on_terminal([row], 40)] == [
+        ["nextStore"], ["group", "Timestamp", "file", "problem"],
+        ["billing-", "1", "a/bcdef/", "found"], ["service", "ghi", "-1"], ["bytes"],
+    ]  # fmt: skip
+    wide = on_terminal([row], 90)
+    assert wide[0].split() == [*row]
+    assert len(wide) == 2
 
 
 def test_a_record_on_a_terminal_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:

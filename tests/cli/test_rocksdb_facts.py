@@ -77,10 +77,13 @@ def test_an_audit_lists_damage_row_by_row_and_ends_with_1(
         tell(verbs.audit, tmp_path / "damaged")
     assert ended.value.exit_code == 1
     printed, notes = capsys.readouterr()
+    folder = str(tmp_path / "damaged" / "consumequeue")
     assert [json.loads(line) for line in printed.splitlines()] == [
-        {"severity": "damage", "problem": "units 2 to 3 are missing", "topic": "t", "queueId": 0,
+        {"severity": "damage", "problem": "units 2 to 3 are missing", "path": folder,
+         "keyText": "t/0/2", "expected": "unit 2", "found": "unit 4", "topic": "t", "queueId": 0,
          "queueOffset": 2, "queues": None, "units": None},
-        {"severity": "damage", "problem": "the queue has units and no max entry", "topic": "u",
+        {"severity": "damage", "problem": "the queue has units and no max entry", "path": folder,
+         "keyText": "u/0 max", "expected": "a max entry", "found": "none", "topic": "u",
          "queueId": 0, "queueOffset": None, "queues": None, "units": None},
     ]  # fmt: skip
     assert "1 queues, 10 units; 0 units below" in notes

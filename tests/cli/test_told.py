@@ -14,7 +14,7 @@ import typer
 
 from store.cli import info_facts as informing
 from store.cli.offset import milliseconds
-from store.cli.output import table
+from store.cli.table import table
 from store.config import StoreConfig
 from store.errors import StoreConfigError, StoreError, StoreIOError, UnsupportedFormatError
 from store.record.message import Host, Message

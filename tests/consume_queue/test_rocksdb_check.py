@@ -35,10 +35,49 @@ Found = tuple[str, QueueKey | None, int | None]
 """Problem, queue and queue offset of a finding."""
 
 
+FACTS: dict[str, tuple[object, object]] = {
+    "key 00 is too short": ("at least 14 bytes", "1 bytes"),
+    "the max entry has 1 bytes instead of 16": (16, 1),
+    "the max entry has 15 bytes instead of 16": (16, 15),
+    "the min entry has 2 bytes instead of 16": (16, 2),
+    "the min entry has 8 bytes instead of 16": (16, 8),
+    "the checkpoint entry has 3 bytes instead of 8": (8, 3),
+    "the checkpoint entry has 16 bytes instead of 8": (8, 16),
+    "the checkpoint entry 1001 lies behind the log's end 1000": ("at most 1000", 1001),
+    "the max entry says phy_offset 901, its unit 900": (901, 900),
+    "the max entry says phy_offset 950, its unit 0": (950, 0),
+    "units 10 to 11 are missing before the max entry": ("unit 10", "none"),
+    "units 0 to 4 are missing before the max entry": ("unit 0", "none"),
+    "units 0 to 9 are missing before the max entry": ("unit 0", "none"),
+    "units lie behind the max entry 7; no reader sees them": ("at most 7", 8),
+    "units lie behind the max entry 5; no reader sees them": ("at most 5", 6),
+    "units lie behind the max entry 0; no reader sees them": ("at most 0", 1),
+    "units lie behind the max entry -1; no reader sees them": ("at most -1", 0),
+    "the min entry hides units: it says 3, the first unit in the log is 0": (0, 3),
+    "units 0 to 2 are missing": ("unit 0", "unit 3"),
+    "units 2 to 2 are missing": ("unit 2", "unit 3"),
+    "units 4 to 4 are missing": ("unit 4", "unit 5"),
+    "units 5 to 5 are missing": ("unit 5", "unit 6"),
+    "the unit has 27 bytes instead of 28": (28, 27),
+    "the unit has 29 bytes instead of 28": (28, 29),
+    "phy_offset 400 does not lie behind the one before, 400": ("more than 400", 400),
+}
+"""What each problem expects and has found; what depends on more is said below."""
+
+
 def found_in(store: RocksDBConsumeQueueStore) -> list[Found]:
-    """Return what a check finds, after every finding has named the folder."""
+    """Return what a check finds, after every finding has named folder, expected and found."""
     findings = list(store.check_files())
     assert {finding.path for finding in findings} <= {str(store.folder)}
+    for each in findings:
+        facts = each.expected, each.found
+        if each.problem == "key 6f6464 is too short":  # in either family
+            assert facts in {("at least 14 bytes", "3 bytes"), ("at least 19 bytes", "3 bytes")}
+        elif each.problem == "the queue has units and no max entry":
+            assert facts[0] == "a max entry"
+            assert facts[1] in {"none", "1 bytes", "15 bytes"}
+        else:
+            assert facts == FACTS[each.problem]
     return [(each.problem, each.queue, each.queue_offset) for each in findings]
 
 

@@ -18,6 +18,7 @@ from cq_rocksdb.keys import (
     parse_unit_key,
     prefix_end,
     queue_prefix,
+    readable_key,
     topic_head,
     topic_range,
     unit_key,
@@ -73,6 +74,16 @@ def test_keys_of_any_topic_parse_back() -> None:
         assert max_keys([prefix, PREFIX]) == [max_key(prefix), max_key(PREFIX)]
         assert parse_unit_key(unit_key(prefix, 1 << 40)) == (QueueKey(topic, 65536), 1 << 40)
         assert parse_offset_key(min_key(prefix)) == (topic, b"min", 65536)
+
+
+def test_a_key_is_readable_and_one_that_is_none_is_its_bytes() -> None:
+    """The first two are worked out by hand from the format."""
+    assert readable_key(bytes.fromhex(UNIT_KEY)) == "TopicTest/3/5"
+    assert readable_key(bytes.fromhex(MAX_KEY)) == "TopicTest/3 max"
+    assert readable_key(min_key(queue_prefix("主题", 7))) == "主题/7 min"
+    assert readable_key(CHECKPOINT_KEY) == "checkpoint"
+    assert readable_key(b"o d\x00\xff~") == "o\\x20d\\x00\\xff~"
+    assert readable_key(b"") is None
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,6 @@ REFUSALS = [
     Refusal("unlink", "/store/index/", open_after_a_crash, INDEX),
     Refusal("fsync", "/store/index", open_after_a_crash, "index"),
     Refusal("open", "/cqstore/deleted-topics", delete_a_topic, "cqstore/deleted-topics"),
-    Refusal("list", "", lambda root: copy_store(root, root / "no" / "such" / "folder"), ""),
 ]
 
 

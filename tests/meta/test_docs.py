@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit import command_page
-from tests.kit.command_tree import verbs
+from tests.kit.command_tree import subcommands, verbs
 from tests.kit.format_page import LAYOUTS, PAGE, named, rendered
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +24,19 @@ def test_the_page_of_the_command_line_is_made_from_the_commands() -> None:
     text = command_page.PAGE.read_text(encoding="utf-8")
     assert command_page.rendered(text) == text
     assert text.count("\n## cqstore ") == len(verbs())
+
+
+def test_help_is_plain_text_as_a_terminal_shows_it() -> None:
+    """A command in a sentence is written without marks: those of Markdown would be shown too."""
+    found = [*verbs().items()]
+    found += [
+        (f"{name} {one}", it) for name, verb in found for one, it in subcommands(verb).items()
+    ]
+    assert len(found) > len(verbs())
+    texts = [
+        (name, [it.help, *(getattr(one, "help", "") for one in it.params)]) for name, it in found
+    ]
+    assert [name for name, each in texts if any("`" in (text or "") for text in each)] == []
 
 
 @pytest.mark.disk  # a log file of a gigabyte

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from operating.group_watch import GroupLook, GroupWatch, group_rows, group_view
-from store.cli.output import Row
+from store.cli.table import Row
 from store.cli.top import TopView, show
 from store.config import StoreConfig
 from store.record.message import Message

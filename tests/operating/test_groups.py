@@ -1,15 +1,20 @@
 """``cqstore groups``: lag by RocketMQ's own ends, and by stores whose lag is counted by hand."""
 
+import io
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from metadata.model import Form
+from operating.groups import GroupsBy, narrow
 from operating.topic_kind import TopicKind, group_of, parent_of, topic_kind
+from store.cli.table import table
 from store.errors import RefusedStoreError
 from store.record.message import Message
 from store.service.message_store import MessageStore
@@ -38,6 +43,18 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     })  # fmt: skip
     write_config(root, "subscriptionGroup.json", {"subscriptionGroupTable": {"idle": {}}})
     return root
+
+
+@pytest.mark.parametrize("by", GroupsBy)
+def test_a_terminal_of_eighty_columns_has_each_row_in_a_line(store: Path, by: GroupsBy) -> None:
+    found = rows("groups", store, "--by", by)
+    shown = io.StringIO()
+    Console(width=80, file=shown).print(table(narrow(found, by), 80))
+    lines = shown.getvalue().splitlines()
+    heads = [line for line in lines if not re.search(r" \d", line)]
+    assert 1 <= len(heads) <= 3
+    assert len(lines) - len(heads) == len(found)
+    assert "lag" in " ".join(heads).split()
 
 
 def offsets_beside(queue: dict[str, Any]) -> int:

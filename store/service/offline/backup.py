@@ -34,7 +34,7 @@ from store.service.offline.backup_manifest import (
     write_manifest,
 )
 from store.service.offline.backup_tree import TreeBackup
-from store.service.offline.store_copy import copying
+from store.service.offline.store_copy import check_target, copying
 
 _MAX_MODE_BYTES = 1 << 20
 
@@ -146,12 +146,8 @@ def _written(path: Path) -> int:
 @contextmanager
 def _building(root: Path, target: Path) -> Iterator[Path]:
     """Give the folder in which the backup is built; it gets its name when the block ends well."""
-    if os.path.lexists(target):
-        raise RefusedStoreError("the place of the backup is taken", path=target)
+    check_target(root, target, "backup")
     with os_errors("make the folder of the backup", target):
-        place, inside = target.absolute().parent.resolve(), root.resolve()
-        if place == inside or inside in place.parents:
-            raise RefusedStoreError("the backup would lie in the store itself", path=target)
         partial = target.with_name(f"{target.name}.partial")
         _remove_unfinished(partial)
         make_folder(begun_path(partial).parent)

@@ -47,6 +47,8 @@ class ObstacleKind(Enum):
 
 OF_QUEUES = {ObstacleKind.QUEUES, ObstacleKind.QUEUE_FILE}
 """Those that a rebuild of all queues mends."""
+_PRIVATE = "store"
+"""What the private folder of a check is called, whatever the store is: that may be ``.``."""
 _MAX_QUEUE_FILES = 64
 """Files of queues that are left out one by one; where there are more, all queues are."""
 
@@ -157,12 +159,12 @@ def passed(
         elif obstacle.kind is ObstacleKind.QUEUES:
             left_out |= _queue_folders(layout)
     cut = {obstacle.path for obstacle in obstacles if obstacle.kind is ObstacleKind.LOG_FILE}
-    with os_errors("make a private folder for", layout.paths.root):
+    with os_errors("make a private folder for the check of", layout.paths.root):
         folder = Path(tempfile.mkdtemp(prefix="cqstore-check-"))
     try:
-        with os_errors("make a private folder for", layout.paths.root):
-            _link_all_but(left_out, layout.paths.root, folder / layout.paths.root.name)
-            log = folder / layout.paths.root.name / "commitlog"
+        with os_errors("make a private folder for the check of", layout.paths.root):
+            _link_all_but(left_out, layout.paths.root, folder / _PRIVATE)
+            log = folder / _PRIVATE / "commitlog"
             log.mkdir()
             for path in layout.log_folders[0].iterdir():
                 if path in cut:

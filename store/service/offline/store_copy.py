@@ -27,17 +27,17 @@ def copy_store(root: Path, target: Path, progress: Progress = noop) -> None:
     ``progress`` is told how many of ``blocks_below`` are copied.
 
     Raises:
-        RefusedStoreError: ``target`` exists.
+        RefusedStoreError: ``target`` exists, lies in the store itself, or in no folder.
         StoreLockedError: the store is open: a copy would not be of one moment.
         DiskFullError: there is no room for it; nothing was copied.
         StoreIOError: something cannot be read or written; nothing is left of the copy.
     """
-    if target.exists():
-        raise RefusedStoreError("the place of the copy is taken", path=target)
+    check_copy_target(root, target)
     refuse_if_open(StorePaths(root))
     partial = target.with_name(target.name + ".partial")
     with os_errors("measure the store", root):
         wanted = blocks_below(root)
+    with os_errors("ask for the room of the copy", target):
         free = shutil.disk_usage(target.absolute().parent).free
     if wanted > free:
         raise DiskFullError(f"a copy takes {wanted} bytes, {free} are free", path=target)
@@ -59,6 +59,32 @@ def copy_store(root: Path, target: Path, progress: Progress = noop) -> None:
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+
+
+def check_copy_target(root: Path, target: Path) -> None:
+    """Refuse a place where ``copy_store`` would make none, before the store is looked at.
+
+    Raises:
+        RefusedStoreError: ``target`` exists, lies in the store itself, or in no folder.
+    """
+    check_target(root, target, "copy")
+    if not target.absolute().parent.is_dir():
+        raise RefusedStoreError("the copy is to lie in a folder that is not there", path=target)
+
+
+def check_target(root: Path, target: Path, what: str) -> None:
+    """Refuse a place where no copy of ``root`` can be made; ``what`` it is called.
+
+    Raises:
+        RefusedStoreError: it is taken, or in the store itself.
+        StoreIOError: it cannot be looked at.
+    """
+    with os_errors(f"make the folder of the {what}", target):
+        if os.path.lexists(target):
+            raise RefusedStoreError(f"the place of the {what} is taken", path=target)
+        place, inside = target.absolute().parent.resolve(), root.resolve()
+        if place == inside or inside in place.parents:
+            raise RefusedStoreError(f"the {what} would lie in the store itself", path=target)
 
 
 @contextmanager

@@ -174,8 +174,12 @@ def valid_record_behind(log: CommitLog, phy_offset: int) -> int | None:
 
 
 def was_on_disk(phy_offset: int, mark: SyncedMark, checkpoint: StoreCheckpoint) -> bool:
-    """Return whether a record that starts at ``phy_offset`` was surely on disk once."""
-    return phy_offset < mark.phy_offset or 0 < phy_offset <= checkpoint.fields.confirm_phy_offset
+    """Return whether a record that starts at ``phy_offset`` was surely on disk once.
+
+    A checkpoint with 0 says nothing, one with a later record says all before it.
+    """
+    confirmed = checkpoint.fields.confirm_phy_offset
+    return phy_offset < mark.phy_offset or (phy_offset <= confirmed and confirmed > 0)
 
 
 def end_behind(log: CommitLog, phy_offset: int, rules: ScanRules) -> int:

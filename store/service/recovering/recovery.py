@@ -217,7 +217,7 @@ class Recovery:
         end = report.end_phy_offset
         anew = self._truncate(end, fault)
         # Behind a rebuild, and where one may have been interrupted when its queues were on disk.
-        if not report.last_exit_ok or queues_from <= max(log.min_phy_offset(), 0):
+        if not report.last_exit_ok or queues_from <= self._low():
             self._restore(expired)
         self._mend_index(replay, end)
         if anew or not report.last_exit_ok:
@@ -437,18 +437,23 @@ class Recovery:
 
         A writer that stopped cleanly at this very end has itself left what lies behind: RocketMQ
         cuts a log without erasing what it cut off. So has a power cut, if behind what was surely on
-        disk a page is missing: what follows it was never durable.
+        disk a page is missing: what follows it was never durable. That backends have no record is
+        no proof of an empty log: their queues may be gone.
         """
         clean = self._report.last_exit_ok
         if self._was_there(end, newest):
             survivor = valid_record_behind(self._log, end)
             if survivor is None:
                 return "this record was on disk"
-        elif newest == end if clean else lacks_a_sector(self._log, end):
+        elif self._low() < end == newest if clean else lacks_a_sector(self._log, end):
             return ""
         else:
             survivor = valid_record_behind(self._log, end)
         return "" if survivor is None else f"a valid record lies behind, at {survivor}"
+
+    def _low(self) -> int:
+        """Return where the log begins."""
+        return max(self._log.min_phy_offset(), 0)
 
     def _was_there(self, end: int, newest: int) -> bool:
         """Return whether a record that starts at ``end`` was surely on disk once."""

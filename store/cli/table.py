@@ -1,0 +1,125 @@
+"""Tables: their cells, and how they fit a terminal: names and heads fold between their parts."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # a command that prints no table does without
+    from rich.table import Table
+
+Row = Mapping[str, object]
+_WORD = re.compile(r"\s*[\-_%./:,]*[^\s\-_%./:,]*[\-_%./:,]?")
+"""What a text that does not fit is divided into first: names have parts."""
+_HEAD_WORD = re.compile(r"\s*(?:[A-Z]?[^A-Z\s]+|[A-Z]+)")
+"""The same of a head, ``nextStoreTimestamp``."""
+_BETWEEN = 2
+"""Columns of a terminal between two of a table."""
+_NARROW = 8
+"""What is left to a column that cannot have its words whole, at least where there is room."""
+
+
+def table(rows: Iterable[Row], width: int | None = None) -> "Table":
+    """Return ``rows`` as one table, headed by all of their keys; what a row lacks is empty.
+
+    ``width`` is the terminal's: nothing is cut to fit it, few words are divided, and where it is
+    too narrow columns without a value are left out.
+    """
+    from rich.table import Table  # noqa: PLC0415
+
+    page = list(rows)
+    keys = columns_of(page)
+    texts = [[text_of(row.get(key)) for key in keys] for row in page]
+    if width is not None and _natural([keys, *texts]) > width:
+        used = [at for at in range(len(keys)) if any(row[at] for row in texts)]
+        keys, texts = [keys[at] for at in used], [[row[at] for at in used] for row in texts]
+    made = Table(box=None, header_style="bold", pad_edge=False)
+    widths = _widths([keys, *texts], width) if width is not None and keys else [None] * len(keys)
+    for key, size in zip(keys, widths, strict=True):
+        made.add_column(_folded(key, size, _HEAD_WORD), overflow="fold", width=size)
+    for row in texts:
+        folded = (_folded(text, size, _WORD) for text, size in zip(row, widths, strict=True))
+        made.add_row(*map(escaped, folded))
+    return made
+
+
+def _folded(text: str, width: int | None, word: re.Pattern[str]) -> str:
+    """Return ``text`` in lines of at most ``width``; a word that is longer stays as it is."""
+    from rich.cells import cell_len  # noqa: PLC0415
+
+    if width is None or cell_len(text) <= width or "\n" in text:
+        return text
+    lines = [""]
+    for each in word.findall(text):
+        if lines[-1] and cell_len(lines[-1] + each) > width:
+            lines.append(each.lstrip())
+        else:
+            lines[-1] += each
+    return "\n".join(lines)
+
+
+def _natural(texts: Sequence[Sequence[str]]) -> int:
+    """Return how many columns of a terminal a table takes that folds nothing."""
+    from rich.cells import cell_len  # noqa: PLC0415
+
+    widths = (max(cell_len(text) for text in of) + _BETWEEN for of in zip(*texts, strict=True))
+    return sum(widths) - _BETWEEN
+
+
+def _widths(texts: Sequence[Sequence[str]], width: int) -> Sequence[int]:
+    """Return how wide each column is within ``width``: the shorter its words, the rather whole.
+
+    The first row of ``texts`` is the heads.
+    """
+    from rich.cells import cell_len  # noqa: PLC0415
+
+    columns = list(zip(*texts, strict=True))
+    words = [
+        max(cell_len(word) for text in (_spaced(of[0]), *of[1:]) for word in text.split() or [""])
+        for of in columns
+    ]
+    lines = [
+        max(cell_len(line) for text in of for line in text.splitlines() or [""]) for of in columns
+    ]
+    found, left = [1] * len(columns), width - _BETWEEN * (len(columns) - 1) - len(columns)
+    for wanted in (words, lines):
+        lacking = sorted(range(len(columns)), key=lambda at: wanted[at] - found[at])
+        for rest, at in zip(reversed(range(len(columns))), lacking, strict=True):
+            share = max(left - _NARROW * rest, left // (rest + 1))
+            more = max(min(wanted[at] - found[at], share), 0)
+            found[at] += more
+            left -= more
+    return found
+
+
+def _spaced(head: str) -> str:
+    """Return a head with a space before each of its words."""
+    return " ".join(_HEAD_WORD.findall(head))
+
+
+def columns_of(page: Sequence[Row]) -> list[str]:
+    """Return the keys of all rows."""
+    return list(dict.fromkeys(key for row in page for key in row))
+
+
+def plain(value: object) -> object:
+    """Return what JSON has no form for as text."""
+    return str(value)
+
+
+def value_of(value: object) -> object:
+    """Return a value for a cell: what is no text or number as JSON."""
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False, default=plain)
+    return value
+
+
+def escaped(text: str) -> str:
+    """Return a text in which rich finds no markup."""
+    return text.replace("[", r"\[")
+
+
+def text_of(value: object) -> str:
+    """Return the text of a cell; empty for ``None``."""
+    value = value_of(value)
+    return "" if value is None else str(value)
