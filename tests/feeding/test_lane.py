@@ -213,6 +213,15 @@ def test_a_single_byte_is_read_as_any_number_is(store: MessageStore) -> None:
     assert served.read_near(end - 2, 1) == served.read_near(end, 1) == b""
 
 
+def test_who_asks_for_what_is_not_there_is_told_what_is(store: MessageStore) -> None:
+    put(store, 10)
+    served, end = ServedLog(store), store.commit_log.max_phy_offset()
+    assert [served.start(request) for request in (0, 1, end)] == [0, 1, end]
+    for request in (-1, end + 1):
+        with pytest.raises(OutsideLogError, match=f"from {request} on.* is from 0 to {end}:"):
+            served.start(request)
+
+
 def test_a_connection_that_is_gone_is_the_loops_to_end(store: MessageStore) -> None:
     with Laid(store) as laid:
         laid.far.close()
