@@ -6,10 +6,19 @@ from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+_MAX_GROUPS = 32
+"""Groups that are kept; each opening of a store asks for three of them."""
+
 
 def entries(group: str) -> Sequence[EntryPoint]:
     """Return what is offered in ``group``, sorted by name."""
-    return sorted(_all(tuple(sys.path)).select(group=group), key=lambda entry: entry.name)
+    return _offered(group, tuple(sys.path))
+
+
+@lru_cache(_MAX_GROUPS)
+def _offered(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """Select it from what all packages offer, a hundred and more."""
+    return tuple(sorted(_all(path).select(group=group), key=lambda entry: entry.name))
 
 
 @lru_cache(1)

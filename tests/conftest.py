@@ -1,9 +1,8 @@
 """Fixtures that several subjects share."""
 
-import gc
 import os
 import signal
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # As in `cqstore`: a cut file is an error. What is done without that, other processes are asked.
 os.environ.setdefault("CQSTORE_BUS_HANDLER", "1")
 pytest_plugins = [
+    "tests.kit.frozen",
     "tests.kit.rewritten",
     "tests.kit.scratch",
     "tests.kit.share",
@@ -87,22 +87,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if plugin is not None:
         for handler in (plugin.caplog_handler, plugin.report_handler, plugin.log_file_handler):
             handler.createLock()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """Have the collector not look at what is being collected: all of it stays."""
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.enable()
-
-
-def pytest_collection_finish() -> None:
-    """Have the collector not look again and again at thousands of modules and tests."""
-    gc.collect()
-    gc.freeze()
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -32,6 +33,13 @@ def beside(root: Path) -> EmbeddedLog:
 
 def writing(root: Path, backend: str = "file") -> EmbeddedLog:
     return cqstore.open(root, backend=backend, config=CONFIG, queues=3)
+
+
+async def is_polled(tail: ReadOnlyTail) -> None:
+    """Wait until it has looked at the log some more times."""
+    poll = tail._follower.poll
+    with mock.patch.object(tail._follower, "poll", wraps=poll) as looking:
+        await becomes(lambda: looking.call_count > 3)
 
 
 def put(log: EmbeddedLog, topic: str, first: int, last: int, size: int = 0) -> None:
@@ -275,8 +283,7 @@ def test_a_record_that_is_not_whole_is_left_for_the_next_look(tmp_path: Path) ->
                     tail = other.tail("t", poll_seconds=POLL)
                     assert await take(tail, 3) == [0, 1, 2]
                     waiting = asyncio.ensure_future(anext(tail))
-                    for _ in range(5):
-                        await asyncio.sleep(POLL)
+                    await is_polled(tail)
                     assert not waiting.done()
                     write(whole)
                     assert int((await waiting).body) == 3

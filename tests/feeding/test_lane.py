@@ -195,6 +195,33 @@ def test_while_the_loop_has_it_no_thread_sends(store: MessageStore) -> None:
         assert laid.link.sent == store.commit_log.max_phy_offset()
 
 
+def test_what_the_loop_has_sent_leaves_the_next_to_threads(store: MessageStore) -> None:
+    with Laid(store) as laid:
+        laid.near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        while not laid.lane.asks_loop:  # until the kernel takes no more
+            put(store, 1000)
+            laid.lane.send()
+        assert laid.lane.reclaim()
+        assert not laid.lane.asks_loop
+
+
+def test_a_single_byte_is_read_as_any_number_is(store: MessageStore) -> None:
+    put(store, 10)
+    served, end = ServedLog(store), store.commit_log.max_phy_offset()
+    last = bytes(store.commit_log.view(end - 1, 1))
+    assert served.read_near(end - 1, 1) == last
+    assert served.read_near(end - 2, 1) == served.read_near(end, 1) == b""
+
+
+def test_who_asks_for_what_is_not_there_is_told_what_is(store: MessageStore) -> None:
+    put(store, 10)
+    served, end = ServedLog(store), store.commit_log.max_phy_offset()
+    assert [served.start(request) for request in (0, 1, end)] == [0, 1, end]
+    for request in (-1, end + 1):
+        with pytest.raises(OutsideLogError, match=f"from {request} on.* is from 0 to {end}:"):
+            served.start(request)
+
+
 def test_a_connection_that_is_gone_is_the_loops_to_end(store: MessageStore) -> None:
     with Laid(store) as laid:
         laid.far.close()

@@ -104,7 +104,7 @@ class Mute(WireMaster):
         while time.monotonic() < self.until:
             stopped = True
             await out.send(frame(asked or self.end - self.end % self.file_size))
-            await asyncio.sleep(0.7)
+            await asyncio.sleep(0.7)  # of the loop's time
         if stopped:
             raise ConnectionError
         await super()._send(out, asked)

@@ -1,6 +1,7 @@
 """RocketMQ, under a controller, is the master; ours follows as a learner, beside its own slave."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.interop.test_following import FAST, LIMIT_SECONDS, MASTER, file_bytes
 from tests.interop.test_interop import CONFIG, QUEUES, SIZES, compare
 from tests.kit.cutting_proxy import CuttingProxy
 from tests.kit.log_bytes import log_of
+from tests.kit.waiting import becomes
 
 pytestmark = pytest.mark.interop
 EPOCHS = "epochFileCheckpoint"
@@ -69,6 +71,10 @@ def test_a_master_is_followed_through_its_epochs(tmp_path: Path, rocketmq: Rocke
     compare(own, rocketmq.dump(root, "default", QUEUES, **SIZES))
 
 
+def has_reached(progress: FollowerProgress, end: int) -> bool:
+    return progress.end >= end
+
+
 @pytest.mark.long
 def test_a_learner_is_never_counted(tmp_path: Path, rocketmq: RocketMQ) -> None:
     """Neither in the set in sync, nor by a put that waits for two replicas."""
@@ -82,8 +88,7 @@ def test_a_learner_is_never_counted(tmp_path: Path, rocketmq: RocketMQ) -> None:
             for _ in range(3):
                 put = await asyncio.to_thread(master.put, 2)
                 assert put["statuses"] == {"FLUSH_SLAVE_TIMEOUT": 2 * len(QUEUES)}
-                while follower.progress.end < put["end"]:
-                    await asyncio.sleep(0.001)
+                await becomes(partial(has_reached, follower.progress, put["end"]))
                 assert put["inSync"] == [1]
             assert master.put(0)["inSync"] == [1]
             task.cancel()

@@ -18,6 +18,7 @@ from tests.kit.cutting_proxy import CuttingProxy
 from tests.kit.log_bytes import log_of
 from tests.kit.moving import LEVEL, Moving
 from tests.kit.served import served
+from tests.kit.waiting import becomes
 from tests.preflight.kit import FakeMachine, codes
 
 pytestmark = pytest.mark.interop
@@ -97,8 +98,8 @@ def test_a_synchronous_master_counts_on_what_is_acknowledged(
         with MessageStore.open(tmp_path / "own", config) as store:
             follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
             task = asyncio.create_task(follower.run())
-            while follower.progress.end < alone["end"] or not follower.progress.verified:
-                await asyncio.sleep(0.001)
+            progress = follower.progress
+            await becomes(lambda: progress.end >= alone["end"] and progress.verified)
             both = await asyncio.to_thread(master.put, 50)
             assert both["statuses"] == {"PUT_OK": 50 * len(QUEUES)}
             assert store.commit_log.max_phy_offset() == both["end"]

@@ -209,15 +209,16 @@ def test_a_call_anywhere_inside_another_is_refused_or_done(
     run(case, outer, INNER[inner], MANY)
 
 
+@pytest.mark.parametrize("share", [6, pytest.param(60, marks=pytest.mark.long)])
 @pytest.mark.parametrize("outer", ["odd", "list", "get", "flush", "delete", "close"])
-def test_a_close_inside_another_call_is_refused_or_done(case: Case, outer: str) -> None:
+def test_a_close_inside_another_call_is_refused_or_done(case: Case, outer: str, share: int) -> None:
     """Where it is done, what the outer call acknowledges all the same is there afterwards."""
     step = {**OUTER, "close": Case.close}[outer]
     with in_time(SECONDS):
         case.put()
         places = run_interrupted(lambda: step(case))
         case.compare()
-        for number in random.Random(outer).sample(range(1, places + 1), min(15, places)):
+        for number in random.Random(outer).sample(range(1, places + 1), min(share, places)):
             case.put()
             with suppress(StoreClosedError):
                 run_interrupted(lambda: step(case), number, lambda: case.nested(Case.close))

@@ -35,8 +35,8 @@ KEEPING = (
 """The modules that keep what is known of the queues, but for the cache, which is compiled."""
 MOST = 300
 """As many places at most the long run takes."""
-SHARE = 8
-"""As many places at most the normal run takes; of a combined store a sixth: it opens slowly."""
+SHARE = 5
+"""As many places at most the normal run takes; of a combined store half: it opens slowly."""
 KEYS = [("gone", 0), ("a", 0), ("a", 1), ("b", 0), ("c", 5), ("r", 0)]
 FIRST = [*[KEYS[0]] * 4, *[KEYS[1]] * 12, *[KEYS[2]] * 3, *[KEYS[3]] * 5]
 """The queue of each record that is there before the step."""
@@ -301,7 +301,7 @@ def test_a_write_cut_short_leaves_queues_whole_or_the_store_failed(
 ) -> None:
     """In the modules that keep what is known of the queues."""
     monkeypatch.setattr(interrupts, "_OURS", KEEPING)
-    interrupt_some(tmp_path, variant, step, SHARE // 4 if COMBINED in variant[0] else SHARE)
+    interrupt_some(tmp_path, variant, step, SHARE // 2 if COMBINED in variant[0] else SHARE)
 
 
 @pytest.mark.long

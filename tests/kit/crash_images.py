@@ -3,7 +3,7 @@
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -13,20 +13,29 @@ from tests.kit.call_order import Call, CallOrder
 def crash_image(root: Path, target: Path) -> Path:
     """Copy the files below ``root`` as they lie, without the lock, and return ``target``.
 
-    RocksDB makes and removes files in threads of its own: the copy is taken again then, for a list
-    of files and the files themselves would not be of one moment.
+    RocksDB makes, writes and removes files in threads of its own. The copy is taken again where
+    anything changed meanwhile, not only a name: else a table may be copied when it is still empty,
+    and the manifest after it when it names the table, as no killed process leaves the two.
     """
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        before = sorted(root.rglob("*"))
-        try:
+        before = _looks(root)
+        with suppress(shutil.Error):  # of a file that went; then the looks differ too
             shutil.copytree(root, target, ignore=shutil.ignore_patterns("lock"))
-        except shutil.Error:
-            before = []
-        if before == sorted(root.rglob("*")):
+        if before == _looks(root):
             return target
         shutil.rmtree(target)
     raise AssertionError("the files never stood still")
+
+
+def _looks(root: Path) -> dict[Path, tuple[int, int, int]]:
+    """Return which file lies at each path, how long it is and when it was written."""
+    looks = dict[Path, tuple[int, int, int]]()
+    for path in root.rglob("*"):
+        with suppress(FileNotFoundError):  # it went; its folder looks another way then
+            stat = path.lstat()
+            looks[path] = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    return looks
 
 
 @contextmanager

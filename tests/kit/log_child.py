@@ -51,6 +51,7 @@ async def produce(log: EmbeddedLog, number: int, draw: random.Random) -> None:
         log.put(TOPIC, b"%d" % number, key=f"k{number % 7}")
         say("put", number)
         number += 1
+        # Now and then consumers catch up with it and wait: the next put finds them so.
         await asyncio.sleep(draw.choice([0, 0, 0.001]))
 
 

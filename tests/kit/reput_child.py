@@ -47,7 +47,9 @@ def main() -> None:
     def store_slowly(units: UnitBatch, keys: IndexBatch) -> object:
         if threading.current_thread().name == THREAD:
             inside.set()
-            time.sleep(0.3)  # the main thread gets on to its end
+            # For the main thread to get on to its end, which leaves nothing to wait for: behind
+            # it no other thread of Python's runs.
+            time.sleep(0.3)
         return real(units, keys)
 
     store._dispatcher.store = store_slowly  # type: ignore[method-assign, assignment]

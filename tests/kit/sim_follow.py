@@ -188,7 +188,7 @@ class Story:
             self._grow_to(self.logs.starts[1])
             await self._caught_up()
             for _ in range(_STEPS):
-                await asyncio.sleep(draw.expovariate(1 / 8))
+                await asyncio.sleep(draw.expovariate(1 / 8))  # of the loop's time, as all here
                 await self._happen()
                 if self._task.done():
                     await self._caught_up()

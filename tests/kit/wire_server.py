@@ -102,7 +102,7 @@ class Cut:
         for at in range(0, len(data), most):
             self._writer.write(data[at : at + most])
             await self._writer.drain()
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(seconds)  # a pace is what is tried, mostly in a loop's own time
         if self._left == 0:
             # Closed at once, it would be reset by a report that is not read, and what was
             # written might not arrive.

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from tests.meta.test_words import PACKAGES, ROOT, definitions
+from tests.meta.test_words import PACKAGES, ROOT, names
 
 pytestmark = pytest.mark.xdist_group("trees")
 
@@ -14,16 +14,12 @@ LONGER = {"store/service/message_store.py"}
 
 
 def test_functions_are_under_fifty_lines() -> None:
-    functions = [
-        (path, node)
-        for path, node in definitions()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
+    functions = [each for each in names() if each.kind in {ast.FunctionDef, ast.AsyncFunctionDef}]
     assert len(functions) > 4_000
     assert [
-        f"{path}:{node.lineno} {node.name}"
-        for path, node in functions
-        if (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES
+        f"{each.path}:{each.line} {each.name}"
+        for each in functions
+        if each.end_line - each.line >= FUNCTION_LINES
     ] == []
 
 

@@ -4,6 +4,7 @@ import ast
 import re
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -47,52 +48,59 @@ TWIN_OF_A_SIDE = "ab"
 SUFFIXES = {".py", ".pyx", ".pxd", ".pyi", ".h", ".md"}
 
 
-DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+class Named(NamedTuple):
+    """A function, a class or a parameter of the packages."""
+
+    path: str
+    kind: type[ast.AST]
+    name: str
+    line: int
+    end_line: int
 
 
 @cache
-def nodes() -> list[tuple[str, ast.AST]]:
-    """Return what the packages' files and stubs define, and every parameter, with its file."""
-    found: list[tuple[str, ast.AST]] = []
-    paths = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py*")]
-    for path in paths:
+def names() -> list[Named]:
+    """Return each name that the packages give.
+
+    The trees themselves, of a million nodes, would be looked at by each collection of garbage.
+    """
+    found: list[Named] = []
+    for path in (each for package in PACKAGES for each in (ROOT / package).rglob("*.py*")):
         if path.suffix in {".py", ".pyi"}:
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            name = str(path.relative_to(ROOT))
-            kinds = (*DEFINITIONS, ast.arg)
-            found += [(name, node) for node in ast.walk(tree) if isinstance(node, kinds)]
-    assert len({name for name, _ in found}) > 500
+            place = str(path.relative_to(ROOT))
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.arg):
+                    found.append(Named(place, ast.arg, node.arg, node.lineno, node.lineno))
+                elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                    end = node.end_lineno or node.lineno
+                    found.append(Named(place, type(node), node.name, node.lineno, end))
     return found
-
-
-def definitions() -> list[tuple[str, ast.AST]]:
-    """Return every function and class of the packages, with its file."""
-    return [(name, node) for name, node in nodes() if isinstance(node, DEFINITIONS)]
 
 
 def test_no_function_is_named_by_a_word_of_our_own() -> None:
     assert [
-        f"{path}: {node.name}"
-        for path, node in definitions()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and FUNCTIONS.match(node.name)
+        f"{path}: {name}"
+        for path, kind, name, *_ in names()
+        if kind in {ast.FunctionDef, ast.AsyncFunctionDef} and FUNCTIONS.match(name)
     ] == []
 
 
 def test_no_class_has_a_name_that_was_left_behind() -> None:
     assert [
-        f"{path}: {node.name}"
-        for path, node in definitions()
-        if isinstance(node, ast.ClassDef)
-        and node.name.lstrip("_") in LEFT_BEHIND
+        f"{path}: {name}"
+        for path, kind, name, *_ in names()
+        if kind is ast.ClassDef
+        and name.lstrip("_") in LEFT_BEHIND
         and path.startswith(("store/", "migration/", "replication/", "cq_"))
     ] == []
 
 
 def test_limits_are_max_and_min() -> None:
+    assert len({each.path for each in names()}) > 500
     assert [
-        f"{path}: {node.arg}"
-        for path, node in nodes()
-        if isinstance(node, ast.arg) and LIMIT.match(node.arg) and node.arg not in UPSTREAM
+        f"{path}: {name}"
+        for path, kind, name, *_ in names()
+        if kind is ast.arg and LIMIT.match(name) and name not in UPSTREAM
     ] == []
 
 
