@@ -52,9 +52,9 @@ class KeyQueries:
             CorruptionError, StoreIOError: an index beside that in files cannot be read.
         """
         if self.others.are_none and self._fast is not None:
-            found = self._fast.ask(topic, key, max_num, begin, end)
-            if found:
-                return found
+            answer = self._fast.ask(topic, key, max_num, begin, end)
+            if answer is not None:
+                return answer
         try:
             found = self.in_files(topic, key, max_num, begin, end)
             if not self.others.are_none:
