@@ -1,9 +1,11 @@
 from typing import Self
 
+from cq_file._units import FileUnits
 from cq_file.batch_queue import BatchConsumeQueue
 from cq_file.consume_queue import FileConsumeQueue
 from cq_file.queue_files import FileAccess
 from store.core._maps import FileMap
+from store.queue.consume_queue import PlainUnits
 
 class OpenFile:
     def __new__(cls, number: int, path: str) -> Self: ...
@@ -34,5 +36,10 @@ class QueueEnds(FileRow):
 class SimpleQueues:
     closed: bool
     simple: dict[str, dict[int, FileConsumeQueue]]
+    plain: FileUnits | None
     def find(self, topic: str, queue_id: int) -> FileConsumeQueue | BatchConsumeQueue | None: ...
+    def plain_units(
+        self, topic: str, queue_id: int, queue_offset: int, max_count: int
+    ) -> PlainUnits | None: ...
+    def search(self, topic: str, queue_id: int, timestamp: int, upper: bool) -> int | None: ...
     def max_offset(self, topic: str, queue_id: int) -> int: ...

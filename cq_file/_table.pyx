@@ -149,7 +149,10 @@ cdef class QueueEnds(FileRow):
 
 
 cdef class SimpleQueues:
-    """The simple queues that there are, by topic and queue id, and whether they were closed."""
+    """The simple queues that there are, by topic and queue id, and whether they were closed.
+
+    ``plain`` reads them, from the load of the queues on.
+    """
 
     @property
     def closed(self):
@@ -187,6 +190,18 @@ cdef class SimpleQueues:
             StoreClosedError: the store is closed.
         """
         return self.found(topic, queue_id)
+
+    def plain_units(self, topic, queue_id, queue_offset, max_count):
+        """Read the files of a simple queue on the fast path, see ``PlainReads``."""
+        if self.plain is None:
+            return None
+        return self.plain.plain_units(self, topic, queue_id, queue_offset, max_count)
+
+    def search(self, topic, queue_id, timestamp, upper):
+        """Search them by time, likewise."""
+        return None if self.plain is None else self.plain.search(
+            self, topic, queue_id, timestamp, upper
+        )
 
     def max_offset(self, topic, queue_id):
         """Return the offset behind the last unit, of a batch queue the last message; 0 without one.

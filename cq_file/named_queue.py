@@ -1,7 +1,6 @@
 """NamedFileQueue: what readers see of file queues, found by topic and queue id without a lock."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cq_file import _table
 from cq_file.batch_queue import BatchConsumeQueue
@@ -16,9 +15,6 @@ from store.queue.read_fallbacks import FallbackReason, ReadKind
 from store.queue.time_search import BoundaryType, search_offset
 from store.queue.units import PACKED_PREFIX, CqUnit, UnitBlock
 
-if TYPE_CHECKING:
-    from cq_file import _units
-
 Files = FileConsumeQueue | BatchConsumeQueue
 _NEVER = LONG_MAX  # ms
 _UPPER = BoundaryType.UPPER  # an enum's name costs a look-up
@@ -30,15 +26,13 @@ class QueueTable(_table.SimpleQueues):
     The writer puts in and takes out, any thread looks up.
     """
 
-    __slots__ = ("batch", "ext", "plain")
+    __slots__ = ("batch", "ext")
 
     def __init__(self) -> None:
         self.simple = {}
         self.batch: dict[str, dict[int, BatchConsumeQueue]] = {}
         self.ext: dict[tuple[str, int], ExtFiles] = {}
         self.closed = False
-        self.plain: _units.FileUnits  # from the load of the queues on
-        """Compiled reads of simple queues."""
 
     def check_open(self) -> None:
         """Raise ``StoreClosedError`` once the store is closed."""
@@ -85,8 +79,7 @@ class NamedFileQueue(ConsumeQueue):
 
     def plain_units(self, queue_offset: int, max_count: int) -> PlainUnits | None:
         """Read the files of a simple queue on the fast path."""
-        table = self._table
-        return table.plain.plain_units(table, self.topic, self.queue_id, queue_offset, max_count)
+        return self._table.plain_units(self.topic, self.queue_id, queue_offset, max_count)
 
     def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:
         """Return units from the files, without a copy in between.
@@ -126,8 +119,8 @@ class NamedFileQueue(ConsumeQueue):
 
     def offset_by_time(self, timestamp: int, boundary: BoundaryType) -> int:
         """Search by time; batch queues answer with RocketMQ's rule for them."""
-        table, upper = self._table, boundary is _UPPER
-        offset = table.plain.search(table, self.topic, self.queue_id, timestamp, upper)
+        table = self._table
+        offset = table.search(self.topic, self.queue_id, timestamp, boundary is _UPPER)
         if offset is not None:
             return offset
         self.context.read_fallbacks.add(ReadKind.SEARCH, FallbackReason.DECLINED)

@@ -77,6 +77,8 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         super().__init__(context)
         self._folder = str(context.paths.consume_queue)
         self._table = QueueTable()
+        if type(self).queue is FileConsumeQueueStore.queue:  # one that gives out others is asked
+            self.plain_reads = self._table
         self._unsynced = UnsyncedFiles()
         limit = descriptor_limit(context.config.queue_files_max)
         self._cache = DescriptorCache(limit, read_only=context.read_only)

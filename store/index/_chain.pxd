@@ -2,6 +2,8 @@
 
 from libc.stdint cimport int64_t
 
+from store.core._bytes cimport fetch_ahead
+from store.core._layout cimport INDEX_HEADER, INDEX_SLOT
 from store.core._maps cimport FileMap
 from store.index._batch cimport KeyColumns
 from store.record._stored cimport StoredMessage
@@ -33,7 +35,16 @@ cdef class ChainFiles:
     cdef public tuple files
 
 
-cdef int chain_places(FileMap file, int64_t slots, int64_t wanted, Chain *chain) noexcept nogil
+cdef inline void slot_ahead(ChainFile file, int64_t wanted) noexcept:
+    """Fetch the slot of a hash ahead: the walk waits for it."""
+    cdef FileMap mapped = file.mapped
+    if mapped is not None and mapped.data != NULL and file.slots > 0:
+        fetch_ahead(mapped.data + INDEX_HEADER + INDEX_SLOT * (wanted % file.slots))
+
+
+cdef int chain_places(
+    FileMap file, int64_t slots, int64_t wanted, Chain *chain
+) except -2 nogil
 cdef int has_key(
     StoredMessage message, const char *topic, Py_ssize_t topic_size, const char *key,
     Py_ssize_t key_size,

@@ -20,12 +20,15 @@ from store.index._batch cimport KeyColumns
 from store.record._stored cimport StoredMessage
 
 cdef enum:
-    MAX_ENTRIES = 4096  # that one call looks at, so that none is long
+    UNASKED = 1 << 16  # entries without a look for signals: a chain may have millions
     MAX_IN_FILE = 0x7FFFFFFF  # slots, and entries: their numbers have four bytes
     NAME_END = 1
     VALUE_END = 2
 
 cdef int64_t MAX_TIME = <int64_t> 1 << 62
+
+cdef extern from "Python.h":
+    int PyErr_CheckSignals() except -1
 
 
 cdef class ChainFile:
@@ -124,6 +127,7 @@ def walk_chain(
     """
     cdef Chain chain
     cdef Py_ssize_t at
+    cdef int walked
     cdef list found = list(before)
     cdef int64_t last = found[len(found) - 1] if found else -1
     chain.count = 0
@@ -132,8 +136,8 @@ def walk_chain(
     chain.entries, chain.drained, chain.read_only = entries, drained, read_only
     chain.after, chain.has_before = last, len(found) > 0
     with nogil:
-        at = chain_places(file, slots, wanted, &chain)
-    if at < 0:
+        walked = chain_places(file, slots, wanted, &chain)
+    if walked < 0:
         return None
     for at in range(chain.count):
         found.append(chain.places[at])
@@ -144,8 +148,17 @@ cdef bint _is_blank(const uint8_t *entry) noexcept nogil:
     return load32(entry) == 0 and load64(entry + AT_TIME_OF_ENTRY) == 0
 
 
-cdef int chain_places(FileMap file, int64_t slots, int64_t wanted, Chain *chain) noexcept nogil:
-    """Add the places of a chain; -1: it is for the slow path."""
+cdef int _ask_signals() except -1 with gil:
+    return PyErr_CheckSignals()
+
+
+cdef int chain_places(
+    FileMap file, int64_t slots, int64_t wanted, Chain *chain
+) except -2 nogil:
+    """Add the places of a chain, however long it is; -1: it is for the slow path.
+
+    Raises what the handler of a signal raises.
+    """
     cdef uint8_t data[INDEX_HEADER]
     cdef int64_t base, index, limit = chain.entries, stored, phy, looked = 0, at, size
     cdef int32_t diff
@@ -168,8 +181,10 @@ cdef int chain_places(FileMap file, int64_t slots, int64_t wanted, Chain *chain)
         limit = min(max(<int64_t> load32(data + AT_INDEX_COUNT), <int64_t> 1), limit)
     while 0 < index < limit and chain.count < chain.max_num:
         looked += 1
-        if looked > MAX_ENTRIES or chain.count == MAX_PLACES:
+        if chain.count == MAX_PLACES:
             return -1
+        if looked % UNASKED == 0:
+            _ask_signals()
         at = base + INDEX_ENTRY * index
         size = min(<int64_t> INDEX_ENTRY + AT_PHY_OF_ENTRY, file.size - at)  # with the next one's hash
         if size < INDEX_ENTRY or not file.read(data, size, at):

@@ -2,17 +2,34 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from typing import Protocol
 
-from store.queue.consume_queue import ConsumeQueue
+from store.queue.consume_queue import ConsumeQueue, PlainUnits
 from store.queue.context import QueueStoreContext
 from store.queue.facts import QueueSpan, QueueType
 from store.queue.units import QueueKey
+
+
+class PlainReads(Protocol):
+    """Reads of compiled code by the name of a queue. Any thread; ``None``: ask the queue."""
+
+    def plain_units(
+        self, topic: str, queue_id: int, queue_offset: int, max_count: int
+    ) -> PlainUnits | None:
+        """Return what ``ConsumeQueue.plain_units`` does."""
+
+    def search(
+        self, topic: str, queue_id: int, timestamp: int, upper: bool,  # noqa: FBT001 - a keyword costs
+    ) -> int | None:  # fmt: skip
+        """Return what ``ConsumeQueue.offset_by_time`` does."""
 
 
 class QueueReads(ABC):
     """What may be asked of queues, also while a batch is put. Asking writes into caches alone."""
 
     context: QueueStoreContext
+    plain_reads: PlainReads | None = None
+    """A shorter way to the same answers; ``None``: there is none."""
 
     @abstractmethod
     def queues(

@@ -68,6 +68,8 @@ if TYPE_CHECKING:
 
 _LOG = StoreLogger(__name__)
 _ALL_TIME = (0, LONG_MAX)
+_NO_MESSAGE = GetMessageStatus.NO_MESSAGE_IN_QUEUE  # an enum's name costs a look-up
+_UPPER = BoundaryType.UPPER
 
 
 class MessageStore:
@@ -365,7 +367,7 @@ class MessageStore:
         except Exception:
             check_pull(topic, queue_id, offset, max_msgs, max_total_bytes)
             raise
-        if found.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE:
+        if found.status is _NO_MESSAGE:
             check_pull(topic, queue_id, offset, max_msgs, max_total_bytes)
         return found
 
@@ -441,7 +443,11 @@ class MessageStore:
         if (interceptor := self._interceptor) is not None and interceptor.samples_this():
             return interceptor.offset_by_time(topic, queue_id, timestamp, boundary)
         try:
-            found = self.queues.queue(topic, queue_id).offset_by_time(timestamp, boundary)
+            found = None
+            if (reads := self.queues.plain_reads) is not None:
+                found = reads.search(topic, queue_id, timestamp, boundary is _UPPER)
+            if found is None:
+                found = self.queues.queue(topic, queue_id).offset_by_time(timestamp, boundary)
         except Exception:
             check_queue(topic, queue_id, timestamp=timestamp)
             raise

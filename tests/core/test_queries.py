@@ -2,13 +2,18 @@
 
 import os
 import random
+import signal
 import struct
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
+from operator import length_hint
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from store.config import StoreConfig
@@ -305,6 +310,51 @@ def test_the_walk_ends_at_an_entry_that_is_too_old(tmp_path: Path) -> None:
     assert walk_chain(
         [], mapped_file(path), 1, 9, 7, 32, 5000, ALWAYS[1], 5, 9, read_only=False
     ) == [400]  # fmt: skip
+
+
+def long_chain(path: Path, count: int) -> Any:
+    """Make an index file with one slot, whose oldest entry alone has the hash 7."""
+    rows = np.zeros(
+        count, [("key_hash", ">i4"), ("phy", ">i8"), ("diff", ">i4"), ("before", ">i4")]
+    )
+    rows["key_hash"], rows["phy"], rows["before"] = 8, np.arange(count) + 1, np.arange(count)
+    rows["key_hash"][0] = 7
+    head = bytes(36) + (count + 1).to_bytes(4, "big") + count.to_bytes(4, "big") + bytes(20)
+    path.write_bytes(head + rows.tobytes())
+    return mapped_file(path)
+
+
+@pytest.mark.parametrize("count", [4095, 4097, 66_000])
+def test_a_chain_is_walked_however_long_it_is(tmp_path: Path, count: int) -> None:
+    """One tag of many messages makes one, and a key may share its slot."""
+    mapped = long_chain(tmp_path / "index", count)
+    found = walk_chain([], mapped, 1, count + 1, 7, 32, *ALWAYS, 0, count + 1, read_only=False)
+    assert found == [1]
+
+
+def test_signals_are_served_within_a_long_walk(tmp_path: Path) -> None:
+    """No line of Python runs from one walk to the next, so nothing else serves them."""
+    mapped = long_chain(tmp_path / "index", 66_000)
+    walk = partial(
+        walk_chain, file=mapped, slots=1, entries=66_001, wanted=7, max_num=32, begin=0,
+        end=ALWAYS[1], began=0, drained=66_001, read_only=False,
+    )  # fmt: skip
+    walks = iter([list[int]()] * 100_000)
+
+    def ring(*_: object) -> None:
+        raise TimeoutError
+
+    def walk_on() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.002)
+        deque(map(walk, walks), maxlen=0)
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        with pytest.raises(TimeoutError):
+            walk_on()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert length_hint(walks)
 
 
 def mapped_file(path: Path) -> Any:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cq_file.named_queue import NamedFileQueue
 from cq_file.store import FileConsumeQueueStore
 from cq_rocksdb.engine import EngineBatch, Family
 from cq_rocksdb.keys import queue_prefix, unit_key
@@ -17,6 +18,7 @@ from store.queue.time_search import BoundaryType, search_offset
 from store.queue.units import UnitBatch
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from store.service.results import GetMessageStatus
 from tests.kit.declining import Declines
 from tests.kit.rocksdb_queues import RocksDBQueues, engine_of, lose
 
@@ -62,8 +64,38 @@ def compare(store: MessageStore, timestamps: list[int]) -> set[int]:
                 asked = topic, timestamp, boundary
                 assert found == unit_by_unit(queue, timestamp, boundary), asked
                 assert found == by_slow_path(store, *asked), asked
+                assert found == store.offset_by_time(topic, 0, timestamp, boundary), asked
                 met.add(found)
     return met
+
+
+def test_pulls_and_searches_pass_by_a_queue_that_is_plain(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = [message.store_timestamp for message in store.get_message("few", 0, 0).messages()]
+    assert isinstance(store.queues, FileConsumeQueueStore)
+    assert store.queues.plain_reads is not None
+
+    def refuse(*_: object) -> ConsumeQueue:
+        raise AssertionError
+
+    monkeypatch.setattr(store.queues, "queue", refuse)
+    assert store.get_message("few", 0, 1).queue_offsets == [1, 2]
+    assert store.get_message("few", 0, 9).status is GetMessageStatus.OFFSET_OVERFLOW_BADLY
+    assert store.offset_by_time("few", 0, times[0], BoundaryType.UPPER) == times.count(times[0]) - 1
+    monkeypatch.setattr(store.queues._table, "plain", Declines())
+    for ask in (store.get_message, store.offset_by_time):
+        with pytest.raises(AssertionError):
+            ask("few", 0, 1)
+
+
+def test_a_backend_that_gives_out_queues_of_its_own_is_asked_for_them(store: MessageStore) -> None:
+    class Others(FileConsumeQueueStore):
+        def queue(self, topic: str, queue_id: int) -> NamedFileQueue:
+            return super().queue(topic, queue_id)
+
+    assert Others(store.queues.context).plain_reads is None
+    assert FileConsumeQueueStore(store.queues.context).plain_reads is not None
 
 
 def set_times(store: MessageStore, draw: random.Random, *, sound: bool) -> list[int]:

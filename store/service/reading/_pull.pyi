@@ -1,5 +1,7 @@
 from store.log._log import _Log
 from store.queue._estimate import _Queue
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.service.reading.puller import TagFilter
 from store.service.results import GetMessageResult
 from store.service.runtime.meters import GetMeter
 
@@ -20,6 +22,19 @@ class FastPull:
     def get(
         self, queue: _Queue, offset: int, max_msgs: int, max_total_bytes: int
     ) -> GetMessageResult | None: ...
+
+class Pulls:
+    _plain: FastPull | None
+    _queues: ConsumeQueueStore
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_msgs: int,
+        tags: TagFilter | None,
+        max_total_bytes: int = ...,
+    ) -> GetMessageResult: ...
 
 def bind_statuses(
     found: object,

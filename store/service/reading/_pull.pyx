@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""FastPull: pulls without a filter.
+"""FastPull: pulls without a filter; Pulls: the way there.
 
 What is not plain takes the slow path in Python, untouched: that decides what is valid, and has the
 texts of errors. Nothing here trusts what lies on disk: every read is bounded by the object it
@@ -90,18 +90,37 @@ cdef class FastPull:
     def get(self, queue, offset, max_msgs, max_total_bytes):
         """Pull from ``queue``; ``None``: nothing was done, for it is not plain."""
         cdef double started = clock_seconds()
-        cdef int64_t at, limit, count, low, high
+        cdef int64_t limit, count = self._count(offset, max_msgs, max_total_bytes, &limit)
+        if count < 1:
+            return None
+        told = queue.plain_units(offset, count)
+        return self._answer(started, told, offset, limit, max_total_bytes)
+
+    cdef object named(self, reads, topic, queue_id, offset, max_msgs, max_total_bytes):
+        """Do the same where ``reads``, of ``PlainReads``, know the queue by its name."""
+        cdef double started = clock_seconds()
+        cdef int64_t limit, count = self._count(offset, max_msgs, max_total_bytes, &limit)
+        if count < 1:
+            return None
+        told = reads.plain_units(topic, queue_id, offset, count)
+        return self._answer(started, told, offset, limit, max_total_bytes)
+
+    cdef int64_t _count(self, offset, max_msgs, max_total_bytes, int64_t *limit) except -2:
+        """Return how many units may be asked for, and of them taken; 0: it is not plain."""
+        if not (is_small(offset) and is_small(max_msgs) and is_small(max_total_bytes)):
+            return 0
+        limit[0] = max(<int64_t> max_msgs, 1)
+        return min(
+            limit[0], max(self.filtered, <int64_t> max_msgs),
+            self.per_file - <int64_t> offset % self.per_file,
+        )
+
+    cdef object _answer(self, double started, told, int64_t at, int64_t limit, int64_t max_bytes):
+        """Return the result, see ``get``."""
+        cdef int64_t low, high
         cdef Py_ssize_t stride
         cdef BufferRef units
         cdef GetMessageResult result
-        if not (is_small(offset) and is_small(max_msgs) and is_small(max_total_bytes)):
-            return None
-        at, limit = offset, max(<int64_t> max_msgs, 1)
-        count = max(self.filtered, <int64_t> max_msgs)
-        count = min(limit, count, self.per_file - at % self.per_file)
-        if count < 1:
-            return None
-        told = queue.plain_units(at, count)
         if told is None:
             return None
         low, high, data, stride = told
@@ -115,7 +134,7 @@ cdef class FastPull:
         units = BufferRef(data)
         if stride < UNIT_OF_FILES or not self._sweep(
             result, <const uint8_t *> units.buffer.buf, min(units.buffer.len // stride, limit),
-            stride, at, max(MIN_BYTES, min(<int64_t> max_total_bytes, MAX_BYTES)),
+            stride, at, max(MIN_BYTES, min(max_bytes, MAX_BYTES)),
         ):
             return None
         self.seconds.observe(clock_seconds() - started)
@@ -192,6 +211,25 @@ cdef class FastPull:
         result.next_begin_offset, result.total_bytes = first + taken, total
         result.status = _status_found
         return True
+
+
+cdef class Pulls:
+    """The way of a pull into the core: past all that is not plain, which is Python's."""
+
+    cdef public object _plain, _queues
+
+    def get(self, topic, queue_id, offset, max_msgs, tags, max_total_bytes=MAX_BYTES):
+        """Pull at most ``max_msgs`` messages, see ``MessageStore.get_message``."""
+        plain = self._plain
+        if tags is None and isinstance(plain, FastPull):
+            reads = self._queues.plain_reads
+            if reads is not None:
+                found = (<FastPull> plain).named(
+                    reads, topic, queue_id, offset, max_msgs, max_total_bytes
+                )
+                if found is not None:
+                    return found
+        return self.get_otherwise(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
 
 
 cdef inline bint ends_whole(const Found *last) noexcept nogil:

@@ -1,22 +1,36 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """FastQuery: queries by key, answered from the maps of index and log."""
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memchr
 
 from store.core._arguments cimport PyLong_AsLongLongAndOverflow
-from store.core._bytes cimport load32
+from store.core._bytes cimport fetch_ahead, load32
 from store.core._faults cimport is_of_whole_map, log_faults_seen
-from store.core._hashes cimport HASH_SIGN, hash_on, without_sign
+from store.core._hashes cimport HASH_SIGN, hash_utf8, without_sign
 from store.core._layout cimport BLANK_BYTES, MIN_RECORD
 from store.core._maps cimport FileMap
 from store.index._batch cimport KeyColumns
-from store.index._chain cimport Chain, ChainFile, ChainFiles, chain_places, has_key
+from store.index._chain cimport Chain, ChainFile, ChainFiles, chain_places, has_key, slot_ahead
 from store.log._log cimport Part, PlainLog
 from store.record._parse cimport ends_in_file, parse_record
 from store.record._stored cimport StoredMessage
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+    bint PyUnicode_IS_ASCII(object text)
+
+cdef enum:
+    LINE = 64  # bytes that the processor fetches at once
+    LINES = 6  # of a record, which are fetched ahead
+    RECORDS = 4  # likewise
+
+
+cdef struct Name:
+    # What is asked for, in UTF-8; the holder of this struct keeps the texts alive.
+    const char *topic
+    const char *key
+    Py_ssize_t topic_size, key_size
 
 
 cdef class FastQuery:
@@ -29,6 +43,7 @@ cdef class FastQuery:
     cdef PlainLog log
     cdef ChainFiles index
     cdef int64_t file_size, max_msgs_num_batch
+    cdef Part last  # of the log, that was read last; only to fetch ahead, it may be gone
 
     def __init__(
         self, PlainLog log not None, ChainFiles index not None, int64_t file_size,
@@ -44,24 +59,28 @@ cdef class FastQuery:
     def ask(self, topic, key, max_num, begin, end):
         """Return what ``KeyQueries.in_files`` does; ``None``: it is for the slow path."""
         cdef Chain chain
+        cdef Name name
         cdef int64_t limit, wanted, began
         cdef Py_ssize_t number
         cdef tuple files
         cdef ChainFile file
-        if type(topic) is not str or type(key) is not str:
+        if not _is_plain(topic, key, &name):
             return None
         if not (_fits(max_num, &limit) and _fits(begin, &chain.begin) and _fits(end, &chain.end)):
             return None
         files = self.index.files
         if self.index.is_closed or files is None:
             return None
-        wanted = without_sign(hash_on(hash_on(0, topic) * 31 + HASH_SIGN, key))
+        wanted = without_sign(hash_utf8(
+            hash_utf8(0, name.topic, name.topic_size) * 31 + HASH_SIGN, name.key, name.key_size
+        ))
         chain.count, chain.max_num = 0, min(limit, self.max_msgs_num_batch)
         for number in range(len(files) - 1, -1, -1):
             one = files[number]
             if not isinstance(one, ChainFile):
                 return None
             file = <ChainFile> one
+            slot_ahead(file, wanted)
             chain.read_only = file.is_read_only
             if chain.read_only:
                 one.refresh()
@@ -71,7 +90,7 @@ cdef class FastQuery:
                     return None
             if chain.count >= chain.max_num or (began < chain.begin and one.count):
                 break
-        return self._messages(&chain, topic, key)
+        return self._messages(&chain, &name)
 
     cdef bint _walk(
         self, ChainFile file, topic, key, int64_t wanted, int64_t began, Chain *chain
@@ -95,26 +114,28 @@ cdef class FastQuery:
         chain.after = chain.places[chain.count - 1] if chain.count else -1
         with nogil:
             walked = chain_places(mapped, slots, wanted, chain)
+            self._ahead(chain)
         return walked == 0
 
-    cdef object _messages(self, Chain *chain, topic, key):
+    cdef void _ahead(self, const Chain *chain) noexcept nogil:
+        """Fetch records ahead, while the interpreter is waited for."""
+        cdef int64_t at
+        cdef Py_ssize_t number, line
+        for number in range(min(chain.count, <Py_ssize_t> RECORDS)):
+            at = chain.places[number] - self.last.start
+            if 0 <= at < self.last.end - self.last.start:
+                for line in range(LINES):
+                    fetch_ahead(self.last.data + at + line * LINE)
+
+    cdef object _messages(self, Chain *chain, const Name *name):
         """Return the messages of ``topic`` that have ``key``, in log order; ``None``: the slow path."""
-        cdef const char *topic_text
-        cdef const char *key_text
-        cdef Py_ssize_t topic_size = 0, key_size = 0, at
+        cdef Py_ssize_t at
         cdef list files = [], found = []
         cdef Part part
         cdef StoredMessage message
         cdef StoredMessage last = None  # in the part
         cdef int64_t phy, size
         cdef int held
-        if not key or "\ufffd" in key or " " in key:
-            return None
-        try:
-            topic_text = PyUnicode_AsUTF8AndSize(topic, &topic_size)
-            key_text = PyUnicode_AsUTF8AndSize(key, &key_size)
-        except UnicodeEncodeError:
-            return None
         _ascending(chain.places, chain.count)
         part.start = part.end = 0
         for at in range(chain.count):
@@ -124,6 +145,7 @@ cdef class FastQuery:
             if not part.start <= phy < part.end:
                 if not (_is_whole(last) and self.log.open(phy, &part, files)):
                     return None
+                self.last = part
             if part.end - phy < MIN_RECORD:
                 return None
             message = StoredMessage.__new__(StoredMessage)
@@ -135,7 +157,7 @@ cdef class FastQuery:
                 message.places.size = 0
                 return None
             message.held, last = files[len(files) - 1], message
-            held = has_key(message, topic_text, topic_size, key_text, key_size)
+            held = has_key(message, name.topic, name.topic_size, name.key, name.key_size)
             if held < 0:
                 return None
             if held:
@@ -143,6 +165,20 @@ cdef class FastQuery:
         if len(found) < chain.count and chain.count >= chain.max_num:
             return None  # places of another key with the same hash: behind them may be more
         return found if _is_whole(last) else None
+
+
+cdef bint _is_plain(topic, key, Name *name) except -1:
+    """Take the texts; False: a key that no record has, or that its bytes alone do not show."""
+    if type(topic) is not str or type(key) is not str:
+        return False
+    try:
+        name.topic = PyUnicode_AsUTF8AndSize(topic, &name.topic_size)
+        name.key = PyUnicode_AsUTF8AndSize(key, &name.key_size)
+    except UnicodeEncodeError:
+        return False
+    if not name.key_size or memchr(name.key, c" ", name.key_size) != NULL:
+        return False
+    return PyUnicode_IS_ASCII(key) or "\ufffd" not in key
 
 
 cdef inline bint _is_whole(StoredMessage last) noexcept:

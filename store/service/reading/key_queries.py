@@ -51,6 +51,10 @@ class KeyQueries:
             TypeError: an argument is of another type.
             CorruptionError, StoreIOError: an index beside that in files cannot be read.
         """
+        if self.others.are_none and self._fast is not None:
+            answer = self._fast.ask(topic, key, max_num, begin, end)
+            if answer is not None:
+                return answer
         try:
             found = self.in_files(topic, key, max_num, begin, end)
             if not self.others.are_none:

@@ -99,7 +99,7 @@ class PulledQueue(Protocol):
         """Return the tags code that an address refers to."""
 
 
-class Puller:
+class Puller(_pull.Pulls):
     """Pulls from the queues of one store. Any thread."""
 
     def __init__(self, config: StoreConfig, log: CommitLog, queues: ConsumeQueueStore) -> None:
@@ -112,7 +112,7 @@ class Puller:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._in_memory = memory * config.access_message_in_memory_max_ratio // 100
         self._fallbacks = queues.context.read_fallbacks
-        self._plain: _pull.FastPull | None = None
+        self._plain = None
         if not config.check_crc_on_pull:
             self._plain = self.meter.plain = _pull.FastPull(
                 log, self.meter, config.max_transfer_bytes_on_message_in_memory,
@@ -120,16 +120,16 @@ class Puller:
                 self._max_filtered, self._units_per_file,
             )  # fmt: skip
 
-    def get(
+    def get_otherwise(
         self,
         topic: str,
         queue_id: int,
         offset: int,
         max_msgs: int,
         tags: TagFilter | None,
-        max_total_bytes: int = MAX_PULL_BYTES,
+        max_total_bytes: int,
     ) -> GetMessageResult:
-        """Pull at most ``max_msgs`` messages, see ``MessageStore.get_message``."""
+        """Do what ``get`` does where the queue is to be asked."""
         queue = self._queues.queue(topic, queue_id)
         if self._plain is None:
             reason = FallbackReason.LEFT_OUT
