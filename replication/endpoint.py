@@ -11,7 +11,7 @@ from store.errors import StoreError, StoreIOError
 _CALL_FAILED = "Connect call failed"
 """asyncio's, with the number of the system's error for each address of a name."""
 _NUMBER = re.compile(r"\[Errno (\d+)\]")
-_REFUSED = "nobody listens there (connection refused)"
+_REFUSED = "nothing listens there (connection refused)"
 
 
 def endpoint(host: str, port: int) -> str:

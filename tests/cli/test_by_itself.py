@@ -106,7 +106,7 @@ def test_a_damaged_log_is_said_by_every_look(root: Path) -> None:
     at = spoil_log(root)
     for verb in ("info", "topics"):
         done = call(verb, root)
-        assert "cqstore: the log is damaged: " in done.stderr
+        assert f"cqstore: {root}: the log is damaged: " in done.stderr
         assert f"phy_offset {at}" in done.stderr
         assert "needs recovery" not in done.stderr
 

@@ -18,8 +18,8 @@ SEVERAL = OSError(
 """What asyncio raises where a name has two addresses."""
 
 
-def test_a_refused_connection_says_that_nobody_listens() -> None:
-    said = "nobody listens there (connection refused)"
+def test_a_refused_connection_says_that_nothing_listens() -> None:
+    said = "nothing listens there (connection refused)"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = int(taken.getsockname()[1])
     with pytest.raises(OSError, match="Connect call failed") as caught:

@@ -176,7 +176,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
     ):
         pass
     with (
-        pytest.raises(StoreIOError, match=r"nobody listens there \(connection refused\); is this"),
+        pytest.raises(StoreIOError, match=r"nothing listens there \(connection refused\); is this"),
         checked(tmp_path / "own", Master("127.0.0.1", 1, answer=0.2)),
     ):
         pass
