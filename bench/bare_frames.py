@@ -73,7 +73,7 @@ class BareFrames:
 
 
 class BareTasks:
-    """Frames that tasks of one loop await. What they send in one turn goes by one call."""
+    """Frames that tasks of one loop await. One call sends the frames of one turn."""
 
     def __init__(self, frames: BareFrames) -> None:
         self._frames = frames

@@ -89,17 +89,15 @@ def follow(
     place, asked = address(master), address(broker) if broker is not None else None
     if not until_quiet and quiet_timeout is not None:
         raise typer.BadParameter("--quiet-timeout needs --until-quiet")
-    if broker is None and (metadata_interval is not None or accept_lower_offsets):
+    if asked is None and (metadata_interval is not None or accept_lower_offsets):
         raise typer.BadParameter("--metadata-interval and --accept-lower-offsets need --broker")
     ha = HaSettings.read(config)
     learner = _learner(ha, controller=controller, broker_id=broker_id, truncate=truncate)
-    settings = _settings(config, root, learner)
-    rounds = Intervals(tables=metadata_interval or _ROUND_SECONDS)
+    rounds, tls = Intervals(tables=metadata_interval or _ROUND_SECONDS), _tls(tls_ca, tls_cert)
     tables = _Tables(asked, rounds, accept_lower_offsets)
-    way = _Way(master, place, _timing(ha), verify_tail, _tls(tls_ca, tls_cert), learner, tables)
-    find_host(*place)
-    if asked is not None:
-        find_host(*asked, "the broker")
+    way = _Way(master, place, _timing(ha), verify_tail, tls, learner, tables)
+    settings = _settings(config, root, learner)
+    _find_hosts(place, asked)
     _begin_with(base, root, settings, backend)
     end = _End(until, (quiet_timeout or _QUIET_SECONDS) if until_quiet else None)
     run = _Run(root, settings, backend, way, end, interval)
@@ -278,6 +276,17 @@ def _report_start(store: MessageStore, root: Path, master: str, learner: Learner
 def _open(root: Path, settings: StoreConfig, backend: str | None) -> MessageStore:
     with progress("opening", about_end(root, settings)) as tick:
         return MessageStore.open(root, settings, backend=backend, progress=tick)
+
+
+def _find_hosts(master: tuple[str, int], broker: tuple[str, int] | None) -> None:
+    """Refuse a host that has no address, before anything is made.
+
+    Raises:
+        StoreIOError: no host has such a name.
+    """
+    find_host(*master)
+    if broker is not None:
+        find_host(*broker, "the broker")
 
 
 def _begin_with(base: Path | None, root: Path, settings: StoreConfig, backend: str | None) -> None:
