@@ -103,10 +103,8 @@ def follow(
     run = _Run(root, settings, backend, way, end, interval)
     ended, facts, late = run.behind_a_cut() if truncate else run.once()
     output(kind).record({"master": master, **facts})
-    if late:
-        note(f"{master}: {late}")
-        raise typer.Exit(1)
-    if ended and (until_quiet or until is not None):  # the end that was waited for has not come
+    _end_late(master, late)
+    if ended and (until_quiet or until is not None):  # what was waited for has not come
         raise typer.Exit(ENDED_BY_SIGNAL + ended)
 
 
@@ -276,6 +274,17 @@ def _report_start(store: MessageStore, root: Path, master: str, learner: Learner
 def _open(root: Path, settings: StoreConfig, backend: str | None) -> MessageStore:
     with progress("opening", about_end(root, settings)) as tick:
         return MessageStore.open(root, settings, backend=backend, progress=tick)
+
+
+def _end_late(master: str, late: str) -> None:
+    """End with 1 where the master did not become quiet in time.
+
+    Raises:
+        typer.Exit: it is so.
+    """
+    if late:
+        note(f"{master}: {late}")
+        raise typer.Exit(1)
 
 
 def _find_hosts(master: tuple[str, int], broker: tuple[str, int] | None) -> None:
