@@ -86,11 +86,9 @@ def follow(
     Ctrl-C ends it, and it goes on where it was. Exit code 1 if the master's log does not continue
     this one: then nothing of it was appended; and if the master did not become quiet in time.
     """
-    place, asked = address(master), address(broker) if broker is not None else None
+    place, asked = address(master), _asked(broker, metadata_interval, accept_lower_offsets)
     if not until_quiet and quiet_timeout is not None:
         raise typer.BadParameter("--quiet-timeout needs --until-quiet")
-    if asked is None and (metadata_interval is not None or accept_lower_offsets):
-        raise typer.BadParameter("--metadata-interval and --accept-lower-offsets need --broker")
     ha = HaSettings.read(config)
     learner = _learner(ha, controller=controller, broker_id=broker_id, truncate=truncate)
     rounds, tls = Intervals(tables=metadata_interval or _ROUND_SECONDS), _tls(tls_ca, tls_cert)
@@ -103,9 +101,7 @@ def follow(
     run = _Run(root, settings, backend, way, end, interval)
     ended, facts, late = run.behind_a_cut() if truncate else run.once()
     output(kind).record({"master": master, **facts})
-    _end_late(master, late)
-    if ended and (until_quiet or until is not None):  # what was waited for has not come
-        raise typer.Exit(ENDED_BY_SIGNAL + ended)
+    _end_late(master, late, ended if until_quiet or until is not None else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,8 +272,27 @@ def _open(root: Path, settings: StoreConfig, backend: str | None) -> MessageStor
         return MessageStore.open(root, settings, backend=backend, progress=tick)
 
 
-def _end_late(master: str, late: str) -> None:
-    """End with 1 where the master did not become quiet in time.
+def _asked(
+    broker: str | None,
+    metadata_interval: float | None,
+    accept_lower_offsets: bool,  # noqa: FBT001
+) -> tuple[str, int] | None:
+    """Return where the broker is asked for its tables; ``None``: it is not.
+
+    Raises:
+        typer.BadParameter: an option is about its tables, and it is not asked.
+    """
+    if broker is not None:
+        return address(broker)
+    if metadata_interval is not None or accept_lower_offsets:
+        raise typer.BadParameter("--metadata-interval and --accept-lower-offsets need --broker")
+    return None
+
+
+def _end_late(master: str, late: str, ended: signal.Signals | None) -> None:
+    """End with a code of its own where what was waited for has not come.
+
+    ``late``: why the master did not become quiet in time; ``ended``: by this signal before that.
 
     Raises:
         typer.Exit: it is so.
@@ -285,6 +300,8 @@ def _end_late(master: str, late: str) -> None:
     if late:
         note(f"{master}: {late}")
         raise typer.Exit(1)
+    if ended:
+        raise typer.Exit(ENDED_BY_SIGNAL + ended)
 
 
 def _find_hosts(master: tuple[str, int], broker: tuple[str, int] | None) -> None:
