@@ -103,6 +103,7 @@ cdef class FastQuery:
         cdef FileMap mapped
         cdef int64_t slots
         cdef int walked
+        cdef Part last
         chain.began, chain.drained = began, file.drained  # of the moment that `pending` is of
         if pending is None or (pending.entries.used and pending.found(topic, key)):
             return False
@@ -112,20 +113,11 @@ cdef class FastQuery:
         slots, chain.entries = file.slots, file.entries
         chain.has_before = chain.count > 0  # entries of one record may lie in two files
         chain.after = chain.places[chain.count - 1] if chain.count else -1
+        last = self.last  # under the interpreter's lock: another query sets it
         with nogil:
             walked = chain_places(mapped, slots, wanted, chain)
-            self._ahead(chain)
+            _ahead(&last, chain)
         return walked == 0
-
-    cdef void _ahead(self, const Chain *chain) noexcept nogil:
-        """Fetch records ahead, while the interpreter is waited for."""
-        cdef int64_t at
-        cdef Py_ssize_t number, line
-        for number in range(min(chain.count, <Py_ssize_t> RECORDS)):
-            at = chain.places[number] - self.last.start
-            if 0 <= at < self.last.end - self.last.start:
-                for line in range(LINES):
-                    fetch_ahead(self.last.data + at + line * LINE)
 
     cdef object _messages(self, Chain *chain, const Name *name):
         """Return the messages of ``topic`` that have ``key``, in log order; ``None``: the slow path."""
@@ -165,6 +157,17 @@ cdef class FastQuery:
         if len(found) < chain.count and chain.count >= chain.max_num:
             return None  # places of another key with the same hash: behind them may be more
         return found if _is_whole(last) else None
+
+
+cdef void _ahead(const Part *last, const Chain *chain) noexcept nogil:
+    """Fetch records ahead, of one part of the log, while the interpreter is waited for."""
+    cdef int64_t at
+    cdef Py_ssize_t number, line
+    for number in range(min(chain.count, <Py_ssize_t> RECORDS)):
+        at = chain.places[number] - last.start
+        if 0 <= at < last.end - last.start:
+            for line in range(LINES):
+                fetch_ahead(last.data + at + line * LINE)
 
 
 cdef bint _is_plain(topic, key, Name *name) except -1:
