@@ -42,6 +42,8 @@ from tests.kit.nth_call import Case, NthCall
 SECONDS = 60
 SHARE, ALL = 5, 1 << 30
 """Places that the normal run takes of each kind, and the long one."""
+PARTS = 12
+"""Of the long one, where each of its places takes seconds."""
 OURS = (*interrupts._OURS, f"{migration.__path__[0]}/", shutil.__file__)
 IGNORED = pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"  # a file that the interrupt left unclosed
@@ -267,8 +269,9 @@ def cut_at_changes(step: Step, code: int, most: int) -> None:
             step.finish()
 
 
-def fail_calls(step: Step, calls: NthCall, most: int) -> None:
-    cases = [*nth_cases(calls, step)]
+def fail_calls(step: Step, calls: NthCall, most: int, part: int = 0, parts: int = 1) -> None:
+    """Fail ``most`` of the calls, evenly drawn, or of ``parts`` such draws this one."""
+    cases = [*nth_cases(calls, step)][part::parts]
     struck = 0
     for case in cases[:: -(-len(cases) // most)]:
         with in_time(SECONDS):
@@ -326,9 +329,13 @@ def test_tables_of_which_a_call_fails_are_whole_when_it_is_done_again(step: Step
 
 
 @pytest.mark.long
-def test_tables_of_which_any_call_fails_are_whole_when_it_is_done_again(step: Step) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_tables_of_which_any_call_fails_are_whole_when_it_is_done_again(
+    step: Step, part: int
+) -> None:
+    """In parts: RocksDB sleeps for a second behind each call of its own that fails."""
     with NthCall(step.root) as calls:
-        fail_calls(step, calls, ALL)
+        fail_calls(step, calls, ALL, part, PARTS)
 
 
 @pytest.mark.slow
