@@ -51,12 +51,14 @@ class KeyQueries:
             TypeError: an argument is of another type.
             CorruptionError, StoreIOError: an index beside that in files cannot be read.
         """
+        find = self.in_files
         if self.others.are_none and self._fast is not None:
             answer = self._fast.ask(topic, key, max_num, begin, end)
             if answer is not None:
                 return answer
+            find = self._in_files_declined
         try:
-            found = self.in_files(topic, key, max_num, begin, end)
+            found = find(topic, key, max_num, begin, end)
             if not self.others.are_none:
                 check_query(topic, key, max_num, begin, end)
                 found = self._with_others(found, topic, key, max_num, begin, end)
@@ -75,8 +77,13 @@ class KeyQueries:
         if self._index is None or self._fast is None:
             return []
         found = self._fast.ask(topic, key, max_num, begin, end)
-        if found is not None:
-            return found
+        return self._in_files_declined(topic, key, max_num, begin, end) if found is None else found
+
+    def _in_files_declined(
+        self, topic: str, key: str, max_num: int, begin: int, end: int
+    ) -> list[StoredMessage]:
+        """Return what ``in_files`` does where compiled code has declined the query."""
+        assert self._index is not None
         self._fallbacks.add(ReadKind.QUERY, FallbackReason.DECLINED)
         limit = asked = min(max_num, self._max_messages)
         while True:
