@@ -36,9 +36,9 @@ def not_found(host: str, exc: socket.gaierror, what: str = "the master") -> Stor
     return StoreIOError(f"cannot find {what} {host}: {exc.strerror}")
 
 
-def reason_of(exc: OSError | StoreError) -> str:
-    """Return why a connection failed or ended, in words."""
-    if isinstance(exc, StoreError | ssl.SSLError):
+def reason_of(exc: OSError | UnicodeError | StoreError) -> str:
+    """Return why a connection failed or ended, in words; ``UnicodeError``: a name is no host's."""
+    if isinstance(exc, StoreError | UnicodeError | ssl.SSLError):
         return str(exc)
     text = str(exc)
     if _CALL_FAILED in text:

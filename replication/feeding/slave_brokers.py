@@ -42,7 +42,7 @@ class SlaveBroker:
                 is_led = await self._send_address(ha_address)
             except (OSError, UnicodeError, StoreError) as exc:
                 is_led = False
-                self._notify(f"is not led here: {_reason(exc)}")
+                self._notify(f"is not led here: {reason_of(exc)}")
             await asyncio.sleep(LEAD_SECONDS if is_led else RETRY_SECONDS)
 
     async def _send_address(self, ha_address: str) -> bool:
@@ -63,10 +63,6 @@ class SlaveBroker:
         if sentence != self._said:
             self._said = sentence
             self._report(f"slave {endpoint(self._host, self._port)}: {sentence}")
-
-
-def _reason(exc: OSError | UnicodeError | StoreError) -> str:
-    return str(exc) if isinstance(exc, UnicodeError) else reason_of(exc)
 
 
 def ha_address(host: str, port: int) -> str:
