@@ -15,7 +15,8 @@ from queue import SimpleQueue
 
 from replication.feeding.followers import Followers
 
-_HEAD = struct.Struct(">qi")
+HEAD = struct.Struct(">qi")
+"""Of a frame: where its bytes belong, and how many they are."""
 _PATIENCE_SECONDS = 30.0
 _RECORD = bytes(250)
 """As long as that of a message of 128 bytes."""
@@ -61,7 +62,7 @@ class BareFrames:
         link, frames = self._link, bytearray()
         end = link.sent
         for _ in range(records):
-            frames += _HEAD.pack(end, len(_RECORD)) + _RECORD
+            frames += HEAD.pack(end, len(_RECORD)) + _RECORD
             end += len(_RECORD)
         link.sent = end
         self._peer.sendall(frames)
@@ -79,7 +80,7 @@ class BareTasks:
         self._frames = frames
         self._new: list[asyncio.Future[None]] = []
         self._sent: deque[list[asyncio.Future[None]]] = deque()
-        self._ends: SimpleQueue[int | None] = SimpleQueue()
+        self._ends: SimpleQueue[int] = SimpleQueue()
         threading.Thread(target=self._wait, daemon=True).start()
         self._loop: asyncio.AbstractEventLoop
 
@@ -103,8 +104,8 @@ class BareTasks:
 
     def _wait(self) -> None:
         """In a thread of its own: a wait for each turn's frames, and one call of the loop."""
-        while (end := self._ends.get()) is not None:
-            self._frames.wait(end)
+        while True:
+            self._frames.wait(self._ends.get())
             self._loop.call_soon_threadsafe(self._complete)
 
     def _complete(self) -> None:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from bench.bare_frames import BareFrames, BareTasks
+from bench.bare_frames import HEAD, BareFrames, BareTasks
 from bench.workloads import CONFIG, Reached, fill, first_log_file, folder
 from replication.feeding.feeder import Feeder
 from replication.feeding.followers import Followers
@@ -29,7 +29,6 @@ from store.replica_config import BrokerRole
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageStatus
 
-_HEAD = struct.Struct(">qi")
 _REPORT = struct.Struct(">q")
 _BODY = bytes(128)
 _SYNC = CONFIG.model_copy(update={"broker_role": BrokerRole.SYNC_MASTER, "slave_timeout": 30_000})
@@ -231,11 +230,11 @@ def _follow(port: int) -> None:
         while data := peer.recv(1 << 18):
             buffer += data
             at, end = 0, -1
-            while at + _HEAD.size <= len(buffer):
-                phy_offset, size = _HEAD.unpack_from(buffer, at)
-                if at + _HEAD.size + size > len(buffer):
+            while at + HEAD.size <= len(buffer):
+                phy_offset, size = HEAD.unpack_from(buffer, at)
+                if at + HEAD.size + size > len(buffer):
                     break
-                at += _HEAD.size + size
+                at += HEAD.size + size
                 end = phy_offset + size if size else end
             buffer = buffer[at:]
             if end >= 0:
