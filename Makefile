@@ -2,19 +2,20 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 # Children of tests import the project thousands of times: from what was compiled once.
 export PYTHONDONTWRITEBYTECODE :=
-# Folders of compiled modules.
-COMPILED := cq_file cq_rocksdb replication/feeding store/core store/index store/log store/queue store/record store/service store/service/dispatching store/service/reading store/service/runtime store/service/writing
-MODULES = $(shell sed -n 's/^name = "\(.*\._[a-z_]*\)"$$/\1/p' pyproject.toml)
+# What is compiled. The folders come before the links to them, which find does not follow.
+COMPILED := $(shell find store cq_file cq_rocksdb cqstore -name '_*.p[yx][xid]' -o -name '_*.h')
+MODULES = $(subst /,.,$(basename $(shell find -L cqstore -name '_*.pyx')))
 # Tests that run with sanitizers; `-s` there, for a sanitizer's last words go to the terminal.
-FUZZED := tests/core tests/index/test_key_columns.py tests/index/test_writer.py tests/fuzz/test_records.py \
-  tests/fuzz/test_queue_files.py tests/consume_queue/test_rocksdb_appends.py tests/consume_queue/test_rocksdb_mixed_batches.py \
-  tests/consume_queue/test_state_cache.py tests/feeding/test_links.py
-RACED := tests/message_store/test_threads.py tests/message_store/test_reput.py tests/core/test_thread_reads.py tests/feeding/test_links.py
+FUZZED := tests/store/core tests/store/index/test_key_columns.py tests/store/index/test_writer.py tests/fuzz/test_records.py \
+  tests/fuzz/test_queue_files.py tests/cq_rocksdb/engine/test_rocksdb_appends.py tests/cq_rocksdb/queues/test_rocksdb_mixed_batches.py \
+  tests/cq_rocksdb/queues/test_state_cache.py tests/replication/feed/test_links.py
+RACED := tests/store/service/test_threads.py tests/store/service/test_reput.py tests/store/core/test_thread_reads.py tests/replication/feed/test_links.py
 # Tests that run once more with a dispatch thread in every store that they open.
-BESIDE := tests/interrupts/test_interrupts.py tests/interrupts/test_nested_calls.py tests/crash/test_killed.py tests/message_store/test_threads.py tests/message_store/test_fork.py
+BESIDE := tests/interrupts/test_interrupts.py tests/interrupts/test_nested_calls.py tests/crash/test_killed.py tests/store/service/test_threads.py tests/store/service/test_fork.py
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-wrapv -O1 -g
 # The long tests of a CI run are drawn anew with each commit, and again by its name.
 SEED ?= $(shell git rev-parse HEAD 2>/dev/null)
@@ -27,18 +28,23 @@ DRAWN = --share $(SHARE) --seed "$(SEED)"
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
 
-$(READY): pyproject.toml $(wildcard rocksdb-library/*.* rocksdb-library/src/*/*.py) $(foreach room,$(COMPILED),$(wildcard $(room)/_*.p[yx][xid] $(room)/_*.h))
+$(INSTALLED): pyproject.toml setup.py $(wildcard tools/rocksdb-library/*.* tools/rocksdb-library/src/*/*.py)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	$(BIN)/python rocksdb-library/make_wheels.py --install
+	$(BIN)/python -m pip install --quiet --upgrade pip setuptools cython
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[dev]'
+	$(BIN)/python tools/rocksdb-library/make_wheels.py --install
+	touch $@
+
+# After a change of compiled code only the modules that depend on it are compiled.
+$(READY): $(INSTALLED) $(COMPILED)
+	$(BIN)/python setup.py --quiet build_ext --inplace
 	touch $@
 
 demo: $(READY) ## make a store on files, move its queues to RocksDB on Spark, verify, switch, compare
-	$(BIN)/python -m bench.demo
+	$(BIN)/python -m tools.bench.demo
 
 backends: $(READY) ## write 100,000 messages over 1,000 and 100,000 queues through both backends, compare
-	$(BIN)/python -m bench.backends
+	$(BIN)/python -m tools.bench.backends
 
 check: $(READY) ## formatting, lint, types, stubs of what is compiled, layers
 	$(BIN)/ruff format --check .
@@ -82,24 +88,24 @@ race: $(READY) ## threads against a model, what is compiled here with ThreadSani
 	  ../../$(BIN)/python -m pytest -s -p no:cacheprovider -m "not long" -k "not rocksdict" $(RACED)
 
 mutants: $(READY) ## put small faults into the code, a sample of them, and see which no test notices (SEED, COUNT, ONLY, TESTS)
-	nice $(BIN)/python -m mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(ONLY),--only $(ONLY)) $(if $(TESTS),--tests "$(TESTS)")
+	nice $(BIN)/python -m tools.mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(ONLY),--only $(ONLY)) $(if $(TESTS),--tests "$(TESTS)")
 
 interop: $(READY) ## Apache RocketMQ opens our stores and we open its (Java 17, Maven)
 	$(BIN)/pytest -n 6 --dist loadgroup --maxschedchunk 1 tests/interop -m interop $(DRAWN)
 
 bench: $(READY) ## every workload beside its raw baseline
-	$(BIN)/python -m bench
+	$(BIN)/python -m tools.bench
 
 bench-peer: $(READY) ## the same work through RocketMQ and here, as ratios (ROWS, QUICK, ADD, PUBLISH; Java 17, Maven)
-	$(BIN)/python -m bench.peer $(ROWS) $(if $(QUICK),--quick) $(if $(ADD),--add) $(if $(PUBLISH),--publish)
+	$(BIN)/python -m tools.bench.peer $(ROWS) $(if $(QUICK),--quick) $(if $(ADD),--add) $(if $(PUBLISH),--publish)
 
 site: $(READY) ## the documents as a site, with pages of the API from docstrings, in build/site
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs --quiet build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs --quiet build --strict --config-file docs/mkdocs.yml
 
 dist: $(READY) ## source archive, wheels for this interpreter and of RocksDB's library, in dist/; each extra tried
 	rm -rf dist
 	$(BIN)/python -m build
-	$(BIN)/python rocksdb-library/make_wheels.py --out dist
+	$(BIN)/python tools/rocksdb-library/make_wheels.py --out dist
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/pytest tests/packaging
 
@@ -109,12 +115,12 @@ wheels: ## wheels for all interpreters and machines, in dist/, by cibuildwheel (
 	build/wheels/bin/python -m cibuildwheel --platform linux --output-dir dist
 
 rocksdb-wheels: $(READY) ## RocksDB's library as wheels for each machine, in dist/, out of the pinned jar (Maven, readelf)
-	$(BIN)/python rocksdb-library/make_wheels.py --out dist
+	$(BIN)/python tools/rocksdb-library/make_wheels.py --out dist
 
 format: $(READY) ## format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean: ## remove what was made here
-	rm -rf $(VENV) .mutants build dist *.egg-info tests/interop/target bench/peer/target
-	rm -f $(foreach room,$(COMPILED),$(room)/_*.c $(room)/_*.so)
+	rm -rf $(VENV) .mutants build dist *.egg-info tests/interop/target tools/bench/peer/target
+	find store cq_file cq_rocksdb cqstore -name '_*.c' -delete -o -name '_*.so' -delete

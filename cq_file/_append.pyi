@@ -1,8 +1,8 @@
 from collections.abc import Callable, Collection, Mapping
 
-from cq_file._table import OpenFile
-from cq_file.consume_queue import FileConsumeQueue
-from store.queue.units import QueueKey, UnitBatch
+from cqstore.cq_file._table import OpenFile
+from cqstore.cq_file.consume_queue import FileConsumeQueue
+from cqstore.store.queue.units import QueueKey, UnitBatch
 
 class FileAppends:
     def __init__(

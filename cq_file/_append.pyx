@@ -15,10 +15,10 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 from posix.unistd cimport pwrite
 
-from cq_file._table cimport OpenFile, QueueEnds
-from store.core._buffer cimport BufferRef
-from store.core._bytes cimport load32, load64
-from store.core._layout cimport AT_SIZE_OF_UNIT, UNIT_BYTES, UNIT_OF_FILES
+from cqstore.cq_file._table cimport OpenFile, QueueEnds
+from cqstore.store.core._buffer cimport BufferRef
+from cqstore.store.core._bytes cimport load32, load64
+from cqstore.store.core._layout cimport AT_SIZE_OF_UNIT, UNIT_BYTES, UNIT_OF_FILES
 
 cdef enum:
     WAITS = 0  # no unit was met yet

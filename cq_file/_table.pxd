@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from store.core._maps cimport FileMap
+from cqstore.store.core._maps cimport FileMap
 
 
 cdef class OpenFile:

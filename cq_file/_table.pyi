@@ -1,11 +1,11 @@
 from typing import Self
 
-from cq_file._units import FileUnits
-from cq_file.batch_queue import BatchConsumeQueue
-from cq_file.consume_queue import FileConsumeQueue
-from cq_file.queue_files import FileAccess
-from store.core._maps import FileMap
-from store.queue.consume_queue import PlainUnits
+from cqstore.cq_file._units import FileUnits
+from cqstore.cq_file.batch_queue import BatchConsumeQueue
+from cqstore.cq_file.consume_queue import FileConsumeQueue
+from cqstore.cq_file.queue_files import FileAccess
+from cqstore.store.core._maps import FileMap
+from cqstore.store.queue.consume_queue import PlainUnits
 
 class OpenFile:
     def __new__(cls, number: int, path: str) -> Self: ...

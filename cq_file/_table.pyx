@@ -10,11 +10,11 @@ from cpython.dict cimport PyDict_GetItemWithError
 from cpython.object cimport PyObject
 from posix.unistd cimport close
 
-from store.core._fields cimport natural, truth, whole
+from cqstore.store.core._fields cimport natural, truth, whole
 
 
 cdef class OpenFile:
-    """An open queue file, closed when its last holder lets it go; see ``store.files.Descriptor``.
+    """An open queue file, closed when its last holder lets it go; see ``cqstore.store.files.Descriptor``.
 
     ``number`` is the descriptor, ``path`` the one that it is kept by, ``mapped`` the map that reads have
     made.

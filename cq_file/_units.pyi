@@ -1,7 +1,7 @@
 from typing import Protocol
 
-from cq_file._table import OpenFile, SimpleQueues
-from store.queue.context import LogView
+from cqstore.cq_file._table import OpenFile, SimpleQueues
+from cqstore.store.queue.context import LogView
 
 class _Opened(Protocol):
     @property

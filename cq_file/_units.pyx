@@ -11,12 +11,12 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t
 from posix.unistd cimport pread
 
-from cq_file._table cimport OpenFile, QueueEnds, SimpleQueues
-from store.core._bytes cimport load32, load64
-from store.core._layout cimport AT_SIZE_OF_UNIT, UNIT_OF_FILES
-from store.core._maps cimport FileMap
-from store.core._record cimport whole_number
-from store.log._log cimport PlainLog, StoreTimes
+from cqstore.cq_file._table cimport OpenFile, QueueEnds, SimpleQueues
+from cqstore.store.core._bytes cimport load32, load64
+from cqstore.store.core._layout cimport AT_SIZE_OF_UNIT, UNIT_OF_FILES
+from cqstore.store.core._maps cimport FileMap
+from cqstore.store.core._record cimport whole_number
+from cqstore.store.log._log cimport PlainLog, StoreTimes
 
 cdef int64_t MAX_TIME = <int64_t> 1 << 62  # ms; for a later one Python searches
 

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
-from cq_file.dump import rows_of_file
-from cq_file.known_ends import ends_path
-from cq_file.layout import batch_folder, ext_folder
-from cq_file.listing import has_queue_files
-from store.paths import StorePaths
-from store.queue.context import QueueStoreContext
-from store.queue.queue_backend import QueueBackend
+from cqstore.cq_file.dump import rows_of_file
+from cqstore.cq_file.known_ends import ends_path
+from cqstore.cq_file.layout import batch_folder, ext_folder
+from cqstore.cq_file.listing import has_queue_files
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.context import QueueStoreContext
+from cqstore.store.queue.queue_backend import QueueBackend
 
 
 class FileBackend(QueueBackend):

@@ -12,13 +12,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from cq_file.layout import BATCH_UNIT, BatchUnit
-from cq_file.queue_files import FileAccess, QueueFiles
-from cq_file.recovery import NO_PHY, SCANNED_FILES
-from store.errors import os_errors
-from store.java_numbers import LONG_MAX
-from store.queue.time_search import BoundaryType
-from store.queue.units import CqUnit
+from cqstore.cq_file.layout import BATCH_UNIT, BatchUnit
+from cqstore.cq_file.queue_files import FileAccess, QueueFiles
+from cqstore.cq_file.recovery import NO_PHY, SCANNED_FILES
+from cqstore.store.errors import os_errors
+from cqstore.store.java_numbers import LONG_MAX
+from cqstore.store.queue.time_search import BoundaryType
+from cqstore.store.queue.units import CqUnit
 
 _UNIT = BATCH_UNIT.size
 _BLOCK_UNITS = 512

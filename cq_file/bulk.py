@@ -7,19 +7,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from cq_file.bulk_source import FileUnitSource
-from cq_file.consume_queue import FileConsumeQueue
-from cq_file.descriptor_cache import DescriptorCache, descriptor_limit
-from cq_file.file_sync import UnsyncedFiles
-from cq_file.known_ends import ends_path
-from cq_file.layout import FILE_UNIT, PRE_BLANK
-from cq_file.listing import check_folder_name, entries, sub_folders
-from cq_file.queue_files import FileAccess
-from store.config import StoreConfig
-from store.errors import IllegalMessageError, os_errors
-from store.files import make_folder, sync_folder
-from store.paths import StorePaths
-from store.queue.bulk import (
+from cqstore.cq_file.bulk_source import FileUnitSource
+from cqstore.cq_file.consume_queue import FileConsumeQueue
+from cqstore.cq_file.descriptor_cache import DescriptorCache, descriptor_limit
+from cqstore.cq_file.file_sync import UnsyncedFiles
+from cqstore.cq_file.known_ends import ends_path
+from cqstore.cq_file.layout import FILE_UNIT, PRE_BLANK
+from cqstore.cq_file.listing import check_folder_name, entries, sub_folders
+from cqstore.cq_file.queue_files import FileAccess
+from cqstore.store.errors import IllegalMessageError, os_errors
+from cqstore.store.files import make_folder, sync_folder
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.bulk import (
     DiskUse,
     NameFault,
     QueueTotals,
@@ -27,8 +26,9 @@ from store.queue.bulk import (
     UnitSource,
     row_table,
 )
-from store.queue.context import QueueStoreContext
-from store.queue.units import QueueKey
+from cqstore.store.queue.context import QueueStoreContext
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.settings.config import StoreConfig
 
 _UNIT = FILE_UNIT.size
 _BLOCK_BYTES = 4096

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from cq_file.consume_queue import FileConsumeQueue
-from cq_file.descriptor_cache import DescriptorCache, descriptor_limit
-from cq_file.ext import ExtFiles
-from cq_file.file_sync import UnsyncedFiles
-from cq_file.layout import (
+from cqstore.cq_file.consume_queue import FileConsumeQueue
+from cqstore.cq_file.descriptor_cache import DescriptorCache, descriptor_limit
+from cqstore.cq_file.ext import ExtFiles
+from cqstore.cq_file.file_sync import UnsyncedFiles
+from cqstore.cq_file.layout import (
     FILE_UNIT,
     NO_UNIT,
     PRE_BLANK_UNIT,
@@ -19,12 +19,12 @@ from cq_file.layout import (
     parse_file_name,
     parse_queue_id,
 )
-from cq_file.listing import entries, sub_folders
-from cq_file.queue_files import FileAccess
-from cq_file.recovery import read_rows
-from store.errors import CorruptionError, os_errors
-from store.files import file_name, open_regular
-from store.queue.bulk import (
+from cqstore.cq_file.listing import entries, sub_folders
+from cqstore.cq_file.queue_files import FileAccess
+from cqstore.cq_file.recovery import read_rows
+from cqstore.store.errors import CorruptionError, os_errors
+from cqstore.store.files import file_name, open_regular
+from cqstore.store.queue.bulk import (
     NO_TIMESTAMP,
     UNIT_ROWS,
     UnitRows,
@@ -32,8 +32,8 @@ from store.queue.bulk import (
     key_order,
     row_table,
 )
-from store.queue.context import QueueStoreContext
-from store.queue.units import EXT_ADDRESS_MAX, BlockStop, QueueKey
+from cqstore.store.queue.context import QueueStoreContext
+from cqstore.store.queue.units import EXT_ADDRESS_MAX, BlockStop, QueueKey
 
 _UNIT = FILE_UNIT.size
 _BEHIND_UNITS = 204

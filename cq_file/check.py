@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cq_file.batch_queue import BatchConsumeQueue
-from cq_file.consume_queue import FileConsumeQueue
-from cq_file.layout import (
+from cqstore.cq_file.batch_queue import BatchConsumeQueue
+from cqstore.cq_file.consume_queue import FileConsumeQueue
+from cqstore.cq_file.layout import (
     FILE_UNIT,
     PRE_BLANK,
     batch_folder,
     parse_file_name,
     parse_queue_id,
 )
-from cq_file.listing import entries
-from cq_file.queue_files import QueueFiles
-from cq_file.recovery import NO_PHY, read_rows
-from store.errors import TruncatedRecordError
-from store.paths import StorePaths
-from store.queue.facts import QueueFinding
-from store.queue.units import EXT_ADDRESS_MAX, QueueKey
-from store.service.offline.database_copy import is_database, is_database_file
+from cqstore.cq_file.listing import entries
+from cqstore.cq_file.queue_files import QueueFiles
+from cqstore.cq_file.recovery import NO_PHY, read_rows
+from cqstore.store.errors import TruncatedRecordError
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.facts import QueueFinding
+from cqstore.store.queue.units import EXT_ADDRESS_MAX, QueueKey
+from cqstore.store.service.offline.database_copy import is_database, is_database_file
 
 if TYPE_CHECKING:
     from os import DirEntry

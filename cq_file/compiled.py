@@ -1,10 +1,10 @@
 """The fast paths of simple queues; what is irregular takes the slow path in Python."""
 
-from cq_file import _append, _units
-from cq_file.named_queue import QueueTable
-from cq_file.queue_files import FileAccess
-from store.queue.context import LogView
-from store.queue.units import MAX_UNITS
+from cqstore.cq_file import _append, _units
+from cqstore.cq_file.named_queue import QueueTable
+from cqstore.cq_file.queue_files import FileAccess
+from cqstore.store.queue.context import LogView
+from cqstore.store.queue.units import MAX_UNITS
 
 
 def plain_appends(access: FileAccess, table: QueueTable) -> _append.FileAppends:

@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cq_file import _table
-from cq_file.layout import FILE_UNIT, NO_UNIT, PRE_BLANK, is_unit
-from cq_file.queue_files import FileAccess, QueueFiles
-from cq_file.recovery import NO_PHY, find_end, record_end
-from store.errors import QueueGapError, os_errors, retryable
-from store.queue.consume_queue import PulledUnits, no_units
-from store.queue.units import BlockStop, UnitBlock
+from cqstore.cq_file import _table
+from cqstore.cq_file.layout import FILE_UNIT, NO_UNIT, PRE_BLANK, is_unit
+from cqstore.cq_file.queue_files import FileAccess, QueueFiles
+from cqstore.cq_file.recovery import NO_PHY, find_end, record_end
+from cqstore.store.errors import QueueGapError, os_errors, retryable
+from cqstore.store.queue.consume_queue import PulledUnits, no_units
+from cqstore.store.queue.units import BlockStop, UnitBlock
 
 _UNIT = FILE_UNIT.size
 _PHY_SIZE = 8

@@ -8,13 +8,13 @@ does, which few queues do: these are *suspect*, and the log tells.
 
 from collections.abc import Iterable
 
-from cq_file.consume_queue import FileConsumeQueue
-from cq_file.known_ends import KnownQueue
-from cq_file.layout import FILE_UNIT
-from cq_file.recovery import NO_PHY
-from store.logger import StoreLogger
-from store.queue.facts import QueueDamage
-from store.queue.units import BlockStop, QueueKey
+from cqstore.cq_file.consume_queue import FileConsumeQueue
+from cqstore.cq_file.known_ends import KnownQueue
+from cqstore.cq_file.layout import FILE_UNIT
+from cqstore.cq_file.recovery import NO_PHY
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.queue.facts import QueueDamage
+from cqstore.store.queue.units import BlockStop, QueueKey
 
 _LOG = StoreLogger(__name__)
 _UNIT = FILE_UNIT.size

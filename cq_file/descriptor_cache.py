@@ -13,11 +13,11 @@ import resource
 from collections import OrderedDict
 from pathlib import Path
 
-from cq_file._table import OpenFile
-from store.checked_lock import CheckedLock
-from store.errors import StoreClosedError, os_errors
-from store.files import open_regular
-from store.logger import StoreLogger
+from cqstore.cq_file._table import OpenFile
+from cqstore.store.concurrency.checked_lock import CheckedLock
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import StoreClosedError, os_errors
+from cqstore.store.files import open_regular
 
 _LOG = StoreLogger(__name__)
 _RESERVE = 256

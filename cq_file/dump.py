@@ -3,17 +3,17 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from cq_file.layout import (
+from cqstore.cq_file.layout import (
     BATCH_UNIT,
     EXT_UNIT_HEAD,
     FILE_UNIT,
     PRE_BLANK_UNIT,
     parse_file_name,
 )
-from store.errors import os_errors
-from store.files import read_file, reading
-from store.java_numbers import INT_MAX
-from store.record.record_layout import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from cqstore.store.errors import os_errors
+from cqstore.store.files import read_file, reading
+from cqstore.store.java_numbers import INT_MAX
+from cqstore.store.record.record_layout import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 
 Row = dict[str, object]
 _MAX_BYTES = INT_MAX

@@ -1,13 +1,13 @@
 """Finding the ends of a store's queues when it is opened, and what is damaged about them."""
 
-from cq_file.consume_queue import FileConsumeQueue
-from cq_file.damage import DamagedQueues, damage_of, damage_since
-from cq_file.opening import OpenedQueues
-from store.errors import CorruptionError
-from store.logger import StoreLogger
-from store.queue.context import QueueStoreContext
-from store.queue.facts import QueueDamage
-from store.queue.units import QueueKey
+from cqstore.cq_file.consume_queue import FileConsumeQueue
+from cqstore.cq_file.damage import DamagedQueues, damage_of, damage_since
+from cqstore.cq_file.opening import OpenedQueues
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import CorruptionError
+from cqstore.store.queue.context import QueueStoreContext
+from cqstore.store.queue.facts import QueueDamage
+from cqstore.store.queue.units import QueueKey
 
 _LOG = StoreLogger(__name__)
 

@@ -6,9 +6,9 @@ carries its tags code itself, which every reader takes as it is.
 Source: RocketMQ ``ConsumeQueueExt``.
 """
 
-from cq_file.layout import EXT_ADDRESS_BASE, EXT_UNIT_HEAD, ExtUnitHead
-from cq_file.queue_files import QueueFiles
-from store.queue.units import EXT_ADDRESS_MAX
+from cqstore.cq_file.layout import EXT_ADDRESS_BASE, EXT_UNIT_HEAD, ExtUnitHead
+from cqstore.cq_file.queue_files import QueueFiles
+from cqstore.store.queue.units import EXT_ADDRESS_MAX
 
 
 def is_ext_address(tags_code: int) -> bool:

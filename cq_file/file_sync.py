@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from cq_file._append import add_sizes
-from cq_file.descriptor_cache import DescriptorCache
-from store.checked_lock import CheckedLock
-from store.errors import os_errors
-from store.files import find_syncfs, sync_file_system, sync_folder
-from store.thread import StoreThread
+from cqstore.cq_file._append import add_sizes
+from cqstore.cq_file.descriptor_cache import DescriptorCache
+from cqstore.store.concurrency.checked_lock import CheckedLock
+from cqstore.store.concurrency.thread import StoreThread
+from cqstore.store.errors import os_errors
+from cqstore.store.files import find_syncfs, sync_file_system, sync_folder
 
 _SYNCFS_FROM = 64
 """Files from which one ``syncfs`` is cheaper than a journal commit for each of them."""

@@ -19,15 +19,15 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cq_file.consume_queue import FileConsumeQueue
-from cq_file.layout import FILE_UNIT
-from cq_file.listing import check_folder_name
-from store.errors import CorruptionError, StoreError, os_errors
-from store.files import make_folder, read_file, reading, remove_file, replacing
-from store.java_numbers import INT_MAX, INT_MIN
-from store.log.checkpoint import FILE_SIZE
-from store.logger import StoreLogger
-from store.paths import StorePaths
+from cqstore.cq_file.consume_queue import FileConsumeQueue
+from cqstore.cq_file.layout import FILE_UNIT
+from cqstore.cq_file.listing import check_folder_name
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import CorruptionError, StoreError, os_errors
+from cqstore.store.files import make_folder, read_file, reading, remove_file, replacing
+from cqstore.store.java_numbers import INT_MAX, INT_MIN
+from cqstore.store.log.checkpoint import FILE_SIZE
+from cqstore.store.paths import StorePaths
 
 _LOG = StoreLogger(__name__)
 _VERSION = 2

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from store.files import is_file_name
-from store.java_numbers import INT_MAX, INT_MIN
-from store.paths import StorePaths
-from store.queue.units import QUEUE_UNIT
-from store.record.layout import Annotated, Layout, NamedTuple, Wire
+from cqstore.store.files import is_file_name
+from cqstore.store.java_numbers import INT_MAX, INT_MIN
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.units import QUEUE_UNIT
+from cqstore.store.record.layout import Annotated, Layout, NamedTuple, Wire
 
 
 class FileUnit(NamedTuple):

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from cq_file.layout import parse_file_name, parse_queue_id
-from store.errors import (
+from cqstore.cq_file.layout import parse_file_name, parse_queue_id
+from cqstore.store.errors import (
     CorruptionError,
     IllegalMessageError,
     TruncatedRecordError,
     os_errors,
 )
-from store.files import bytes_on_disk, check_regular, file_name
+from cqstore.store.files import bytes_on_disk, check_regular, file_name
 
 _NAME_MAX = 255
 """Bytes of the longest folder name that common file systems take."""

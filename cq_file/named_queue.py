@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator
 
-from cq_file import _table
-from cq_file.batch_queue import BatchConsumeQueue
-from cq_file.consume_queue import FileConsumeQueue
-from cq_file.ext import ExtFiles, is_ext_address
-from store.errors import StoreClosedError, UnsupportedFormatError
-from store.java_numbers import LONG_MAX
-from store.queue.consume_queue import ConsumeQueue, PlainUnits, PulledUnits, no_units
-from store.queue.context import QueueStoreContext
-from store.queue.facts import UnitLocation
-from store.queue.read_fallbacks import FallbackReason, ReadKind
-from store.queue.time_search import BoundaryType, search_offset
-from store.queue.units import PACKED_PREFIX, CqUnit, UnitBlock
+from cqstore.cq_file import _table
+from cqstore.cq_file.batch_queue import BatchConsumeQueue
+from cqstore.cq_file.consume_queue import FileConsumeQueue
+from cqstore.cq_file.ext import ExtFiles, is_ext_address
+from cqstore.store.errors import StoreClosedError, UnsupportedFormatError
+from cqstore.store.java_numbers import LONG_MAX
+from cqstore.store.queue.consume_queue import ConsumeQueue, PlainUnits, PulledUnits, no_units
+from cqstore.store.queue.context import QueueStoreContext
+from cqstore.store.queue.facts import UnitLocation
+from cqstore.store.queue.read_fallbacks import FallbackReason, ReadKind
+from cqstore.store.queue.time_search import BoundaryType, search_offset
+from cqstore.store.queue.units import PACKED_PREFIX, CqUnit, UnitBlock
 
 Files = FileConsumeQueue | BatchConsumeQueue
 _NEVER = LONG_MAX  # ms

@@ -6,14 +6,14 @@ Source: RocketMQ ``ConsumeQueueStore.load``.
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cq_file.batch_queue import BatchConsumeQueue
-from cq_file.consume_queue import FileConsumeQueue
-from cq_file.descriptor_cache import DescriptorCache
-from cq_file.ext import ExtFiles
-from cq_file.file_sync import UnsyncedFiles
-from cq_file.known_ends import KnownQueue, changed_at, forget_ends, read_ends
-from cq_file.layout import BATCH_UNIT, FILE_UNIT, batch_folder, ext_folder
-from cq_file.listing import (
+from cqstore.cq_file.batch_queue import BatchConsumeQueue
+from cqstore.cq_file.consume_queue import FileConsumeQueue
+from cqstore.cq_file.descriptor_cache import DescriptorCache
+from cqstore.cq_file.ext import ExtFiles
+from cqstore.cq_file.file_sync import UnsyncedFiles
+from cqstore.cq_file.known_ends import KnownQueue, changed_at, forget_ends, read_ends
+from cqstore.cq_file.layout import BATCH_UNIT, FILE_UNIT, batch_folder, ext_folder
+from cqstore.cq_file.listing import (
     Listing,
     QueueFolder,
     fit_files,
@@ -22,11 +22,11 @@ from cq_file.listing import (
     list_queues,
     sub_folders,
 )
-from cq_file.queue_files import FileAccess
-from store.config import StoreConfig
-from store.errors import os_errors
-from store.queue.context import QueueStoreContext
-from store.queue.units import QueueKey
+from cqstore.cq_file.queue_files import FileAccess
+from cqstore.store.errors import os_errors
+from cqstore.store.queue.context import QueueStoreContext
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.settings.config import StoreConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
-from cq_file import _table
-from cq_file.descriptor_cache import DescriptorCache
-from cq_file.file_sync import UnsyncedFiles
-from store.errors import StoreError, TruncatedRecordError, os_errors
-from store.files import PAGE_BYTES, file_name, write_all
+from cqstore.cq_file import _table
+from cqstore.cq_file.descriptor_cache import DescriptorCache
+from cqstore.cq_file.file_sync import UnsyncedFiles
+from cqstore.store.errors import StoreError, TruncatedRecordError, os_errors
+from cqstore.store.files import PAGE_BYTES, file_name, write_all
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cq_file.layout import FILE_UNIT, PRE_BLANK_UNIT, FileUnit, is_unit
-from cq_file.queue_files import QueueFiles
-from store.files import LAST_OFFSET
+from cqstore.cq_file.layout import FILE_UNIT, PRE_BLANK_UNIT, FileUnit, is_unit
+from cqstore.cq_file.queue_files import QueueFiles
+from cqstore.store.files import LAST_OFFSET
 
 _UNIT = FILE_UNIT.size
 _SCAN_UNITS = 3276

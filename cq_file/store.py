@@ -16,28 +16,29 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from cq_file._append import have_topics
-from cq_file.backend import FileBackend
-from cq_file.batch_queue import BatchConsumeQueue
-from cq_file.check import check_queue_files
-from cq_file.compiled import plain_appends, plain_units
-from cq_file.consume_queue import FileConsumeQueue
-from cq_file.damage import DamagedQueues
-from cq_file.descriptor_cache import (
+from cqstore.cq_file._append import have_topics
+from cqstore.cq_file.backend import FileBackend
+from cqstore.cq_file.batch_queue import BatchConsumeQueue
+from cqstore.cq_file.check import check_queue_files
+from cqstore.cq_file.compiled import plain_appends, plain_units
+from cqstore.cq_file.consume_queue import FileConsumeQueue
+from cqstore.cq_file.damage import DamagedQueues
+from cqstore.cq_file.descriptor_cache import (
     DescriptorCache,
     LimitWatch,
     descriptor_limit,
 )
-from cq_file.ends import find_ends, safe_phy_offset
-from cq_file.file_sync import UnsyncedFiles, for_each, remove_folders
-from cq_file.known_ends import write_ends
-from cq_file.layout import BATCH_COLUMNS, FILE_UNIT
-from cq_file.listing import allocated_bytes, check_folder_name
-from cq_file.named_queue import Files, NamedFileQueue, QueueTable
-from cq_file.opening import OpenedQueues, load_queues
-from cq_file.queue_files import FileAccess, QueueFiles
-from store.checked_lock import CheckedLock
-from store.errors import (
+from cqstore.cq_file.ends import find_ends, safe_phy_offset
+from cqstore.cq_file.file_sync import UnsyncedFiles, for_each, remove_folders
+from cqstore.cq_file.known_ends import write_ends
+from cqstore.cq_file.layout import BATCH_COLUMNS, FILE_UNIT
+from cqstore.cq_file.listing import allocated_bytes, check_folder_name
+from cqstore.cq_file.named_queue import Files, NamedFileQueue, QueueTable
+from cqstore.cq_file.opening import OpenedQueues, load_queues
+from cqstore.cq_file.queue_files import FileAccess, QueueFiles
+from cqstore.store.concurrency.checked_lock import CheckedLock
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import (
     IllegalMessageError,
     QueueGapError,
     ReadOnlyStoreError,
@@ -47,12 +48,11 @@ from store.errors import (
     UnsupportedFormatError,
     os_errors,
 )
-from store.files import PAGE_BYTES
-from store.logger import StoreLogger
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.context import QueueStoreContext
-from store.queue.facts import QueueDamage, QueueFinding, QueueRestart, QueueType
-from store.queue.units import (
+from cqstore.store.files import PAGE_BYTES
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.context import QueueStoreContext
+from cqstore.store.queue.facts import QueueDamage, QueueFinding, QueueRestart, QueueType
+from cqstore.store.queue.units import (
     PACKED_PREFIX,
     QueueKey,
     UnitBatch,
@@ -60,7 +60,7 @@ from store.queue.units import (
 )
 
 if TYPE_CHECKING:
-    from cq_file import _append
+    from cqstore.cq_file import _append
 
 _log = StoreLogger(__name__)
 _UNIT = FILE_UNIT.size

@@ -11,12 +11,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from cq_rocksdb.bulk_source import RocksDBUnitSource
-from cq_rocksdb.engine import EngineBatch, Family, RocksEngine, TableWriter
-from cq_rocksdb.engines import open_engine
-from cq_rocksdb.errors import table_errors
-from cq_rocksdb.folders import database_folder, database_folders, log_folder, separate_folder
-from cq_rocksdb.keys import (
+from cqstore.cq_rocksdb.bulk_source import RocksDBUnitSource
+from cqstore.cq_rocksdb.engine.choice import open_engine
+from cqstore.cq_rocksdb.engine.errors import table_errors
+from cqstore.cq_rocksdb.engine.private_folder import DATABASE_FILE
+from cqstore.cq_rocksdb.engine.rocks_engine import EngineBatch, Family, RocksEngine, TableWriter
+from cqstore.cq_rocksdb.folders import (
+    database_folder,
+    database_folders,
+    log_folder,
+    separate_folder,
+)
+from cqstore.cq_rocksdb.keys import (
     CHECKPOINT_ENTRY,
     CHECKPOINT_KEY,
     MAX_TOPIC_BYTES,
@@ -27,14 +33,12 @@ from cq_rocksdb.keys import (
     max_key,
     queue_prefix,
 )
-from cq_rocksdb.offset_table import NO_UNIT
-from cq_rocksdb.private_folder import DATABASE_FILE
-from store.broker_files import CURRENT
-from store.config import StoreConfig
-from store.errors import IllegalMessageError, RefusedStoreError, os_errors
-from store.files import make_folder, sync_folder
-from store.paths import StorePaths
-from store.queue.bulk import (
+from cqstore.cq_rocksdb.queues.offset_table import NO_UNIT
+from cqstore.store.broker_files.file_names import CURRENT
+from cqstore.store.errors import IllegalMessageError, RefusedStoreError, os_errors
+from cqstore.store.files import make_folder, sync_folder
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.bulk import (
     DiskUse,
     NameFault,
     QueueTotals,
@@ -42,9 +46,10 @@ from store.queue.bulk import (
     UnitSource,
     row_table,
 )
-from store.queue.context import QueueStoreContext
-from store.queue.units import QueueKey
-from store.record.message import CHECKPOINT_TOPIC
+from cqstore.store.queue.context import QueueStoreContext
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.message import CHECKPOINT_TOPIC
+from cqstore.store.settings.config import StoreConfig
 
 _UNITS, _OFFSET = "units.sst", "offset.sst"
 _UNIT_BYTES = 40

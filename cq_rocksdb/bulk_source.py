@@ -5,17 +5,17 @@ from heapq import merge
 
 import numpy as np
 
-from cq_rocksdb.engine import Family, RocksEngine
-from cq_rocksdb.keys import (
+from cqstore.cq_rocksdb.engine.rocks_engine import Family, RocksEngine
+from cqstore.cq_rocksdb.keys import (
     OFFSET_ENTRY,
     max_key,
     parse_unit_key,
     prefix_end,
     queue_prefix,
 )
-from cq_rocksdb.offset_table import OffsetTable
-from store.queue.bulk import UNIT_ROWS, UnitRows, UnitRun, key_order, row_table
-from store.queue.units import BlockStop, QueueKey
+from cqstore.cq_rocksdb.queues.offset_table import OffsetTable
+from cqstore.store.queue.bulk import UNIT_ROWS, UnitRows, UnitRun, key_order, row_table
+from cqstore.store.queue.units import BlockStop, QueueKey
 
 _LAST_KEY = b"\xff" * 4
 _Ordered = tuple[tuple[int, bytes, int], QueueKey]

@@ -2,21 +2,21 @@
 
 import typer
 
-from store.cli.verbs import VerbGroup, add_verb
+from cqstore.cli.lazy_verbs import VerbGroup, add_verb
 
 app = typer.Typer(
     cls=VerbGroup, help="Look into the RocksDB that holds the queues.", no_args_is_help=True
 )
 
 add_verb(
-    app, "stats", "cq_rocksdb.verbs:stats",
+    app, "stats", "cqstore.cq_rocksdb.rocksdb_command:stats",
     "Show levels, bytes, tombstones, debts of compaction and sizes of topics. Changes nothing.",
 )  # fmt: skip
 add_verb(
-    app, "audit", "cq_rocksdb.verbs:audit",
+    app, "audit", "cqstore.cq_rocksdb.rocksdb_command:audit",
     "Compare keys, entries and units with each other and list what is wrong. Changes nothing.",
 )  # fmt: skip
 add_verb(
-    app, "compact", "cq_rocksdb.verbs:compact",
+    app, "compact", "cqstore.cq_rocksdb.rocksdb_command:compact",
     "Compact both families, so that expired units and deleted topics leave the disk.",
 )  # fmt: skip

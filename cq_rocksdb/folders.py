@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from store.broker_files import CURRENT
-from store.errors import RefusedStoreError
-from store.paths import StorePaths
+from cqstore.store.broker_files.file_names import CURRENT
+from cqstore.store.errors import RefusedStoreError
+from cqstore.store.paths import StorePaths
 
 
 def separate_folder(paths: StorePaths) -> Path:

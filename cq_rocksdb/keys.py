@@ -13,11 +13,11 @@ from functools import lru_cache
 from struct import error as struct_error
 from typing import Annotated, NamedTuple
 
-from store.errors import CorruptionError, IllegalMessageError
-from store.queue.units import QueueKey
-from store.record.bounded_cache import BoundedCache
-from store.record.layout import Layout, Wire
-from store.record.message import CHECKPOINT_TOPIC
+from cqstore.store.errors import CorruptionError, IllegalMessageError
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.bounded_cache import BoundedCache
+from cqstore.store.record.layout import Layout, Wire
+from cqstore.store.record.message import CHECKPOINT_TOPIC
 
 _heads = BoundedCache[str, bytes](32 << 20)
 CTRL_1 = 1

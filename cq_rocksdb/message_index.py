@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
 
-from cq_rocksdb.raw_builder import DEFAULT_FAMILY
-from cq_rocksdb.raw_database import RawDatabase
-from store.errors import CorruptionError
-from store.service.offline.database_copy import is_database
+from cqstore.cq_rocksdb.engine.raw_builder import DEFAULT_FAMILY
+from cqstore.cq_rocksdb.engine.raw_database import RawDatabase
+from cqstore.store.errors import CorruptionError
+from cqstore.store.service.offline.database_copy import is_database
 
 FOLDER = "rocksdbstore"
 _HOUR_MS = 3_600_000

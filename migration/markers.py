@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from store.errors import CorruptionError, UnsupportedFormatError, os_errors
-from store.files import read_file, replace_file, sync_folder
+from cqstore.store.errors import CorruptionError, UnsupportedFormatError, os_errors
+from cqstore.store.files import read_file, replace_file, sync_folder
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -3,10 +3,10 @@
 from enum import StrEnum
 from pathlib import Path
 
-from migration.planning.plan import Plan, read_plan
-from migration.run.segment import read_done, units_done
-from migration.switch.tables import last_conversion
-from migration.workspace import Workspace
+from cqstore.migration.plan.plan import Plan, read_plan
+from cqstore.migration.run.segment import read_done, units_done
+from cqstore.migration.switch.metadata_steps import last_conversion
+from cqstore.migration.workspace import Workspace
 
 
 class Stage(StrEnum):

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from on_spark.session import refuse_no_master, refuse_without_spark, spark_session
-from store.errors import StoreError
-from store.processes import POLL_SECONDS, Outcome, in_processes
-from store.progress import noop
-from store.worker import Task, guarded, unwrap
+from cqstore.spark.spark_session import refuse_no_master, refuse_without_spark, spark_session
+from cqstore.store.concurrency.processes import POLL_SECONDS, Outcome, in_processes
+from cqstore.store.concurrency.task_worker import Task, guarded, unwrap
+from cqstore.store.errors import StoreError
+from cqstore.store.progress import noop
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,24 +5,9 @@ from typing import Annotated
 
 import typer
 
-from migration.from_log.block_source import LOG
-from migration.from_log.rebuild_plan import make_log_plan
-from migration.metadata.conversion import NextBroker, plan_conversion
-from migration.metadata.option import AcceptOlderTables, WithoutOption
-from migration.planning.plan import Plan
-from migration.planning.planner import make_plan
-from migration.planning.segment_writer import SEGMENT_UNITS
-from migration.report_record import report_record
-from migration.rollback.deleted_topic_policy import DeletedTopicPolicy
-from migration.rollback.rollback import finish as finish_switch
-from migration.rollback.rollback import rollback as roll_back
-from migration.run.run import run_plan
-from migration.status import status as status_of
-from migration.switch.switch import switch as switch_to
-from migration.switch.tables import prepare_for
-from migration.tasks import MASTER, NO_SPARK
-from migration.workspace import Workspace
-from store.cli.options import (
+from cqstore.broker.conversion.conversion import NextBroker, plan_conversion
+from cqstore.broker.conversion.options import AcceptOlderTables, WithoutOption
+from cqstore.cli.options import (
     ConfigFile,
     Dir,
     Format,
@@ -33,15 +18,30 @@ from store.cli.options import (
     read_config,
     to_state,
 )
-from store.cli.output import OutputFormat, output
-from store.cli.progress import progress
-from store.cli.table import Row
-from store.config import StoreConfig
-from store.errors import RefusedStoreError, StoreError
-from store.paths import StorePaths
-from store.queue.bulk import bulk_names
-from store.service.layout.resolve_layout import resolve_layout
-from store.service.offline.mode import StoreMode
+from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.progress import progress
+from cqstore.cli.table import Row
+from cqstore.migration.from_log.block_source import LOG
+from cqstore.migration.from_log.rebuild_plan import make_log_plan
+from cqstore.migration.plan.plan import Plan
+from cqstore.migration.plan.planner import make_plan
+from cqstore.migration.plan.segment_writer import SEGMENT_UNITS
+from cqstore.migration.report_record import report_record
+from cqstore.migration.rollback.deleted_topic_policy import DeletedTopicPolicy
+from cqstore.migration.rollback.rollback import finish as finish_switch
+from cqstore.migration.rollback.rollback import rollback as roll_back
+from cqstore.migration.run.run import run_plan
+from cqstore.migration.status import status as status_of
+from cqstore.migration.switch.metadata_steps import prepare_for
+from cqstore.migration.switch.switch import switch as switch_to
+from cqstore.migration.tasks import MASTER, NO_SPARK
+from cqstore.migration.workspace import Workspace
+from cqstore.store.errors import RefusedStoreError, StoreError
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.bulk import bulk_names
+from cqstore.store.service.layout.resolve_layout import resolve_layout
+from cqstore.store.service.offline.mode import StoreMode
+from cqstore.store.settings.config import StoreConfig
 
 Space = Annotated[
     Path | None,

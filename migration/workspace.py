@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from store.errors import RefusedStoreError, StoreLockedError, os_errors
-from store.files import make_folder, open_regular, replace_file
-from store.journals.journal import Journal, read_lines
-from store.paths import StorePaths
+from cqstore.store.errors import RefusedStoreError, StoreLockedError, os_errors
+from cqstore.store.files import make_folder, open_regular, replace_file
+from cqstore.store.journals.journal import Journal, read_lines
+from cqstore.store.paths import StorePaths
 
 _SEGMENT_DIGITS = 6
 

@@ -2,7 +2,3 @@
 
 What programs import is in the package ``cqstore``.
 """
-
-import logging
-
-logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless asked

@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
-from store.errors import CorruptionError
-from store.java_numbers import LONG_MAX
+from cqstore.store.errors import CorruptionError
+from cqstore.store.java_numbers import LONG_MAX
 
 PAGE_BYTES = 4096
 """What RocketMQ's settings count in."""

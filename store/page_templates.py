@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from store.errors import StoreConfigError
+from cqstore.store.errors import StoreConfigError
 
 if TYPE_CHECKING:
     from jinja2 import Environment

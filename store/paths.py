@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from store.broker_files import CONFIG_FOLDER, DELAYS_FILE, TOPICS_FILE, backup_of
+from cqstore.store.broker_files.file_names import CONFIG_FOLDER, DELAYS_FILE, TOPICS_FILE, backup_of
 
 
 def beside(root: Path, suffix: str) -> Path:

@@ -61,7 +61,7 @@ def golden(golden_folder: Path, tmp_path: Path) -> Callable[[str], Path]:
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
     """The one session of the whole run, on two threads: it costs many seconds to start."""
-    from on_spark.session import spark_session  # noqa: PLC0415
+    from cqstore.spark.spark_session import spark_session  # noqa: PLC0415
 
     with spark_session("tests", "local[2]", settings={"spark.sql.shuffle.partitions": "2"}) as one:
         # The session's own would end its Java, and tests raise this signal in their process.

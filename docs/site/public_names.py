@@ -1,7 +1,7 @@
 """Extension of Griffe: a class has the name by which ``cqstore`` exports it.
 
 Where the compiled core has a class, Python has its description under another name: in
-``store.record.message`` ``Message`` is ``PyMessage`` for a type checker.
+``cqstore.store.record.message`` ``Message`` is ``PyMessage`` for a type checker.
 """
 
 import griffe

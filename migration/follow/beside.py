@@ -11,13 +11,13 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from migration.metadata.conversion import NextBroker, TablesDone, bring_tables
-from migration.metadata.option import AcceptedLoss
-from migration.metadata.table_files import stamps, table_paths
-from store.errors import RefusedStoreError, os_errors
-from store.files import make_folder, sync_below, sync_folder
-from store.paths import StorePaths
-from store.service.offline.store_copy import copy_file
+from cqstore.broker.conversion.conversion import NextBroker, TablesDone, bring_tables
+from cqstore.broker.conversion.options import AcceptedLoss
+from cqstore.broker.conversion.table_files import stamps, table_paths
+from cqstore.store.errors import RefusedStoreError, os_errors
+from cqstore.store.files import make_folder, sync_below, sync_folder
+from cqstore.store.paths import StorePaths
+from cqstore.store.service.offline.store_copy import copy_file
 
 _PARTIAL, _FORMER = "beside", "former"
 _TRIES = 5

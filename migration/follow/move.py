@@ -11,8 +11,12 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
-from migration.follow.beside import copy_tables, refuse_left
-from migration.follow.proof import (
+from cqstore.broker.conversion.broker_process import BrokerProcess
+from cqstore.broker.conversion.conversion import NextBroker, plan_conversion
+from cqstore.broker.conversion.options import AcceptedLoss
+from cqstore.broker.conversion.table_files import newest_table
+from cqstore.migration.follow.beside import copy_tables, refuse_left
+from cqstore.migration.follow.proof import (
     compare_shown,
     compare_with_broker,
     deleted_topics,
@@ -22,27 +26,23 @@ from migration.follow.proof import (
     refuse_other_ends,
     refuse_other_tail,
 )
-from migration.markers import read_marker
-from migration.metadata.conversion import NextBroker, plan_conversion
-from migration.metadata.option import AcceptedLoss
-from migration.metadata.stopped import BrokerProcess
-from migration.metadata.table_files import newest_table
-from migration.workspace import write_file
-from replication.following.base import closed_files, copy_base
-from replication.following.blocking import to_the_end
-from replication.following.follower import Follower
-from replication.following.follower_progress import FollowerProgress, Timing
-from store.comparing.compared import Compared
-from store.config import StoreConfig
-from store.errors import CorruptionError, RefusedStoreError, StoreError, os_errors
-from store.journals.store_lock import StoreLock
-from store.paths import StorePaths
-from store.progress import Tell, noop
-from store.queue.backends import backend, backend_names
-from store.service.layout.resolve_layout import resolve_layout
-from store.service.layout.store_layout import choose_backends, refuse_log_elsewhere
-from store.service.message_store import MessageStore
-from store.service.offline.delay_levels import unlike_levels
+from cqstore.migration.markers import read_marker
+from cqstore.migration.workspace import write_file
+from cqstore.replication.follow.base_copy import closed_files, copy_base
+from cqstore.replication.follow.blocking import to_the_end
+from cqstore.replication.follow.follower import Follower
+from cqstore.replication.follow.follower_progress import FollowerProgress, Timing
+from cqstore.store.comparing.compared import Compared
+from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreError, os_errors
+from cqstore.store.journals.store_lock import StoreLock
+from cqstore.store.paths import StorePaths
+from cqstore.store.progress import Tell, noop
+from cqstore.store.queue.backends import backend, backend_names
+from cqstore.store.service.layout.resolve_layout import resolve_layout
+from cqstore.store.service.layout.store_layout import choose_backends, refuse_log_elsewhere
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.offline.delay_levels import unlike_levels
+from cqstore.store.settings.config import StoreConfig
 
 _NOTE = "followed.json"
 _LEVEL_SECONDS = 2.0

@@ -6,17 +6,17 @@ The broker's store is opened read-only, also while the broker has it open.
 from itertools import islice
 from pathlib import Path
 
-from replication.checking.logs import are_same, parts
-from store.comparing.compared import Compared
-from store.comparing.open_sides import compare_stores
-from store.comparing.queue_walk import NO_END, Bounds
-from store.errors import CorruptionError, RefusedStoreError
-from store.log.commit_log import CommitLog
-from store.progress import Progress, noop
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.facts import QueueType
-from store.queue.units import QueueKey
-from store.service.message_store import MessageStore
+from cqstore.replication.ha.logs import are_same, parts
+from cqstore.store.comparing.compared import Compared
+from cqstore.store.comparing.open_sides import compare_stores
+from cqstore.store.comparing.queue_walk import NO_END, Bounds
+from cqstore.store.errors import CorruptionError, RefusedStoreError
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.progress import Progress, noop
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.facts import QueueType
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.service.message_store import MessageStore
 
 _PIECE_BYTES = 4 << 20
 _TAIL_BYTES = 1 << 26

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from migration.from_log.blocks import UNITS, map_units
-from migration.from_log.merge import NAMES, PIECE_ROWS, PIECES, QUEUE_ROWS, QUEUES
-from migration.from_log.scan_plan import ScanSpace
-from migration.workspace import Workspace
-from store.errors import CorruptionError, os_errors
-from store.files import check_regular, read_file
-from store.queue.bulk import UNIT_ROWS, UnitRows, UnitRun, key_order, row_table
-from store.queue.units import QueueKey
+from cqstore.migration.from_log.blocks import UNITS, map_units
+from cqstore.migration.from_log.merge import NAMES, PIECE_ROWS, PIECES, QUEUE_ROWS, QUEUES
+from cqstore.migration.from_log.scan_plan import ScanSpace
+from cqstore.migration.workspace import Workspace
+from cqstore.store.errors import CorruptionError, os_errors
+from cqstore.store.files import check_regular, read_file
+from cqstore.store.queue.bulk import UNIT_ROWS, UnitRows, UnitRun, key_order, row_table
+from cqstore.store.queue.units import QueueKey
 
 LOG = "log"
 """``Plan.source`` of queues that are built from the commit log."""

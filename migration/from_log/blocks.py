@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from migration.from_log.log_scan import ScannedUnits, queue_of, together
-from store.errors import CorruptionError, os_errors
-from store.files import reading
-from store.queue.bulk import UNIT_ROWS, UnitRows, key_order, row_table
-from store.queue.units import QueueKey
+from cqstore.migration.from_log.log_scan import ScannedUnits, queue_of, together
+from cqstore.store.errors import CorruptionError, os_errors
+from cqstore.store.files import reading
+from cqstore.store.queue.bulk import UNIT_ROWS, UnitRows, key_order, row_table
+from cqstore.store.queue.units import QueueKey
 
 UNITS, _RUNS, _QUEUES = "units", "runs.npy", "queues.jsonl"
 BLOCK_UNITS = 1 << 20

@@ -14,15 +14,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from migration.from_log.tails import Tails
-from store.errors import CorruptionError, MagicCodeError
-from store.log.commit_log import CommitLog
-from store.log.mapped_file import MappedFile
-from store.queue.bulk import UNIT_ROWS, UnitRows, row_table
-from store.record.decoder import check_record, record_span
-from store.record.message import SysFlag, is_queued
-from store.record.properties import dispatch_properties
-from store.record.record_layout import (
+from cqstore.migration.from_log.record_tails import Tails
+from cqstore.store.errors import CorruptionError, MagicCodeError
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.log.mapped_file import MappedFile
+from cqstore.store.queue.bulk import UNIT_ROWS, UnitRows, row_table
+from cqstore.store.record.decoder import check_record, record_span
+from cqstore.store.record.message import SysFlag, is_queued
+from cqstore.store.record.properties import dispatch_properties
+from cqstore.store.record.record_layout import (
     BLANK_SIZE,
     CRC_MASK,
     FIXED_V4,
@@ -34,9 +34,9 @@ from store.record.record_layout import (
     STORED,
     TAIL,
 )
-from store.record.scan import ScannedRecord, ScanRules
-from store.service.dispatching.record_units import RecordUnits
-from store.service.recovering.log_end import refuse_lost_end
+from cqstore.store.record.scan import ScannedRecord, ScanRules
+from cqstore.store.service.dispatching.record_units import RecordUnits
+from cqstore.store.service.recovering.find_log_end import refuse_lost_end
 
 BLOCK_BYTES = 4 << 20
 _V6_BITS = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)

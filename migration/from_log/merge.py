@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from migration.from_log.blocks import Runs, map_units, read_index
-from migration.from_log.scan_plan import ScanDone, ScanSpace
-from store.errors import QueueGapError, os_errors
-from store.queue.bulk import key_order
-from store.queue.facts import QueueRestart
-from store.queue.units import QueueKey
+from cqstore.migration.from_log.blocks import Runs, map_units, read_index
+from cqstore.migration.from_log.scan_plan import ScanDone, ScanSpace
+from cqstore.store.errors import QueueGapError, os_errors
+from cqstore.store.queue.bulk import key_order
+from cqstore.store.queue.facts import QueueRestart
+from cqstore.store.queue.units import QueueKey
 
 NAMES, QUEUES, PIECES = "names", "queues.npy", "pieces.npy"
 QUEUE_ROWS = np.dtype([

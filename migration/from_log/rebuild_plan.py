@@ -12,38 +12,38 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from migration.from_log.block_source import LOG, BlockUnitSource
-from migration.from_log.merge import Merged, merge_indexes
-from migration.from_log.scan_plan import ScanDone, ScanPlan, ScanSpace
-from migration.from_log.scan_task import PROGRESS, scan_item, scan_range
-from migration.markers import read_progress
-from migration.planning.context import log_identity, tail_identity
-from migration.planning.plan import Plan, Slice, write_plan
-from migration.planning.segment_writer import SEGMENT_UNITS, SegmentWriter
-from migration.tasks import MASTER, check_master, run_tasks
-from migration.workspace import Workspace, write_file
-from store.config import StoreConfig
-from store.errors import (
+from cqstore.migration.from_log.block_source import LOG, BlockUnitSource
+from cqstore.migration.from_log.merge import Merged, merge_indexes
+from cqstore.migration.from_log.scan_plan import ScanDone, ScanPlan, ScanSpace
+from cqstore.migration.from_log.scan_task import PROGRESS, scan_item, scan_range
+from cqstore.migration.markers import read_progress
+from cqstore.migration.plan.log_identity import log_identity, tail_identity
+from cqstore.migration.plan.plan import Plan, Slice, write_plan
+from cqstore.migration.plan.segment_writer import SEGMENT_UNITS, SegmentWriter
+from cqstore.migration.tasks import MASTER, check_master, run_tasks
+from cqstore.migration.workspace import Workspace, write_file
+from cqstore.store.errors import (
     ConsumeQueueError,
     CorruptionError,
     RefusedStoreError,
     os_errors,
 )
-from store.files import read_file
-from store.journals.deleted_topics import DeletedTopics
-from store.journals.expired_queues import ExpiredQueues
-from store.journals.journal import MAX_BYTES
-from store.journals.store_lock import locked_by
-from store.log.commit_log import CommitLog
-from store.progress import Progress, noop
-from store.queue.backends import unlike_others
-from store.queue.bulk import BulkBackend, bulk_backend
-from store.queue.places import settings_of_tasks
-from store.queue.units import QueueKey
-from store.service.layout.resolve_layout import resolve_layout
-from store.service.layout.store_layout import StoreLayout
-from store.service.message_store import MessageStore
-from store.service.recovering.log_end import valid_record_behind
+from cqstore.store.files import read_file
+from cqstore.store.journals.deleted_topics import DeletedTopics
+from cqstore.store.journals.expired_queues import ExpiredQueues
+from cqstore.store.journals.journal import MAX_BYTES
+from cqstore.store.journals.store_lock import locked_by
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.progress import Progress, noop
+from cqstore.store.queue.backends import unlike_others
+from cqstore.store.queue.bulk import BulkBackend, bulk_backend
+from cqstore.store.queue.queue_location import settings_of_tasks
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.service.layout.resolve_layout import resolve_layout
+from cqstore.store.service.layout.store_layout import StoreLayout
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.recovering.find_log_end import valid_record_behind
+from cqstore.store.settings.config import StoreConfig
 
 RANGE_BYTES = 1 << 28
 """Log files that one task scans are together no shorter, save the last ones."""

@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from migration.markers import MAX_PLAN_BYTES, make_marker, read_marker
-from migration.workspace import Workspace
-from store.config import StoreConfig
-from store.errors import CorruptionError, os_errors
-from store.files import read_file
+from cqstore.migration.markers import MAX_PLAN_BYTES, make_marker, read_marker
+from cqstore.migration.workspace import Workspace
+from cqstore.store.errors import CorruptionError, os_errors
+from cqstore.store.files import read_file
+from cqstore.store.settings.config import StoreConfig
 
 
 class ScanPlan(BaseModel):

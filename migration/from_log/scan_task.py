@@ -11,19 +11,19 @@ import uuid
 from dataclasses import asdict
 from pathlib import Path
 
-from migration.from_log.blocks import BlockWriter
-from migration.from_log.log_scan import LogScan
-from migration.from_log.scan_plan import ScanDone, ScanPlan, ScanSpace, sizes_in
-from migration.workspace import Workspace
-from store.errors import CorruptionError, os_errors
-from store.journals.deleted_topics import DeletedTopics
-from store.log.commit_log import CommitLog
-from store.queue.backends import backend
-from store.queue.bulk import bulk_backend
-from store.queue.facts import QueueType
-from store.queue.units import QueueKey
-from store.record.scan import ScanRules
-from store.service.dispatching.record_units import RecordUnits
+from cqstore.migration.from_log.blocks import BlockWriter
+from cqstore.migration.from_log.log_scan import LogScan
+from cqstore.migration.from_log.scan_plan import ScanDone, ScanPlan, ScanSpace, sizes_in
+from cqstore.migration.workspace import Workspace
+from cqstore.store.errors import CorruptionError, os_errors
+from cqstore.store.journals.deleted_topics import DeletedTopics
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.queue.backends import backend
+from cqstore.store.queue.bulk import bulk_backend
+from cqstore.store.queue.facts import QueueType
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.scan import ScanRules
+from cqstore.store.service.dispatching.record_units import RecordUnits
 
 PROGRESS = "progress"
 

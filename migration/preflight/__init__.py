@@ -4,7 +4,12 @@
 prints the answer.
 """
 
-from migration.preflight.examine import preflight
-from migration.preflight.report import Affected, PreflightFinding, PreflightReport, Severity
+from cqstore.migration.preflight.examine import preflight
+from cqstore.migration.preflight.preflight_report import (
+    Affected,
+    PreflightFinding,
+    PreflightReport,
+    Severity,
+)
 
 __all__ = ["Affected", "PreflightFinding", "PreflightReport", "Severity", "preflight"]

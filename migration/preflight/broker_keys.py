@@ -14,8 +14,8 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from store.config import StoreConfig
-from store.errors import StoreConfigError
+from cqstore.store.errors import StoreConfigError
+from cqstore.store.settings.config import StoreConfig
 
 Version = tuple[int, int, int]
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?(?:-.*)?", re.ASCII)

@@ -5,11 +5,16 @@ Source: spec 9.5, 10, 19.1, 19.4; field notes 12, 16, 26, c ("Trap").
 
 from collections.abc import Iterator, Mapping
 
-from migration.preflight.broker_keys import Version, release
-from migration.preflight.broker_values import not_loaded
-from migration.preflight.layout import FolderKind
-from migration.preflight.report import Affected, Figure, PreflightFinding, Severity
-from store.queue.backends import backend
+from cqstore.migration.preflight.broker_keys import Version, release
+from cqstore.migration.preflight.broker_values import not_loaded
+from cqstore.migration.preflight.folder_verdict import FolderKind
+from cqstore.migration.preflight.preflight_report import (
+    Affected,
+    Figure,
+    PreflightFinding,
+    Severity,
+)
+from cqstore.store.queue.backends import backend
 
 _ROCKSDB_TYPE = "defaultRocksDB"
 _ROCKSDB_QUEUES: Version = (5, 2, 0)

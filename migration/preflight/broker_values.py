@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 
-from migration.preflight.broker_keys import CHOICES, STORE_TYPES, BrokerKey
-from store.config import StoreConfig
-from store.errors import StoreConfigError
+from cqstore.migration.preflight.broker_keys import CHOICES, STORE_TYPES, BrokerKey
+from cqstore.store.errors import StoreConfigError
+from cqstore.store.settings.config import StoreConfig
 
 _INTEGER = re.compile(r"([+-]?)0*(\d+)", re.ASCII)
 _DIGITS_MAX = 19

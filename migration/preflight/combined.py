@@ -8,9 +8,9 @@ Source: RocketMQ ``CombineConsumeQueueStore.verifyAndInitOffsetForAllStore``; fi
 
 from collections.abc import Iterator
 
-from migration.preflight.report import NameCount, PreflightFinding, Severity
-from migration.preflight.survey import QueueCheck, UnitRange
-from store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.migration.preflight.preflight_report import NameCount, PreflightFinding, Severity
+from cqstore.migration.preflight.queue_survey import QueueCheck, UnitRange
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 
 
 class CombinedStart(QueueCheck):

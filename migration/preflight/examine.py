@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from migration.preflight.broker_conf import lint, usable_config
-from migration.preflight.broker_keys import parse_version
-from migration.preflight.combined import CombinedStart
-from migration.preflight.consumers import OffsetsCheck, not_compared
-from migration.preflight.layout import (
+from cqstore.migration.preflight.broker_conf_check import lint, usable_config
+from cqstore.migration.preflight.broker_keys import parse_version
+from cqstore.migration.preflight.combined import CombinedStart
+from cqstore.migration.preflight.consumers_check import OffsetsCheck, not_compared
+from cqstore.migration.preflight.folder_verdict import (
     IN_USE,
     READABLE,
     FolderFacts,
@@ -21,31 +21,31 @@ from migration.preflight.layout import (
     layout_findings,
     state_findings,
 )
-from migration.preflight.limits import Extent, machine_findings
-from migration.preflight.lite_queues import LiteQueues, LiteRules, lite_rules
-from migration.preflight.machine import MachineLimits
-from migration.preflight.metadata import read_topic_table
-from migration.preflight.names import QueueIds, TopicNames
-from migration.preflight.report import (
+from cqstore.migration.preflight.limits import Extent, machine_findings
+from cqstore.migration.preflight.lite_queues import LiteQueues, LiteRules, lite_rules
+from cqstore.migration.preflight.machine_facts import MachineLimits
+from cqstore.migration.preflight.metadata_check import table_findings
+from cqstore.migration.preflight.names import QueueIds, TopicNames
+from cqstore.migration.preflight.preflight_report import (
     NameCount,
     PreflightFinding,
     PreflightReport,
     Severity,
     by_severity,
 )
-from migration.preflight.survey import QueueCheck, QueueSurvey, Told, Totals
-from migration.preflight.tables import table_findings
-from migration.preflight.units import BatchQueues, UnitCheck
-from store.broker_conf import read_properties
-from store.config import StoreConfig
-from store.errors import StoreConfigError, StoreError, os_errors
-from store.paths import StorePaths
-from store.progress import noop
-from store.queue.backends import backend
-from store.queue.bulk import bulk_backend, bulk_names
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.service.message_store import MessageStore
-from store.service.offline.delay_levels import unlike_levels
+from cqstore.migration.preflight.queue_survey import QueueCheck, QueueSurvey, Told, Totals
+from cqstore.migration.preflight.topics_check import read_topic_table
+from cqstore.migration.preflight.units import BatchQueues, UnitCheck
+from cqstore.store.errors import StoreConfigError, StoreError, os_errors
+from cqstore.store.paths import StorePaths
+from cqstore.store.progress import noop
+from cqstore.store.queue.backends import backend
+from cqstore.store.queue.bulk import bulk_backend, bulk_names
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.offline.delay_levels import unlike_levels
+from cqstore.store.settings.broker_conf import read_properties
+from cqstore.store.settings.config import StoreConfig
 
 RELEASE = "5.5.1"
 _MAX_PASSES = 3

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from migration.preflight.machine import MachineLimits
-from migration.preflight.report import Figure, PreflightFinding, Severity
-from migration.preflight.survey import Totals
-from store.queue.bulk import BulkBackend, DiskUse
+from cqstore.migration.preflight.machine_facts import MachineLimits
+from cqstore.migration.preflight.preflight_report import Figure, PreflightFinding, Severity
+from cqstore.migration.preflight.queue_survey import Totals
+from cqstore.store.queue.bulk import BulkBackend, DiskUse
 
 JVM_RESERVE = 1_000
 """Maps and descriptors that a broker has beside its store's files."""

@@ -12,12 +12,12 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from migration.preflight.broker_keys import Version
-from migration.preflight.report import NameCount, PreflightFinding, Severity
-from migration.preflight.survey import QueueCheck, UnitRange
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.context import LogView
-from store.record.message import LMQ_PREFIX
+from cqstore.migration.preflight.broker_keys import Version
+from cqstore.migration.preflight.preflight_report import NameCount, PreflightFinding, Severity
+from cqstore.migration.preflight.queue_survey import QueueCheck, UnitRange
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.context import LogView
+from cqstore.store.record.message import LMQ_PREFIX
 
 _SIGN = "$"
 _LITE_PREFIX = LMQ_PREFIX + _SIGN

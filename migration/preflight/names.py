@@ -5,10 +5,10 @@ Source: spec 1, 9.2, T24; field notes 24.
 
 from collections.abc import Iterator
 
-from migration.preflight.report import NameCount, PreflightFinding, Severity
-from migration.preflight.survey import QueueCheck, UnitRange
-from store.config import StoreConfig
-from store.queue.bulk import BulkBackend, NameFault
+from cqstore.migration.preflight.preflight_report import NameCount, PreflightFinding, Severity
+from cqstore.migration.preflight.queue_survey import QueueCheck, UnitRange
+from cqstore.store.queue.bulk import BulkBackend, NameFault
+from cqstore.store.settings.config import StoreConfig
 
 
 class TopicNames(QueueCheck):

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from migration.preflight.report import NameCount, PreflightFinding, Severity
-from migration.preflight.survey import QueueCheck, UnitRange
-from store.queue.bulk import BulkBackend
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.context import LogView
-from store.queue.facts import QueueType
-from store.queue.units import EXT_ADDRESS_MAX, BlockStop, UnitBlock
+from cqstore.migration.preflight.preflight_report import NameCount, PreflightFinding, Severity
+from cqstore.migration.preflight.queue_survey import QueueCheck, UnitRange
+from cqstore.store.queue.bulk import BulkBackend
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.context import LogView
+from cqstore.store.queue.facts import QueueType
+from cqstore.store.queue.units import EXT_ADDRESS_MAX, BlockStop, UnitBlock
 
 _BLOCK_UNITS = 65_536
 

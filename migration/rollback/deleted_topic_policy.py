@@ -9,14 +9,14 @@ from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 
-from store.config import StoreConfig
-from store.errors import RefusedStoreError
-from store.journals.deleted_topics import DeletedTopics
-from store.queue.backends import backend
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.units import QueueKey
-from store.sentences import some_of
-from store.service.message_store import MessageStore
+from cqstore.store.errors import RefusedStoreError
+from cqstore.store.journals.deleted_topics import DeletedTopics
+from cqstore.store.queue.backends import backend
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.sentences import some_of
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 
 _NAMED = 5
 

@@ -8,37 +8,37 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from migration.from_log.block_source import LOG
-from migration.from_log.scan_plan import ScanSpace
-from migration.metadata.conversion import NextBroker, plan_conversion
-from migration.metadata.option import AcceptedLoss
-from migration.planning.plan import read_plan
-from migration.rollback.deleted_topic_policy import (
+from cqstore.broker.conversion.conversion import NextBroker, plan_conversion
+from cqstore.broker.conversion.options import AcceptedLoss
+from cqstore.migration.from_log.block_source import LOG
+from cqstore.migration.from_log.scan_plan import ScanSpace
+from cqstore.migration.plan.plan import read_plan
+from cqstore.migration.rollback.deleted_topic_policy import (
     DeletedTopicPolicy,
     delete_missing_topics,
     refuse_to_guess,
     returning_topics,
 )
-from migration.switch.switch import SwitchReport, read_switched, recover, walk
-from migration.switch.tables import (
+from cqstore.migration.switch.metadata_steps import (
     last_conversion,
     note_tables,
     prepare,
     replaced_folder,
     wait_for_broker,
 )
-from migration.workspace import Workspace
-from store.config import StoreConfig
-from store.errors import RefusedStoreError, os_errors
-from store.files import sync_folder
-from store.journals.store_lock import StoreLock
-from store.paths import StorePaths
-from store.progress import Tell, noop
-from store.queue.bulk import bulk_backend
-from store.service.layout.resolve_layout import resolve_layout
-from store.service.layout.store_layout import StoreLayout
-from store.service.message_store import MessageStore
-from store.service.offline.mode import StoreMode, current_mode, set_mode
+from cqstore.migration.switch.switch import SwitchReport, read_switched, recover, walk
+from cqstore.migration.workspace import Workspace
+from cqstore.store.errors import RefusedStoreError, os_errors
+from cqstore.store.files import sync_folder
+from cqstore.store.journals.store_lock import StoreLock
+from cqstore.store.paths import StorePaths
+from cqstore.store.progress import Tell, noop
+from cqstore.store.queue.bulk import bulk_backend
+from cqstore.store.service.layout.resolve_layout import resolve_layout
+from cqstore.store.service.layout.store_layout import StoreLayout
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.offline.mode import StoreMode, current_mode, set_mode
+from cqstore.store.settings.config import StoreConfig
 
 
 def rollback(

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from store.errors import CorruptionError
-from store.log.gather import gather
-from store.log.log_file_maps import LogFileMaps
-from store.queue.bulk import UnitRows
-from store.record.message import SysFlag
-from store.record.record_layout import (
+from cqstore.store.errors import CorruptionError
+from cqstore.store.log.gather import gather
+from cqstore.store.log.log_file_maps import LogFileMaps
+from cqstore.store.queue.bulk import UnitRows
+from cqstore.store.record.message import SysFlag
+from cqstore.store.record.record_layout import (
     HEAD,
     HOST_V4_SIZE,
     HOST_V6_SIZE,

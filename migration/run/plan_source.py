@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from migration.from_log.block_source import LOG, BlockUnitSource
-from migration.planning.plan import Plan
-from migration.workspace import Workspace
-from store.paths import StorePaths
-from store.queue.bulk import UnitSource, bulk_backend
-from store.queue.places import queue_context
+from cqstore.migration.from_log.block_source import LOG, BlockUnitSource
+from cqstore.migration.plan.plan import Plan
+from cqstore.migration.workspace import Workspace
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.bulk import UnitSource, bulk_backend
+from cqstore.store.queue.queue_location import queue_context
 
 
 def open_source(workspace: Workspace, plan: Plan) -> UnitSource:

@@ -15,15 +15,15 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from migration.planning.context import log_identity
-from migration.planning.plan import Plan, read_plan
-from migration.run.segment import SegmentDone, read_done, units_done, write_segment
-from migration.tasks import MASTER, NO_SPARK, check_master, ready, run_tasks
-from migration.workspace import Workspace
-from store.config import StoreConfig
-from store.errors import DiskFullError, RefusedStoreError, os_errors
-from store.files import sync_folder
-from store.queue.bulk import UNIT_ROWS, bulk_backend
+from cqstore.migration.plan.log_identity import log_identity
+from cqstore.migration.plan.plan import Plan, read_plan
+from cqstore.migration.run.segment import SegmentDone, read_done, units_done, write_segment
+from cqstore.migration.tasks import MASTER, NO_SPARK, check_master, ready, run_tasks
+from cqstore.migration.workspace import Workspace
+from cqstore.store.errors import DiskFullError, RefusedStoreError, os_errors
+from cqstore.store.files import sync_folder
+from cqstore.store.queue.bulk import UNIT_ROWS, bulk_backend
+from cqstore.store.settings.config import StoreConfig
 
 
 @dataclass(slots=True)

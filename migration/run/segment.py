@@ -16,13 +16,13 @@ from pathlib import Path
 
 import numpy as np
 
-from migration.markers import make_marker, read_marker, read_progress
-from migration.planning.plan import Plan, Slice, read_plan, read_slices
-from migration.run.log_records import LogRecords
-from migration.run.plan_source import open_source
-from migration.workspace import Workspace
-from store.errors import CorruptionError, RefusedStoreError, os_errors
-from store.queue.bulk import (
+from cqstore.migration.markers import make_marker, read_marker, read_progress
+from cqstore.migration.plan.plan import Plan, Slice, read_plan, read_slices
+from cqstore.migration.run.log_records import LogRecords
+from cqstore.migration.run.plan_source import open_source
+from cqstore.migration.workspace import Workspace
+from cqstore.store.errors import CorruptionError, RefusedStoreError, os_errors
+from cqstore.store.queue.bulk import (
     UNIT_ROWS,
     UnitRows,
     UnitSink,
@@ -30,8 +30,8 @@ from store.queue.bulk import (
     bulk_backend,
     row_table,
 )
-from store.queue.units import QUEUE_UNIT
-from store.record.message import LMQ_PREFIX
+from cqstore.store.queue.units import QUEUE_UNIT
+from cqstore.store.record.message import LMQ_PREFIX
 
 CHUNK_UNITS = 1 << 17
 """Units that are read, gathered and written at once: 3.5 MB."""

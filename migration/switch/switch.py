@@ -15,14 +15,14 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
-from migration.from_log.block_source import LOG
-from migration.from_log.scan_plan import ScanSpace
-from migration.markers import read_marker
-from migration.metadata.conversion import NextBroker, plan_conversion
-from migration.metadata.option import AcceptedLoss
-from migration.planning.context import tail_identity
-from migration.planning.plan import Plan, read_plan
-from migration.switch.tables import (
+from cqstore.broker.conversion.conversion import NextBroker, plan_conversion
+from cqstore.broker.conversion.options import AcceptedLoss
+from cqstore.migration.from_log.block_source import LOG
+from cqstore.migration.from_log.scan_plan import ScanSpace
+from cqstore.migration.markers import read_marker
+from cqstore.migration.plan.log_identity import tail_identity
+from cqstore.migration.plan.plan import Plan, read_plan
+from cqstore.migration.switch.metadata_steps import (
     TablesReport,
     note_tables,
     prepare,
@@ -30,25 +30,25 @@ from migration.switch.tables import (
     replaced_folder,
     wait_for_broker,
 )
-from migration.switch.trust import is_as_compared, known_queues
-from migration.verify import verified
-from migration.workspace import Workspace, write_file
-from store.comparing.verified_queues import KnownFile
-from store.config import StoreConfig
-from store.errors import CorruptionError, RefusedStoreError, StoreError, os_errors
-from store.files import make_folder, reading, replacing
-from store.journals.store_lock import StoreLock, lock_stamp
-from store.log.checkpoint import StoreCheckpoint
-from store.log.commit_log import CommitLog
-from store.progress import Tell, noop
-from store.queue.backends import backend
-from store.queue.bulk import bulk_backend
-from store.record.scan import ScanRules
-from store.service.layout.resolve_layout import resolve_layout
-from store.service.layout.store_layout import StoreLayout
-from store.service.message_store import MessageStore
-from store.service.offline.mode import StoreMode, change_mode, current_mode, set_mode
-from store.service.recovering.claims import vouch_for_queues
+from cqstore.migration.switch.trust import is_as_compared, known_queues
+from cqstore.migration.verify import verified
+from cqstore.migration.workspace import Workspace, write_file
+from cqstore.store.comparing.verified_queues import KnownFile
+from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreError, os_errors
+from cqstore.store.files import make_folder, reading, replacing
+from cqstore.store.journals.store_lock import StoreLock, lock_stamp
+from cqstore.store.log.checkpoint import StoreCheckpoint
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.progress import Tell, noop
+from cqstore.store.queue.backends import backend
+from cqstore.store.queue.bulk import bulk_backend
+from cqstore.store.record.scan import ScanRules
+from cqstore.store.service.layout.resolve_layout import resolve_layout
+from cqstore.store.service.layout.store_layout import StoreLayout
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.offline.mode import StoreMode, change_mode, current_mode, set_mode
+from cqstore.store.service.recovering.claims import vouch_for_queues
+from cqstore.store.settings.config import StoreConfig
 
 
 @dataclass(slots=True, kw_only=True)

@@ -4,15 +4,15 @@ The caller has the store's lock. That the new queues are those that were compare
 to say.
 """
 
-from migration.from_log.block_source import LOG
-from migration.planning.plan import Plan
-from migration.verify import read_report
-from migration.verify.at_rest import is_as_told
-from migration.verify.report import PlanFacts
-from migration.workspace import Workspace
-from store.comparing.verified_queues import KnownFile, VerifiedQueues, file_digests
-from store.config import StoreConfig
-from store.service.layout.store_layout import StoreLayout
+from cqstore.migration.from_log.block_source import LOG
+from cqstore.migration.plan.plan import Plan
+from cqstore.migration.verify import read_report
+from cqstore.migration.verify.at_rest import is_as_told
+from cqstore.migration.verify.verify_report import PlanFacts
+from cqstore.migration.workspace import Workspace
+from cqstore.store.comparing.verified_queues import KnownFile, VerifiedQueues, file_digests
+from cqstore.store.service.layout.store_layout import StoreLayout
+from cqstore.store.settings.config import StoreConfig
 
 
 def is_as_compared(space: Workspace, plan: Plan, layout: StoreLayout, config: StoreConfig) -> bool:

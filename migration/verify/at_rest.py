@@ -10,11 +10,11 @@ from hashlib import blake2b
 from itertools import zip_longest
 from pathlib import Path
 
-from store.comparing.file_facts import add_facts
-from store.errors import os_errors
-from store.journals.store_lock import lock_stamp, locked_by
-from store.paths import StorePaths
-from store.queue.backends import backend
+from cqstore.store.comparing.file_facts import add_facts
+from cqstore.store.errors import os_errors
+from cqstore.store.journals.store_lock import lock_stamp, locked_by
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.backends import backend
 
 _DIGEST_BYTES = 16
 _BETWEEN = "-"

@@ -1,15 +1,15 @@
 """RecordCheck: whether a unit is what dispatch makes of the record that it leads to."""
 
-from store.comparing.log_heads import LogHeads
-from store.comparing.queue_findings import QueueFindings
-from store.comparing.tally import Kind
-from store.config import StoreConfig
-from store.errors import CorruptionError
-from store.record.decoder import check_record
-from store.record.message import LMQ_PREFIX, SCHEDULE_TOPIC, is_queued
-from store.record.properties import dispatch_properties
-from store.service.dispatching.delay import DelayLevels
-from store.service.dispatching.record_units import light_queues
+from cqstore.store.comparing.log_heads import LogHeads
+from cqstore.store.comparing.queue_findings import QueueFindings
+from cqstore.store.comparing.tally import Kind
+from cqstore.store.errors import CorruptionError
+from cqstore.store.record.decoder import check_record
+from cqstore.store.record.message import LMQ_PREFIX, SCHEDULE_TOPIC, is_queued
+from cqstore.store.record.properties import dispatch_properties
+from cqstore.store.service.dispatching.delay import DelayLevels
+from cqstore.store.service.dispatching.record_units import light_queues
+from cqstore.store.settings.config import StoreConfig
 
 
 class RecordCheck:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from migration.workspace import Workspace
-from store.comparing.file_facts import is_queue_file
-from store.errors import os_errors
-from store.files import reading
+from cqstore.migration.workspace import Workspace
+from cqstore.store.comparing.file_facts import is_queue_file
+from cqstore.store.errors import os_errors
+from cqstore.store.files import reading
 
 _BLOCK = 4096
 _CHUNK = 1 << 20

@@ -4,10 +4,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from migration.verify.report import VerifyReport
-from migration.workspace import write_file
-from store.comparing.tally import Kind
-from store.page_templates import page_templates
+from cqstore.migration.verify.verify_report import VerifyReport
+from cqstore.migration.workspace import write_file
+from cqstore.store.comparing.tally import Kind
+from cqstore.store.page_templates import page_templates
 
 if TYPE_CHECKING:
     from jinja2 import Template

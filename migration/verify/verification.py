@@ -6,30 +6,36 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from migration.from_log.block_source import LOG, BlockUnitSource
-from migration.planning.plan import Plan, read_plan
-from migration.run.run import check_source
-from migration.tasks import MASTER, check_master, run_tasks
-from migration.verify.at_rest import at_rest, is_at_rest
-from migration.verify.deep import RecordCheck
-from migration.verify.fingerprint import made_digest
-from migration.verify.page import need_page, write_page
-from migration.verify.report import PlanFacts, Side, VerifyReport, read_report, write_report
-from migration.workspace import Workspace
-from store.comparing.blocks import DeepCheck
-from store.comparing.comparison_findings import ComparisonFindings
-from store.comparing.log_heads import LogHeads
-from store.comparing.places import compare_item, range_items
-from store.comparing.queue_walk import NO_END, Bounds
-from store.comparing.ranges import RANGE_QUEUES, RANGE_UNITS, cut_ranges
-from store.comparing.verified_queues import VerifiedQueues, file_digests
-from store.config import StoreConfig
-from store.errors import RefusedStoreError, StoreError, os_errors
-from store.journals.store_lock import lock_stamp
-from store.log.commit_log import CommitLog
-from store.paths import StorePaths
-from store.queue.bulk import UnitSource
-from store.queue.places import QueuePlace
+from cqstore.migration.from_log.block_source import LOG, BlockUnitSource
+from cqstore.migration.plan.plan import Plan, read_plan
+from cqstore.migration.run.run import check_source
+from cqstore.migration.tasks import MASTER, check_master, run_tasks
+from cqstore.migration.verify.at_rest import at_rest, is_at_rest
+from cqstore.migration.verify.deep import RecordCheck
+from cqstore.migration.verify.fingerprint import made_digest
+from cqstore.migration.verify.page import need_page, write_page
+from cqstore.migration.verify.verify_report import (
+    PlanFacts,
+    Side,
+    VerifyReport,
+    read_report,
+    write_report,
+)
+from cqstore.migration.workspace import Workspace
+from cqstore.store.comparing.blocks import DeepCheck
+from cqstore.store.comparing.comparison_findings import ComparisonFindings
+from cqstore.store.comparing.log_heads import LogHeads
+from cqstore.store.comparing.queue_walk import NO_END, Bounds
+from cqstore.store.comparing.range_tasks import compare_item, range_items
+from cqstore.store.comparing.ranges import RANGE_QUEUES, RANGE_UNITS, cut_ranges
+from cqstore.store.comparing.verified_queues import VerifiedQueues, file_digests
+from cqstore.store.errors import RefusedStoreError, StoreError, os_errors
+from cqstore.store.journals.store_lock import lock_stamp
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.bulk import UnitSource
+from cqstore.store.queue.queue_location import QueuePlace
+from cqstore.store.settings.config import StoreConfig
 
 Progress = Callable[[int, int], object]
 """Called with how many ranges have been compared, and of how many."""

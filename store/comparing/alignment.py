@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from store.queue.bulk import UnitRows, UnitRun
+from cqstore.store.queue.bulk import UnitRows, UnitRun
 
 
 class Stretch(NamedTuple):

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from store.comparing.log_heads import Heads, RecordHeads
-from store.comparing.queue_findings import QueueFindings
-from store.comparing.sums import FIELDS, Columns, Longs, columns, queue_seed, unit_hashes
-from store.comparing.tally import Kind
-from store.queue.bulk import NO_TIMESTAMP, UnitRows, UnitSource
-from store.record.message import LMQ_PREFIX
+from cqstore.store.comparing.log_heads import Heads, RecordHeads
+from cqstore.store.comparing.queue_findings import QueueFindings
+from cqstore.store.comparing.sums import FIELDS, Columns, Longs, columns, queue_seed, unit_hashes
+from cqstore.store.comparing.tally import Kind
+from cqstore.store.queue.bulk import NO_TIMESTAMP, UnitRows, UnitSource
+from cqstore.store.record.message import LMQ_PREFIX
 
 BLOCK_UNITS = 1 << 17
 Flags = NDArray[np.bool_]

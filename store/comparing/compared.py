@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from store.comparing.comparison_findings import ComparisonFindings
-from store.comparing.tally import Finding, Kind, QueueReport, Tally
-from store.queue.units import QueueKey
+from cqstore.store.comparing.comparison_findings import ComparisonFindings
+from cqstore.store.comparing.tally import Finding, Kind, QueueReport, Tally
+from cqstore.store.queue.units import QueueKey
 
 
 @dataclass(frozen=True, slots=True)

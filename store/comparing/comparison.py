@@ -8,18 +8,18 @@ from operator import itemgetter
 
 import numpy as np
 
-from store.comparing.alignment import align
-from store.comparing.blocks import Blocks, DeepCheck
-from store.comparing.comparison_findings import ComparisonFindings
-from store.comparing.log_heads import RecordHeads
-from store.comparing.queue_findings import QueueFindings, sums
-from store.comparing.queue_walk import Bounds, QueueWalk
-from store.comparing.sums import Sum
-from store.comparing.tally import MAX_QUEUES, Kind, Notes, add_counts
-from store.comparing.verified_queues import QueueFacts, VerifiedQueues
-from store.errors import CorruptionError
-from store.queue.bulk import UNIT_ROWS, UnitRun, UnitSource, key_order
-from store.queue.units import QueueKey
+from cqstore.store.comparing.alignment import align
+from cqstore.store.comparing.blocks import Blocks, DeepCheck
+from cqstore.store.comparing.comparison_findings import ComparisonFindings
+from cqstore.store.comparing.log_heads import RecordHeads
+from cqstore.store.comparing.queue_findings import QueueFindings, sums
+from cqstore.store.comparing.queue_walk import Bounds, QueueWalk
+from cqstore.store.comparing.sums import Sum
+from cqstore.store.comparing.tally import MAX_QUEUES, Kind, Notes, add_counts
+from cqstore.store.comparing.verified_queues import QueueFacts, VerifiedQueues
+from cqstore.store.errors import CorruptionError
+from cqstore.store.queue.bulk import UNIT_ROWS, UnitRun, UnitSource, key_order
+from cqstore.store.queue.units import QueueKey
 
 RUN_UNITS = 1 << 14
 """Units that are read of a side at once."""

@@ -4,9 +4,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Self
 
-from store.comparing.queue_findings import QueueFindings
-from store.comparing.tally import Kind, Tally
-from store.comparing.verified_queues import FACTS_BYTES
+from cqstore.store.comparing.queue_findings import QueueFindings
+from cqstore.store.comparing.tally import Kind, Tally
+from cqstore.store.comparing.verified_queues import FACTS_BYTES
 
 _TARGET_LACKS = (Kind.MISSING_HEAD, Kind.MISSING_TAIL, Kind.HOLE)
 

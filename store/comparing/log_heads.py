@@ -11,10 +11,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from store.log.gather import gather
-from store.log.log_file_maps import LogFileMaps
-from store.record.message import SysFlag
-from store.record.record_layout import (
+from cqstore.store.log.gather import gather
+from cqstore.store.log.log_file_maps import LogFileMaps
+from cqstore.store.record.message import SysFlag
+from cqstore.store.record.record_layout import (
     HEAD,
     HOST_V4_SIZE,
     HOST_V6_SIZE,

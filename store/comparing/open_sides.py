@@ -5,20 +5,20 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from store.comparing.compared import Compared
-from store.comparing.comparison import NO_LOCKS, Comparison, Locks, Sided
-from store.comparing.log_heads import Heads
-from store.comparing.queue_walk import NO_END, Bounds
-from store.errors import RefusedStoreError
-from store.progress import Progress, noop
-from store.queue.backend_replica import selects
-from store.queue.bulk import NO_TIMESTAMP, UNIT_ROWS, UnitRows, UnitRun
-from store.queue.combined import CombinedConsumeQueueStore
-from store.queue.consume_queue import ConsumeQueue
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.context import LogView
-from store.queue.facts import QueueType
-from store.queue.units import EXT_ADDRESS_MAX, QUEUE_UNIT, QueueKey, UnitBlock
+from cqstore.store.comparing.compared import Compared
+from cqstore.store.comparing.comparison import NO_LOCKS, Comparison, Locks, Sided
+from cqstore.store.comparing.log_heads import Heads
+from cqstore.store.comparing.queue_walk import NO_END, Bounds
+from cqstore.store.errors import RefusedStoreError
+from cqstore.store.progress import Progress, noop
+from cqstore.store.queue.backend_replica import selects
+from cqstore.store.queue.bulk import NO_TIMESTAMP, UNIT_ROWS, UnitRows, UnitRun
+from cqstore.store.queue.combined import CombinedConsumeQueueStore
+from cqstore.store.queue.consume_queue import ConsumeQueue
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.context import LogView
+from cqstore.store.queue.facts import QueueType
+from cqstore.store.queue.units import EXT_ADDRESS_MAX, QUEUE_UNIT, QueueKey, UnitBlock
 
 
 def compare_open(

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from store.comparing.sums import Sum
-from store.comparing.tally import MAX_FINDINGS, Finding, Kind, QueueReport, Sums
-from store.queue.units import QueueKey
+from cqstore.store.comparing.sums import Sum
+from cqstore.store.comparing.tally import MAX_FINDINGS, Finding, Kind, QueueReport, Sums
+from cqstore.store.queue.units import QueueKey
 
 
 @dataclass(slots=True)

@@ -6,12 +6,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from store.comparing.alignment import Stretch
-from store.comparing.queue_findings import QueueFindings
-from store.comparing.sums import Columns, Longs, columns, queue_seed, unit_hashes
-from store.comparing.tally import Kind
-from store.java_numbers import LONG_MAX
-from store.queue.bulk import UnitRows
+from cqstore.store.comparing.alignment import Stretch
+from cqstore.store.comparing.queue_findings import QueueFindings
+from cqstore.store.comparing.sums import Columns, Longs, columns, queue_seed, unit_hashes
+from cqstore.store.comparing.tally import Kind
+from cqstore.store.java_numbers import LONG_MAX
+from cqstore.store.queue.bulk import UnitRows
 
 NO_END = LONG_MAX
 """``Bounds.complete_to`` where all of the log counts."""

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from store.comparing.comparison import Range, union
-from store.queue.bulk import TellsEnds, UnitSource
-from store.queue.places import QueuePlace
-from store.queue.units import QueueKey
+from cqstore.store.comparing.comparison import Range, union
+from cqstore.store.queue.bulk import TellsEnds, UnitSource
+from cqstore.store.queue.queue_location import QueuePlace
+from cqstore.store.queue.units import QueueKey
 
 RANGE_UNITS = 1_000_000
 RANGE_QUEUES = 100_000

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from store.queue.bulk import UnitRows
-from store.queue.units import QueueKey
+from cqstore.store.queue.bulk import UnitRows
+from cqstore.store.queue.units import QueueKey
 
 Longs = NDArray[np.int64]
 Hashes = NDArray[np.uint64]

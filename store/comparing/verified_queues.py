@@ -13,13 +13,13 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from store.comparing.file_facts import add_facts, file_facts
-from store.errors import os_errors
-from store.files import is_file_name, read_file, replace_file
-from store.paths import StorePaths
-from store.queue.backends import backend
-from store.queue.places import QueuePlace
-from store.queue.units import QueueKey
+from cqstore.store.comparing.file_facts import add_facts, file_facts
+from cqstore.store.errors import os_errors
+from cqstore.store.files import is_file_name, read_file, replace_file
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.backends import backend
+from cqstore.store.queue.queue_location import QueuePlace
+from cqstore.store.queue.units import QueueKey
 
 FACTS_BYTES = 16
 _MAX_BYTES = 1 << 32

@@ -3,7 +3,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import final
 
-from store.files import Descriptor
+from cqstore.store.files import Descriptor
 
 def allow_bus_handler() -> None: ...
 

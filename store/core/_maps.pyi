@@ -1,4 +1,4 @@
-from store.files import Descriptor
+from cqstore.store.files import Descriptor
 
 class FileMap:
     def __init__(self, fd: int, size: int, owner: Descriptor | None = None) -> None: ...

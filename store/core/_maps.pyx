@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """FileMap: files that are mapped to be read, and what happens where the disk has nothing to give.
 
-They are those of queues and of the index; the log's maps are Python's (``store.log.log_map``).
+They are those of queues and of the index; the log's maps are Python's (``cqstore.store.log.log_map``).
 """
 
 cimport cython
@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 from posix.unistd cimport pread
 
-from store.core._faults cimport copy_mapped, handle_bus_errors
+from cqstore.store.core._faults cimport copy_mapped, handle_bus_errors
 
 cdef extern from *:
     """

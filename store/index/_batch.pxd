@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
-from store.core._column cimport Column
+from cqstore.store.core._column cimport Column
 
 
 cdef enum:

@@ -1,4 +1,4 @@
-from store.core._column import Column
+from cqstore.store.core._column import Column
 
 class KeyColumns:
     entries: Column

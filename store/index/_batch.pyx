@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """KeyColumns: keys on their way into the index, as rows of numbers that compiled code fills.
 
-What Python asks of a batch is in ``store.index.index_batch``. Under the interpreter's lock a key is
+What Python asks of a batch is in ``cqstore.store.index.index_batch``. Under the interpreter's lock a key is
 there whole or not at all, whatever interrupts the caller that adds it. No row holds an object of
 Python's.
 """
@@ -10,8 +10,8 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 
-from store.core._column cimport Block, Column, room_in
-from store.core._hashes cimport HASH_SIGN, hash_utf8, without_sign
+from cqstore.store.core._column cimport Block, Column, room_in
+from cqstore.store.core._hashes cimport HASH_SIGN, hash_utf8, without_sign
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) noexcept

@@ -2,11 +2,11 @@
 
 from libc.stdint cimport int64_t
 
-from store.core._bytes cimport fetch_ahead
-from store.core._layout cimport INDEX_HEADER, INDEX_SLOT
-from store.core._maps cimport FileMap
-from store.index._batch cimport KeyColumns
-from store.record._stored cimport StoredMessage
+from cqstore.store.core._bytes cimport fetch_ahead
+from cqstore.store.core._layout cimport INDEX_HEADER, INDEX_SLOT
+from cqstore.store.core._maps cimport FileMap
+from cqstore.store.index._batch cimport KeyColumns
+from cqstore.store.record._stored cimport StoredMessage
 
 cdef enum:
     MAX_PLACES = 64

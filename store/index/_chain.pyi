@@ -1,7 +1,7 @@
-from store.core._maps import FileMap
-from store.index.index_batch import IndexBatch
-from store.index.index_file import IndexFile
-from store.index.layout import IndexGeometry
+from cqstore.store.core._maps import FileMap
+from cqstore.store.index.index_batch import IndexBatch
+from cqstore.store.index.index_file import IndexFile
+from cqstore.store.index.layout import IndexGeometry
 
 class ChainFile:
     read_only: bool

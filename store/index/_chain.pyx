@@ -9,15 +9,15 @@ every read is bounded by the file, and a chain that is damaged is left to the sl
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcmp
 
-from store.core._bytes cimport load32, load64
-from store.core._fields cimport truth, whole
-from store.core._layout cimport (
+from cqstore.store.core._bytes cimport load32, load64
+from cqstore.store.core._fields cimport truth, whole
+from cqstore.store.core._layout cimport (
     AT_INDEX_COUNT, AT_PHY_OF_ENTRY, AT_PREVIOUS_OF_ENTRY, AT_SYS_FLAG, AT_TIME_OF_ENTRY,
     INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, PASSED_OVER,
 )
-from store.core._maps cimport FileMap
-from store.index._batch cimport KeyColumns
-from store.record._stored cimport StoredMessage
+from cqstore.store.core._maps cimport FileMap
+from cqstore.store.index._batch cimport KeyColumns
+from cqstore.store.record._stored cimport StoredMessage
 
 cdef enum:
     UNASKED = 1 << 16  # entries without a look for signals: a chain may have millions

@@ -1,6 +1,6 @@
 from typing import Self
 
-from store.index._batch import KeyColumns
+from cqstore.store.index._batch import KeyColumns
 
 class UnreadSlotsError(Exception):
     args: tuple[int, int, int, int]

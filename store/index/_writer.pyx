@@ -2,7 +2,7 @@
 """KeyWriter: rows of keys become entries of an index file, linked into the chains of its slots.
 
 All of it runs without the interpreter's lock. When to write, files and the names in errors are
-Python's, see ``store.index.index_file``.
+Python's, see ``cqstore.store.index.index_file``.
 """
 
 import os
@@ -13,13 +13,13 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 from posix.unistd cimport pread, pwrite
 
-from store.core._bytes cimport load32, store32, store64
-from store.core._column cimport Block
-from store.core._layout cimport (
+from cqstore.store.core._bytes cimport load32, store32, store64
+from cqstore.store.core._column cimport Block
+from cqstore.store.core._layout cimport (
     AT_INDEX_SLOTS_USED, AT_PHY_OF_ENTRY, AT_PREVIOUS_OF_ENTRY, AT_TIME_OF_ENTRY, INDEX_ENTRY,
     INDEX_HEADER, INDEX_SLOT,
 )
-from store.index._batch cimport KeyColumns, KeyRow
+from cqstore.store.index._batch cimport KeyColumns, KeyRow
 
 cdef extern from *:
     """

@@ -10,16 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
-from store.config import StoreConfig
-from store.errors import (
+from cqstore.store.errors import (
     CorruptionError,
     TruncatedRecordError,
     UnsupportedFormatError,
     os_errors,
 )
-from store.files import reading
-from store.index.index_file import IndexFile
-from store.index.layout import (
+from cqstore.store.files import reading
+from cqstore.store.index.index_file import IndexFile
+from cqstore.store.index.layout import (
     ENTRY_DTYPE,
     INDEX_ENTRY,
     INDEX_HEADER,
@@ -27,7 +26,8 @@ from store.index.layout import (
     IndexGeometry,
     slot_position,
 )
-from store.record.layout import Buffer
+from cqstore.store.record.layout import Buffer
+from cqstore.store.settings.config import StoreConfig
 
 _SCAN_ROWS = 1 << 19
 _SAMPLE = 1024

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from store.index import _batch
+from cqstore.store.index import _batch
 
 TAGS_PREFIX = "T#"
 """Prefix of the whole TAGS text where a record is indexed by it (RocketMQ 5.5).

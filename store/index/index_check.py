@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from store.errors import CorruptionError
-from store.index.chains import link_chains
-from store.index.index_file import IndexFile
-from store.index.layout import INDEX_HEADER, slot_position
+from cqstore.store.errors import CorruptionError
+from cqstore.store.index.chains import link_chains
+from cqstore.store.index.index_file import IndexFile
+from cqstore.store.index.layout import INDEX_HEADER, slot_position
 
 REBUILD_INDEX = "cqstore rebuild --index builds the index anew from the commit log"
 """What mends an index that is damaged, or cannot be read."""

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from store.core import _maps
-from store.errors import (
+from cqstore.store.core import _maps
+from cqstore.store.errors import (
     CorruptionError,
     RetryableDiskFullError,
     StoreClosedError,
@@ -28,11 +28,11 @@ from store.errors import (
     os_errors,
     retryable,
 )
-from store.files import Descriptor, replacing
-from store.index import _chain, _writer
-from store.index.index_batch import IndexBatch
-from store.index.key_hash import key_hash
-from store.index.layout import (
+from cqstore.store.files import Descriptor, replacing
+from cqstore.store.index import _chain, _writer
+from cqstore.store.index.index_batch import IndexBatch
+from cqstore.store.index.key_hash import key_hash
+from cqstore.store.index.layout import (
     ENTRY_DTYPE,
     INDEX_ENTRY,
     INDEX_HEADER,

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from store.errors import (
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import (
     CorruptionError,
     ReadOnlyStoreError,
     StoreClosedError,
@@ -21,16 +22,15 @@ from store.errors import (
     os_errors,
     retryable,
 )
-from store.files import check_regular, make_folder, sync_folder
-from store.index import _chain
-from store.index.geometry import common_size, default_geometry, find_geometry
-from store.index.index_batch import IndexBatch
-from store.index.index_check import IndexFinding, check_index_file, unreadable
-from store.index.index_file import UNFINISHED_NAME, IndexFile
-from store.index.layout import IndexGeometry
-from store.index.rolled_file_sync import RolledFileSync
-from store.java_numbers import LONG_MAX
-from store.logger import StoreLogger
+from cqstore.store.files import check_regular, make_folder, sync_folder
+from cqstore.store.index import _chain
+from cqstore.store.index.geometry import common_size, default_geometry, find_geometry
+from cqstore.store.index.index_batch import IndexBatch
+from cqstore.store.index.index_check import IndexFinding, check_index_file, unreadable
+from cqstore.store.index.index_file import UNFINISHED_NAME, IndexFile
+from cqstore.store.index.layout import IndexGeometry
+from cqstore.store.index.rolled_file_sync import RolledFileSync
+from cqstore.store.java_numbers import LONG_MAX
 
 _LOG = StoreLogger(__name__)
 INDEX_NAME_DIGITS = 17

@@ -5,7 +5,7 @@ The hash is Java's ``String.hashCode`` of topic, ``#`` and key without its sign.
 Source: RocketMQ ``IndexFile.indexKeyHashMethod``.
 """
 
-from store.record.java_hash import java_hash
+from cqstore.store.record.java_hash import java_hash
 
 _BITS = 32
 _SIGN = 1 << (_BITS - 1)

@@ -9,8 +9,8 @@ Source: RocketMQ ``IndexHeader``, ``IndexFile``.
 
 from typing import Annotated, NamedTuple
 
-from store.java_numbers import INT_MAX
-from store.record.layout import Layout, Wire
+from cqstore.store.java_numbers import INT_MAX
+from cqstore.store.record.layout import Layout, Wire
 
 
 class IndexHeader(NamedTuple):

@@ -1,8 +1,8 @@
 """RolledFileSync: a full index file is synced in a thread, so that a roll waits for no disk."""
 
-from store.errors import StoreFailedError
-from store.index.index_file import IndexFile
-from store.thread import StoreThread
+from cqstore.store.concurrency.thread import StoreThread
+from cqstore.store.errors import StoreFailedError
+from cqstore.store.index.index_file import IndexFile
 
 
 class RolledFileSync:

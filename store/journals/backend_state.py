@@ -6,12 +6,12 @@ One note of ours, ``cqstore/mode``. Without it all backends that lie in the stor
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from store.errors import CorruptionError
-from store.journals.journal import Entry, is_offset
-from store.journals.kept import register, unregister
-from store.journals.note import read_note, write_note
-from store.journals.store_mode import StoreMode
-from store.paths import StorePaths
+from cqstore.store.errors import CorruptionError
+from cqstore.store.journals.journal import Entry, is_offset
+from cqstore.store.journals.journal_manifest import register, unregister
+from cqstore.store.journals.note import read_note, write_note
+from cqstore.store.journals.store_mode import StoreMode
+from cqstore.store.paths import StorePaths
 
 _OLD, _NEW = {"cut"}, {"alike"}
 """What a record need not have: of a time before there was the one, or when there was the other."""

@@ -4,12 +4,12 @@ A note, tied to the file ``lock``, which RocketMQ writes at each start: it may h
 rewritten the log since, and then the note is void. So it is in a copy of the store.
 """
 
-from store.errors import RefusedStoreError, os_errors
-from store.files import remove_file
-from store.journals.journal import Entry, is_offset
-from store.journals.note import read_note, write_note
-from store.journals.store_lock import lock_identity
-from store.paths import StorePaths
+from cqstore.store.errors import RefusedStoreError, os_errors
+from cqstore.store.files import remove_file
+from cqstore.store.journals.journal import Entry, is_offset
+from cqstore.store.journals.note import read_note, write_note
+from cqstore.store.journals.store_lock import lock_identity
+from cqstore.store.paths import StorePaths
 
 
 def begin_cut(paths: StorePaths, phy_offset: int) -> None:

@@ -11,8 +11,8 @@ A torn last line is dropped; damage before it is an error.
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from store.journals.journal import Entry, Journal, is_offset
-from store.journals.kept import register
+from cqstore.store.journals.journal import Entry, Journal, is_offset
+from cqstore.store.journals.journal_manifest import register
 
 _SPARE_BYTES = 1 << 16
 """By how much the journal may pass twice what it was when it was last rewritten."""

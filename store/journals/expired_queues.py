@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from store.journals.journal import Entry, Journal, is_offset
-from store.journals.kept import register
-from store.record.record_layout import MAX_QUEUE_OFFSET
+from cqstore.store.journals.journal import Entry, Journal, is_offset
+from cqstore.store.journals.journal_manifest import register
+from cqstore.store.record.record_layout import MAX_QUEUE_OFFSET
 
 _IDS = 1 << 31
 

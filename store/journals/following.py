@@ -5,9 +5,9 @@ A note, replaced every few seconds. It says what was so at one moment: nothing r
 
 from dataclasses import asdict, dataclass, fields
 
-from store.journals.journal import Entry
-from store.journals.note import read_note, write_note
-from store.paths import StorePaths
+from cqstore.store.journals.journal import Entry
+from cqstore.store.journals.note import read_note, write_note
+from cqstore.store.paths import StorePaths
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from typing import Any, BinaryIO
 
 from crcmod.predefined import mkCrcFun
 
-from store.errors import CorruptionError, IllegalMessageError, os_errors
-from store.files import make_folder, open_regular, reading, replacing, sync_folder
-from store.java_numbers import LONG_MAX
+from cqstore.store.errors import CorruptionError, IllegalMessageError, os_errors
+from cqstore.store.files import make_folder, open_regular, reading, replacing, sync_folder
+from cqstore.store.java_numbers import LONG_MAX
 
 _crc32c = mkCrcFun("crc-32c")
 _CRC_DIGITS = 8

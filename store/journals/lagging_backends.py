@@ -3,10 +3,14 @@
 from collections.abc import Collection
 from dataclasses import replace
 
-from store.journals.backend_state import BackendState, read_backend_state, write_backend_state
-from store.journals.kept import register
-from store.journals.store_lock import lock_stamp
-from store.paths import StorePaths
+from cqstore.store.journals.backend_state import (
+    BackendState,
+    read_backend_state,
+    write_backend_state,
+)
+from cqstore.store.journals.journal_manifest import register
+from cqstore.store.journals.store_lock import lock_stamp
+from cqstore.store.paths import StorePaths
 
 
 class LaggingBackends:

@@ -6,9 +6,9 @@ A journal is appended to (``Journal``); a note is replaced as a whole, by rename
 from collections.abc import Callable
 from pathlib import Path
 
-from store.errors import CorruptionError, os_errors
-from store.files import make_folder
-from store.journals.journal import Entry, read_lines, rewrite
+from cqstore.store.errors import CorruptionError, os_errors
+from cqstore.store.files import make_folder
+from cqstore.store.journals.journal import Entry, read_lines, rewrite
 
 
 def read_note(path: Path, is_entry: Callable[[Entry], bool], damaged: str) -> Entry | None:

@@ -15,8 +15,8 @@ import struct
 import threading
 from pathlib import Path
 
-from store.errors import StoreLockedError, os_errors
-from store.files import (
+from cqstore.store.errors import StoreLockedError, os_errors
+from cqstore.store.files import (
     file_identity,
     make_folder,
     open_regular,
@@ -25,7 +25,7 @@ from store.files import (
     replace_file,
     write_all,
 )
-from store.paths import StorePaths
+from cqstore.store.paths import StorePaths
 
 _CONTENT = b"lock"
 _MAX_ABORT = 4096

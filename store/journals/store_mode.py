@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from itertools import permutations
 
-from store.config import StoreConfig
-from store.installed import backends_of, installed
+from cqstore.store.settings.config import StoreConfig
+from cqstore.store.settings.installed_backends import backends_of, installed
 
 _DOUBLE, _BESIDE = "double-write-", "+"
 

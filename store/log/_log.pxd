@@ -3,9 +3,9 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from store.core._bytes cimport fetch_ahead
-from store.core._layout cimport AT_SYS_FLAG, HEAD_BYTES, HOST_V4
-from store.log._tail cimport FilesByStart, LogTail
+from cqstore.store.core._bytes cimport fetch_ahead
+from cqstore.store.core._layout cimport AT_SYS_FLAG, HEAD_BYTES, HOST_V4
+from cqstore.store.log._tail cimport FilesByStart, LogTail
 
 cdef enum:
     PARTS = 4

@@ -10,13 +10,13 @@ from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from store.core._buffer cimport BufferRef
-from store.core._bytes cimport load32, load64
-from store.core._faults cimport is_of_whole_map, log_faults_seen
-from store.core._layout cimport (
+from cqstore.store.core._buffer cimport BufferRef
+from cqstore.store.core._bytes cimport load32, load64
+from cqstore.store.core._faults cimport is_of_whole_map, log_faults_seen
+from cqstore.store.core._layout cimport (
     AT_SYS_FLAG, BORN_V6, HEAD_BYTES, HOST_V4, HOST_V6, MIN_RECORD, STAMP_SPAN,
 )
-from store.log._tail cimport FilePositions, FilesByStart, LogTail
+from cqstore.store.log._tail cimport FilePositions, FilesByStart, LogTail
 
 
 cdef class PlainLog:

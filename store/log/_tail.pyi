@@ -1,5 +1,5 @@
-from store.log.log_map import LogMap
-from store.log.mapped_file import MappedFile
+from cqstore.store.log.log_map import LogMap
+from cqstore.store.log.mapped_file import MappedFile
 
 class FilePositions:
     file_from_offset: int

@@ -6,7 +6,7 @@ nothing has to be kept alike. Under the interpreter's lock each is read and set 
 field cannot hold is refused with ``TypeError`` or ``OverflowError``, and what it held stays.
 """
 
-from store.core._fields cimport natural
+from cqstore.store.core._fields cimport natural
 
 
 cdef class FilePositions:

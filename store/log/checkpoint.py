@@ -6,9 +6,9 @@ Source: RocketMQ 5.5.1 ``StoreCheckpoint`` (5.3.3 knows the first five fields).
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from store.errors import TruncatedRecordError, os_errors
-from store.files import read_file, replace_file
-from store.record.layout import Layout, Wire
+from cqstore.store.errors import TruncatedRecordError, os_errors
+from cqstore.store.files import read_file, replace_file
+from cqstore.store.record.layout import Layout, Wire
 
 FILE_SIZE = 4096
 _SAFETY_MS = 3000

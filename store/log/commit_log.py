@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from store.config import StoreConfig
-from store.core import handle_bus_errors
-from store.errors import (
+from cqstore.store.core import handle_bus_errors
+from cqstore.store.errors import (
     CorruptionError,
     DiskFullError,
     IllegalMessageError,
@@ -30,17 +29,17 @@ from store.errors import (
     StoreFailedError,
     StoreIOError,
 )
-from store.files import LAST_OFFSET, PAGE_BYTES
-from store.log import _tail
-from store.log.log_blocks import log_blocks
-from store.log.log_map import LogMap
-from store.log.mapped_file import MappedFile
-from store.log.mapped_file_queue import MappedFileQueue
-from store.log.raw_records import RawRecords
-from store.log.record_times import store_timestamps
-from store.record.decoder import StoredMessage, record_span
-from store.record.message import SysFlag
-from store.record.record_layout import (
+from cqstore.store.files import LAST_OFFSET, PAGE_BYTES
+from cqstore.store.log import _tail
+from cqstore.store.log.log_blocks import log_blocks
+from cqstore.store.log.log_map import LogMap
+from cqstore.store.log.mapped_file import MappedFile
+from cqstore.store.log.mapped_file_queue import MappedFileQueue
+from cqstore.store.log.raw_records import RawRecords
+from cqstore.store.log.record_times import store_timestamps
+from cqstore.store.record.decoder import StoredMessage, record_span
+from cqstore.store.record.message import SysFlag
+from cqstore.store.record.record_layout import (
     BLANK,
     BLANK_SIZE,
     HEAD,
@@ -49,10 +48,11 @@ from store.record.record_layout import (
     BlankRecord,
     store_timestamp_position,
 )
-from store.record.scan import RecordScan, ScannedRecord, ScanRules, TopicCache
+from cqstore.store.record.scan import RecordScan, ScannedRecord, ScanRules, TopicCache
+from cqstore.store.settings.config import StoreConfig
 
 if TYPE_CHECKING:
-    from store.log.synced_mark import SyncedMark
+    from cqstore.store.log.synced_mark import SyncedMark
 
 R = TypeVar("R")
 _STAMP = Struct(">q")

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from store.errors import TruncatedRecordError
-from store.log.mapped_file import MappedFile
+from cqstore.store.errors import TruncatedRecordError
+from cqstore.store.log.mapped_file import MappedFile
 
 _BLOCK = 1 << 16
 """Bytes that one system call reads, where there is no map."""

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from store.errors import MagicCodeError
-from store.log.mapped_file_queue import MappedFileQueue
-from store.record.decoder import record_span
-from store.record.record_layout import BLANK_SIZE
-from store.record.scan import RecordScan, ScanRules, TopicCache, scan_block
+from cqstore.store.errors import MagicCodeError
+from cqstore.store.log.mapped_file_queue import MappedFileQueue
+from cqstore.store.record.decoder import record_span
+from cqstore.store.record.record_layout import BLANK_SIZE
+from cqstore.store.record.scan import RecordScan, ScanRules, TopicCache, scan_block
 
 _SCAN_BYTES = 1 << 20
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from store.errors import os_errors
-from store.files import check_regular
-from store.log.log_files import log_file_paths
-from store.log.mapped_file import MappedFile
+from cqstore.store.errors import os_errors
+from cqstore.store.files import check_regular
+from cqstore.store.log.log_files import log_file_paths
+from cqstore.store.log.mapped_file import MappedFile
 
 _MAPS = 64
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from store.errors import os_errors
-from store.files import is_file_name
+from cqstore.store.errors import os_errors
+from cqstore.store.files import is_file_name
 
 LogFiles = dict[int, tuple[Path, int]]
 """Phy offset at which a file begins → the file and its length."""

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from store.errors import CorruptionError, RefusedStoreError, os_errors
-from store.files import reading
-from store.log.log_files import LogFiles, list_log_files, log_file_at
-from store.record.decoder import StoredMessage, check_record, record_span
-from store.record.record_layout import BLANK_SIZE, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from cqstore.store.errors import CorruptionError, RefusedStoreError, os_errors
+from cqstore.store.files import reading
+from cqstore.store.log.log_files import LogFiles, list_log_files, log_file_at
+from cqstore.store.record.decoder import StoredMessage, check_record, record_span
+from cqstore.store.record.record_layout import BLANK_SIZE, HEAD, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 
 _BLOCK = 1 << 20
 _MAGICS = {MAGIC_V1, MAGIC_V2, MAGIC_BLANK}

@@ -12,9 +12,9 @@ import mmap
 import os
 from pathlib import Path
 
-from store.core import _faults
-from store.errors import CorruptionError, StoreIOError, TruncatedRecordError, os_errors
-from store.files import Descriptor
+from cqstore.store.core import _faults
+from cqstore.store.errors import CorruptionError, StoreIOError, TruncatedRecordError, os_errors
+from cqstore.store.files import Descriptor
 
 
 class LogMap(mmap.mmap):

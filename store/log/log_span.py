@@ -4,8 +4,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from store.log.commit_log import CommitLog
-from store.record.scan import RecordScan, ScannedRecord, ScanRules
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.record.scan import RecordScan, ScannedRecord, ScanRules
 
 
 @dataclass(frozen=True, slots=True)

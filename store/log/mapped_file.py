@@ -11,10 +11,17 @@ import os
 import threading
 from pathlib import Path
 
-from store.errors import StoreClosedError, StoreIOError, TruncatedRecordError, os_errors
-from store.files import PAGE_BYTES, Descriptor, file_name, open_regular, sync_folder, write_all
-from store.log import _tail
-from store.log.log_map import LogMap, check_length, map_log_file, read_record
+from cqstore.store.errors import StoreClosedError, StoreIOError, TruncatedRecordError, os_errors
+from cqstore.store.files import (
+    PAGE_BYTES,
+    Descriptor,
+    file_name,
+    open_regular,
+    sync_folder,
+    write_all,
+)
+from cqstore.store.log import _tail
+from cqstore.store.log.log_map import LogMap, check_length, map_log_file, read_record
 
 
 class MappedFile(_tail.FilePositions):

@@ -9,17 +9,17 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from store.errors import (
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.concurrency.thread import StoreThread
+from cqstore.store.errors import (
     CorruptionError,
     StoreIOError,
     TruncatedRecordError,
     os_errors,
 )
-from store.files import check_regular, file_name, is_file_name, make_folder, sync_folder
-from store.log import _tail
-from store.log.mapped_file import MappedFile
-from store.logger import StoreLogger
-from store.thread import StoreThread
+from cqstore.store.files import check_regular, file_name, is_file_name, make_folder, sync_folder
+from cqstore.store.log import _tail
+from cqstore.store.log.mapped_file import MappedFile
 
 _LOG = StoreLogger(__name__)
 

@@ -5,9 +5,9 @@ Source: RocketMQ ``CommitLog.appendData``, which takes any bytes; here they are 
 
 from collections.abc import Iterator
 
-from store.record.decoder import record_span
-from store.record.record_layout import BLANK_SIZE
-from store.record.scan import RecordScan, ScanRules, TopicCache, scan_block
+from cqstore.store.record.decoder import record_span
+from cqstore.store.record.record_layout import BLANK_SIZE
+from cqstore.store.record.scan import RecordScan, ScanRules, TopicCache, scan_block
 
 
 class RawRecords:

@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from store.log.gather import gather
-from store.log.mapped_file_queue import MappedFileQueue
-from store.record.message import SysFlag
-from store.record.record_layout import (
+from cqstore.store.log.gather import gather
+from cqstore.store.log.mapped_file_queue import MappedFileQueue
+from cqstore.store.record.message import SysFlag
+from cqstore.store.record.record_layout import (
     HEAD,
     HOST_V4_SIZE,
     HOST_V6_SIZE,

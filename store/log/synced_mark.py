@@ -14,12 +14,19 @@ import threading
 import zlib
 from typing import Annotated, NamedTuple
 
-from store.errors import CorruptionError, StoreIOError, os_errors
-from store.files import Descriptor, file_identity, make_folder, read_file, replace_file, write_all
-from store.logger import StoreLogger
-from store.paths import StorePaths
-from store.record.layout import Layout, Wire
-from store.record.record_layout import CRC_MASK
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import CorruptionError, StoreIOError, os_errors
+from cqstore.store.files import (
+    Descriptor,
+    file_identity,
+    make_folder,
+    read_file,
+    replace_file,
+    write_all,
+)
+from cqstore.store.paths import StorePaths
+from cqstore.store.record.layout import Layout, Wire
+from cqstore.store.record.record_layout import CRC_MASK
 
 _LOG = StoreLogger(__name__)
 _SLOT_BYTES = 512

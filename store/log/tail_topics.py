@@ -4,8 +4,8 @@ from collections.abc import Callable
 from struct import Struct
 from typing import NamedTuple
 
-from store.record.message import SysFlag
-from store.record.record_layout import HEAD, MAGIC_V2, body_position
+from cqstore.store.record.message import SysFlag
+from cqstore.store.record.record_layout import HEAD, MAGIC_V2, body_position
 
 MAX_TOPICS = 4096
 OTHERS = "(others)"

@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 
-from store.core._column import Column
-from store.queue.units import QueueKey
+from cqstore.store.core._column import Column
+from cqstore.store.queue.units import QueueKey
 
 def bind_queue_key(queue_key: type[QueueKey]) -> None: ...
 

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """UnitColumns: units on their way into the queues, as columns of numbers that compiled code fills.
 
-What Python asks of a batch is in ``store.queue.units``. Under the interpreter's lock a unit is there
+What Python asks of a batch is in ``cqstore.store.queue.units``. Under the interpreter's lock a unit is there
 whole or not at all, whatever interrupts the caller that adds it.
 """
 
@@ -11,8 +11,8 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from store.core._column cimport NUMBERED, PLACED, Column
-from store.core._layout cimport UNIT_BYTES
+from cqstore.store.core._column cimport NUMBERED, PLACED, Column
+from cqstore.store.core._layout cimport UNIT_BYTES
 
 cdef extern from "_record.h":
     char *put32(char *at, uint32_t value)

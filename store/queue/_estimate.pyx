@@ -1,15 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """PlainFilter: estimates of a consumer's lag.
 
-What is not plain takes the slow path in Python, see ``store.queue.estimate``.
+What is not plain takes the slow path in Python, see ``cqstore.store.queue.estimate``.
 """
 
 from libc.stdint cimport INT32_MIN, int32_t, int64_t, uint8_t
 
-from store.core._arguments cimport is_small
-from store.core._buffer cimport BufferRef
-from store.core._bytes cimport load32, load64
-from store.core._layout cimport AT_SIZE_OF_UNIT, AT_TAGS_CODE_OF_UNIT, UNIT_OF_FILES
+from cqstore.store.core._arguments cimport is_small
+from cqstore.store.core._buffer cimport BufferRef
+from cqstore.store.core._bytes cimport load32, load64
+from cqstore.store.core._layout cimport AT_SIZE_OF_UNIT, AT_TAGS_CODE_OF_UNIT, UNIT_OF_FILES
 
 cdef enum:
     MAX_CODES = 16

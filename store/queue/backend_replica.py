@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
-from store.journals.lagging_backends import LaggingBackends
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.context import QueueStoreContext
-from store.queue.facts import QueueStat
-from store.queue.units import QueueKey, UnitBatch
-from store.record.message import LMQ_PREFIX
+from cqstore.store.journals.lagging_backends import LaggingBackends
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.context import QueueStoreContext
+from cqstore.store.queue.facts import QueueStat
+from cqstore.store.queue.units import QueueKey, UnitBatch
+from cqstore.store.record.message import LMQ_PREFIX
 
 NO_LIGHT = f"!{LMQ_PREFIX}*"
 """What a replica gets where light queues lie in another one alone."""

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from store.errors import StoreConfigError
-from store.installed import installed
-from store.paths import StorePaths
-from store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.errors import StoreConfigError
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.settings.installed_backends import installed
 
 
 def backend_names() -> list[str]:

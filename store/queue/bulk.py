@@ -12,12 +12,12 @@ from typing import NamedTuple, Protocol, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from store.config import StoreConfig
-from store.entries import entries
-from store.errors import StoreConfigError
-from store.paths import StorePaths
-from store.queue.context import QueueStoreContext
-from store.queue.units import QUEUE_UNIT, QueueKey
+from cqstore.store.entry_points import entries
+from cqstore.store.errors import StoreConfigError
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.context import QueueStoreContext
+from cqstore.store.queue.units import QUEUE_UNIT, QueueKey
+from cqstore.store.settings.config import StoreConfig
 
 _GROUP = "cqstore.bulk"
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from store.errors import StoreError, StoreFailedError
+from cqstore.store.errors import StoreError, StoreFailedError
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

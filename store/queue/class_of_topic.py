@@ -1,10 +1,10 @@
-"""ClassOfTopic: what settings say of the class that a topic is of, see ``store.topic_classes``."""
+"""ClassOfTopic: the value that settings give a topic's class, see ``topic_classes``."""
 
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
-from store.queue.backend_replica import selects
-from store.record.bounded_cache import BoundedCache
+from cqstore.store.queue.backend_replica import selects
+from cqstore.store.record.bounded_cache import BoundedCache
 
 V = TypeVar("V")
 _REMEMBERED_BYTES = 4 << 20

@@ -14,25 +14,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Self, TypeVar
 
-from store.checked_lock import CheckedLock
-from store.errors import (
+from cqstore.store.concurrency.checked_lock import CheckedLock
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import (
     IllegalMessageError,
     QueueGapError,
     StoreClosedError,
     StoreError,
     StoreLockedError,
 )
-from store.journals.lagging_backends import LaggingBackends
-from store.logger import StoreLogger
-from store.paths import StorePaths
-from store.progress import Progress, noop
-from store.queue.backend_replica import NO_LIGHT, BackendReplica, Roles, close_all
-from store.queue.changes import Changes, changing, losing
-from store.queue.class_of_topic import ClassOfTopic
-from store.queue.consume_queue import ConsumeQueue
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.context import QueueStoreContext
-from store.queue.facts import (
+from cqstore.store.journals.lagging_backends import LaggingBackends
+from cqstore.store.paths import StorePaths
+from cqstore.store.progress import Progress, noop
+from cqstore.store.queue.backend_replica import NO_LIGHT, BackendReplica, Roles, close_all
+from cqstore.store.queue.changes import Changes, changing, losing
+from cqstore.store.queue.class_of_topic import ClassOfTopic
+from cqstore.store.queue.consume_queue import ConsumeQueue
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.context import QueueStoreContext
+from cqstore.store.queue.facts import (
     QueueDamage,
     QueueFinding,
     QueueRestart,
@@ -40,10 +40,10 @@ from store.queue.facts import (
     QueueStat,
     QueueType,
 )
-from store.queue.light_home import diverged_replica, is_light, light_home
-from store.queue.read_router import QueueApart, ReadRouter
-from store.queue.reconcile import IsDeleted, backfill, reconcile_unlogged, refuse_lack
-from store.queue.units import QueueKey, UnitBatch
+from cqstore.store.queue.light_home import diverged_replica, is_light, light_home
+from cqstore.store.queue.read_router import QueueApart, ReadRouter
+from cqstore.store.queue.reconcile import IsDeleted, backfill, reconcile_unlogged, refuse_lack
+from cqstore.store.queue.units import QueueKey, UnitBatch
 
 _LOG = StoreLogger(__name__)
 _T = TypeVar("_T")

@@ -7,14 +7,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from store.queue.context import QueueStoreContext
-from store.queue.estimate import MessageFilter, estimate
-from store.queue.facts import UnitLocation
-from store.queue.time_search import BoundaryType, search_offset
-from store.queue.units import BlockStop, CqUnit, QueueKey, UnitBlock
+from cqstore.store.queue.context import QueueStoreContext
+from cqstore.store.queue.estimate import MessageFilter, estimate
+from cqstore.store.queue.facts import UnitLocation
+from cqstore.store.queue.time_search import BoundaryType, search_offset
+from cqstore.store.queue.units import BlockStop, CqUnit, QueueKey, UnitBlock
 
 if TYPE_CHECKING:
-    from store.queue import _estimate
+    from cqstore.store.queue import _estimate
 
 _ITERATE_UNITS = 1024
 PlainUnits = tuple[int, int, bytes, int]

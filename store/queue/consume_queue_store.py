@@ -13,13 +13,13 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Self
 
-from store.checked_lock import CheckedLock
-from store.progress import Progress, noop
-from store.queue.context import QueueStoreContext
-from store.queue.facts import QueueDamage, QueueFinding, QueueRestart, QueueStat
-from store.queue.queue_backend import QueueBackend
-from store.queue.queue_reads import QueueReads
-from store.queue.units import QueueKey, UnitBatch
+from cqstore.store.concurrency.checked_lock import CheckedLock
+from cqstore.store.progress import Progress, noop
+from cqstore.store.queue.context import QueueStoreContext
+from cqstore.store.queue.facts import QueueDamage, QueueFinding, QueueRestart, QueueStat
+from cqstore.store.queue.queue_backend import QueueBackend
+from cqstore.store.queue.queue_reads import QueueReads
+from cqstore.store.queue.units import QueueKey, UnitBatch
 
 
 class ConsumeQueueStore(QueueBackend, QueueReads):

@@ -6,9 +6,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from store.config import StoreConfig
-from store.paths import StorePaths
-from store.queue.read_fallbacks import ReadFallbacks
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.read_fallbacks import ReadFallbacks
+from cqstore.store.settings.config import StoreConfig
 
 
 class LogView(Protocol):

@@ -5,8 +5,8 @@ Source: RocketMQ ``ConsumeQueue.estimateMessageCount``, ``BatchConsumeQueue.esti
 
 from collections.abc import Callable, Collection, Iterator
 
-from store.queue import _estimate
-from store.queue.units import CqUnit
+from cqstore.store.queue import _estimate
+from cqstore.store.queue.units import CqUnit
 
 MessageFilter = Callable[[int | None], bool]
 """Takes a tags code, says whether the message may match; ``None`` must match."""

@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import NamedTuple
 
-from store.queue.units import QueueKey
+from cqstore.store.queue.units import QueueKey
 
 
 class QueueType(Enum):

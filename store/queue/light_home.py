@@ -9,11 +9,11 @@ Source: RocketMQ ``MultiDispatchUtils.checkMultiDispatchQueue``, ``CombineConsum
 
 from collections.abc import Iterable, Sequence
 
-from store.journals.lagging_backends import LaggingBackends
-from store.logger import StoreLogger
-from store.queue.backend_replica import NO_LIGHT, BackendReplica, Roles
-from store.queue.reconcile import IsDeleted, missing_units
-from store.record.message import LMQ_PREFIX
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.journals.lagging_backends import LaggingBackends
+from cqstore.store.queue.backend_replica import NO_LIGHT, BackendReplica, Roles
+from cqstore.store.queue.reconcile import IsDeleted, missing_units
+from cqstore.store.record.message import LMQ_PREFIX
 
 _LOG = StoreLogger(__name__)
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from store.config import StoreConfig
-from store.installed import Backend
-from store.paths import StorePaths
-from store.queue.context import QueueStoreContext
-from store.queue.facts import QueueStat
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.context import QueueStoreContext
+from cqstore.store.queue.facts import QueueStat
+from cqstore.store.settings.config import StoreConfig
+from cqstore.store.settings.installed_backends import Backend
 
 
 class QueueBackend(Backend, ABC):

@@ -4,10 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from store.queue.consume_queue import ConsumeQueue, PlainUnits
-from store.queue.context import QueueStoreContext
-from store.queue.facts import QueueSpan, QueueType
-from store.queue.units import QueueKey
+from cqstore.store.queue.consume_queue import ConsumeQueue, PlainUnits
+from cqstore.store.queue.context import QueueStoreContext
+from cqstore.store.queue.facts import QueueSpan, QueueType
+from cqstore.store.queue.units import QueueKey
 
 
 class PlainReads(Protocol):

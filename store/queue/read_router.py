@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 
-from store.queue.backend_replica import BackendReplica
-from store.queue.class_of_topic import ClassOfTopic
-from store.queue.consume_queue import ConsumeQueue, PulledUnits
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.context import QueueStoreContext
-from store.queue.facts import UnitLocation
-from store.queue.light_home import is_light
-from store.queue.time_search import BoundaryType
-from store.queue.units import CqUnit, QueueKey, UnitBlock
-from store.record.message import LMQ_PREFIX
+from cqstore.store.queue.backend_replica import BackendReplica
+from cqstore.store.queue.class_of_topic import ClassOfTopic
+from cqstore.store.queue.consume_queue import ConsumeQueue, PulledUnits
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.context import QueueStoreContext
+from cqstore.store.queue.facts import UnitLocation
+from cqstore.store.queue.light_home import is_light
+from cqstore.store.queue.time_search import BoundaryType
+from cqstore.store.queue.units import CqUnit, QueueKey, UnitBlock
+from cqstore.store.record.message import LMQ_PREFIX
 
 
 class ReadRouter:

@@ -9,11 +9,11 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from store.errors import RefusedStoreError, StoreError
-from store.logger import StoreLogger
-from store.queue.backend_replica import BackendReplica
-from store.queue.facts import QueueSpan
-from store.queue.units import QueueKey
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import RefusedStoreError, StoreError
+from cqstore.store.queue.backend_replica import BackendReplica
+from cqstore.store.queue.facts import QueueSpan
+from cqstore.store.queue.units import QueueKey
 
 _LOG = StoreLogger(__name__)
 _BLOCK = 4096

@@ -13,10 +13,10 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from store.errors import CorruptionError
-from store.queue import _batch
-from store.record.layout import Buffer, Layout, Wire
-from store.record.record_layout import MAX_QUEUE_OFFSET
+from cqstore.store.errors import CorruptionError
+from cqstore.store.queue import _batch
+from cqstore.store.record.layout import Buffer, Layout, Wire
+from cqstore.store.record.record_layout import MAX_QUEUE_OFFSET
 
 
 class QueueUnit(NamedTuple):

@@ -3,9 +3,9 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
-from store.record._known cimport InternTable
-from store.record._message cimport Message
-from store.record._scratch cimport Plain, Scratch
+from cqstore.store.record._known cimport InternTable
+from cqstore.store.record._message cimport Message
+from cqstore.store.record._scratch cimport Plain, Scratch
 
 
 cdef class PlainEncoder:

@@ -16,14 +16,14 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, int64_t
 from libc.string cimport memchr, memcmp
 
-from store.core._crc32 cimport crc_of, crc_of_by_table, crc_prepare
-from store.core._layout cimport *
-from store.core._record cimport get16, get32, is_ascii, put_bytes, whole_number
-from store.record._message cimport HostWire, Message
-from store.record._properties cimport (
+from cqstore.store.core._crc32 cimport crc_of, crc_of_by_table, crc_prepare
+from cqstore.store.core._layout cimport *
+from cqstore.store.core._record cimport get16, get32, is_ascii, put_bytes, whole_number
+from cqstore.store.record._message cimport HostWire, Message
+from cqstore.store.record._properties cimport (
     MAX_NAMES, NAME_END, VALUE_END, PyUnicode_AsUTF8AndSize, decode_text, is_plain,
 )
-from store.record._scratch cimport Plain, Scratch, is_queued
+from cqstore.store.record._scratch cimport Plain, Scratch, is_queued
 
 cdef enum:
     MAX_DIGITS = 9  # of a delay level

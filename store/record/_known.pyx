@@ -10,8 +10,8 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free, realloc
 
-from store.core._hashes cimport hash_on
-from store.core._record cimport blank_tuple, fill
+from cqstore.store.core._hashes cimport hash_on
+from cqstore.store.core._record cimport blank_tuple, fill
 
 
 cdef class InternTable:

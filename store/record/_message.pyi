@@ -2,7 +2,7 @@ from collections.abc import Mapping
 from dataclasses import Field
 from typing import Any
 
-from store.record.message import Message as Message
+from cqstore.store.record.message import Message as Message
 
 class HostWire:
     wire: bytes

@@ -5,7 +5,7 @@ cimport cython
 
 
 cdef class HostWire:
-    """The bytes of a host, see ``store.record.message.Host``, which says what they can be."""
+    """The bytes of a host, see ``cqstore.store.record.message.Host``, which says what they can be."""
 
 
 cdef object _not_given = []  # nothing that is given is this list
@@ -31,7 +31,7 @@ epoch, ``born_timestamp`` 0 means now, and hosts are 127.0.0.1:0 unless given. T
 like are ``properties``: ``{"TAGS": "A", "KEYS": "k1 k2"}``; no name and no value may be empty.
 What does not fit is refused by the put, before a byte is written.
 
-The reference in Python is ``store.record.message.PyMessage``: fields and texts are the same.
+The reference in Python is ``cqstore.store.record.message.PyMessage``: fields and texts are the same.
 """
 
     __match_args__ = (

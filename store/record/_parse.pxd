@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
-from store.core._bytes cimport load16, load32
-from store.core._layout cimport (
+from cqstore.store.core._bytes cimport load16, load32
+from cqstore.store.core._layout cimport (
     AT_BODY_SIZE_OF_TAIL, AT_MAGIC, AT_SYS_FLAG, BORN_V6, HEAD_BYTES, HOST_V4, HOST_V6, MAGIC_V1,
     MAGIC_V2, MIN_RECORD, STAMP_BYTES, STORE_V6, TAIL_BYTES,
 )

@@ -9,13 +9,13 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t
 from libc.string cimport memchr, memcmp
 
-from store.core._hashes cimport hash_on
+from cqstore.store.core._hashes cimport hash_on
 
 _new = tuple.__new__
 
 
 def java_hash(text not None):
-    """See ``store.record.java_hash``."""
+    """See ``cqstore.store.record.java_hash``."""
     if not isinstance(text, str):
         raise TypeError(f"a text is hashed, not {type(text).__name__}")
     return <int32_t> hash_on(0, text)

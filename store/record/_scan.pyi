@@ -1,6 +1,6 @@
 from collections.abc import Callable, Iterator
 
-from store.record.scan import ScannedRecord
+from cqstore.store.record.scan import ScannedRecord
 
 class BlockScan:
     behind: int

@@ -11,9 +11,9 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memchr, memcmp
 
-from store.core._crc32 cimport crc_of, crc_prepare
-from store.core._layout cimport *
-from store.core._record cimport get16, get32, get64
+from cqstore.store.core._crc32 cimport crc_of, crc_prepare
+from cqstore.store.core._layout cimport *
+from cqstore.store.core._record cimport get16, get32, get64
 
 cdef enum:
     LONG_BODY = 1 << 16  # is summed while others run
@@ -24,7 +24,7 @@ crc_prepare()
 
 
 cdef class BlockScan:
-    """See ``store.record.scan.scan_block``, the slow path, which takes whatever is not plain."""
+    """See ``cqstore.store.record.scan.scan_block``, the slow path, which takes whatever is not plain."""
 
     def __init__(
         self, made, bytes data not None, int64_t phy_offset, int64_t left, rules, topics,

@@ -3,8 +3,8 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
-from store.core._layout cimport PREPARED
-from store.record._known cimport KnownQueue
+from cqstore.store.core._layout cimport PREPARED
+from cqstore.store.record._known cimport KnownQueue
 
 
 cdef struct Plain:

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport uint8_t
 
-from store.core._buffer cimport BufferRef
-from store.record._parse cimport Found, Places
+from cqstore.store.core._buffer cimport BufferRef
+from cqstore.store.record._parse cimport Found, Places
 
 
 cdef class StoredMessage:

@@ -1,6 +1,6 @@
 from collections.abc import Callable
 
-from store.record.interpreted_message import PyMessageView
+from cqstore.store.record.interpreted_message import PyMessageView
 
 class StoredMessage(PyMessageView): ...
 

@@ -13,16 +13,16 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memchr, memcmp
 
-from store.core._buffer cimport BufferRef
-from store.core._bytes cimport fetch_ahead, load32, load64
-from store.core._crc32 cimport crc_of, crc_prepare
-from store.core._faults cimport again_if_lost, log_faults_seen
-from store.core._layout cimport (
+from cqstore.store.core._buffer cimport BufferRef
+from cqstore.store.core._bytes cimport fetch_ahead, load32, load64
+from cqstore.store.core._crc32 cimport crc_of, crc_prepare
+from cqstore.store.core._faults cimport again_if_lost, log_faults_seen
+from cqstore.store.core._layout cimport (
     AT_BODY_SIZE_OF_TAIL, AT_BORN, AT_CRC, AT_FLAG, AT_MAGIC, AT_PHY_OFFSET, AT_PREPARED_OF_TAIL,
     AT_QUEUE_ID, AT_QUEUE_OFFSET, AT_SYS_FLAG, COMPRESSED, HEAD_BYTES, HOST_V4, PASSED_OVER,
     STAMP_BYTES, TAIL_BYTES,
 )
-from store.record._parse cimport Found, Places, ends_in_file, parse_record
+from cqstore.store.record._parse cimport Found, Places, ends_in_file, parse_record
 
 cdef extern from "Python.h":
     PyObject *PyList_GET_ITEM(list owner, Py_ssize_t at) nogil

@@ -3,10 +3,10 @@
 
 from libc.stdint cimport int64_t, uint32_t
 
-from store.core._crc32 cimport crc_on
-from store.core._layout cimport AT_CRC, BLANK_BYTES, CRC_DIGITS, CRC_PROPERTY_BYTES, HOST_V4, HOST_V6
-from store.core._record cimport in_this_order, put16, put32, put64, put_bytes
-from store.record._scratch cimport Plain
+from cqstore.store.core._crc32 cimport crc_on
+from cqstore.store.core._layout cimport AT_CRC, BLANK_BYTES, CRC_DIGITS, CRC_PROPERTY_BYTES, HOST_V4, HOST_V6
+from cqstore.store.core._record cimport in_this_order, put16, put32, put64, put_bytes
+from cqstore.store.record._scratch cimport Plain
 
 
 cdef inline char *put_host(char *at, const char *wire, Py_ssize_t size) noexcept nogil:

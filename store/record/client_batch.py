@@ -6,12 +6,12 @@ Source: RocketMQ ``MessageDecoder.encodeMessages``, ``MessageExtEncoder.encode(M
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
-from store.errors import IllegalMessageError, PropertiesTooLongError
-from store.record.layout import Layout, Wire
-from store.record.message import Message
-from store.record.message_check import fault_of
-from store.record.message_copy import copy_message
-from store.record.properties import MAX_PROPERTIES, decode_properties, encode_properties
+from cqstore.store.errors import IllegalMessageError, PropertiesTooLongError
+from cqstore.store.record.layout import Layout, Wire
+from cqstore.store.record.message import Message
+from cqstore.store.record.message_check import fault_of
+from cqstore.store.record.message_copy import copy_message
+from cqstore.store.record.properties import MAX_PROPERTIES, decode_properties, encode_properties
 
 
 class ClientBatchHead(NamedTuple):

@@ -8,8 +8,8 @@ import zlib
 import lz4.frame
 import zstandard
 
-from store.errors import CorruptionError, UnsupportedFormatError
-from store.record.message import COMPRESSION_SHIFT, CompressionType, SysFlag
+from cqstore.store.errors import CorruptionError, UnsupportedFormatError
+from cqstore.store.record.message import COMPRESSION_SHIFT, CompressionType, SysFlag
 
 _MAX_BODY = 256 << 20
 """A body of 4 MiB does not grow past this; a bomb stops here."""

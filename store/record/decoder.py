@@ -9,15 +9,15 @@ Source: RocketMQ ``MessageDecoder.decode``, ``CommitLog.checkMessageAndReturnSiz
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from store.errors import CorruptionError, TruncatedRecordError
-from store.record import _stored
-from store.record.compression import decompress
-from store.record.described import described
-from store.record.interpreted_message import MAGICS, PyMessageView, magic_error
-from store.record.layout import Buffer
-from store.record.message import Host
-from store.record.message_id import encode_message_id
-from store.record.record_layout import (
+from cqstore.store.errors import CorruptionError, TruncatedRecordError
+from cqstore.store.record import _stored
+from cqstore.store.record.compression import decompress
+from cqstore.store.record.described import described
+from cqstore.store.record.interpreted_message import MAGICS, PyMessageView, magic_error
+from cqstore.store.record.layout import Buffer
+from cqstore.store.record.message import Host
+from cqstore.store.record.message_id import encode_message_id
+from cqstore.store.record.record_layout import (
     BLANK_SIZE,
     MAGIC_BLANK,
     MAX_QUEUE_OFFSET,

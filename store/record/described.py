@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from store.errors import StoreError
-from store.record.record_layout import RecordTail
+from cqstore.store.errors import StoreError
+from cqstore.store.record.record_layout import RecordTail
 
 _FIELDS = (
     "topic", "queue_id", "queue_offset", "phy_offset", "size", "store_timestamp", "body",

@@ -11,13 +11,19 @@ import re
 from collections.abc import Callable
 from struct import Struct, error
 
-from store.config import StoreConfig
-from store.errors import IllegalMessageError, PropertiesTooLongError
-from store.record.bounded_cache import BoundedCache
-from store.record.message import SCHEDULE_TOPIC, Message, MessageProperty, SysFlag
-from store.record.message_check import illegal
-from store.record.properties import CRC_PROPERTY_SIZE, MAX_PROPERTIES, encode_properties
-from store.record.record_layout import FIXED_V4, HOST_V4_SIZE, HOST_V6_SIZE, MAGIC_V1, MAGIC_V2
+from cqstore.store.errors import IllegalMessageError, PropertiesTooLongError
+from cqstore.store.record.bounded_cache import BoundedCache
+from cqstore.store.record.message import SCHEDULE_TOPIC, Message, MessageProperty, SysFlag
+from cqstore.store.record.message_check import illegal
+from cqstore.store.record.properties import CRC_PROPERTY_SIZE, MAX_PROPERTIES, encode_properties
+from cqstore.store.record.record_layout import (
+    FIXED_V4,
+    HOST_V4_SIZE,
+    HOST_V6_SIZE,
+    MAGIC_V1,
+    MAGIC_V2,
+)
+from cqstore.store.settings.config import StoreConfig
 
 MAX_V1_TOPIC_CHARS = 127
 MAX_TOPIC_BYTES = 255

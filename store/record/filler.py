@@ -8,11 +8,11 @@ body says what it is to a reader that does not know the bit.
 import zlib
 from typing import NamedTuple
 
-from store.errors import CorruptionError
-from store.record.decoder import StoredMessage
-from store.record.message import SysFlag
-from store.record.properties import CRC_PROPERTY_SIZE, crc_property
-from store.record.record_layout import (
+from cqstore.store.errors import CorruptionError
+from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.record.message import SysFlag
+from cqstore.store.record.properties import CRC_PROPERTY_SIZE, crc_property
+from cqstore.store.record.record_layout import (
     CRC_MASK,
     HEAD,
     HOST_V4_SIZE,

@@ -8,14 +8,19 @@ Source: RocketMQ ``MessageDecoder.decode``.
 import zlib
 from functools import cached_property
 
-from store.errors import ChecksumError, CorruptionError, MagicCodeError, TruncatedRecordError
-from store.record.compression import decompress
-from store.record.described import described
-from store.record.layout import Buffer
-from store.record.message import Host, SysFlag
-from store.record.message_id import encode_message_id
-from store.record.properties import CRC_PROPERTY_SIZE, crc_property, decode_properties
-from store.record.record_layout import (
+from cqstore.store.errors import (
+    ChecksumError,
+    CorruptionError,
+    MagicCodeError,
+    TruncatedRecordError,
+)
+from cqstore.store.record.compression import decompress
+from cqstore.store.record.described import described
+from cqstore.store.record.layout import Buffer
+from cqstore.store.record.message import Host, SysFlag
+from cqstore.store.record.message_id import encode_message_id
+from cqstore.store.record.properties import CRC_PROPERTY_SIZE, crc_property, decode_properties
+from cqstore.store.record.record_layout import (
     CRC_MASK,
     HEAD,
     MAGIC_V1,

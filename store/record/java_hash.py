@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from store.record import _properties
+from cqstore.store.record import _properties
 
 java_hash: Callable[[str], int] = _properties.java_hash
 """Return the hash of a text over its UTF-16 code units, a signed 32-bit number."""

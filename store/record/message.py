@@ -7,8 +7,8 @@ from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from store.errors import IllegalMessageError
-from store.record import _message
+from cqstore.store.errors import IllegalMessageError
+from cqstore.store.record import _message
 
 
 class SysFlag(IntFlag):

@@ -5,9 +5,9 @@ Compiled code finds out while it encodes, which costs nothing; this is asked onc
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from store.errors import IllegalMessageError
-from store.java_numbers import INT_MAX, LONG_MAX
-from store.record.message import Host, Message
+from cqstore.store.errors import IllegalMessageError
+from cqstore.store.java_numbers import INT_MAX, LONG_MAX
+from cqstore.store.record.message import Host, Message
 
 _RANGES = {
     "queue_id": (0, INT_MAX),  # no broker gives another, and RocksDB's keys sort none

@@ -7,7 +7,7 @@ otherwise the second time.
 from collections.abc import Mapping
 from operator import index
 
-from store.record.message import Message
+from cqstore.store.record.message import Message
 
 
 def copy_message(message: Message) -> Message:

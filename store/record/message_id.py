@@ -6,8 +6,8 @@ Source: RocketMQ ``MessageDecoder.createMessageId`` and ``decodeMessageId``.
 import re
 from struct import Struct
 
-from store.errors import IllegalMessageError
-from store.record.message import Host
+from cqstore.store.errors import IllegalMessageError
+from cqstore.store.record.message import Host
 
 _PHY = Struct(">q")
 _DIGITS = re.compile("[0-9A-Fa-f]*")

@@ -6,11 +6,11 @@ Source: RocketMQ ``MessageDecoder.messageProperties2String`` and ``string2messag
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from store.errors import IllegalMessageError
-from store.record import _properties
-from store.record.bounded_cache import BoundedCache
-from store.record.java_hash import java_hash
-from store.record.message import MessageProperty
+from cqstore.store.errors import IllegalMessageError
+from cqstore.store.record import _properties
+from cqstore.store.record.bounded_cache import BoundedCache
+from cqstore.store.record.java_hash import java_hash
+from cqstore.store.record.message import MessageProperty
 
 MAX_PROPERTIES = 0x7FFF
 """Bytes of properties that a record can hold."""

@@ -10,8 +10,8 @@ Source: RocketMQ ``MessageExtEncoder``, ``MessageDecoder``, ``CommitLog.checkMes
 from struct import Struct
 from typing import Annotated, NamedTuple
 
-from store.record.layout import Layout, Wire
-from store.record.message import SysFlag
+from cqstore.store.record.layout import Layout, Wire
+from cqstore.store.record.message import SysFlag
 
 MAGIC_V1 = -626843481
 """0xDAA320A7"""

@@ -7,10 +7,10 @@ other record goes to ``check_record``, which also names the fault of a bad one.
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
-from store.record import _scan
-from store.record.bounded_cache import BoundedCache
-from store.record.decoder import check_record, record_span
-from store.record.record_layout import MAGIC_V1, MAX_QUEUE_OFFSET
+from cqstore.store.record import _scan
+from cqstore.store.record.bounded_cache import BoundedCache
+from cqstore.store.record.decoder import check_record, record_span
+from cqstore.store.record.record_layout import MAGIC_V1, MAX_QUEUE_OFFSET
 
 
 class ScannedRecord(NamedTuple):

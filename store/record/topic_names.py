@@ -3,7 +3,7 @@
 Source: RocketMQ ``TopicValidator``, ``DefaultMessageStore.cleanUnusedTopic``.
 """
 
-from store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
+from cqstore.store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
 
 
 def is_system_topic(topic: str) -> bool:

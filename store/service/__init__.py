@@ -1,3 +1,3 @@
 """The message store: put, get, dispatch, recovery, locks, checks."""
 
-import store.core  # noqa: F401 - says in a sentence which compiled module lacks
+import cqstore.store.core  # noqa: F401 - says in a sentence which compiled module lacks

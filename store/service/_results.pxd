@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from store.record._parse cimport Found
+from cqstore.store.record._parse cimport Found
 
 
 cdef class GetMessageResult:

@@ -1,6 +1,6 @@
 from collections.abc import Callable
 
-from store.service.results import PyGetMessageResult
+from cqstore.store.service.results import PyGetMessageResult
 
 class GetMessageResult(PyGetMessageResult): ...
 

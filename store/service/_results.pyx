@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """GetMessageResult: what a pull returned. Views, offsets and messages are made when asked for.
 
-Its slow path, and the texts for damage, are in ``store.service.results``, a layer below the pulls.
+Its slow path, and the texts for damage, are in ``cqstore.store.service.results``, a layer below the pulls.
 """
 
 cimport cython
@@ -9,9 +9,9 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from store.core._buffer cimport BufferRef
-from store.record._parse cimport Found
-from store.record._stored cimport messages_of
+from cqstore.store.core._buffer cimport BufferRef
+from cqstore.store.record._parse cimport Found
+from cqstore.store.record._stored cimport messages_of
 
 cdef object _sound_messages = None
 cdef object _leave_out = None

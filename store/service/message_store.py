@@ -13,58 +13,58 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from store.config import StoreConfig
-from store.errors import RefusedStoreError, os_errors
-from store.future import StoreFuture
-from store.java_numbers import LONG_MAX
-from store.logger import StoreLogger
-from store.progress import Progress, noop
-from store.queue.combined import CombinedConsumeQueueStore
-from store.queue.facts import QueueSpan
-from store.queue.time_search import BoundaryType
-from store.queue.units import QueueKey
-from store.record.decoder import StoredMessage, refuse_filler
-from store.record.message import SCHEDULE_TOPIC, Message
-from store.record.message_check import listed
-from store.record.message_id import decode_message_id
-from store.service.dispatching.arrivals import ArrivalListener, ArrivalSubscription
-from store.service.dispatching.dispatcher_list import CommitLogDispatcher
-from store.service.maintenance.check import CheckFinding, StoreCheck
-from store.service.maintenance.clean_service import ExpiryReport
-from store.service.maintenance.disk_levels import DiskDemand
-from store.service.maintenance.file_expiry import FileOutlook
-from store.service.opening.components import StoreComponents
-from store.service.opening.open_store import open_store
-from store.service.opening.options import OpenOptions
-from store.service.opening.shutdown import StoreShutdown
-from store.service.reading.arguments import (
+from cqstore.store.concurrency.future import StoreFuture
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import RefusedStoreError, os_errors
+from cqstore.store.java_numbers import LONG_MAX
+from cqstore.store.progress import Progress, noop
+from cqstore.store.queue.combined import CombinedConsumeQueueStore
+from cqstore.store.queue.facts import QueueSpan
+from cqstore.store.queue.time_search import BoundaryType
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.decoder import StoredMessage, refuse_filler
+from cqstore.store.record.message import SCHEDULE_TOPIC, Message
+from cqstore.store.record.message_check import listed
+from cqstore.store.record.message_id import decode_message_id
+from cqstore.store.service.dispatching.arrivals import ArrivalListener, ArrivalSubscription
+from cqstore.store.service.dispatching.dispatcher_list import CommitLogDispatcher
+from cqstore.store.service.maintenance.check import CheckFinding, StoreCheck
+from cqstore.store.service.maintenance.clean_service import ExpiryReport
+from cqstore.store.service.maintenance.disk_levels import DiskDemand
+from cqstore.store.service.maintenance.file_expiry import FileOutlook
+from cqstore.store.service.opening.components import StoreComponents
+from cqstore.store.service.opening.open_store import open_store
+from cqstore.store.service.opening.options import OpenOptions
+from cqstore.store.service.opening.shutdown import StoreShutdown
+from cqstore.store.service.reading.arguments import (
     check_numbers,
     check_pull,
     check_query,
     check_queue,
     check_texts,
 )
-from store.service.reading.arrival_waits import ArrivalWaits
-from store.service.reading.key_queries import KeyQueries
-from store.service.reading.puller import MAX_PULL_BYTES, TagFilter
-from store.service.reading.read_guard import read_guard_of
-from store.service.reading.read_interceptor import DirectReads, ReadInterceptor
-from store.service.recovering.queue_rebuild import RebuildReport
-from store.service.recovering.replacement import Rebuild
-from store.service.results import GetMessageResult, GetMessageStatus, PutMessageResult
-from store.service.runtime.environment import Environment
-from store.service.tracing.operation_lines import StoreOp
-from store.service.tracing.trace import MAX_TRACE_BYTES, Trace
-from store.service.tracing.trace_control import TraceControl
-from store.service.writing.put_guard import PutGuard
-from store.service.writing.put_hooks import PutMessageHook
-from store.service.writing.putter import Puts, put_for_future
-from store.service.writing.replicas import Replicas
+from cqstore.store.service.reading.arrival_waits import ArrivalWaits
+from cqstore.store.service.reading.key_queries import KeyQueries
+from cqstore.store.service.reading.puller import MAX_PULL_BYTES, TagFilter
+from cqstore.store.service.reading.read_guard import read_guard_of
+from cqstore.store.service.reading.read_interceptor import DirectReads, ReadInterceptor
+from cqstore.store.service.recovering.queue_rebuild import RebuildReport
+from cqstore.store.service.recovering.replacement import Rebuild
+from cqstore.store.service.results import GetMessageResult, GetMessageStatus, PutMessageResult
+from cqstore.store.service.runtime.environment import Environment
+from cqstore.store.service.tracing.operation_lines import StoreOp
+from cqstore.store.service.tracing.trace import MAX_TRACE_BYTES, Trace
+from cqstore.store.service.tracing.trace_control import TraceControl
+from cqstore.store.service.writing.put_guard import PutGuard
+from cqstore.store.service.writing.put_hooks import PutMessageHook
+from cqstore.store.service.writing.putter import Puts, put_for_future
+from cqstore.store.service.writing.replicas import Replicas
+from cqstore.store.settings.config import StoreConfig
 
 if TYPE_CHECKING:
-    from store.comparing.compared import Compared
-    from store.service.reading.loop_waits import LoopWait
-    from store.service.writing.loop_puts import LoopPuts
+    from cqstore.store.comparing.compared import Compared
+    from cqstore.store.service.reading.loop_waits import LoopWait
+    from cqstore.store.service.writing.loop_puts import LoopPuts
 
 _LOG = StoreLogger(__name__)
 _ALL_TIME = (0, LONG_MAX)
@@ -233,7 +233,7 @@ class MessageStore:
             return refused
         loops = self._loop_puts
         if loops is None:
-            from store.service.writing.loop_puts import LoopPuts  # noqa: PLC0415 - asyncio is large
+            from cqstore.store.service.writing.loop_puts import LoopPuts  # noqa: PLC0415 - asyncio is large
 
             loops = self._loop_puts = LoopPuts()
         return await loops.put(self._putter, message)
@@ -706,7 +706,7 @@ class MessageStore:
             RetryableDiskFullError: one may have a batch that there was no room for in the other.
             StoreIOError: the disk refused.
         """
-        from store.comparing.open_sides import compare_open  # noqa: PLC0415 - seldom needed
+        from cqstore.store.comparing.open_sides import compare_open  # noqa: PLC0415 - seldom needed
 
         self._ready_for_all()
         self._state.locks.check()

@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
-from store.errors import CorruptionError
-from store.log.commit_log import Appended
-from store.record.decoder import StoredMessage
-from store.record.message import Host
-from store.record.message_id import encode_message_id
-from store.service import _results
+from cqstore.store.errors import CorruptionError
+from cqstore.store.log.commit_log import Appended
+from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.record.message import Host
+from cqstore.store.record.message_id import encode_message_id
+from cqstore.store.service import _results
 
 
 class PutMessageStatus(Enum):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from hdrh.histogram import HdrHistogram
 
-from ab.results.result import (
+from cqstore.ab.results.result import (
     Answers,
     Cache,
     Footprint,

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from store.config import StoreConfig
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 
 FILE = 128 << 10
 CONFIG = StoreConfig(

@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ab.sides.side import SideSpec
-from ab.sides.side_process import SideProcess
-from ab.sides.worker import ERROR, SideWorker, Told, answered, encoded
-from ab.workloads.timing import digests
-from store.config import StoreConfig
+from cqstore.ab.sides.side import SideSpec
+from cqstore.ab.sides.side_process import SideProcess
+from cqstore.ab.sides.side_worker import ERROR, SideWorker, Told, answered, encoded
+from cqstore.ab.workloads.timing import digests
+from cqstore.store.settings.config import StoreConfig
 
 Answers = Callable[[int, int], list[str]]
 """What a side answers in the turn of a number, with so many operations."""

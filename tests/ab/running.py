@@ -4,11 +4,11 @@ import subprocess
 from pathlib import Path
 from subprocess import CompletedProcess
 
-from ab.results.result import Result, WorkloadFigures
-from ab.results.result_file import read_result
-from ab.running.rounds import Effort
-from ab.running.run import Run, RunOptions
-from store.config import StoreConfig
+from cqstore.ab.results.result import Result, WorkloadFigures
+from cqstore.ab.results.result_file import read_result
+from cqstore.ab.run.comparison import Run, RunOptions
+from cqstore.ab.run.rounds import Effort
+from cqstore.store.settings.config import StoreConfig
 from tests.kit import commands
 
 COMMAND = [*commands.COMMAND, "ab", "run"]

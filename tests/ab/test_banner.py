@@ -6,13 +6,13 @@ import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
-from ab.commands import app
-from ab.judging.banner import matching
-from ab.judging.judge import judge
-from ab.judging.judgement import Banner, Outcome
-from ab.results.result import Answers, Result
-from ab.results.result_file import write_result
-from store.errors import StoreConfigError
+from cqstore.ab.commands import app
+from cqstore.ab.judging.banner import matching
+from cqstore.ab.judging.judge import judge
+from cqstore.ab.judging.judgement import Banner, Outcome
+from cqstore.ab.results.result import Answers, Result
+from cqstore.ab.results.result_file import write_result
+from cqstore.store.errors import StoreConfigError
 from tests.ab.made_result import Truth, made_result
 
 WORKLOADS = ["tail-pull", "listing", "dispatch"]

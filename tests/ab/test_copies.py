@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from ab.stores import copies
-from ab.stores.equality import queue_digests, unit_rows, whole_digest
-from ab.stores.survey import _filter, survey
-from store.config import StoreConfig
-from store.errors import DiskFullError, RefusedStoreError, StoreLockedError
-from store.queue.backends import backend_names
-from store.queue.units import QueueKey
-from store.record.message import Message
-from store.service.message_store import MessageStore
-from store.service.offline import store_copy
+from cqstore.ab.stores import copies
+from cqstore.ab.stores.equality import queue_digests, unit_rows, whole_digest
+from cqstore.ab.stores.store_survey import _filter, survey
+from cqstore.store.errors import DiskFullError, RefusedStoreError, StoreLockedError
+from cqstore.store.queue.backends import backend_names
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.offline import store_copy
+from cqstore.store.settings.config import StoreConfig
 from tests.ab.made_store import CONFIG, FILE, make_varied_store
 from tests.kit.tree import tree_digest
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ab.measuring.histograms import histogram, percentiles
-from ab.stores.survey import StoreSurvey, survey
-from ab.traces import derived
-from ab.traces.operations import MaxOffset, Operation, Pull, Put, TimeSearch
-from ab.workloads.base import Setting
-from ab.workloads.reads import READS, due
-from ab.workloads.timing import BLOCK, digests, run_closed, run_open
-from store.errors import StoreClosedError
-from store.service.message_store import MessageStore
-from store.service.results import GetMessageStatus
+from cqstore.ab.measuring.histograms import histogram, percentiles
+from cqstore.ab.stores.store_survey import StoreSurvey, survey
+from cqstore.ab.traces import derived
+from cqstore.ab.traces.operations import MaxOffset, Operation, Pull, Put, TimeSearch
+from cqstore.ab.workloads.base import Setting
+from cqstore.ab.workloads.reads import READS, due
+from cqstore.ab.workloads.timing import BLOCK, digests, run_closed, run_open
+from cqstore.store.errors import StoreClosedError
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.results import GetMessageStatus
 from tests.ab.made_store import CONFIG, make_varied_store
 
 COUNT = 3_000

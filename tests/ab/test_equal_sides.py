@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from ab.judging.judge import judge
-from ab.judging.judgement import DECIDED
-from ab.running.rounds import Effort
-from bench.sample_store import make_store
+from cqstore.ab.judging.judge import judge
+from cqstore.ab.judging.judgement import DECIDED
+from cqstore.ab.run.rounds import Effort
 from tests.ab.running import compare
+from tools.bench.sample_store import make_store
 
 RUNS = 20
 WORKLOADS = "tail-pull", "random-pull", "offsets"

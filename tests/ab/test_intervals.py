@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from ab.judging.intervals import Interval, centre, interval
+from cqstore.ab.judging.intervals import Interval, centre, interval
 
 
 @pytest.mark.slow

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ab.judging.judge import judge
-from ab.judging.judgement import DECIDED, Judgement, Outcome
-from ab.results.result import Answers, Difference, Result
+from cqstore.ab.judging.judge import judge
+from cqstore.ab.judging.judgement import DECIDED, Judgement, Outcome
+from cqstore.ab.results.result import Answers, Difference, Result
 from tests.ab.made_result import Truth, made_result
 
 DIFFERENCE = Difference(

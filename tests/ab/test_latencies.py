@@ -3,11 +3,11 @@
 import pytest
 from hdrh.histogram import HdrHistogram
 
-from ab.judging.judge import judge
-from ab.judging.judgement import Outcome
-from ab.judging.latencies import curve, histogram, merged, withheld
-from ab.results.result import Result, WorkloadFigures
-from store.errors import StoreConfigError
+from cqstore.ab.judging.judge import judge
+from cqstore.ab.judging.judgement import Outcome
+from cqstore.ab.judging.latencies import curve, histogram, merged, withheld
+from cqstore.ab.results.result import Result, WorkloadFigures
+from cqstore.store.errors import StoreConfigError
 from tests.ab.made_result import Truth, made_result
 
 

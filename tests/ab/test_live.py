@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ab.commands import app
-from ab.judging.judge import judge
-from ab.judging.judgement import Outcome as Said
-from ab.live.live import live_result
-from ab.results.result_file import read_result, write_result
-from store.errors import CorruptionError, RefusedStoreError, StoreConfigError
-from store.paths import StorePaths
-from store.queue.units import QueueKey
-from store.service.message_store import MessageStore
-from store.service.mirroring import figures as figures_module
-from store.service.mirroring import mirror as mirror_module
-from store.service.mirroring.differences import Differences, Mismatch
-from store.service.mirroring.figures import HOUR_SECONDS, AnswerCost, Figures
-from store.service.mirroring.verdict import ReadOutcome
+from cqstore.ab.commands import app
+from cqstore.ab.judging.judge import judge
+from cqstore.ab.judging.judgement import Outcome as Said
+from cqstore.ab.live.live import live_result
+from cqstore.ab.results.result_file import read_result, write_result
+from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreConfigError
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.mirroring import figures as figures_module
+from cqstore.store.service.mirroring import mirror as mirror_module
+from cqstore.store.service.mirroring.differences import Differences, Mismatch
+from cqstore.store.service.mirroring.figures import HOUR_SECONDS, AnswerCost, Figures
+from cqstore.store.service.mirroring.verdict import ReadOutcome
 from tests.kit import commands
 from tests.kit.double_write import Told, refuse
 from tests.kit.mirrored import by_hand, drive, open_mirrored

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hdrh.histogram import HdrHistogram
 
-from ab.results.result import Cache, Method
-from ab.results.result import WorkloadFigures as Figures
-from ab.running.rounds import WARM_UP, Effort, Measurement
-from ab.stores.survey import survey
-from ab.workloads import workloads
-from ab.workloads.base import Setting
+from cqstore.ab.results.result import Cache, Method
+from cqstore.ab.results.result import WorkloadFigures as Figures
+from cqstore.ab.run.rounds import WARM_UP, Effort, Measurement
+from cqstore.ab.stores.store_survey import survey
+from cqstore.ab.workloads import workloads
+from cqstore.ab.workloads.base import Setting
 from tests.ab.made_store import CONFIG, make_varied_store
 from tests.ab.near import Answers, WrittenDown
 

@@ -8,18 +8,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from ab.measuring import measures
-from ab.measuring.measures import MachineTimes, ResourceUsage
-from ab.running.plan import plan_of
-from ab.running.rounds import OTHERS, STEAL, Effort, disturbance
-from ab.sides.side import parse_sides
-from ab.stores import copies
-from ab.stores.survey import survey
-from ab.traces.derived import DEFAULT_MIX
-from ab.workloads import TRACE, chosen, parse_mix, workloads
-from store.config import StoreConfig
-from store.errors import StoreConfigError, StoreIOError
-from store.service.offline import store_copy
+from cqstore.ab.measuring import measures
+from cqstore.ab.measuring.measures import MachineTimes, ResourceUsage
+from cqstore.ab.run.rounds import OTHERS, STEAL, Effort, disturbance
+from cqstore.ab.run.run_plan import plan_of
+from cqstore.ab.sides.side import parse_sides
+from cqstore.ab.stores import copies
+from cqstore.ab.stores.store_survey import survey
+from cqstore.ab.traces.derived import DEFAULT_MIX
+from cqstore.ab.workloads import TRACE, chosen, parse_mix, workloads
+from cqstore.store.errors import StoreConfigError, StoreIOError
+from cqstore.store.service.offline import store_copy
+from cqstore.store.settings.config import StoreConfig
 from tests.ab.made_store import CONFIG, FILE, make_varied_store
 from tests.kit.tree import tree_digest
 from tests.kit.waiting import until

@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
-from ab.results.result import Cache, Result
-from ab.running import rounds
-from ab.running import run as running
-from ab.running.rounds import Effort
-from ab.running.run import Run
-from ab.sides import building
-from ab.stores.equality import QueueDigest, first_difference, unit_rows, whole_digest
-from ab.stores.workspace import ScratchFolder
-from ab.traces.operations import MaxOffset, MinOffset, Operation, read_trace
-from store.config import StoreConfig
-from store.errors import CorruptionError, StoreConfigError
-from store.queue.units import QueueKey
-from store.record.message import Message
-from store.service.message_store import MessageStore
-from store.service.tracing.operation_lines import StoreOp, operation_line
+from cqstore.ab.results.result import Cache, Result
+from cqstore.ab.run import comparison as running
+from cqstore.ab.run import rounds
+from cqstore.ab.run.comparison import Run
+from cqstore.ab.run.rounds import Effort
+from cqstore.ab.sides import building
+from cqstore.ab.stores.ab_workspace import ScratchFolder
+from cqstore.ab.stores.equality import QueueDigest, first_difference, unit_rows, whole_digest
+from cqstore.ab.traces.operations import MaxOffset, MinOffset, Operation, read_trace
+from cqstore.store.errors import CorruptionError, StoreConfigError
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.tracing.operation_lines import StoreOp, operation_line
+from cqstore.store.settings.config import StoreConfig
 from tests.ab.made_store import CONFIG, make_varied_store
 from tests.ab.near import NearSide
 from tests.ab.running import options

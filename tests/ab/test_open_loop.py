@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ab.traces.operations import ListQueues, ListTopics, MaxOffset, Operation, Put
-from ab.workloads.timing import run_open
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.ab.traces.operations import ListQueues, ListTopics, MaxOffset, Operation, Put
+from cqstore.ab.workloads.timing import run_open
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
 from tests.ab.made_store import CONFIG
 
 

@@ -6,13 +6,26 @@ from typing import get_args
 
 import pytest
 
-from ab.traces.operations import Operation, Pull, Put, Query, TimeSearch, read_trace, trace_lines
-from ab.workloads.timing import run_closed
-from store.errors import StoreConfigError, StoreIOError
-from store.record.message import Message
-from store.service.message_store import MessageStore
-from store.service.reading.puller import TagFilter
-from store.service.tracing.operation_lines import FIELDS, StoreOp, first_line, operation_line
+from cqstore.ab.traces.operations import (
+    Operation,
+    Pull,
+    Put,
+    Query,
+    TimeSearch,
+    read_trace,
+    trace_lines,
+)
+from cqstore.ab.workloads.timing import run_closed
+from cqstore.store.errors import StoreConfigError, StoreIOError
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.reading.puller import TagFilter
+from cqstore.store.service.tracing.operation_lines import (
+    FIELDS,
+    StoreOp,
+    first_line,
+    operation_line,
+)
 from tests.ab.made_store import CONFIG, make_varied_store
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ab.judging.judge import judge
-from ab.judging.latencies import withheld
-from ab.report.axes import Axis, apart, axis_of, decade_ticks, ratio_axis, ratio_ticks
-from ab.report.page import page, write_page
-from ab.report.printing import _footprint, _headlines
-from ab.results.result import Answers, Difference, Result
-from store.errors import StoreIOError
+from cqstore.ab.judging.judge import judge
+from cqstore.ab.judging.latencies import withheld
+from cqstore.ab.report.axes import Axis, apart, axis_of, decade_ticks, ratio_axis, ratio_ticks
+from cqstore.ab.report.printing import _footprint, _headlines
+from cqstore.ab.report.report_page import page, write_page
+from cqstore.ab.results.result import Answers, Difference, Result
+from cqstore.store.errors import StoreIOError
 from tests.ab.made_result import Truth, made_result
 from tests.ab.test_latencies import open_loop
 

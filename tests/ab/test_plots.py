@@ -2,11 +2,11 @@
 
 import pytest
 
-from ab.judging.judge import judge
-from ab.judging.judgement import Outcome
-from ab.report.axes import Axis, decade_ticks
-from ab.report.plots import LinePlot, RatioPlot, latency_plot, projection_plots, ratio_plot
-from ab.results.result import Answers, Result
+from cqstore.ab.judging.judge import judge
+from cqstore.ab.judging.judgement import Outcome
+from cqstore.ab.report.axes import Axis, decade_ticks
+from cqstore.ab.report.plots import LinePlot, RatioPlot, latency_plot, projection_plots, ratio_plot
+from cqstore.ab.results.result import Answers, Result
 from tests.ab.made_result import Truth, made_result
 from tests.ab.test_latencies import open_loop
 

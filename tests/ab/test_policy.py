@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from ab.live.policy import policy_cost, written_notes
-from cq_rocksdb.folders import log_folder
-from store.config import StoreConfig
-from store.paths import StorePaths
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.ab.live.policy import policy_cost, written_notes
+from cqstore.cq_rocksdb.folders import log_folder
+from cqstore.store.paths import StorePaths
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.kit import commands
 
 CONFIG = StoreConfig(
@@ -24,7 +24,7 @@ NOW = 1_800_000_000
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MessageStore:
     """Two hours of messages: every 10 s one of each kind, in turn."""
     clock = NOW
-    monkeypatch.setattr("store.log.commit_log.time.time_ns", lambda: clock * 1_000_000_000)
+    monkeypatch.setattr("cqstore.store.log.commit_log.time.time_ns", lambda: clock * 1_000_000_000)
     with MessageStore.open(tmp_path / "store", CONFIG, housekeeping=False) as made:
         for number in range(720):
             clock = NOW + 10 * number

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ab.judging.judge import judge
-from ab.judging.judgement import Projection
-from ab.results.result import Footprint, Point, Result
+from cqstore.ab.judging.judge import judge
+from cqstore.ab.judging.judgement import Projection
+from cqstore.ab.results.result import Footprint, Point, Result
 from tests.ab.made_result import made_footprint, made_result
 
 

@@ -8,17 +8,17 @@ import typer
 from typer.testing import CliRunner
 from typer.testing import Result as TurnResult
 
-from ab.commands import app
-from ab.judging.figures import FIGURES
-from ab.judging.intervals import unpaired
-from ab.judging.judge import judge
-from ab.judging.judgement import Banner, Judgement
-from ab.judging.rounds import values
-from ab.report.printing import print_report
-from ab.results.result import Answers, Difference, Result
-from ab.results.result_file import result_schema, write_result
-from store.cli.output import OutputFormat
-from store.errors import RefusedStoreError, StoreConfigError
+from cqstore.ab.commands import app
+from cqstore.ab.judging.intervals import unpaired
+from cqstore.ab.judging.judge import judge
+from cqstore.ab.judging.judgement import Banner, Judgement
+from cqstore.ab.judging.paired_rounds import values
+from cqstore.ab.judging.side_figures import FIGURES
+from cqstore.ab.report.printing import print_report
+from cqstore.ab.results.result import Answers, Difference, Result
+from cqstore.ab.results.result_file import result_schema, write_result
+from cqstore.cli.output import OutputFormat
+from cqstore.store.errors import RefusedStoreError, StoreConfigError
 from tests.ab.made_result import Truth, made_result
 from tests.ab.test_latencies import open_loop
 from tests.kit.tree import tree_digest

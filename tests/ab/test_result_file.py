@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ab import results
-from ab.results.result import Result
-from ab.results.result_file import read_result, result_schema, write_result
-from store.errors import StoreConfigError, StoreError, StoreIOError, UnsupportedFormatError
+from cqstore.ab import results
+from cqstore.ab.results.result import Result
+from cqstore.ab.results.result_file import read_result, result_schema, write_result
+from cqstore.store.errors import StoreConfigError, StoreError, StoreIOError, UnsupportedFormatError
 from tests.ab.made_result import made_result
 
 

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from ab.judging.judge import judge
-from ab.judging.judgement import Outcome
-from ab.results.result import Cache
-from ab.running.rounds import Effort
-from ab.running.run import Run
-from ab.workloads import workloads
-from bench.sample_store import make_store
-from store.service.tracing.operation_lines import StoreOp, first_line, operation_line
+from cqstore.ab.judging.judge import judge
+from cqstore.ab.judging.judgement import Outcome
+from cqstore.ab.results.result import Cache
+from cqstore.ab.run.comparison import Run
+from cqstore.ab.run.rounds import Effort
+from cqstore.ab.workloads import workloads
+from cqstore.store.service.tracing.operation_lines import StoreOp, first_line, operation_line
 from tests.ab import wrong_backends
 from tests.ab.made_store import make_varied_store
 from tests.ab.running import command, compare, options, result_of, workload
 from tests.kit.tree import tree_digest
+from tools.bench.sample_store import make_store
 
 pytestmark = pytest.mark.long
 

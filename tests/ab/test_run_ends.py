@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from store.config import StoreConfig
-from store.errors import StoreError
-from store.service.message_store import MessageStore
+from cqstore.store.errors import StoreError
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.ab import wrong_backends
 from tests.ab.made_store import CONFIG, make_varied_store
 from tests.ab.running import COMMAND, command, compare, forked

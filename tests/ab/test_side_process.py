@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from ab import parent
-from ab.running import command
-from ab.sides.side import parse_sides
-from ab.sides.side_process import SideProcess
-from ab.traces.derived import DEFAULT_MIX
-from store.errors import CorruptionError, StoreError
+from cqstore.ab import parent
+from cqstore.ab.run import run_command as command
+from cqstore.ab.sides.side import parse_sides
+from cqstore.ab.sides.side_process import SideProcess
+from cqstore.ab.traces.derived import DEFAULT_MIX
+from cqstore.store.errors import CorruptionError, StoreError
 from tests.ab.made_store import CONFIG, make_varied_store
 
 pytestmark = pytest.mark.slow
@@ -81,7 +81,8 @@ def test_requests_are_lines_and_what_is_printed_is_no_answer(root: Path, tmp_pat
         ("footprint", {}),
     ]
     done = subprocess.run(
-        [sys.executable, "-m", "ab.sides.worker", str(os.getpid())], text=True, check=True,
+        [sys.executable, "-m", "cqstore.ab.sides.side_worker", str(os.getpid())],
+        text=True, check=True,
         input="".join(json.dumps(each) + "\n" for each in lines), capture_output=True,
     )  # fmt: skip
     told = [json.loads(line) for line in done.stdout.splitlines()]

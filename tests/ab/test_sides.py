@@ -2,10 +2,10 @@
 
 import pytest
 
-from ab.sides.side import default_sides, parse_sides
-from store.config import RocksDBEngine, StoreConfig
-from store.errors import StoreConfigError
-from store.replica_config import BrokerRole
+from cqstore.ab.sides.side import default_sides, parse_sides
+from cqstore.store.errors import StoreConfigError
+from cqstore.store.settings.config import RocksDBEngine, StoreConfig
+from cqstore.store.settings.replica_config import BrokerRole
 
 BASE = StoreConfig(max_msgs_num_batch=7)
 

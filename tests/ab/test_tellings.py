@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from hdrh.histogram import HdrHistogram
 
-from ab.measuring import machine, measures
-from ab.measuring.measures import MachineTimes
-from ab.sides.worker import SideWorker, answered, encoded
-from ab.stores.equality import queue_digests, unit_rows, whole_digest
-from ab.traces.operations import (
+from cqstore.ab.measuring import machine_facts as machine
+from cqstore.ab.measuring import measures
+from cqstore.ab.measuring.measures import MachineTimes
+from cqstore.ab.sides.side_worker import SideWorker, answered, encoded
+from cqstore.ab.stores.equality import queue_digests, unit_rows, whole_digest
+from cqstore.ab.traces.operations import (
     Estimate,
     ListQueues,
     ListTopics,
@@ -28,15 +29,15 @@ from ab.traces.operations import (
     Query,
     TimeSearch,
 )
-from ab.workloads import timing
-from ab.workloads.timing import run_calls, run_closed, run_open
-from store.errors import CorruptionError, StoreConfigError
-from store.queue.facts import QueueSpan
-from store.queue.time_search import BoundaryType
-from store.queue.units import BlockStop, QueueKey, UnitBlock
-from store.service.message_store import MessageStore
-from store.service.reading.puller import TagFilter
-from store.service.results import (
+from cqstore.ab.workloads import timing
+from cqstore.ab.workloads.timing import run_calls, run_closed, run_open
+from cqstore.store.errors import CorruptionError, StoreConfigError
+from cqstore.store.queue.facts import QueueSpan
+from cqstore.store.queue.time_search import BoundaryType
+from cqstore.store.queue.units import BlockStop, QueueKey, UnitBlock
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.reading.puller import TagFilter
+from cqstore.store.service.results import (
     DamagedRecord,
     GetMessageResult,
     GetMessageStatus,

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from store.config import FlushDiskType, StoreConfig
-from store.errors import DiskFullError, StoreConfigError, StoreIOError
-from store.queue.time_search import BoundaryType
-from store.record.client_batch import encode_client_batch
-from store.record.message import Message
-from store.service.message_store import MessageStore
-from store.service.reading.puller import TagFilter
-from store.service.tracing import trace as trace_module
-from store.service.tracing.operation_lines import FIELDS, StoreOp
+from cqstore.store.errors import DiskFullError, StoreConfigError, StoreIOError
+from cqstore.store.queue.time_search import BoundaryType
+from cqstore.store.record.client_batch import encode_client_batch
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.reading.puller import TagFilter
+from cqstore.store.service.tracing import trace as trace_module
+from cqstore.store.service.tracing.operation_lines import FIELDS, StoreOp
+from cqstore.store.settings.config import FlushDiskType, StoreConfig
 from tests.kit.waiting import until
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=65536, rocksdb_memory_bytes=8 << 20)

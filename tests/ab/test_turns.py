@@ -14,16 +14,16 @@ from typing import NoReturn
 import numpy as np
 import pytest
 
-from ab.stores import killed_writer
-from ab.stores.side_store import SideStore
-from ab.stores.survey import StoreSurvey, survey
-from ab.traces.operations import MaxOffset, MinOffset, Operation, Put, trace_lines
-from ab.workloads import lifecycle, workloads
-from ab.workloads.base import Setting, Turn
-from store.config import StoreConfig
-from store.errors import StoreError
-from store.record.decoder import StoredMessage
-from store.service.message_store import MessageStore
+from cqstore.ab.stores import killed_writer
+from cqstore.ab.stores.side_store import SideStore
+from cqstore.ab.stores.store_survey import StoreSurvey, survey
+from cqstore.ab.traces.operations import MaxOffset, MinOffset, Operation, Put, trace_lines
+from cqstore.ab.workloads import lifecycle, workloads
+from cqstore.ab.workloads.base import Setting, Turn
+from cqstore.store.errors import StoreError
+from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.ab.made_store import CONFIG, FILE, make_varied_store
 from tests.kit.tree import tree_digest
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from ab.judging.intervals import Interval
-from ab.judging.judge import judge
-from ab.judging.judgement import DECIDED, ComparedFigure, Judgement, Outcome, Sentence
-from ab.judging.verdicts import decide
-from ab.results.result import Result, Round
+from cqstore.ab.judging.intervals import Interval
+from cqstore.ab.judging.judge import judge
+from cqstore.ab.judging.judgement import DECIDED, ComparedFigure, Judgement, Outcome, Sentence
+from cqstore.ab.judging.verdicts import decide
+from cqstore.ab.results.result import Result, Round
 from tests.ab.made_result import Truth, made_method, made_result
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ab.judging.words import (
+from cqstore.ab.judging.words import (
     Measure,
     count_text,
     percent_text,

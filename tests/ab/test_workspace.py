@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ab.stores.workspace import ScratchFolder
-from store.errors import RefusedStoreError, StoreLockedError
+from cqstore.ab.stores.ab_workspace import ScratchFolder
+from cqstore.store.errors import RefusedStoreError, StoreLockedError
 
 
 def test_it_is_gone_afterwards_with_all_that_was_made_in_it(tmp_path: Path) -> None:

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from ab.judging.judge import judge
-from ab.judging.judgement import ComparedFigure, Outcome
-from ab.judging.rounds import written_by_cause
-from ab.report.page import page
-from ab.results.result import Result
-from ab.stores.side_store import SideStore
-from store.config import StoreConfig
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.ab.judging.judge import judge
+from cqstore.ab.judging.judgement import ComparedFigure, Outcome
+from cqstore.ab.judging.paired_rounds import written_by_cause
+from cqstore.ab.report.report_page import page
+from cqstore.ab.results.result import Result
+from cqstore.ab.stores.side_store import SideStore
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.ab.made_result import Truth, made_result
 from tests.ab.made_store import make_varied_store
 from tests.ab.running import compare, workload

@@ -8,15 +8,15 @@ from typing import ClassVar
 
 import pytest
 
-from cq_file.named_queue import NamedFileQueue
-from store.queue.consume_queue import PulledUnits
-from store.queue.facts import QueueSpan
-from store.queue.units import BlockStop, QueueKey, UnitBlock
+from cqstore.cq_file.named_queue import NamedFileQueue
+from cqstore.store.queue.consume_queue import PulledUnits
+from cqstore.store.queue.facts import QueueSpan
+from cqstore.store.queue.units import BlockStop, QueueKey, UnitBlock
 from tests.kit import other_files
 from tests.kit.other_files import OtherFiles
 
 LOST = (QueueKey("topic_000001", 2), 5)
-"""Queue and offset of the unit that a losing backend loses, of ``bench.sample_store``."""
+"""Queue and offset of the unit that a losing backend loses, of ``tools.bench.sample_store``."""
 WRONG_AT = 1000
 """One in so many pulls is answered wrongly."""
 

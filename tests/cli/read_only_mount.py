@@ -9,7 +9,7 @@ import tempfile
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from store.cli.app import main
+from cqstore.cli.app import main
 
 VERBS = """\
 info ROOT

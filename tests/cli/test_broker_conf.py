@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from migration.preflight.broker_keys import broker_keys
-from store.broker_conf import unused_keys
-from store.config import StoreConfig
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.migration.preflight.broker_keys import broker_keys
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.broker_conf import unused_keys
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.commands import run
 from tests.kit.tree import tree_digest
 

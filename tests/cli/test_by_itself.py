@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from store.config import StoreConfig
-from store.log.checkpoint import StoreCheckpoint
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.log.checkpoint import StoreCheckpoint
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.double_write import Told, open_store
 from tests.kit.verbs import call, rows
 
@@ -52,7 +52,7 @@ def record_starts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_long_queue_is_dumped_to_its_end(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store.cli.rows._UNITS", 4)
+    monkeypatch.setattr("cqstore.cli.message_files.dump_rows._UNITS", 4)
     units = rows("dump", root, "--topic", "t", "--queue-id", 1, "--count", 100)
     assert [unit["queueOffset"] for unit in units] == list(range(17))
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
 from tests.kit import commands
 from tests.kit.golden import CLEAN, CRASHED, NAMES, load_dump
 from tests.kit.tree import tree_digest

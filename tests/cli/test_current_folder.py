@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from store.config import StoreConfig
-from store.processes import worker_environment
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.concurrency.processes import worker_environment
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 
 COMMAND = Path(sys.executable).parent / "cqstore"
 NAMES = [
-    "cqstore", "store", "cq_file", "cq_rocksdb", "migration", "replication", "analysis", "on_spark",
-    "ab", "metadata", "operating",
+    "cqstore", "store", "cq_file", "cq_rocksdb", "migration", "replication", "analysis", "spark",
+    "ab", "metadata", "broker", "cli", "embedded", "tools",
     "cqstore_rocksdb", "numpy", "pandas", "pyarrow", "pydantic", "typer", "rich", "rocksdict",
     "pyspark", "json",
     "queue", "signal", "base64", "pickle",

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from store.config import StoreConfig
-from store.record.message import Message
-from store.service.message_store import MessageStore
-from store.service.offline.obstacles import Obstacle, ObstacleKind, clear
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.offline.obstacles import Obstacle, ObstacleKind, clear
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.commands import run
 from tests.kit.tree import tree_digest
 

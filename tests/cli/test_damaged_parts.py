@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from cq_rocksdb.engine import EngineBatch, Family
-from cq_rocksdb.keys import queue_prefix, unit_key
-from cq_rocksdb.store import RocksDBConsumeQueueStore
-from store.config import StoreConfig
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.cq_rocksdb.engine.rocks_engine import EngineBatch, Family
+from cqstore.cq_rocksdb.keys import queue_prefix, unit_key
+from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.command_page import PAGE
 from tests.kit.commands import COMMAND, run
 from tests.kit.engines import ENGINES

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from store.config import StoreConfig
-from store.queue.backends import backend_names
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.queue.backends import backend_names
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.cli.test_commands import lines, run
 from tests.kit.tree import tree_digest
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from store.record.message import LMQ_PREFIX, is_queued
+from cqstore.store.record.message import LMQ_PREFIX, is_queued
 from tests.kit.commands import run
 from tests.kit.golden import CRASHED, NAMES, Dump, load_dump
 from tests.kit.tree import tree_digest

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from store.cli import message_files
-from store.cli.import_position import ImportPosition
-from store.cli.message_arrow import schema
-from store.cli.message_files import read_csv, read_json_lines
-from store.cli.message_lines import IllegalLineError, MessageLine
-from store.config import StoreConfig
-from store.record.message import Host, Message
-from store.service.message_store import MessageStore
+from cqstore.cli.message_files import text_files as message_files
+from cqstore.cli.message_files.import_position import ImportPosition
+from cqstore.cli.message_files.message_arrow import schema
+from cqstore.cli.message_files.message_lines import IllegalLineError, MessageLine
+from cqstore.cli.message_files.text_files import read_csv, read_json_lines
+from cqstore.store.record.message import Host, Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.commands import COMMAND, run
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=2000)
@@ -214,8 +214,8 @@ def run_killed(root: Path, target: Path, form: str) -> int:
     """Export and kill the process in the 30th message, with positions up to the 20th."""
     script = (
         "import os, signal, sys\n"
-        "from store.cli import export, export_file\n"
-        "from store.cli.app import main\n"
+        "from cqstore.cli import export, export_file\n"
+        "from cqstore.cli.app import main\n"
         "note, count = export_file.PartFile.note, [0]\n"
         "def noted(part, **_):\n"
         "    count[0] += 1\n"
@@ -416,8 +416,8 @@ def test_an_import_that_was_killed_puts_nothing_twice(
     words = ["import", new, path, "--new", "--config", conf, "--position", position]
     script = (
         "import os, signal\n"
-        "from store.cli.app import main\n"
-        "from store.cli.importing import _Import\n"
+        "from cqstore.cli.app import main\n"
+        "from cqstore.cli.import_command import _Import\n"
         "put, count = _Import._put, [0]\n"
         "def killed(self, row):\n"
         "    if count[0] == 20: os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -460,8 +460,8 @@ def test_ctrl_c_ends_an_import_between_two_messages_and_says_how_to_go_on(
     words = ["import", new, path, "--new", "--config", conf]
     script = (
         "import os, signal\n"
-        "from store.cli.app import main\n"
-        "from store.cli.importing import _Import\n"
+        "from cqstore.cli.app import main\n"
+        "from cqstore.cli.import_command import _Import\n"
         "put, count = _Import._put, [0]\n"
         "def interrupted(self, row):\n"
         "    count[0] += 1\n"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from migration.verify import page
-from store.errors import RefusedStoreError, StoreConfigError, StoreError
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.migration.verify import page
+from cqstore.store.errors import RefusedStoreError, StoreConfigError, StoreError
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
 from tests.kit.command_tree import verbs
 from tests.kit.migrations import NO_SPARK, move
 from tests.kit.operating import SMALL
@@ -30,7 +30,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     def without(name: str) -> ModuleSpec | None:
         return None if name in {"pyspark", "pyarrow"} else find_spec(name)
 
-    monkeypatch.setattr("on_spark.session.find_spec", without)
+    monkeypatch.setattr("cqstore.spark.spark_session.find_spec", without)
     for name in ("pyarrow", "scipy", "jinja2"):
         monkeypatch.setitem(sys.modules, name, None)
     page._template.cache_clear()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from store.cli.info_facts import FACTS, snake
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.cli.info_facts import FACTS, snake
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
 from tests.kit.command_tree import verbs
 from tests.kit.commands import COMMAND
 from tests.kit.told import CONFIG

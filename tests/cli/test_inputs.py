@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from store.cli.app import EXIT_REFUSED, app, main
-from store.config import StoreConfig
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.cli.app import EXIT_REFUSED, app, main
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.tree import tree_digest
 from tests.kit.verbs import told_never
 

@@ -6,7 +6,8 @@ import lz4.frame
 import pytest
 import zstandard
 
-from store.cli.message_fields import (
+from cqstore.cli.message_files.dump_rows import host_text
+from cqstore.cli.message_files.message_fields import (
     FIELDS,
     flat_fields,
     host_of,
@@ -14,13 +15,12 @@ from store.cli.message_fields import (
     read_messages,
     to_put,
 )
-from store.cli.message_lines import to_message
-from store.cli.rows import host_text
-from store.config import StoreConfig
-from store.errors import CorruptionError, IllegalMessageError
-from store.record.client_batch import encode_client_batch
-from store.record.decoder import StoredMessage
-from store.record.message import Host, Message, SysFlag
+from cqstore.cli.message_files.message_lines import to_message
+from cqstore.store.errors import CorruptionError, IllegalMessageError
+from cqstore.store.record.client_batch import encode_client_batch
+from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.record.message import Host, Message, SysFlag
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.oracle.encoder import MessageEncoder, assemble
 
 

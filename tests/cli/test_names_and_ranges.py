@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from store.config import StoreConfig
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.commands import run
 from tests.kit.tree import tree_digest
 
@@ -98,9 +98,9 @@ def test_a_topic_without_records_is_not_rebuilt(tmp_path: Path) -> None:
 
 HOLDER = """
 import sys
-from store.config import StoreConfig
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
 settings = dict(mapped_file_size_commit_log=1 << 16, rocksdb_memory_bytes=16 << 20)
 with MessageStore.open(sys.argv[1], StoreConfig(**settings), backend=sys.argv[2]) as store:
     for number in range(50):

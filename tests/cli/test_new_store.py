@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from store.errors import StoreError
+from cqstore.store.errors import StoreError
 from tests.kit.faults import ENOSPC, Faults
 from tests.kit.verbs import call
 

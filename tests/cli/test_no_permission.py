@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
 from tests.cli.test_inputs import typed
 from tests.kit.faults import EACCES, Faults
 from tests.kit.operating import SMALL, write_offsets

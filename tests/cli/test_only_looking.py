@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from store.config import StoreConfig
-from store.journals.store_lock import locked_by
-from store.paths import StorePaths
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.journals.store_lock import locked_by
+from cqstore.store.paths import StorePaths
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.commands import run_module
 from tests.kit.tree import tree_digest
 
@@ -50,8 +50,8 @@ def test_who_has_a_store_open_is_told_without_a_right_to_write(tmp_path: Path) -
     assert locked_by(StorePaths(root)) == 0
     with MessageStore.open(root, CONFIG):
         assert locked_by(StorePaths(root)) == os.getpid()
-        asked = "from pathlib import Path; from store.paths import StorePaths\n"
-        asked += "from store.journals.store_lock import locked_by; import sys\n"
+        asked = "from pathlib import Path; from cqstore.store.paths import StorePaths\n"
+        asked += "from cqstore.store.journals.store_lock import locked_by; import sys\n"
         asked += "print(locked_by(StorePaths(Path(sys.argv[1]))))"
         done = subprocess.run(
             [sys.executable, "-c", asked, root], capture_output=True, text=True, check=True,

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from metadata.model import Form
-from store.config import StoreConfig
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.broker.metadata.model import Form
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.cli.test_commands import lines, run
-from tests.double_write.test_verify import Database
 from tests.kit.metadata_forms import databases, unpack_forms
 from tests.kit.tree import tree_digest
+from tests.store.comparing.test_comparison import Database
 
 LOG_FILE = 65536
 CONFIG = StoreConfig(mapped_file_size_commit_log=LOG_FILE)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from store.cli.output import OutputFormat, RowFormat, output, to_json
-from store.cli.rows import host_text
-from store.cli.table import table
-from store.errors import IllegalMessageError
-from store.record.message import Host
-from store.sentences import some_of
+from cqstore.cli.message_files.dump_rows import host_text
+from cqstore.cli.output import OutputFormat, RowFormat, output, to_json
+from cqstore.cli.table import table
+from cqstore.store.errors import IllegalMessageError
+from cqstore.store.record.message import Host
+from cqstore.store.sentences import some_of
 from tests.kit.verbs import Rows, call, rows
 
 
@@ -196,7 +196,7 @@ def test_what_does_not_fit_a_terminal_is_divided_between_the_parts_of_a_name() -
 
 
 def test_a_record_on_a_terminal_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store.cli.output._PIPE_WIDTH", 80)
+    monkeypatch.setattr("cqstore.cli.output._PIPE_WIDTH", 80)
     shown = io.StringIO()
     monkeypatch.setattr("sys.stdout", shown)
     output(OutputFormat.TABLE).record({"file": "/" + "x" * 200, "label of four words": 1})

@@ -14,20 +14,20 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cq_rocksdb.store import RocksDBConsumeQueueStore
-from cq_rocksdb.verbs import TablesLeft
-from migration.commands import app as migrate
-from store.cli import progress as telling
-from store.cli.app import app, main
-from store.cli.options import about_end
-from store.cli.progress import Tick, progress, span_of_time
-from store.cli.streams import guard_streams
-from store.config import StoreConfig
-from store.errors import CorruptionError
-from store.record.message import Message
-from store.service.maintenance import check as checking
-from store.service.message_store import MessageStore
-from store.service.recovering import queue_rebuild
+from cqstore.cli import progress as telling
+from cqstore.cli.app import app, main
+from cqstore.cli.options import about_end
+from cqstore.cli.progress import Tick, progress, span_of_time
+from cqstore.cli.streams import guard_streams
+from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
+from cqstore.cq_rocksdb.rocksdb_command import TablesLeft
+from cqstore.migration.commands import app as migrate
+from cqstore.store.errors import CorruptionError
+from cqstore.store.record.message import Message
+from cqstore.store.service.maintenance import check as checking
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.recovering import queue_rebuild
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.operating import write_database
 from tests.kit.told import CONFIG
 from tests.kit.verbs import call

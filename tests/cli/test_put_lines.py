@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from store.cli.message_lines import message_lines
-from store.cli.put import put_all
-from store.config import StoreConfig
-from store.errors import IllegalMessageError
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.cli.message_files.message_lines import message_lines
+from cqstore.cli.put_command import put_all
+from cqstore.store.errors import IllegalMessageError
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.commands import run
 
 SMALL = StoreConfig(mapped_file_size_commit_log=1 << 16)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from store.config import StoreConfig
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.faults.test_full_disk import PRIVATE
 from tests.kit.operating import write_config
 from tests.kit.tree import tree_digest

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from cq_rocksdb.engine import EngineBatch, Family
-from cq_rocksdb.keys import queue_prefix, unit_key
-from cq_rocksdb.store import RocksDBConsumeQueueStore
-from store.config import StoreConfig
-from store.index import geometry
-from store.index.layout import IndexGeometry
-from store.queue.backends import backend_names
-from store.record.message import Message
-from store.service.message_store import MessageStore
-from store.service.offline.store_copy import copy_store
+from cqstore.cq_rocksdb.engine.rocks_engine import EngineBatch, Family
+from cqstore.cq_rocksdb.keys import queue_prefix, unit_key
+from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
+from cqstore.store.index import geometry
+from cqstore.store.index.layout import IndexGeometry
+from cqstore.store.queue.backends import backend_names
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.offline.store_copy import copy_store
+from cqstore.store.settings.config import StoreConfig
 from tests.cli.test_commands import run
 from tests.kit.tree import tree_digest
 

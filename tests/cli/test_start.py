@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import cqstore
-from embedded.open_log import open_log
-from store.record.message import Message
-from store.service.dispatching.arrivals import ArrivalListener
-from store.service.message_store import MessageStore
+from cqstore.embedded.open_log import open_log
+from cqstore.store.record.message import Message
+from cqstore.store.service.dispatching.arrivals import ArrivalListener
+from cqstore.store.service.message_store import MessageStore
 from tests.kit.command_tree import listed
 from tests.kit.told import CONFIG
 
@@ -36,21 +36,17 @@ def imported(code: str) -> set[str]:
 
 def of_command(*words: str) -> set[str]:
     """Return the modules of ``cqstore`` with these words, at its end."""
-    return imported(f"from store.cli import main; sys.argv[:] = {['cqstore', *words]}; main()")
+    return imported(f"from cqstore.cli import main; sys.argv[:] = {['cqstore', *words]}; main()")
 
 
 def ours(modules: set[str]) -> set[str]:
-    return {
-        name
-        for name in modules
-        if name.split(".")[0] in {"cqstore", "store", "cq_file", "cq_rocksdb"}
-    }
+    return {name for name in modules if name.split(".")[0] == "cqstore"}
 
 
 def test_the_package_imports_a_name_when_it_is_asked_for() -> None:
     assert ours(imported("import cqstore")) == {"cqstore"}
     errors_alone = imported("from cqstore import StoreError")
-    assert ours(errors_alone) == {"cqstore", "store", "store.errors"}
+    assert ours(errors_alone) == {"cqstore", "cqstore.store", "cqstore.store.errors"}
     assert not errors_alone & (HEAVY | RARE)
 
 
@@ -75,7 +71,9 @@ def test_every_public_name_is_there() -> None:
 def test_a_library_user_imports_what_a_store_needs_and_no_more() -> None:
     modules = imported("from cqstore import MessageStore")
     assert not modules & (EXTRAS | RARE | {"typer", "rich", "rocksdict"})
-    assert not {name for name in modules if name.startswith(("cq_file", "cq_rocksdb"))}
+    assert not {
+        name for name in modules if name.startswith(("cqstore.cq_file", "cqstore.cq_rocksdb"))
+    }
 
 
 @pytest.mark.slow
@@ -84,9 +82,9 @@ def test_a_library_user_imports_what_a_store_needs_and_no_more() -> None:
 )
 def test_what_lists_verbs_imports_none(words: tuple[str, ...]) -> None:
     modules = of_command(*words)
-    assert "store.cli.app" in modules
+    assert "cqstore.cli.app" in modules
     assert not modules & (HEAVY - {"pydantic"} | RARE)  # typer takes that for options of its own
-    assert not {name for name in ours(modules) if name.startswith("store.service")}
+    assert not {name for name in ours(modules) if name.startswith("cqstore.store.service")}
 
 
 @pytest.mark.slow
@@ -100,7 +98,7 @@ def test_numpy_starts_no_threads_for_a_verb_unless_it_is_told_to(
     told_last = "print(os.environ[NAME], len(os.listdir('/proc/self/task')), file=sys.stderr)"
     code = f"""
 import os, sys
-from store.cli import main
+from cqstore.cli import main
 from tests.kit.waiting import until
 NAME = "OPENBLAS_NUM_THREADS"
 sys.argv[:] = ["cqstore", "info", {str(tmp_path / "s")!r}]
@@ -122,8 +120,8 @@ finally:
 @pytest.mark.slow
 def test_a_verb_imports_no_other(tmp_path: object) -> None:
     modules = of_command("info", f"{tmp_path}/none", "--output", "json")
-    assert "store.cli.info" in modules
-    assert not modules & (EXTRAS | RARE | {"store.cli.check", "migration.verbs"})
+    assert "cqstore.cli.info_command" in modules
+    assert not modules & (EXTRAS | RARE | {"cqstore.cli.check_command", "cqstore.migration.verbs"})
 
 
 @pytest.mark.slow
@@ -131,9 +129,14 @@ def test_info_of_a_store_imports_what_reading_it_takes(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", CONFIG, backend="file") as opened:
         assert opened.put_message(Message("t", b"x")).ok
     modules = of_command("info", str(tmp_path / "s"))
-    assert "cq_file.store" in modules
-    assert not modules & {"numpy.ma", "rich.console", "rich.progress", "store.comparing.compared"}
-    assert not {name for name in modules if name.startswith("store.service.mirroring")}
+    assert "cqstore.cq_file.store" in modules
+    assert not modules & {
+        "numpy.ma",
+        "rich.console",
+        "rich.progress",
+        "cqstore.store.comparing.compared",
+    }
+    assert not {name for name in modules if name.startswith("cqstore.store.service.mirroring")}
 
 
 def test_a_verb_is_listed_with_the_first_words_of_its_own_help() -> None:
@@ -150,17 +153,17 @@ def test_a_verb_is_listed_with_the_first_words_of_its_own_help() -> None:
     [
         (
             "prometheus_client",
-            "import store.service.prometheus",
+            "import cqstore.metrics.prometheus",
             "ImportError: this needs prometheus-client: pip install 'cqstore[metrics]'",
         ),
         (
             "jinja2",
-            "from migration.verify.page import page; page(None)",
+            "from cqstore.migration.verify.page import page; page(None)",
             "StoreConfigError: this needs jinja2: pip install 'cqstore[report]'",
         ),
         (
             "pyarrow",
-            "from store.cli.message_arrow import require_arrow; require_arrow()",
+            "from cqstore.cli.message_files.message_arrow import require_arrow; require_arrow()",
             "StoreConfigError: Parquet and Arrow need pyarrow: pip install 'cqstore[arrow]'",
         ),
         (

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from store.cli.message_format import PARTS
-from store.cli.selection import SelectedReads, Selection
-from store.cli.tail import messages_of_tail
-from store.config import StoreConfig
-from store.record.message import Host, Message
-from store.service.message_store import MessageStore
+from cqstore.cli.message_files.message_format import PARTS
+from cqstore.cli.selection import SelectedReads, Selection
+from cqstore.cli.tail_command import messages_of_tail
+from cqstore.store.record.message import Host, Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.commands import COMMAND, run
 from tests.kit.tree import tree_digest
 
@@ -239,7 +239,7 @@ def test_a_reader_that_has_gone_ends_it_though_nothing_comes(root: Path) -> None
 
 def test_pyarrow_is_imported_by_no_verb_that_needs_it_not(root: Path) -> None:
     script = (
-        "import sys; from store.cli.app import main\n"
+        "import sys; from cqstore.cli.app import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
         "print([name for name in sys.modules if name == 'pyarrow'], file=sys.stderr)"

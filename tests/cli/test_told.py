@@ -12,20 +12,20 @@ from pathlib import Path
 import pytest
 import typer
 
-from store.cli import info_facts as informing
-from store.cli.offset import milliseconds
-from store.cli.table import table
-from store.config import StoreConfig
-from store.errors import StoreConfigError, StoreError, StoreIOError, UnsupportedFormatError
-from store.record.message import Host, Message
-from store.service.message_store import MessageStore
-from store.service.results import PutMessageResult
-from tests.double_write.test_verify import Database
+from cqstore.cli import info_facts as informing
+from cqstore.cli.offset_command import milliseconds
+from cqstore.cli.table import table
+from cqstore.store.errors import StoreConfigError, StoreError, StoreIOError, UnsupportedFormatError
+from cqstore.store.record.message import Host, Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.results import PutMessageResult
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.double_write import Told, open_store
 from tests.kit.faults import EIO, Faults
 from tests.kit.golden import load_dump
 from tests.kit.tree import tree_digest
 from tests.kit.verbs import Rows, call, rows
+from tests.store.comparing.test_comparison import Database
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=2048, mapped_file_size_consume_queue=200, max_hash_slot_num=50,

@@ -17,20 +17,20 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from cq_rocksdb.folders import log_folder
-from store.cli.top import TopView, facts, narrow_facts, show
-from store.cli.top_topics import topic_rows
-from store.config import StoreConfig
-from store.errors import StoreLockedError
-from store.journals.store_lock import StoreLock
-from store.log.tail_topics import Came, TailTopics
-from store.paths import StorePaths
-from store.record.message import Host, Message
-from store.service.layout.store_layout import detect
-from store.service.message_store import MessageStore
-from store.service.metrics.watch import FolderSize, StoreWatch, measure
-from store.service.writing.log_prefault import LogPrefault
-from store.service.writing.putter import Putter
+from cqstore.cli.top_command import TopView, facts, narrow_facts, show
+from cqstore.cli.top_topics import topic_rows
+from cqstore.cq_rocksdb.folders import log_folder
+from cqstore.store.errors import StoreLockedError
+from cqstore.store.journals.store_lock import StoreLock
+from cqstore.store.log.tail_topics import Came, TailTopics
+from cqstore.store.paths import StorePaths
+from cqstore.store.record.message import Host, Message
+from cqstore.store.service.layout.store_layout import detect
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.metrics.watch import FolderSize, StoreWatch, measure
+from cqstore.store.service.writing.log_prefault import LogPrefault
+from cqstore.store.service.writing.putter import Putter
+from cqstore.store.settings.config import StoreConfig
 from tests.kit import commands
 from tests.kit.plain_record import PlainRecord
 from tests.kit.tree import tree_digest

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from store.errors import StoreConfigError
-from store.record.message import TIMER_TOPIC
+from cqstore.store.errors import StoreConfigError
+from cqstore.store.record.message import TIMER_TOPIC
 from tests.kit.golden import CLEAN, each_kind, load_dump
 from tests.kit.tree import tree_digest
 from tests.kit.verbs import call, rows

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from store.cli.app import app
-from store.config import StoreConfig
-from store.errors import IllegalMessageError
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.cli.app import app
+from cqstore.store.errors import IllegalMessageError
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.tree import tree_digest
 
 KEY = "Schlüssel-消息"

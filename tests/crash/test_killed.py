@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from store.config import RocksDBEngine
-from store.service.message_store import MessageStore
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import RocksDBEngine
 from tests.kit.engines import ENGINES
 from tests.kit.killed_child import config_of, followed, start
 from tests.kit.promised import Promises, settle

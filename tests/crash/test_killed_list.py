@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
 from tests.kit.commands import run_module
 from tests.kit.killed_writer import CONFIG, FIRST, LONG, body_of
 

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from store.config import StoreConfig
-from store.files import remove_file, replace_file
-from store.log.checkpoint import StoreCheckpoint
-from store.log.mapped_file_queue import MappedFileQueue
-from store.paths import StorePaths
-from store.queue.backends import backend_names
-from store.record.message import Message
-from store.service.message_store import MessageStore
-from store.service.offline.obstacles import Obstacle, ObstacleKind, clear
-from store.service.opening.unopened import begin_again
-from store.service.recovering.replacement import Rebuild
+from cqstore.store.files import remove_file, replace_file
+from cqstore.store.log.checkpoint import StoreCheckpoint
+from cqstore.store.log.mapped_file_queue import MappedFileQueue
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.backends import backend_names
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.offline.obstacles import Obstacle, ObstacleKind, clear
+from cqstore.store.service.opening.unopened import begin_again
+from cqstore.store.service.recovering.replacement import Rebuild
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.call_order import Call, CallOrder
 from tests.kit.file_queues import SIZE, rows
 from tests.kit.file_queues import Disk as Queues

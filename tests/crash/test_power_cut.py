@@ -21,13 +21,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cq_file.layout import FILE_UNIT
-from cq_rocksdb.store import RocksDBConsumeQueueStore
-from store.config import FlushDiskType, RocksDBEngine, StoreConfig
-from store.index.layout import INDEX_HEADER
-from store.log.checkpoint import CHECKPOINT, CheckpointFields
-from store.log.synced_mark import MARK_SLOT, MarkSlot
-from store.service.message_store import MessageStore
+from cqstore.cq_file.layout import FILE_UNIT
+from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
+from cqstore.store.index.layout import INDEX_HEADER
+from cqstore.store.log.checkpoint import CHECKPOINT, CheckpointFields
+from cqstore.store.log.synced_mark import MARK_SLOT, MarkSlot
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import FlushDiskType, RocksDBEngine, StoreConfig
 from tests.kit.engines import ENGINES
 from tests.kit.power_cut import Disk, Image
 from tests.kit.promised import Promises, Put, Queue, settle
@@ -82,11 +82,16 @@ class Run:
         self.disk.at_each = self.at_each
         with ExitStack() as watched:
             watched.enter_context(self.disk.watching())
-            for module in ("store.log.commit_log", "store.service.writing.fast_put"):
+            for module in (
+                "cqstore.store.log.commit_log",
+                "cqstore.store.service.writing.fast_put",
+            ):
                 clock = SimpleNamespace(time_ns=self.now)
                 watched.enter_context(mock.patch(f"{module}.time", clock))
             # Images are copies, in which the mark would not be believed.
-            watched.enter_context(mock.patch("store.log.synced_mark._tie", return_value=(1, 1)))
+            watched.enter_context(
+                mock.patch("cqstore.store.log.synced_mark._tie", return_value=(1, 1))
+            )
             watched.enter_context(
                 mock.patch.object(RocksDBConsumeQueueStore, "flush", self.flushing())
             )

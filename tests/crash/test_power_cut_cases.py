@@ -9,18 +9,18 @@ from unittest import mock
 
 import pytest
 
-from cq_file.layout import FILE_UNIT
-from store.config import FlushDiskType, StoreConfig
-from store.errors import CorruptionError, RefusedStoreError
-from store.files import sync_below, sync_file_system
-from store.journals.deleted_topics import DeletedTopics
-from store.journals.expired_queues import ExpiredQueues
-from store.log.checkpoint import StoreCheckpoint
-from store.paths import StorePaths
-from store.queue.units import QueueKey
-from store.record.message import Message
-from store.service.message_store import MessageStore
-from store.service.recovering.log_end import lacks_a_sector
+from cqstore.cq_file.layout import FILE_UNIT
+from cqstore.store.errors import CorruptionError, RefusedStoreError
+from cqstore.store.files import sync_below, sync_file_system
+from cqstore.store.journals.deleted_topics import DeletedTopics
+from cqstore.store.journals.expired_queues import ExpiredQueues
+from cqstore.store.log.checkpoint import StoreCheckpoint
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.recovering.find_log_end import lacks_a_sector
+from cqstore.store.settings.config import FlushDiskType, StoreConfig
 from tests.kit.call_order import CallOrder
 from tests.kit.descriptors import descriptors_of
 from tests.kit.power_cut import SECTOR, Disk
@@ -245,7 +245,7 @@ def test_what_a_killed_process_wrote_is_on_disk_after_a_flush(
 
 def test_without_syncfs_what_was_found_is_synced_file_by_file(root: Path) -> None:
     disk = Disk(root, random.Random(0), dict, limit=1)
-    with disk.watching(), mock.patch("store.files.find_syncfs", return_value=None):
+    with disk.watching(), mock.patch("cqstore.store.files.find_syncfs", return_value=None):
         change(root / "consumequeue" / "t" / "0" / ("0" * 20), 100, b"\0")
         (root / "consumequeue" / "new").mkdir()
         MessageStore.open(root, CONFIG).close()
@@ -262,7 +262,7 @@ def test_a_tree_is_synced_name_by_name_and_let_go(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     calls = CallOrder(tmp_path)
-    with calls.watching(), mock.patch("store.files.find_syncfs", return_value=None):
+    with calls.watching(), mock.patch("cqstore.store.files.find_syncfs", return_value=None):
         sync_below([tmp_path])
     assert descriptors_of(tmp_path) == []
     assert {*calls.made} == {("sync", name) for name in (".", "a", "b", "b/c", "b/d")}

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from cq_file.store import FileConsumeQueueStore
-from cq_rocksdb.store import RocksDBConsumeQueueStore
-from store.config import StoreConfig
-from store.errors import CorruptionError
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.facts import QueueRestart
-from store.queue.units import UnitBatch
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.cq_file.store import FileConsumeQueueStore
+from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
+from cqstore.store.errors import CorruptionError
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.facts import QueueRestart
+from cqstore.store.queue.units import UnitBatch
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.tree import tree_digest
 
 CONFIG = StoreConfig(
@@ -34,8 +34,8 @@ def test_it_does_not_end_the_log(
     with MessageStore.open(root, CONFIG, backend=kind.name) as store:
         for _ in range(60):
             assert store.put_message(Message("t", b"x" * 100)).ok
-    monkeypatch.setattr("store.service.dispatching.replay.REPLAY_UNITS", 60 // batches)
-    monkeypatch.setattr("store.service.dispatching.replay.MAX_REPLAY_UNITS", 60 // batches)
+    monkeypatch.setattr("cqstore.store.service.dispatching.replay.REPLAY_UNITS", 60 // batches)
+    monkeypatch.setattr("cqstore.store.service.dispatching.replay.MAX_REPLAY_UNITS", 60 // batches)
     shutil.rmtree(root / "consumequeue")
     (root / "abort").touch()
     (root / "checkpoint").write_bytes(bytes(4096))

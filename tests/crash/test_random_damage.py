@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from store.cli.rows import digest, queue_row
-from store.errors import StoreError
-from store.service.message_store import MessageStore
+from cqstore.cli.message_files.dump_rows import digest, queue_row
+from cqstore.store.errors import StoreError
+from cqstore.store.service.message_store import MessageStore
 from tests.kit.golden import NAMES, load_dump
 
 Golden = Callable[[str], Path]

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from cq_rocksdb.errors import RocksDBError
-from store.config import RocksDBEngine, StoreConfig
-from store.errors import RefusedStoreError
-from store.queue.units import QueueKey
-from store.record.message import Message
-from store.service.message_store import MessageStore
-from store.service.recovering.replacement import Rebuild
+from cqstore.cq_rocksdb.engine.errors import RocksDBError
+from cqstore.store.errors import RefusedStoreError
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.recovering.replacement import Rebuild
+from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 from tests.kit.crash_images import crash_image
 from tests.kit.engines import ENGINES, hold_compactions
 from tests.kit.rocksdb_queues import engine_of

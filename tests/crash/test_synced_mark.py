@@ -10,13 +10,13 @@ from unittest import mock
 
 import pytest
 
-from store.config import FlushDiskType, StoreConfig
-from store.errors import RefusedStoreError
-from store.log.commit_log import CommitLog
-from store.log.synced_mark import SyncedMark
-from store.paths import StorePaths
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.errors import RefusedStoreError
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.log.synced_mark import SyncedMark
+from cqstore.store.paths import StorePaths
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import FlushDiskType, StoreConfig
 from tests.kit.tree import tree_digest
 
 CONFIG = StoreConfig(

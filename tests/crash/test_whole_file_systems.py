@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from store.files import find_syncfs, sync_below, sync_file_system
+from cqstore.store.files import find_syncfs, sync_below, sync_file_system
 from tests.kit.descriptors import descriptors_of
 
 
@@ -51,7 +51,7 @@ def test_folders_of_one_file_system_are_synced_in_one_call(
         synced.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
         return 0
 
-    monkeypatch.setattr("store.files.find_syncfs", lambda: syncfs)
+    monkeypatch.setattr("cqstore.store.files.find_syncfs", lambda: syncfs)
     sync_below(folders)
     assert synced == [str(tmp_path / "a")]
     assert descriptors_of(tmp_path) == []

@@ -14,8 +14,8 @@ from cqstore import (
     RefusedStoreError,
     TailMessage,
 )
-from embedded.tail import Tail
-from store.record.message import SCHEDULE_TOPIC
+from cqstore.embedded.tail import Tail
+from cqstore.store.record.message import SCHEDULE_TOPIC
 from tests.kit.delays import HOUR_SECONDS, Clock, config_of, deliver
 from tests.kit.logs import BACKENDS
 from tests.kit.logs import opened as opened_without

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from metadata.json_form import read_json
+from cqstore.broker.metadata.json_form import read_json
 from tests.kit.log_child import GROUPS, TOPIC, opened, start
 from tests.kit.logs import BACKENDS
 from tests.kit.waiting import run

@@ -20,8 +20,8 @@ from cqstore import (
     StoreClosedError,
     StoreLockedError,
 )
-from store.errors import CorruptionError, StoreIOError
-from store.record.message import Message
+from cqstore.store.errors import CorruptionError, StoreIOError
+from cqstore.store.record.message import Message
 from tests.kit.faults import ENOSPC, Faults
 from tests.kit.logs import BACKENDS, CONFIG, opened
 from tests.kit.own_threads import own_threads

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cqstore import EmbeddedLog, Message
-from embedded.consumer_offsets import ConsumerOffsets
-from metadata.json_form import read_json
-from operating.group_offsets import begin_of_queue, end_of_queue, exactly
-from store.errors import (
+from cqstore.broker.groups.group_offsets import begin_of_queue, end_of_queue, exactly
+from cqstore.broker.metadata.json_form import read_json
+from cqstore.embedded.consumer_offsets import ConsumerOffsets
+from cqstore.store.errors import (
     CorruptionError,
     IllegalMessageError,
     NoSuchQueueError,

@@ -18,9 +18,9 @@ from cqstore import (
     Tail,
     TailMessage,
 )
-from store.errors import StoreFailedError, StoreIOError
-from store.queue.units import QueueKey
-from store.record.message import Message
+from cqstore.store.errors import StoreFailedError, StoreIOError
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.message import Message
 from tests.kit.logs import BACKENDS, opened
 from tests.kit.waiting import becomes, run
 

@@ -9,10 +9,10 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from store.config import FlushDiskType, RocksDBEngine, StoreConfig
-from store.errors import DiskFullError, RetryableDiskFullError, StoreError, StoreFailedError
-from store.service.message_store import MessageStore
-from store.service.results import PutMessageStatus
+from cqstore.store.errors import DiskFullError, RetryableDiskFullError, StoreError, StoreFailedError
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.results import PutMessageStatus
+from cqstore.store.settings.config import FlushDiskType, RocksDBEngine, StoreConfig
 from tests.kit.acknowledged import TOPIC, Acknowledged
 
 FULL = (PutMessageStatus.CREATE_MAPPED_FILE_FAILED, PutMessageStatus.SERVICE_NOT_AVAILABLE)

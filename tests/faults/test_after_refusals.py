@@ -10,22 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from store.errors import (
+from cqstore.store.errors import (
     DiskFullError,
     QueueGapError,
     StoreError,
     StoreFailedError,
     StoreIOError,
 )
-from store.journals.deleted_topics import DeletedTopics
-from store.journals.expired_queues import ExpiredQueues
-from store.queue.backends import backend_names
-from store.queue.units import QueueKey
-from store.record.message import Message
-from store.service import message_store
-from store.service.dispatching import replay
-from store.service.message_store import MessageStore
-from store.service.results import PutMessageStatus
+from cqstore.store.journals.deleted_topics import DeletedTopics
+from cqstore.store.journals.expired_queues import ExpiredQueues
+from cqstore.store.queue.backends import backend_names
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.message import Message
+from cqstore.store.service import message_store
+from cqstore.store.service.dispatching import replay
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.results import PutMessageStatus
 from tests.faults.test_refusals import CONFIG, open_store
 from tests.kit.acknowledged import Acknowledged
 from tests.kit.descriptors import descriptors_of

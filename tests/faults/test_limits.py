@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from store.errors import StoreLockedError
-from store.queue.backends import backend_names
-from store.queue.time_search import BoundaryType
-from store.record.message import Message
+from cqstore.store.errors import StoreLockedError
+from cqstore.store.queue.backends import backend_names
+from cqstore.store.queue.time_search import BoundaryType
+from cqstore.store.record.message import Message
 from tests.faults.test_refusals import open_store
 from tests.kit.acknowledged import QUEUES, TOPIC, Acknowledged
 
@@ -18,8 +18,8 @@ FEW = """
 import os, resource, sys
 from contextlib import suppress
 from pathlib import Path
-from store.errors import StoreError
-from store.service.message_store import MessageStore
+from cqstore.store.errors import StoreError
+from cqstore.store.service.message_store import MessageStore
 from tests.faults.test_refusals import CONFIG
 from tests.kit.acknowledged import Acknowledged
 
@@ -103,7 +103,7 @@ def test_a_clock_that_goes_back_makes_no_gap(
 
 OTHER = """
 import sys
-from store.service.message_store import MessageStore
+from cqstore.store.service.message_store import MessageStore
 from tests.faults.test_refusals import CONFIG
 store = MessageStore.open(sys.argv[1], CONFIG, backend=sys.argv[2])
 print("open", flush=True)

@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 import pytest
 
-from store.config import StoreConfig
-from store.errors import StoreIOError
-from store.journals.store_lock import lock_stamp, locked_by
-from store.paths import StorePaths
-from store.record.message import Message
-from store.service.layout.store_layout import detect
-from store.service.message_store import MessageStore
-from store.service.metrics.metrics import disk_used_ratio
-from store.service.metrics.watch import StoreWatch, measure
-from store.service.offline.store_copy import copy_store
-from store.service.recovering.replacement import Rebuild
+from cqstore.store.errors import StoreIOError
+from cqstore.store.journals.store_lock import lock_stamp, locked_by
+from cqstore.store.paths import StorePaths
+from cqstore.store.record.message import Message
+from cqstore.store.service.layout.store_layout import detect
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.metrics.metrics import disk_used_ratio
+from cqstore.store.service.metrics.watch import StoreWatch, measure
+from cqstore.store.service.offline.store_copy import copy_store
+from cqstore.store.service.recovering.replacement import Rebuild
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.faults import EIO, Faults
 
 NEVER = 3_600_000
@@ -220,7 +220,7 @@ def test_the_store_that_cannot_be_brought_to_the_disk_is_named(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (root / "abort").touch()
-    monkeypatch.setattr("store.files.find_syncfs", lambda: lambda _: -1)
+    monkeypatch.setattr("cqstore.store.files.find_syncfs", lambda: lambda _: -1)
     with pytest.raises(StoreIOError, match="what the last writer left") as caught:
         open_and_close(root)
     assert caught.value.path == root

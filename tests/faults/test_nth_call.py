@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from store.config import RocksDBEngine
-from store.errors import StoreError, StoreIOError
-from store.queue.backends import backend_names
-from store.service.message_store import MessageStore
-from store.service.offline.store_copy import copy_store
+from cqstore.store.errors import StoreError, StoreIOError
+from cqstore.store.queue.backends import backend_names
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.offline.store_copy import copy_store
+from cqstore.store.settings.config import RocksDBEngine
 from tests.kit.engines import ENGINES
 from tests.kit.faults import EIO, Faults
 from tests.kit.mutations import in_time

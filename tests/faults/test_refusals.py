@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from store.config import FlushDiskType, StoreConfig
-from store.errors import DiskFullError, StoreFailedError, StoreIOError
-from store.queue.backends import backend_names
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.errors import DiskFullError, StoreFailedError, StoreIOError
+from cqstore.store.queue.backends import backend_names
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import FlushDiskType, StoreConfig
 from tests.kit.acknowledged import TOPIC, Acknowledged
 from tests.kit.faults import EIO, ENOSPC, Faults
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from cq_rocksdb.errors import RocksDBError
-from cq_rocksdb.raw_builder import build_database
-from cq_rocksdb.raw_database import RawDatabase
-from store.config import RocksDBEngine
-from store.errors import DiskFullError, StoreFailedError, StoreIOError
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.cq_rocksdb.engine.errors import RocksDBError
+from cqstore.cq_rocksdb.engine.raw_builder import build_database
+from cqstore.cq_rocksdb.engine.raw_database import RawDatabase
+from cqstore.store.errors import DiskFullError, StoreFailedError, StoreIOError
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import RocksDBEngine
 from tests.kit.engines import ENGINES, using
 from tests.kit.faults import EIO, EMFILE, ENOSPC, Faults
 from tests.kit.rocksdb_queues import RocksDBQueues, phys, put

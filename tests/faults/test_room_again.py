@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store.errors import DiskFullError, StoreClosedError, StoreError
-from store.queue.backends import backend_names
-from store.record.message import Message
-from store.service.message_store import MessageStore
-from store.service.results import PutMessageResult, PutMessageStatus
+from cqstore.store.errors import DiskFullError, StoreClosedError, StoreError
+from cqstore.store.queue.backends import backend_names
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.results import PutMessageResult, PutMessageStatus
 from tests.faults.test_refusals import CONFIG, open_store
 from tests.kit.acknowledged import TOPIC, Acknowledged
 from tests.kit.crash_images import crash_image

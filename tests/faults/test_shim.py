@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from store.config import RocksDBEngine
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import RocksDBEngine
 from tests.kit.call_order import CallOrder
 from tests.kit.engines import ENGINES
 from tests.kit.shim import KINDS, SHORT, Shim

@@ -11,28 +11,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cq_file.known_ends import ends_path, read_ends
-from cq_rocksdb.engine import EngineBatch
-from cq_rocksdb.keys import OFFSET_ENTRY, OffsetEntry, max_key, queue_prefix
-from store.config import StoreConfig
-from store.errors import CorruptionError, IllegalMessageError, RefusedStoreError
-from store.index.index_service import IndexService
-from store.index.layout import INDEX_HEADER
-from store.journals.deleted_topics import DeletedTopics
-from store.journals.expired_queues import ExpiredQueues
-from store.journals.journal import _crc32c
-from store.paths import StorePaths
-from store.queue.backends import backend_names
-from store.queue.time_search import BoundaryType
-from store.queue.units import MAX_UNITS, UnitBatch
-from store.record import compression
-from store.record.compression import compress, decompress
-from store.record.message import CompressionType, Message, MessageProperty
-from store.record.properties import dispatch_properties_of
-from store.record.record_layout import QUEUE_OFFSET_POSITION
-from store.service.dispatching.delay import DelayLevels
-from store.service.dispatching.record_units import light_queues
-from store.service.message_store import MessageStore
+from cqstore.cq_file.known_ends import ends_path, read_ends
+from cqstore.cq_rocksdb.engine.rocks_engine import EngineBatch
+from cqstore.cq_rocksdb.keys import OFFSET_ENTRY, OffsetEntry, max_key, queue_prefix
+from cqstore.store.errors import CorruptionError, IllegalMessageError, RefusedStoreError
+from cqstore.store.index.index_service import IndexService
+from cqstore.store.index.layout import INDEX_HEADER
+from cqstore.store.journals.deleted_topics import DeletedTopics
+from cqstore.store.journals.expired_queues import ExpiredQueues
+from cqstore.store.journals.journal import _crc32c
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.backends import backend_names
+from cqstore.store.queue.time_search import BoundaryType
+from cqstore.store.queue.units import MAX_UNITS, UnitBatch
+from cqstore.store.record import compression
+from cqstore.store.record.compression import compress, decompress
+from cqstore.store.record.message import CompressionType, Message, MessageProperty
+from cqstore.store.record.properties import dispatch_properties_of
+from cqstore.store.record.record_layout import QUEUE_OFFSET_POSITION
+from cqstore.store.service.dispatching.delay import DelayLevels
+from cqstore.store.service.dispatching.record_units import light_queues
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.fuzz.test_queue_files import known
 from tests.kit.file_queues import BATCH, PRE_BLANK, Disk, NoLog, put, rows
 from tests.kit.index_records import index_record

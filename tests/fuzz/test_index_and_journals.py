@@ -9,21 +9,27 @@ from pathlib import Path
 
 import pytest
 
-from store.errors import StoreError
-from store.index.index_service import IndexService, open_index_file
-from store.index.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, IndexGeometry, slot_position
-from store.journals.backend_state import (
+from cqstore.store.errors import StoreError
+from cqstore.store.index.index_service import IndexService, open_index_file
+from cqstore.store.index.layout import (
+    INDEX_ENTRY,
+    INDEX_HEADER,
+    INDEX_SLOT,
+    IndexGeometry,
+    slot_position,
+)
+from cqstore.store.journals.backend_state import (
     BackendState,
     read_backend_state,
     write_backend_state,
 )
-from store.journals.deleted_topics import DeletedTopics
-from store.journals.expired_queues import ExpiredQueues
-from store.journals.journal import _crc32c
-from store.journals.store_mode import StoreMode, store_modes
-from store.log.checkpoint import CHECKPOINT, StoreCheckpoint
-from store.paths import StorePaths
-from store.queue.units import QueueKey
+from cqstore.store.journals.deleted_topics import DeletedTopics
+from cqstore.store.journals.expired_queues import ExpiredQueues
+from cqstore.store.journals.journal import _crc32c
+from cqstore.store.journals.store_mode import StoreMode, store_modes
+from cqstore.store.log.checkpoint import CHECKPOINT, StoreCheckpoint
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.units import QueueKey
 from tests.kit.index_records import index_record
 from tests.kit.mutations import fuzz, mutated
 

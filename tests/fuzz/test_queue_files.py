@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cq_file.known_ends import ends_path, read_ends
-from cq_file.layout import BATCH_UNIT, FILE_UNIT
-from cq_file.store import FileConsumeQueueStore
-from store.errors import StoreError
-from store.paths import StorePaths
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.time_search import BoundaryType
+from cqstore.cq_file.known_ends import ends_path, read_ends
+from cqstore.cq_file.layout import BATCH_UNIT, FILE_UNIT
+from cqstore.cq_file.store import FileConsumeQueueStore
+from cqstore.store.errors import StoreError
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.time_search import BoundaryType
 from tests.kit.corpus import pieces
 from tests.kit.file_queues import BATCH, FILE_SIZE, PRE_BLANK, SIZE, UNIT, Disk, NoLog, put, rows
 from tests.kit.mutations import fuzz, mutated

@@ -13,31 +13,31 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from store.config import StoreConfig
-from store.errors import IllegalMessageError, StoreError
-from store.index.index_service import IndexService
-from store.journals.deleted_topics import DeletedTopics
-from store.queue.facts import QueueRestart, QueueType
-from store.queue.units import UnitBatch
-from store.record.client_batch import decode_client_batch, encode_client_batch
-from store.record.decoder import StoredMessage, check_record
-from store.record.message import Message
-from store.record.message_id import decode_message_id
-from store.record.properties import dispatch_properties, encode_properties
-from store.record.scan import ScanRules, TopicCache, scan_block
-from store.service.dispatching.dispatch import Dispatcher
-from store.service.dispatching.pending import Pending
-from store.service.dispatching.record_keys import RecordKeys
-from store.service.dispatching.record_units import RecordUnits
-from store.service.dispatching.replay import Replay
-from store.service.runtime.running_state import RunningState
+from cqstore.store.errors import IllegalMessageError, StoreError
+from cqstore.store.index.index_service import IndexService
+from cqstore.store.journals.deleted_topics import DeletedTopics
+from cqstore.store.queue.facts import QueueRestart, QueueType
+from cqstore.store.queue.units import UnitBatch
+from cqstore.store.record.client_batch import decode_client_batch, encode_client_batch
+from cqstore.store.record.decoder import StoredMessage, check_record
+from cqstore.store.record.message import Message
+from cqstore.store.record.message_id import decode_message_id
+from cqstore.store.record.properties import dispatch_properties, encode_properties
+from cqstore.store.record.scan import ScanRules, TopicCache, scan_block
+from cqstore.store.service.dispatching.dispatch import Dispatcher
+from cqstore.store.service.dispatching.pending import Pending
+from cqstore.store.service.dispatching.record_keys import RecordKeys
+from cqstore.store.service.dispatching.record_units import RecordUnits
+from cqstore.store.service.dispatching.replay import Replay
+from cqstore.store.service.runtime.running_state import RunningState
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.core_encoder import CoreEncoder
 from tests.kit.corpus import PROPERTIES, blocks, messages, record_fields, records
 from tests.kit.mutations import fuzz, mutated
 from tests.kit.plain_record import PlainRecord
 
 if TYPE_CHECKING:
-    from store.queue.consume_queue_store import ConsumeQueueStore
+    from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 
 Run = Callable[[bytes], object]
 

@@ -12,8 +12,8 @@ from struct import Struct
 
 import pytest
 
-from cq_rocksdb.engine import EngineBatch, Family
-from cq_rocksdb.keys import (
+from cqstore.cq_rocksdb.engine.rocks_engine import EngineBatch, Family
+from cqstore.cq_rocksdb.keys import (
     CHECKPOINT_KEY,
     max_key,
     min_key,
@@ -23,10 +23,10 @@ from cq_rocksdb.keys import (
     topic_range,
     unit_key,
 )
-from cq_rocksdb.store import RocksDBConsumeQueueStore
-from store.errors import CorruptionError, StoreError
-from store.queue.backends import backend_names
-from store.queue.units import QUEUE_UNIT, UnitBatch
+from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
+from cqstore.store.errors import CorruptionError, StoreError
+from cqstore.store.queue.backends import backend_names
+from cqstore.store.queue.units import QUEUE_UNIT, UnitBatch
 from tests.fuzz.test_queue_files import ask
 from tests.kit.engines import ENGINES, put_raw, using
 from tests.kit.file_queues import NoLog

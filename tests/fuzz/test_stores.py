@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from store.config import StoreConfig
-from store.errors import StoreError
-from store.queue.backends import backend_names
-from store.queue.units import QueueKey
-from store.record.message import Message, MessageProperty
-from store.service.message_store import MessageStore
-from store.service.reading.puller import TagFilter
+from cqstore.store.errors import StoreError
+from cqstore.store.queue.backends import backend_names
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.message import Message, MessageProperty
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.reading.puller import TagFilter
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.corpus import record_fields
 from tests.kit.golden import NAMES
 from tests.kit.mutations import in_time, mutated, resident

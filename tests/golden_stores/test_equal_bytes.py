@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from rocksdict import AccessType, Options, Rdict
 
-from store.config import StoreConfig
-from store.service.message_store import MessageStore
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.golden import ROCKSDB, load_dump
 
 Golden = Callable[[str], Path]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from store.cli.rows import message_row, queue_row, sorted_queues
-from store.queue.time_search import BoundaryType
-from store.record.decoder import StoredMessage
-from store.service.message_store import MessageStore
+from cqstore.cli.message_files.dump_rows import message_row, queue_row, sorted_queues
+from cqstore.store.queue.time_search import BoundaryType
+from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.service.message_store import MessageStore
 from tests.kit.compatibility import differences
 from tests.kit.golden import CLEAN, NAMES, Dump, copy_store, each_kind, load_dump
 from tests.kit.tree import tree_digest

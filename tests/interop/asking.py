@@ -2,7 +2,7 @@
 
 import asyncio
 
-from replication.tables.broker_client import SUCCESS, BrokerClient
+from cqstore.replication.synchronize.broker_client import SUCCESS, BrokerClient
 from tests.interop.brokers import Broker
 
 _QUERY_CONSUMER_OFFSET, _GET_MAX_OFFSET = 14, 30

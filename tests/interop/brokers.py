@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.peer.maven import JavaProgram
 from tests.interop.started import pairs, started
+from tools.bench.peer.maven import JavaProgram
 
 if TYPE_CHECKING:
     import subprocess

@@ -5,11 +5,11 @@ from typing import NoReturn
 
 import pytest
 
-from bench.peer.maven import UnavailableError
-from migration.follow import move
+from cqstore.migration.follow import move
 from tests.interop.brokers import VERSION, Brokers
 from tests.interop.release import Release
 from tests.interop.rocketmq import RocketMQ
+from tools.bench.peer.maven import UnavailableError
 
 _missing: list[str] = []
 
@@ -59,7 +59,7 @@ def names(brokers: Brokers) -> Iterator[dict[str, object]]:
 @pytest.fixture
 def brokers_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """No step waits half a minute for tables: ``Brokers.running`` waits for the process."""
-    monkeypatch.setattr("migration.metadata.stopped._SETTLE_SECONDS", 0.5)
+    monkeypatch.setattr("cqstore.broker.conversion.broker_process._SETTLE_SECONDS", 0.5)
     monkeypatch.setattr(move, "_LEVEL_SECONDS", 0.0)
 
 

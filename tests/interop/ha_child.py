@@ -8,11 +8,11 @@ import sys
 from ipaddress import ip_network
 from pathlib import Path
 
-from replication.feeding.feeder import Feeder
-from replication.feeding.in_thread import feeding
-from replication.feeding.settings import FeedSettings
-from store.broker_conf import read_broker_conf
-from store.service.message_store import MessageStore
+from cqstore.replication.feed.feed_settings import FeedSettings
+from cqstore.replication.feed.feeder import Feeder
+from cqstore.replication.feed.in_thread import feeding
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.broker_conf import read_broker_conf
 from tests.interop.test_feeding import put
 from tests.kit.lossy_link import NETWORK
 

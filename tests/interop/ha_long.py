@@ -23,7 +23,6 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.feeding import COMMAND
 from tests.interop.ha_parts import (
     FAST,
     FILE,
@@ -40,6 +39,7 @@ from tests.interop.rocketmq import RocketMQ
 from tests.interop.test_interop import QUEUES
 from tests.kit.cutting_proxy import CuttingProxy
 from tests.kit.lossy_link import FAR, NEAR, Weather, lossy_link
+from tools.bench.feeding import COMMAND
 
 _BYTES_A_MESSAGE = 330
 """About; so that the cuts last to the end."""

@@ -10,11 +10,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.feeding import COMMAND
 from tests.interop.rocketmq import Master, RocketMQ, Slave
 from tests.interop.started import Row
 from tests.interop.test_interop import QUEUES
 from tests.kit.cutting_proxy import CuttingProxy
+from tools.bench.feeding import COMMAND
 
 SIZES = {
     "mappedFileSizeCommitLog": 16 << 20, "mappedFileSizeConsumeQueue": 200_000,

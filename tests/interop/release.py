@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.peer.maven import JavaProgram
 from tests.interop.started import Row, joined, pairs, ran
+from tools.bench.peer.maven import JavaProgram
 
 _FOLDER = Path(__file__).parent / "releases"
 _STANDS_ON = {"5.3.4": "5.3.3"}

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.peer.maven import JavaProgram
 from tests.interop.started import Row, joined, pairs, ran, started
+from tools.bench.peer.maven import JavaProgram
 
 if TYPE_CHECKING:
     import subprocess

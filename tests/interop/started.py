@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.peer.maven import JavaProgram
+from tools.bench.peer.maven import JavaProgram
 
 JVM = ["-Xmx1g", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dtls.server.mode=disabled"]
 """A program is over before the better compiler and collector, and a certificate that is not asked

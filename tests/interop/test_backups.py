@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from metadata.forms import read_forms
-from store.config import StoreConfig
-from store.paths import StorePaths
-from store.service.message_store import MessageStore
-from store.service.offline.backup import back_up
-from store.service.offline.backup_manifest import compare
+from cqstore.broker.metadata.forms import read_forms
+from cqstore.store.paths import StorePaths
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.offline.backup import back_up
+from cqstore.store.service.offline.backup_manifest import compare
+from cqstore.store.settings.config import StoreConfig
 from tests.interop.asking import consumer_offset, max_offset
 from tests.interop.brokers import Brokers
 from tests.kit.waiting import until

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from replication.errors import BeyondEpochError
-from replication.following.epoch_talk import Learner
-from replication.following.follower import Follower
-from replication.following.follower_progress import FollowerProgress
-from store.config import StoreConfig
-from store.service.message_store import MessageStore
+from cqstore.replication.errors import BeyondEpochError
+from cqstore.replication.follow.epoch_protocol import Learner
+from cqstore.replication.follow.follower import Follower
+from cqstore.replication.follow.follower_progress import FollowerProgress
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.interop.rocketmq import Master, RocketMQ
 from tests.interop.test_following import FAST, LIMIT_SECONDS, MASTER, file_bytes
 from tests.interop.test_interop import CONFIG, QUEUES, SIZES, compare

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from embedded.log import EmbeddedLog
-from store.config import StoreConfig
-from store.record.message import SCHEDULE_TOPIC
-from store.service.message_store import MessageStore
+from cqstore.embedded.log import EmbeddedLog
+from cqstore.store.record.message import SCHEDULE_TOPIC
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.interop.brokers import Broker, Brokers
 from tests.interop.test_moved_levels import positions
 from tests.interop.test_moved_tables import KINDS, MASTER, config

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from migration.rollback.rollback import rollback
-from store.config import StoreConfig
-from store.errors import RefusedStoreError
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.migration.rollback.rollback import rollback
+from cqstore.store.errors import RefusedStoreError
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.interop.rocketmq import RocketMQ
 from tests.interop.started import Row
 from tests.interop.test_interop import CONFIG, KINDS, QUEUES, SIZES, compare, write

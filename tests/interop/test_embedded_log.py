@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import cqstore
-from store.config import StoreConfig
+from cqstore.store.settings.config import StoreConfig
 from tests.interop.brokers import Brokers
 from tests.kit.waiting import run
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from replication.feeding.feeder import Feeder
-from replication.feeding.followers import Followers
-from replication.feeding.in_thread import feeding
-from replication.feeding.settings import FeedSettings
-from store.config import StoreConfig
-from store.record.message import Message
-from store.service.message_store import MessageStore
-from store.service.results import PutMessageStatus
+from cqstore.replication.feed.feed_settings import FeedSettings
+from cqstore.replication.feed.feeder import Feeder
+from cqstore.replication.feed.followers import Followers
+from cqstore.replication.feed.in_thread import feeding
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.results import PutMessageStatus
+from cqstore.store.settings.config import StoreConfig
 from tests.interop.rocketmq import RocketMQ
 from tests.interop.test_following import file_bytes
 from tests.interop.test_interop import CONFIG, KINDS, QUEUES, SIZES, compare

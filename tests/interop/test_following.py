@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from migration.follow import move
-from migration.preflight import preflight
-from replication.errors import DivergedError
-from replication.following.follower import Follower
-from replication.following.follower_progress import FollowerProgress, Timing
-from store.service.message_store import MessageStore
+from cqstore.migration.follow import move
+from cqstore.migration.preflight import preflight
+from cqstore.replication.errors import DivergedError
+from cqstore.replication.follow.follower import Follower
+from cqstore.replication.follow.follower_progress import FollowerProgress, Timing
+from cqstore.store.service.message_store import MessageStore
 from tests.interop.rocketmq import Master, RocketMQ
 from tests.interop.test_interop import CONFIG, KINDS, QUEUES, SIZES, compare
 from tests.kit.cutting_proxy import CuttingProxy
@@ -19,7 +19,7 @@ from tests.kit.log_bytes import log_of
 from tests.kit.moving import LEVEL, Moving
 from tests.kit.served import served
 from tests.kit.waiting import becomes
-from tests.preflight.kit import FakeMachine, codes
+from tests.migration.preflight.kit import FakeMachine, codes
 
 pytestmark = pytest.mark.interop
 FAST = Timing(first_retry=0.01, last_retry=0.05)

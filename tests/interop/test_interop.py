@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from store.cli.rows import queue_row
-from store.config import StoreConfig
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.cli.message_files.dump_rows import queue_row
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.interop.rocketmq import RocketMQ
 from tests.interop.started import Row
 from tests.kit.golden import load_dump
@@ -111,7 +111,7 @@ def test_rocketmq_goes_on_over_a_record_that_was_passed_over(
 WRITER = """
 import os, signal, sys
 from pathlib import Path
-from store.service.message_store import MessageStore
+from cqstore.store.service.message_store import MessageStore
 from tests.interop.test_interop import CONFIG, put
 store = MessageStore.open(Path(sys.argv[1]), CONFIG, backend=sys.argv[2])
 for number in range(700):

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from store.config import StoreConfig
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.interop.brokers import Broker, Brokers
 from tests.interop.test_following import file_bytes
 from tests.kit.running import COMMAND

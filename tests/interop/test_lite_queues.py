@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from migration.preflight import preflight
-from store.config import StoreConfig
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.migration.preflight import preflight
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.interop.brokers import Brokers
 from tests.kit.waiting import until
-from tests.preflight.kit import FakeMachine, names, the
-from tests.preflight.test_lite_queues import write_lite_topics
+from tests.migration.preflight.kit import FakeMachine, names, the
+from tests.migration.preflight.test_lite_queues import write_lite_topics
 
 pytestmark = [pytest.mark.interop, pytest.mark.long]
 SIZE = 1 << 20

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from replication.following.follower import Follower
-from replication.following.follower_progress import Timing
-from replication.tables.slave_synchronize import Intervals, SlaveSynchronize
-from store.config import StoreConfig
-from store.queue.backends import backend_names
-from store.service.message_store import MessageStore
+from cqstore.replication.follow.follower import Follower
+from cqstore.replication.follow.follower_progress import Timing
+from cqstore.replication.synchronize.slave_synchronize import Intervals, SlaveSynchronize
+from cqstore.store.queue.backends import backend_names
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.interop.brokers import Broker, Brokers
 from tests.kit.running import COMMAND
 from tests.kit.waiting import becomes

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bench.peer.maven import JavaProgram, UnavailableError
-from metadata.commands import app
-from metadata.forms import read_forms
-from metadata.model import Form, Table
-from metadata.writing import write_form
-from operating.commands import groups
-from store.config import StoreConfig
-from store.paths import StorePaths
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.broker.commands import groups
+from cqstore.broker.meta.commands import app
+from cqstore.broker.metadata.forms import read_forms
+from cqstore.broker.metadata.model import Form, Table
+from cqstore.broker.metadata.writing import write_form
+from cqstore.store.paths import StorePaths
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.interop.started import JVM
 from tests.kit.metadata_forms import LIGHT, SETTINGS, unpack_forms
+from tools.bench.peer.maven import JavaProgram, UnavailableError
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=2000)
 pytestmark = pytest.mark.interop

@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from store.service.message_store import MessageStore
-from store.service.prometheus import register
-from store.service.topic_families import BrokerLabels
+from cqstore.metrics.prometheus import register
+from cqstore.metrics.topic_families import BrokerLabels
+from cqstore.store.service.message_store import MessageStore
 from tests.interop.brokers import Brokers
 from tests.interop.walk import registered
 from tests.kit.waiting import until

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from bench.sample_store import LOG_FILE_BYTES, make_store, topic_and_queue
-from migration.planning.planner import make_plan
-from migration.rollback.rollback import rollback
-from migration.run.run import run_plan
-from migration.switch.switch import switch
-from migration.verify import verify_migration
-from store.config import StoreConfig
-from store.queue.units import QueueKey
-from store.service.message_store import MessageStore
-from store.service.offline.mode import StoreMode
+from cqstore.migration.plan.planner import make_plan
+from cqstore.migration.rollback.rollback import rollback
+from cqstore.migration.run.run import run_plan
+from cqstore.migration.switch.switch import switch
+from cqstore.migration.verify import verify_migration
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.offline.mode import StoreMode
+from cqstore.store.settings.config import StoreConfig
 from tests.interop.rocketmq import RocketMQ
 from tests.interop.started import Row
 from tests.interop.test_interop import CONFIG, QUEUES, SIZES, compare, write
 from tests.kit.migrations import NO_SPARK
+from tools.bench.sample_store import LOG_FILE_BYTES, make_store, topic_and_queue
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from store.record.message import SCHEDULE_TOPIC
+from cqstore.store.record.message import SCHEDULE_TOPIC
 from tests.interop.asking import max_offset
 from tests.interop.brokers import Broker, Brokers
 from tests.interop.walk import WAYS, Walk, read, registered

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from metadata.commands import app as metadata_verbs
-from metadata.forms import read_forms
-from migration.rollback.rollback import rollback
-from migration.switch.switch import switch
-from store.config import StoreConfig
-from store.paths import StorePaths
+from cqstore.broker.meta.commands import app as metadata_verbs
+from cqstore.broker.metadata.forms import read_forms
+from cqstore.migration.rollback.rollback import rollback
+from cqstore.migration.switch.switch import switch
+from cqstore.store.paths import StorePaths
+from cqstore.store.settings.config import StoreConfig
 from tests.interop.asking import consumer_offset, max_offset
 from tests.interop.brokers import Broker, Brokers
 from tests.kit.migrations import moved_and_verified

@@ -1,15 +1,15 @@
-"""The two sides of ``bench.peer`` do the same work and come to the same."""
+"""The two sides of ``tools.bench.peer`` do the same work and come to the same."""
 
 import shutil
 from pathlib import Path
 
 import pytest
 
-from bench.peer.replicas import Follows, Replicated
-from bench.peer.sessions import Openings, Replays, Row
-from bench.peer.sides import OURS, SIDES, THEIRS, Sides, Window
 from cqstore import MessageStore
 from tests.interop.rocketmq import RocketMQ
+from tools.bench.peer.replicas import Follows, Replicated
+from tools.bench.peer.sessions import Openings, Replays, Row
+from tools.bench.peer.sides import OURS, SIDES, THEIRS, Sides, Window
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.long, pytest.mark.disk]
 QUEUES = 40

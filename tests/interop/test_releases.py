@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from store.cli.rows import message_row, queue_row
-from store.config import StoreConfig
-from store.queue.units import QueueKey
-from store.record.decoder import StoredMessage
-from store.service.message_store import MessageStore
+from cqstore.cli.message_files.dump_rows import message_row, queue_row
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.interop.release import FILE, ROCKSDB, Release
 from tests.interop.started import Row
 from tests.interop.test_interop import QUEUES, SIZES, write

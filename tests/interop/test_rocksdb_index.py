@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bench.peer.maven import JavaProgram, UnavailableError
-from store.cli.app import app
+from cqstore.cli.app import app
 from tests.interop.started import JVM
 from tests.kit.rocksdb_index import SETTINGS, asked_words
+from tools.bench.peer.maven import JavaProgram, UnavailableError
 
 pytestmark = pytest.mark.interop
 

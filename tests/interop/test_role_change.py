@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from replication.checking.check import CheckScope, checked
-from replication.checking.fetched import Master as MasterAddress
-from replication.checking.rejoin import rejoin
-from replication.following.follower import Follower
-from replication.following.follower_progress import Timing
-from store.service.message_store import MessageStore
+from cqstore.replication.follow.follower import Follower
+from cqstore.replication.follow.follower_progress import Timing
+from cqstore.replication.ha.fetched import Master as MasterAddress
+from cqstore.replication.ha.ha_check import CheckScope, checked
+from cqstore.replication.ha.rejoin import rejoin
+from cqstore.store.service.message_store import MessageStore
 from tests.interop.rocketmq import RocketMQ
 from tests.interop.test_following import file_bytes
 from tests.interop.test_interop import CONFIG, KINDS, QUEUES, SIZES, compare, put

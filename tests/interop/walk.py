@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from migration.rollback.rollback import rollback
-from migration.switch.switch import switch
-from store.config import StoreConfig
+from cqstore.migration.rollback.rollback import rollback
+from cqstore.migration.switch.switch import switch
+from cqstore.store.settings.config import StoreConfig
 from tests.interop.brokers import Broker, Brokers
 from tests.interop.test_moved_tables import KINDS, MASTER, config
 from tests.kit.migrations import moved_and_verified

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from store.errors import StoreError, StoreFailedError
+from cqstore.store.errors import StoreError, StoreFailedError
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.reput import running
 from tests.kit.waiting import until
-from tests.message_store.test_arrivals import SECONDS, is_waited_for, opened, put
+from tests.store.service.test_arrivals import SECONDS, is_waited_for, opened, put
 
 IGNORED = pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"  # a file left open

@@ -11,11 +11,11 @@ from types import FrameType
 
 import pytest
 
-from store.errors import NestedCallError, StoreError, StoreFailedError
-from store.record.message import Message
-from store.service.dispatching.dispatch import Dispatcher
-from store.service.message_store import MessageStore
-from store.service.runtime.running_state import CriticalSection
+from cqstore.store.errors import NestedCallError, StoreError, StoreFailedError
+from cqstore.store.record.message import Message
+from cqstore.store.service.dispatching.dispatch import Dispatcher
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.runtime.running_state import CriticalSection
 from tests.kit.double_write import open_store
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time

@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from store.config import FlushDiskType, StoreConfig
-from store.errors import StoreClosedError, StoreError, StoreFailedError, StoreIOError
-from store.record.message import Message
-from store.service.message_store import MessageStore
-from store.service.recovering.replacement import Rebuild
-from store.service.results import PutMessageResult
-from store.service.runtime.environment import Environment
-from store.service.runtime.running_state import RunningState
-from store.service.writing.encoded import Encoded
-from store.service.writing.putter import Putter
-from store.wakeup import Latch
+from cqstore.store.concurrency.wakeup import Latch
+from cqstore.store.errors import StoreClosedError, StoreError, StoreFailedError, StoreIOError
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.recovering.replacement import Rebuild
+from cqstore.store.service.results import PutMessageResult
+from cqstore.store.service.runtime.environment import Environment
+from cqstore.store.service.runtime.running_state import RunningState
+from cqstore.store.service.writing.encoded import Encoded
+from cqstore.store.service.writing.putter import Putter
+from cqstore.store.settings.config import FlushDiskType, StoreConfig
 from tests.kit.faults import Faults
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
@@ -140,9 +140,9 @@ def test_a_closed_store_takes_no_write_and_says_that_it_is_closed(tmp_path: Path
 def test_a_process_that_forgets_to_close_ends_and_has_lost_nothing(tmp_path: Path) -> None:
     lines = (
         "import sys",
-        "from store.record.message import Message",
-        "from store.service.message_store import MessageStore",
-        "from store.config import StoreConfig",
+        "from cqstore.store.record.message import Message",
+        "from cqstore.store.service.message_store import MessageStore",
+        "from cqstore.store.settings.config import StoreConfig",
         "small = StoreConfig(mapped_file_size_commit_log=65536)",
         "store = MessageStore.open(sys.argv[1], small)",
         "assert store.put_message(Message('t', b'x')).ok",

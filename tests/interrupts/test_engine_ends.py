@@ -9,22 +9,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.no_log import NoCheckpoint
-from cq_rocksdb._capi import ClosedError
-from cq_rocksdb._snapshot import Snapshot
-from cq_rocksdb._write_batch import BatchColumns
-from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
-from cq_rocksdb.engines import open_engine
-from cq_rocksdb.store import RocksDBConsumeQueueStore
-from store.config import RocksDBEngine, StoreConfig
-from store.errors import NestedCallError, StoreClosedError, UnsupportedFormatError
-from store.paths import StorePaths
-from store.queue.context import QueueStoreContext
-from store.queue.units import QUEUE_UNIT, UnitBatch
+from cqstore.cq_rocksdb.engine._capi import ClosedError
+from cqstore.cq_rocksdb.engine._snapshot import Snapshot
+from cqstore.cq_rocksdb.engine._write_batch import BatchColumns
+from cqstore.cq_rocksdb.engine.choice import open_engine
+from cqstore.cq_rocksdb.engine.rocks_engine import EngineBatch, Family, RocksEngine
+from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
+from cqstore.store.errors import NestedCallError, StoreClosedError, UnsupportedFormatError
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.context import QueueStoreContext
+from cqstore.store.queue.units import QUEUE_UNIT, UnitBatch
+from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 from tests.kit.descriptors import descriptors_of
 from tests.kit.engines import ENGINES, put_raw
 from tests.kit.file_queues import NoLog
 from tests.kit.interrupts import Interrupted, run_interrupted
+from tools.bench.no_log import NoCheckpoint
 
 MANY = 10_000
 PREFIX = b"a queue"

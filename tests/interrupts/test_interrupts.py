@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from store.config import FlushDiskType, RocksDBEngine, StoreConfig
-from store.errors import StoreError
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.errors import StoreError
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import FlushDiskType, RocksDBEngine, StoreConfig
 from tests.kit.acknowledged import TOPIC, Acknowledged
 from tests.kit.engines import ENGINES
 from tests.kit.interrupts import Interrupted, run_interrupted

@@ -13,24 +13,24 @@ from pathlib import Path
 
 import pytest
 
-from replication.epoch_wire import EpochEntry
-from replication.following.epoch_file import read_epochs, write_epochs
-from replication.tables.config_files import ConfigFiles
-from store.broker_files import DELAYS_FILE, TIMER_CHECK_FILE
-from store.journals.backend_state import read_backend_state, set_mode
-from store.journals.begun_cut import begin_cut, begun_cut, end_cut
-from store.journals.deleted_topics import DeletedTopics
-from store.journals.expired_queues import ExpiredQueues
-from store.journals.following import Following, read_following, write_following
-from store.journals.journal import Journal
-from store.journals.kept import check_kept
-from store.journals.lagging_backends import LaggingBackends
-from store.journals.store_mode import StoreMode
-from store.paths import StorePaths
-from store.queue.units import QueueKey
-from store.service.mirroring.differences import Differences, Mismatch, read_differences
-from store.service.mirroring.figures import Figures, read_figures
-from store.service.mirroring.verdict import ReadOutcome
+from cqstore.broker.metadata.config_files import ConfigFiles
+from cqstore.replication.epoch_wire import EpochEntry
+from cqstore.replication.follow.epoch_file import read_epochs, write_epochs
+from cqstore.store.broker_files.file_names import DELAYS_FILE, TIMER_CHECK_FILE
+from cqstore.store.journals.backend_state import read_backend_state, set_mode
+from cqstore.store.journals.begun_cut import begin_cut, begun_cut, end_cut
+from cqstore.store.journals.deleted_topics import DeletedTopics
+from cqstore.store.journals.expired_queues import ExpiredQueues
+from cqstore.store.journals.following import Following, read_following, write_following
+from cqstore.store.journals.journal import Journal
+from cqstore.store.journals.journal_manifest import check_kept
+from cqstore.store.journals.lagging_backends import LaggingBackends
+from cqstore.store.journals.store_mode import StoreMode
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.service.mirroring.differences import Differences, Mismatch, read_differences
+from cqstore.store.service.mirroring.figures import Figures, read_figures
+from cqstore.store.service.mirroring.verdict import ReadOutcome
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
 

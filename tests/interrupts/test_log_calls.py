@@ -12,18 +12,18 @@ from types import FrameType
 
 import pytest
 
-from store import logger as logger_module
-from store.config import StoreConfig
-from store.future import StoreFuture
-from store.logger import StoreLogger
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.concurrency import logger as logger_module
+from cqstore.store.concurrency.future import StoreFuture
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.kit import interrupts
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
 
 SECONDS = 30
-NAMES = "store", "program", "concurrent.futures"
+NAMES = "cqstore.store", "program", "concurrent.futures"
 SMALL = StoreConfig(mapped_file_size_commit_log=1 << 20, max_hash_slot_num=20, max_index_num=3)
 
 
@@ -183,7 +183,7 @@ def test_a_record_goes_where_the_logger_of_its_name_sends_it(thread: str) -> Non
 
     handlers = [Keep(), Keep()]
     known.addHandler(handlers[0])
-    logging.getLogger("store").addHandler(handlers[1])
+    logging.getLogger("cqstore.store").addHandler(handlers[1])
     function = "say" if thread == "main" else "<lambda>"
     try:
         assert say("1") == [f"store.some.module {function} 1"] * 2
@@ -211,4 +211,4 @@ def test_a_record_goes_where_the_logger_of_its_name_sends_it(thread: str) -> Non
         known.handlers.clear()
         known.filters.clear()
         known.propagate = True
-        logging.getLogger("store").removeHandler(handlers[1])
+        logging.getLogger("cqstore.store").removeHandler(handlers[1])

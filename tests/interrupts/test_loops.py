@@ -18,16 +18,16 @@ from typing import TypeVar
 
 import pytest
 
-import replication
-from replication.feeding.feeder import Feeder
-from replication.feeding.followers import Followers
-from replication.feeding.settings import FeedSettings
-from replication.following.follower import Follower
-from replication.following.follower_progress import Timing
-from store.config import FlushDiskType, StoreConfig
-from store.errors import StoreError
-from store.record.message import Message
-from store.service.message_store import MessageStore
+import cqstore.replication
+from cqstore.replication.feed.feed_settings import FeedSettings
+from cqstore.replication.feed.feeder import Feeder
+from cqstore.replication.feed.followers import Followers
+from cqstore.replication.follow.follower import Follower
+from cqstore.replication.follow.follower_progress import Timing
+from cqstore.store.errors import StoreError
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import FlushDiskType, StoreConfig
 from tests.kit import interrupts
 from tests.kit.descriptors import descriptors_of
 from tests.kit.interrupts import first_places, run_interrupted
@@ -113,7 +113,7 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
     # What pytest kept of them would keep frames, and what these hold.
     monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
-    monkeypatch.setattr(interrupts, "_OURS", (f"{replication.__path__[0]}/",))
+    monkeypatch.setattr(interrupts, "_OURS", (f"{cqstore.replication.__path__[0]}/",))
     yield made
     gc.collect()
 

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from store.config import FlushDiskType, StoreConfig
-from store.errors import NestedCallError, StoreClosedError
-from store.record.client_batch import encode_client_batch
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.errors import NestedCallError, StoreClosedError
+from cqstore.store.record.client_batch import encode_client_batch
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import FlushDiskType, StoreConfig
 from tests.kit.interrupts import run_interrupted
 from tests.kit.mutations import in_time
 
@@ -257,10 +257,10 @@ def test_a_close_in_a_thread_of_the_store_is_refused(tmp_path: Path) -> None:
 
 CHILD = """
 import gc, signal, sys
-from store.config import FlushDiskType, StoreConfig
-from store.errors import NestedCallError
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.settings.config import FlushDiskType, StoreConfig
+from cqstore.store.errors import NestedCallError
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
 
 root, backend, flush = sys.argv[1:]
 config = StoreConfig(

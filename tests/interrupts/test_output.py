@@ -5,7 +5,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from store.cli.streams import _RawOutput
+from cqstore.cli.streams import _RawOutput
 from tests.kit.interrupts import Interrupted, run_interrupted
 
 LINES = [b"line %d\n" % number for number in range(6)]

@@ -7,18 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from store.checked_lock import CheckedLock, process_lock
-from store.errors import NestedCallError
-from store.journals.kept import KEPT_LOCK, register
-from store.paths import StorePaths
-from store.queue.read_fallbacks import FallbackReason, ReadFallbacks, ReadKind
+from cqstore.store.concurrency.checked_lock import CheckedLock, process_lock
+from cqstore.store.errors import NestedCallError
+from cqstore.store.journals.journal_manifest import KEPT_LOCK, register
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.read_fallbacks import FallbackReason, ReadFallbacks, ReadKind
 from tests.kit.forks import forked
 from tests.kit.interrupts import run_interrupted
 from tests.kit.mutations import in_time
+from tests.kit.product_tree import ROOT, module_name, product_files
 
 SECONDS = 20
-PACKAGES = ("store", "cq_file", "cq_rocksdb", "replication", "migration", "operating", "metadata")
-ROOT = Path(__file__).parents[2]
 
 
 def test_a_read_in_the_middle_of_the_count_of_a_read_waits_for_nothing() -> None:
@@ -86,17 +85,17 @@ def test_a_lock_of_the_process_stays_taken_in_a_child_of_the_thread_that_holds_i
 def test_each_lock_of_a_module_is_free_in_a_child() -> None:
     """Else a child waits for a thread that did not come along."""
     locks: dict[str, CheckedLock] = {}
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            if "Lock(" not in path.read_text() and "process_lock(" not in path.read_text():
-                continue
-            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-            module = importlib.import_module(name)
-            holders = [module, *(each for each in vars(module).values() if isinstance(each, type))]
-            for holder in holders:
-                for key, value in vars(holder).items():
-                    if isinstance(value, CheckedLock):
-                        locks[f"{name}.{key}"] = value
+    for path in product_files(".py"):
+        text = (ROOT / path).read_text()
+        if "Lock(" not in text and "process_lock(" not in text:
+            continue
+        name = module_name(path)
+        module = importlib.import_module(name)
+        holders = [module, *(each for each in vars(module).values() if isinstance(each, type))]
+        for holder in holders:
+            for key, value in vars(holder).items():
+                if isinstance(value, CheckedLock):
+                    locks[f"{name}.{key}"] = value
     assert len(set(locks.values())) >= 3
     for name, lock in locks.items():
         assert in_child_beside(lock, lock.entry().__enter__) == 0, name

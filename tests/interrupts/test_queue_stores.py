@@ -11,16 +11,15 @@ from pathlib import Path
 
 import pytest
 
-import cq_file
-from cq_file.store import FileConsumeQueueStore
-from cq_rocksdb import offset_table
-from cq_rocksdb import store as rocksdb_store
-from cq_rocksdb.native_engine import NativeEngine
-from store.config import RocksDBEngine
-from store.errors import StoreFailedError
-from store.queue import combined
-from store.queue.backends import backend_names
-from store.queue.units import UnitBatch
+import cqstore.cq_file
+from cqstore.cq_file.store import FileConsumeQueueStore
+from cqstore.cq_rocksdb.engine.native_engine import NativeEngine
+from cqstore.cq_rocksdb.queues import offset_table, rocksdb_store
+from cqstore.store.errors import StoreFailedError
+from cqstore.store.queue import combined
+from cqstore.store.queue.backends import backend_names
+from cqstore.store.queue.units import UnitBatch
+from cqstore.store.settings.config import RocksDBEngine
 from tests.kit import interrupts
 from tests.kit.engines import ENGINES
 from tests.kit.interrupts import Interrupted, run_interrupted
@@ -30,7 +29,8 @@ from tests.kit.queue_drive import COMBINED, QueueDrive
 
 SECONDS = 60
 KEEPING = (
-    combined.__file__, f"{cq_file.__path__[0]}/", rocksdb_store.__file__, offset_table.__file__,
+    combined.__file__, f"{cqstore.cq_file.__path__[0]}/", rocksdb_store.__file__,
+    offset_table.__file__,
 )  # fmt: skip
 """The modules that keep what is known of the queues, but for the cache, which is compiled."""
 MOST = 300

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from store.config import RocksDBEngine, StoreConfig
-from store.queue.units import QueueKey
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 from tests.kit.engines import ENGINES
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time

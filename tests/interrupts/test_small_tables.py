@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from cq_file.descriptor_cache import DescriptorCache
-from cq_rocksdb.engines import open_engine
-from store.config import RocksDBEngine, StoreConfig
-from store.errors import StoreClosedError, StoreError
-from store.journals.store_lock import StoreLock, locked_by
-from store.paths import StorePaths
-from store.record.bounded_cache import ENTRY_BYTES, BoundedCache
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.cq_file.descriptor_cache import DescriptorCache
+from cqstore.cq_rocksdb.engine.choice import open_engine
+from cqstore.store.errors import StoreClosedError, StoreError
+from cqstore.store.journals.store_lock import StoreLock, locked_by
+from cqstore.store.paths import StorePaths
+from cqstore.store.record.bounded_cache import ENTRY_BYTES, BoundedCache
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 from tests.kit.descriptors import descriptors
 from tests.kit.engines import ENGINES, put_raw
 from tests.kit.forks import forked

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from store.config import RocksDBEngine, StoreConfig
-from store.errors import StoreClosedError, StoreError
-from store.index.index_batch import IndexBatch
-from store.index.index_service import IndexService
-from store.journals.store_lock import locked_by
-from store.log.mapped_file_queue import MappedFileQueue
-from store.paths import StorePaths
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.errors import StoreClosedError, StoreError
+from cqstore.store.index.index_batch import IndexBatch
+from cqstore.store.index.index_service import IndexService
+from cqstore.store.journals.store_lock import locked_by
+from cqstore.store.log.mapped_file_queue import MappedFileQueue
+from cqstore.store.paths import StorePaths
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 from tests.kit.descriptors import descriptors_of
 from tests.kit.engines import ENGINES
 from tests.kit.forks import forked

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from store.thread import StoreThread
+from cqstore.store.concurrency.thread import StoreThread
 from tests.kit import interrupts
 from tests.kit.interrupts import Interrupted, run_interrupted, throw
 from tests.kit.mutations import in_time

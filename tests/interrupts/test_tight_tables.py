@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from store.service.dispatching import dispatch
-from store.service.message_store import MessageStore
+from cqstore.store.service.dispatching import dispatch
+from cqstore.store.service.message_store import MessageStore
 from tests.interrupts import test_interrupts
 from tests.interrupts.test_interrupts import BASE, IGNORED, SECONDS, STEPS, Bench
 from tests.kit.mutations import in_time

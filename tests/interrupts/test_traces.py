@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from store.config import StoreConfig
-from store.record.message import Message
-from store.service.message_store import MessageStore
-from store.service.tracing.trace import Trace
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.tracing.trace import Trace
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.descriptors import descriptors_of
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from cq_file.file_sync import for_each
-from replication.feeding.followers import Followers
-from store.config import FlushDiskType, StoreConfig
-from store.errors import StoreError
-from store.future import StoreFuture
-from store.record.message import Message
-from store.replica_config import BrokerRole
-from store.service.message_store import MessageStore
-from store.service.writing.log_prefault import LogPrefault
-from store.service.writing.putter import Putter
-from store.thread import StoreThread
-from store.wakeup import Latch, Wakeup
+from cqstore.cq_file.file_sync import for_each
+from cqstore.replication.feed.followers import Followers
+from cqstore.store.concurrency.future import StoreFuture
+from cqstore.store.concurrency.thread import StoreThread
+from cqstore.store.concurrency.wakeup import Latch, Wakeup
+from cqstore.store.errors import StoreError
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.writing.log_prefault import LogPrefault
+from cqstore.store.service.writing.putter import Putter
+from cqstore.store.settings.config import FlushDiskType, StoreConfig
+from cqstore.store.settings.replica_config import BrokerRole
 from tests.kit import interrupts
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
@@ -223,7 +223,7 @@ def test_a_future_completes_after_an_interrupt_anywhere(
     step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another thread completes it and goes on, and all who wait then are woken."""
-    monkeypatch.setattr("store.future._SECONDS", 0.05)
+    monkeypatch.setattr("cqstore.store.concurrency.future._SECONDS", 0.05)
 
     def interrupted(number: int) -> None:
         future: StoreFuture[int] = StoreFuture()

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from store.record.message import Message
-from store.service.message_store import MessageStore
-from store.service.results import PutMessageResult
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.results import PutMessageResult
 
 TOPIC = "t"
 QUEUES = 2

@@ -4,12 +4,12 @@ from itertools import compress
 from pathlib import Path
 from typing import Any
 
-from cq_rocksdb.engine import Family
-from cq_rocksdb.keys import queue_prefix
-from cq_rocksdb.native_engine import NativeEngine, append_job
-from cq_rocksdb.store import RocksDBConsumeQueueStore
-from store.config import RocksDBEngine
-from store.queue.units import QueueKey, UnitBatch
+from cqstore.cq_rocksdb.engine.native_engine import NativeEngine, append_job
+from cqstore.cq_rocksdb.engine.rocks_engine import Family
+from cqstore.cq_rocksdb.keys import queue_prefix
+from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
+from cqstore.store.queue.units import QueueKey, UnitBatch
+from cqstore.store.settings.config import RocksDBEngine
 from tests.kit.engines import using
 from tests.kit.file_queues import NoLog
 from tests.kit.rocksdb_queues import RECORD_BYTES, RocksDBQueues, add

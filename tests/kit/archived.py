@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analysis.archive.archive_rows import ROWS, read_rows
-from analysis.archive.file_writer import WrittenFile, write_files
-from analysis.archive.log_ranges import LogRange
-from analysis.archive.run import ArchivedRun, plan_run, run
-from analysis.archive.spark_job import ORDER, tasks_of
-from analysis.archive.verb import ArchiveFormat, open_archive
-from analysis.options import SourceOptions
+from cqstore.analysis.archive.archive_command import ArchiveFormat, open_archive
+from cqstore.analysis.archive.archive_rows import ROWS, read_rows
+from cqstore.analysis.archive.archive_run import ArchivedRun, plan_run, run
+from cqstore.analysis.archive.file_writer import WrittenFile, write_files
+from cqstore.analysis.archive.log_ranges import LogRange
+from cqstore.analysis.archive.spark_job import ORDER, tasks_of
+from cqstore.analysis.options import SourceOptions
 
 Row = dict[str, Any]
 

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from embedded.log import EmbeddedLog
-from embedded.open_log import open_log
-from store.config import StoreConfig
+from cqstore.embedded.log import EmbeddedLog
+from cqstore.embedded.open_log import open_log
+from cqstore.store.settings.config import StoreConfig
 
 FILE_BYTES = 1 << 14
 NEVER = 3_600_000

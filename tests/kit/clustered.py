@@ -8,12 +8,12 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from migration.planning.plan import read_plan
-from migration.run.run import move_segment, run_plan
-from migration.tasks import run_tasks
-from migration.verify import verify_migration
-from migration.workspace import Workspace
-from on_spark.session import spark_session
+from cqstore.migration.plan.plan import read_plan
+from cqstore.migration.run.run import move_segment, run_plan
+from cqstore.migration.tasks import run_tasks
+from cqstore.migration.verify import verify_migration
+from cqstore.migration.workspace import Workspace
+from cqstore.spark.spark_session import spark_session
 
 MASTER = "local-cluster[2,1,1024]"
 

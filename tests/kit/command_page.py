@@ -9,7 +9,7 @@ from typing import Any
 
 from typer.core import TyperGroup
 
-from store.cli.verbs import DefaultGroup
+from cqstore.cli.lazy_verbs import DefaultGroup
 from tests.kit.command_tree import Command, subcommands, verbs
 
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"

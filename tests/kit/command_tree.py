@@ -9,8 +9,8 @@ from importlib.metadata import EntryPoint
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from store.cli.app import COMMANDS_GROUP, app
-from store.cli.verbs import DefaultGroup, Verb
+from cqstore.cli.app import COMMANDS_GROUP, app
+from cqstore.cli.lazy_verbs import DefaultGroup, Verb
 from tests.kit.pages import ROOT
 
 Command = TyperCommand | TyperGroup

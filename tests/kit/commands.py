@@ -23,25 +23,30 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from cq_rocksdb.engines import engine_works
-from store.config import RocksDBEngine
-from store.entries import entries
+from cqstore.cq_rocksdb.engine.choice import engine_works
+from cqstore.store.entry_points import entries
+from cqstore.store.settings.config import RocksDBEngine
 from tests.kit.quick_end import end_behind
 from tests.kit.verbs import told_never
 
 COMMAND = [str(Path(sys.executable).parent / "cqstore")]
 _ROOT = Path(__file__).parents[2]
 _IMPORTED = (
-    "store.cli.app", "store.cli.check", "store.cli.clean", "store.cli.dump", "store.cli.export",
-    "store.cli.get", "store.cli.importing", "store.cli.tail",
-    "store.cli.info", "store.cli.mode", "store.cli.offset", "store.cli.put", "store.cli.query",
-    "store.cli.rebuild", "store.cli.recover", "store.cli.top", "store.cli.topics",
-    "cq_file.store", "cq_file.bulk", "cq_rocksdb.store", "cq_rocksdb.bulk", "cq_rocksdb.commands",
-    "cq_rocksdb.native_engine", "cq_rocksdb.verbs", "migration.commands", "migration.verbs",
-    "migration.verify.command", "replication.commands", "replication.command",
-    "replication.checking.command", "analysis.command", "ab.commands", "metadata.commands",
-    "operating.commands", "rich.console", "rich.table", "rich._emoji_codes", "typer.rich_utils",
-    "typer._adapters", "pydantic.type_adapter", "numpy.ma", "jinja2", "encodings.cp437",
+    "cqstore.cli.app", "cqstore.cli.check_command", "cqstore.cli.clean_command",
+    "cqstore.cli.dump_command", "cqstore.cli.export_command", "cqstore.cli.get_command",
+    "cqstore.cli.import_command", "cqstore.cli.tail_command", "cqstore.cli.info_command",
+    "cqstore.cli.mode_command", "cqstore.cli.offset_command", "cqstore.cli.put_command",
+    "cqstore.cli.query_command", "cqstore.cli.rebuild_command", "cqstore.cli.recover_command",
+    "cqstore.cli.top_command", "cqstore.cli.topics_command", "cqstore.cq_file.store",
+    "cqstore.cq_file.bulk", "cqstore.cq_rocksdb.queues.rocksdb_store", "cqstore.cq_rocksdb.bulk",
+    "cqstore.cq_rocksdb.commands", "cqstore.cq_rocksdb.engine.native_engine",
+    "cqstore.cq_rocksdb.rocksdb_command", "cqstore.migration.commands", "cqstore.migration.verbs",
+    "cqstore.migration.verify.verify_command", "cqstore.replication.commands",
+    "cqstore.replication.follow_command", "cqstore.replication.ha.ha_check_command",
+    "cqstore.analysis.commands", "cqstore.ab.commands", "cqstore.broker.meta.commands",
+    "cqstore.broker.commands", "rich.console", "rich.table", "rich._emoji_codes",
+    "typer.rich_utils", "typer._adapters", "pydantic.type_adapter", "numpy.ma", "jinja2",
+    "encodings.cp437",
 )  # fmt: skip
 
 
@@ -132,7 +137,7 @@ def _serve() -> None:
 
 
 def _be(request: dict[str, Any]) -> None:
-    from store.cli.app import main  # noqa: PLC0415
+    from cqstore.cli.app import main  # noqa: PLC0415
 
     flags = os.O_RDONLY, os.O_WRONLY | os.O_CREAT, os.O_WRONLY | os.O_CREAT
     for target, flag in enumerate(flags):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from store.config import StoreConfig
-from store.service.message_store import MessageStore
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.messages import MAX_BODY
 from tests.kit.oracle.puts import put_by_oracle
 

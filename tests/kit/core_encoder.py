@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from store.config import StoreConfig
-from store.index.index_batch import IndexBatch
-from store.log._tail import FilePositions, LogTail
-from store.queue.units import UnitBatch
-from store.record.encoding_rules import EncodingRules
-from store.record.message import Message
-from store.record.message_copy import copy_message
-from store.service.dispatching._waiting import InFlight, Waiting
-from store.service.dispatching.delay import DelayLevels
-from store.service.runtime._flags import EnteredFlag, StateFlags
-from store.service.writing.encoded import add_encoded
-from store.service.writing.fast_put import fast_put
+from cqstore.store.index.index_batch import IndexBatch
+from cqstore.store.log._tail import FilePositions, LogTail
+from cqstore.store.queue.units import UnitBatch
+from cqstore.store.record.encoding_rules import EncodingRules
+from cqstore.store.record.message import Message
+from cqstore.store.record.message_copy import copy_message
+from cqstore.store.service.dispatching._waiting import InFlight, Waiting
+from cqstore.store.service.dispatching.delay import DelayLevels
+from cqstore.store.service.runtime._flags import EnteredFlag, StateFlags
+from cqstore.store.service.writing.encoded import add_encoded
+from cqstore.store.service.writing.fast_put import fast_put
+from cqstore.store.settings.config import StoreConfig
 
 
 class _File(FilePositions):

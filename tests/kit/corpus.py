@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from store.config import StoreConfig
-from store.record.compression import compress
-from store.record.message import CompressionType, Host, Message, MessageProperty
-from store.record.record_layout import BLANK_SIZE, HEAD, STORED, TAIL
+from cqstore.store.record.compression import compress
+from cqstore.store.record.message import CompressionType, Host, Message, MessageProperty
+from cqstore.store.record.record_layout import BLANK_SIZE, HEAD, STORED, TAIL
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.oracle.encoder import MessageEncoder, assemble, with_property_crc
 
 _V6 = Host.of("2001:db8::1", 65535)

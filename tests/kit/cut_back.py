@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from store.queue.units import QueueKey
-from store.service.message_store import MessageStore
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.service.message_store import MessageStore
 from tests.kit.parted import CONFIG
 from tests.kit.served import served as all_served
 

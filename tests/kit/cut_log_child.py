@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from store.comparing.log_heads import LogHeads
-from store.config import FlushDiskType, StoreConfig
-from store.errors import StoreError
-from store.record.decoder import StoredMessage
-from store.record.message import Message
-from store.service.message_store import MessageStore
-from store.service.reading.puller import TagFilter
+from cqstore.store.comparing.log_heads import LogHeads
+from cqstore.store.errors import StoreError
+from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.reading.puller import TagFilter
+from cqstore.store.settings.config import FlushDiskType, StoreConfig
 
 COUNT = 300
 LOG_FILE = 1 << 18

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from migration.rollback.rollback import rollback
-from migration.run.run import run_plan
-from migration.switch.switch import switch
-from migration.verify import verify_migration
+from cqstore.migration.rollback.rollback import rollback
+from cqstore.migration.run.run import run_plan
+from cqstore.migration.switch.switch import switch
+from cqstore.migration.verify import verify_migration
 from tests.kit.killed_at_change import ALL, changes_until_killed, run_until_killed
 
 _STEPS: dict[str, Callable[[Path], object]] = {

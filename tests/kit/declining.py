@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from store.index.index_file import IndexFile
-from store.queue.units import UnitBatch
+from cqstore.store.index.index_file import IndexFile
+from cqstore.store.queue.units import UnitBatch
 
 
 class Declines:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from store.config import StoreConfig
-from store.record.message import SCHEDULE_TOPIC, Message
-from store.service.message_store import MessageStore
-from store.service.runtime.environment import Environment
-from store.service.scheduling.schedule_message_service import ScheduleMessageService
+from cqstore.store.record.message import SCHEDULE_TOPIC, Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.runtime.environment import Environment
+from cqstore.store.service.scheduling.schedule_message_service import ScheduleMessageService
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.logs import CONFIG
 
 HOUR_SECONDS = 3600

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from store.config import StoreConfig
-from store.errors import ConsumeQueueError
-from store.journals.backend_state import BackendState, read_backend_state
-from store.paths import StorePaths
-from store.queue.backends import backend
-from store.queue.units import QueueKey
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.errors import ConsumeQueueError
+from cqstore.store.journals.backend_state import BackendState, read_backend_state
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.backends import backend
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.queue_of import QUEUES_OF
 
 TYPES = {"file": "default", "rocksdb": "defaultRocksDB"}

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-from cq_rocksdb.engine import Family, RocksEngine
-from cq_rocksdb.engines import engine_works
-from cq_rocksdb.rocksdict_engine import RocksdictEngine
-from store.config import RocksDBEngine
+from cqstore.cq_rocksdb.engine.choice import engine_works
+from cqstore.cq_rocksdb.engine.rocks_engine import Family, RocksEngine
+from cqstore.cq_rocksdb.engine.rocksdict_engine import RocksdictEngine
+from cqstore.store.settings.config import RocksDBEngine
 
 _IN_USE: ContextVar[RocksDBEngine] = ContextVar("engine", default=RocksDBEngine.AUTO)
 ENGINES = [

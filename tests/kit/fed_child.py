@@ -10,14 +10,14 @@ import threading
 from itertools import count
 from pathlib import Path
 
-from replication.feeding.feeder import Feeder
-from replication.feeding.followers import Followers
-from replication.feeding.in_thread import feeding
-from store.config import FlushDiskType, StoreConfig
-from store.record.message import Message
-from store.replica_config import BrokerRole
-from store.service.message_store import MessageStore
-from store.service.results import PutMessageStatus
+from cqstore.replication.feed.feeder import Feeder
+from cqstore.replication.feed.followers import Followers
+from cqstore.replication.feed.in_thread import feeding
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.results import PutMessageStatus
+from cqstore.store.settings.config import FlushDiskType, StoreConfig
+from cqstore.store.settings.replica_config import BrokerRole
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=16384, mapped_file_size_consume_queue=2000, max_hash_slot_num=50,

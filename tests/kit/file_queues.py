@@ -6,14 +6,14 @@ from pathlib import Path
 from struct import Struct
 from typing import Any
 
-from bench.no_log import NoCheckpoint, NoLogFiles
-from cq_file.store import FileConsumeQueueStore
-from store.config import StoreConfig
-from store.paths import StorePaths
-from store.queue.context import QueueStoreContext
-from store.queue.facts import QueueRestart
-from store.queue.units import UnitBatch
+from cqstore.cq_file.store import FileConsumeQueueStore
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.context import QueueStoreContext
+from cqstore.store.queue.facts import QueueRestart
+from cqstore.store.queue.units import UnitBatch
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.descriptors import descriptors_of
+from tools.bench.no_log import NoCheckpoint, NoLogFiles
 
 UNIT = Struct(">qiq")  # phy offset, record size, tags code
 BATCH = Struct(">qiqqqhii")

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from store.config import RocksDBEngine, StoreConfig
-from store.errors import StoreError
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.errors import StoreError
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 
 TOPIC = "t"
 _Calls = dict[str, Callable[[], object]]

@@ -1,7 +1,8 @@
-"""Workers of ``store.processes`` that do not begin with a third of a second of imports.
+"""Workers of ``store.concurrency.processes`` that do not begin with 0.3 s of imports.
 
 A process that has imported what tasks use forks them, one for each ``subprocess.Popen`` that is
-asked for; each then runs ``python -m store.worker`` as if it had been started. How they are really
+asked for; each then runs ``python -m cqstore.store.concurrency.task_worker`` as if it had been
+started. How they are really
 started is tried in ``tests/migration/test_tasks.py``, and wherever a command runs in a process.
 """
 
@@ -26,23 +27,24 @@ from typing import Any
 
 import pytest
 
-import store.processes
-from cq_rocksdb.engines import engine_works
-from store.config import RocksDBEngine
-from store.entries import entries
+import cqstore.store.concurrency.processes
+from cqstore.cq_rocksdb.engine.choice import engine_works
+from cqstore.store.entry_points import entries
+from cqstore.store.settings.config import RocksDBEngine
 from tests.kit.quick_end import end_behind
 
 _ROOT = Path(__file__).parents[2]
 _TASKS = (
-    "store.worker", "migration.run.segment", "migration.verify.verification",
-    "migration.from_log.rebuild_plan", "migration.from_log.scan_task", "cq_file.bulk",
-    "cq_rocksdb.bulk", "cq_rocksdb.native_engine", "numpy.ma",
+    "cqstore.store.concurrency.task_worker", "cqstore.migration.run.segment",
+    "cqstore.migration.verify.verification", "cqstore.migration.from_log.rebuild_plan",
+    "cqstore.migration.from_log.scan_task", "cqstore.cq_file.bulk", "cqstore.cq_rocksdb.bulk",
+    "cqstore.cq_rocksdb.engine.native_engine", "numpy.ma",
 )  # fmt: skip
 _MAX_BYTES = 1 << 20
 
 
 class ForkedWorker:
-    """What ``subprocess.Popen`` would be for one worker, as far as ``store.processes`` asks."""
+    """What ``subprocess.Popen`` would be for one worker, as far as ``processes`` asks."""
 
     def __init__(self, forker: "_Forker", words: Sequence[str]) -> None:
         read, stdin = os.pipe()
@@ -103,7 +105,7 @@ _starting = threading.Lock()
 
 
 def _start(command: Sequence[str], **_: Any) -> ForkedWorker:
-    assert command[:3] == [sys.executable, "-m", "store.worker"]
+    assert command[:3] == [sys.executable, "-m", "cqstore.store.concurrency.task_worker"]
     with _starting:
         forker = _forkers.get(os.getpid()) or _forkers.setdefault(os.getpid(), _Forker())
     return ForkedWorker(forker, command[3:])
@@ -114,7 +116,7 @@ def forked_workers() -> Iterator[None]:
     """Have all workers in the block forked."""
     with pytest.MonkeyPatch.context() as patch:
         popen = SimpleNamespace(Popen=_start, PIPE=subprocess.PIPE)
-        patch.setattr(store.processes, "subprocess", popen)
+        patch.setattr(cqstore.store.concurrency.processes, "subprocess", popen)
         yield
 
 
@@ -149,9 +151,11 @@ def _be(request: dict[str, Any], stdin: int, stdout: int) -> None:
         os.close(given)
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     os.chdir(request["cwd"])
-    sys.argv = ["store.worker", *request["words"]]
-    sys.modules.pop("store.worker", None)  # ``python -m`` would have it anew
-    runpy.run_module("store.worker", run_name="__main__", alter_sys=True)
+    sys.argv = ["cqstore.store.concurrency.task_worker", *request["words"]]
+    sys.modules.pop(
+        "cqstore.store.concurrency.task_worker", None
+    )  # ``python -m`` would have it anew
+    runpy.run_module("cqstore.store.concurrency.task_worker", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from cq_file.layout import BATCH_UNIT, EXT_UNIT_HEAD, FILE_UNIT
-from cq_rocksdb.keys import (
+from cqstore.broker.metadata.config_files import TIMER_CHECK_POINT
+from cqstore.broker.pending.timer import TIMER_SLOT
+from cqstore.cq_file.layout import BATCH_UNIT, EXT_UNIT_HEAD, FILE_UNIT
+from cqstore.cq_rocksdb.keys import (
     CHECKPOINT_ENTRY,
     KEY_HEAD,
     OFFSET_ENTRY,
@@ -13,24 +15,22 @@ from cq_rocksdb.keys import (
     QUEUE_TAIL,
     UNIT_PLACE,
 )
-from operating.timer import TIMER_SLOT
-from replication.epoch_wire import (
+from cqstore.replication.epoch_wire import (
     EPOCH_ENTRY,
     MASTER_HANDSHAKE,
     SLAVE_HANDSHAKE,
     SLAVE_REPORT,
     TRANSFER_HEAD,
 )
-from replication.tables.config_files import TIMER_CHECK_POINT
-from replication.tables.remoting import COMMAND_HEAD
-from replication.wire import FRAME_HEAD, REPORT
-from store.index.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
-from store.log.checkpoint import CHECKPOINT
-from store.log.synced_mark import MARK_SLOT
-from store.queue.units import QUEUE_UNIT
-from store.record.client_batch import CLIENT_BATCH_HEAD
-from store.record.layout import Layout
-from store.record.record_layout import BLANK, HEAD, STORED, TAIL
+from cqstore.replication.synchronize.remoting import COMMAND_HEAD
+from cqstore.replication.wire import FRAME_HEAD, REPORT
+from cqstore.store.index.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+from cqstore.store.log.checkpoint import CHECKPOINT
+from cqstore.store.log.synced_mark import MARK_SLOT
+from cqstore.store.queue.units import QUEUE_UNIT
+from cqstore.store.record.client_batch import CLIENT_BATCH_HEAD
+from cqstore.store.record.layout import Layout
+from cqstore.store.record.record_layout import BLANK, HEAD, STORED, TAIL
 
 PAGE = Path(__file__).parents[2] / "docs" / "format.md"
 LAYOUTS: dict[str, Layout[Any]] = {

@@ -12,7 +12,7 @@ from cqstore import (
     PutMessageStatus,
     StoreConfig,
 )
-from store.record.client_batch import encode_client_batch
+from cqstore.store.record.client_batch import encode_client_batch
 from tests.kit.double_write import config as combined_config
 from tests.kit.engines import ENGINES
 

@@ -1,7 +1,7 @@
 """Puts one record into an index, as the dispatcher does with a batch of them."""
 
-from store.index.index_batch import IndexBatch
-from store.index.index_service import IndexService
+from cqstore.store.index.index_batch import IndexBatch
+from cqstore.store.index.index_service import IndexService
 
 
 def index_record(

@@ -19,7 +19,8 @@ from typing import Any
 
 _ROOT = Path(__file__).parents[2]
 _OURS = tuple(
-    f"{_ROOT / name}/" for name in ("store", "cq_file", "cq_rocksdb", "replication", "embedded")
+    f"{_ROOT / 'cqstore' / name}/"
+    for name in ("store", "cq_file", "cq_rocksdb", "replication", "embedded")
 )
 _CONTEXTS = "contextlib.py"
 _Tracer = Callable[..., Any]

@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from store.config import RocksDBEngine, StoreConfig
-from store.service.message_store import MessageStore
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 from tests.kit.promised import Promises, Put, Queue
 
 LOG_FILE = 65536

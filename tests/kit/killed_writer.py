@@ -9,9 +9,9 @@ import mmap
 import sys
 from pathlib import Path
 
-from store.config import StoreConfig
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=1 << 20, max_hash_slot_num=100, max_index_num=400

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator
 
-from store.service.message_store import MessageStore
+from cqstore.store.service.message_store import MessageStore
 
 
 def log_of(store: MessageStore) -> bytes:

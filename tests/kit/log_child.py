@@ -11,9 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from embedded.log import EmbeddedLog
-from embedded.open_log import open_log
-from store.config import StoreConfig
+from cqstore.embedded.log import EmbeddedLog
+from cqstore.embedded.open_log import open_log
+from cqstore.store.settings.config import StoreConfig
 
 TOPIC = "t"
 GROUPS = ("one", "two")

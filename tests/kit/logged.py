@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def logged(name: str = "store") -> Iterator[io.StringIO]:
+def logged(name: str = "cqstore.store") -> Iterator[io.StringIO]:
     """Collect what the logger of a package is given, in a handler of its own.
 
     That of ``caplog`` has a lock that an interrupt within the test may leave taken; lines of other

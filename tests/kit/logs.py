@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from embedded.log import EmbeddedLog
-from embedded.open_log import open_log
-from store.config import StoreConfig
+from cqstore.embedded.log import EmbeddedLog
+from cqstore.embedded.open_log import open_log
+from cqstore.store.settings.config import StoreConfig
 
 HOUR = 3_600_000
 CONFIG = StoreConfig(

@@ -5,11 +5,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from store.errors import IllegalMessageError
-from store.record.client_batch import encode_client_batch
-from store.record.message import LOOPBACK, Host, Message, MessageProperty, SysFlag
-from store.service.message_store import MessageStore
-from store.service.results import PutMessageResult
+from cqstore.store.errors import IllegalMessageError
+from cqstore.store.record.client_batch import encode_client_batch
+from cqstore.store.record.message import LOOPBACK, Host, Message, MessageProperty, SysFlag
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.results import PutMessageResult
 
 MAX_BODY = 4096
 LIGHT, LIGHT_OFFSETS = (

@@ -6,8 +6,8 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from metadata.model import Form
-from store.service.offline.database_copy import is_database
+from cqstore.broker.metadata.model import Form
+from cqstore.store.service.offline.database_copy import is_database
 
 _FOLDER = Path(__file__).parents[1] / "golden" / "metadata"
 SETTINGS = {

@@ -3,18 +3,18 @@
 import shutil
 from pathlib import Path
 
-from migration.planning.plan import Plan
-from migration.planning.planner import make_plan
-from migration.run.run import RunReport, run_plan
-from migration.verify import verify_migration
-from migration.workspace import Workspace
-from store.config import StoreConfig
-from store.paths import StorePaths
-from store.queue.bulk import bulk_backend
-from store.queue.places import queue_context
-from store.queue.units import QueueKey
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.migration.plan.plan import Plan
+from cqstore.migration.plan.planner import make_plan
+from cqstore.migration.run.run import RunReport, run_plan
+from cqstore.migration.verify import verify_migration
+from cqstore.migration.workspace import Workspace
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.bulk import bulk_backend
+from cqstore.store.queue.queue_location import queue_context
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 
 Units = dict[int, tuple[int, int, int, int]]
 """Queue offset → phy offset, size, tags code, store timestamp (-1 where it is not kept)."""

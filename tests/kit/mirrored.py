@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from store.queue.consume_queue import ConsumeQueue, PulledUnits
-from store.queue.time_search import BoundaryType
-from store.queue.units import UnitBlock
-from store.service.message_store import MessageStore
-from store.service.mirroring import mirror as mirror_module
-from store.service.mirroring.figures import FiguresSnapshot, read_figures
-from store.service.mirroring.mirror import Mirror
-from store.service.mirroring.verdict import ReadOutcome
-from store.service.reading.puller import TagFilter
+from cqstore.store.queue.consume_queue import ConsumeQueue, PulledUnits
+from cqstore.store.queue.time_search import BoundaryType
+from cqstore.store.queue.units import UnitBlock
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.mirroring import mirror as mirror_module
+from cqstore.store.service.mirroring.figures import FiguresSnapshot, read_figures
+from cqstore.store.service.mirroring.mirror import Mirror
+from cqstore.store.service.mirroring.verdict import ReadOutcome
+from cqstore.store.service.reading.puller import TagFilter
 from tests.kit.double_write import QUEUES, open_store
 from tests.kit.queue_of import QUEUES_OF
 from tests.kit.waiting import until

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from bench.no_log import NoLogFiles
-from store.queue.units import UnitBatch
+from cqstore.store.queue.units import UnitBatch
+from tools.bench.no_log import NoLogFiles
 
 RECORD_SIZE = 100
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from pathlib import Path
 
-from migration.follow.move import FollowedMove, FollowedReport
-from migration.metadata.option import AcceptedLoss
-from replication.following.follower_progress import Timing
-from store.config import StoreConfig
+from cqstore.broker.conversion.options import AcceptedLoss
+from cqstore.migration.follow.move import FollowedMove, FollowedReport
+from cqstore.replication.follow.follower_progress import Timing
+from cqstore.store.settings.config import StoreConfig
 
 QUICK = Timing(first_retry=0.01, last_retry=0.02, quiet=0.02, last_file=0.05)
 SECONDS = 120

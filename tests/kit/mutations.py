@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic
 from types import FrameType
 
-from store.errors import StoreError
+from cqstore.store.errors import StoreError
 
 MAX_SECONDS = 30
 """Far more than any buffer takes; reached only by a loop that does not end."""

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
-from store.cli import app
-from store.errors import StoreError
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.cli import app
+from cqstore.store.errors import StoreError
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
 
 KINDS = ("fifo", "zero", "full", "folder", "socket")
 READING = (("info",), ("check",), ("topics",), ("migrate", "status"))

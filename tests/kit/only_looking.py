@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from store.cli.app import main
+from cqstore.cli.app import main
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES = {

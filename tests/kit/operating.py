@@ -8,8 +8,8 @@ from typing import Any
 from rocksdict import Options, Rdict
 from typer.testing import CliRunner, Result
 
-from operating import commands
-from store.config import StoreConfig
+from cqstore.broker import commands
+from cqstore.store.settings.config import StoreConfig
 
 SMALL = StoreConfig(
     mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=2000, max_index_num=20,

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import pytest
 
-from cq_file.bulk import FileBulk
-from cq_file.store import FileConsumeQueueStore
-from store.config import StoreConfig
-from store.paths import StorePaths
-from store.queue.bulk import UnitSource
-from store.queue.context import QueueStoreContext
+from cqstore.cq_file.bulk import FileBulk
+from cqstore.cq_file.store import FileConsumeQueueStore
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.bulk import UnitSource
+from cqstore.store.queue.context import QueueStoreContext
+from cqstore.store.settings.config import StoreConfig
 
 FOLDER = "otherqueue"
 

@@ -3,9 +3,9 @@
 import shutil
 from pathlib import Path
 
-from store.config import StoreConfig
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.log_bytes import log_of
 
 CONFIG = StoreConfig(

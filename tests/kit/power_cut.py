@@ -229,9 +229,9 @@ class Disk:
                 patched.enter_context(mock.patch.object(os, name, self._removing(name)))
             for name in ("rename", "replace"):
                 patched.enter_context(mock.patch.object(os, name, self._renaming(name)))
-            for module in ("cq_file.file_sync", "store.files"):
+            for module in ("cqstore.cq_file.file_sync", "cqstore.store.files"):
                 patched.enter_context(mock.patch(f"{module}.find_syncfs", self._find_syncfs))
-            patched.enter_context(mock.patch("cq_file.file_sync._SYNCFS_FROM", 4))
+            patched.enter_context(mock.patch("cqstore.cq_file.file_sync._SYNCFS_FROM", 4))
             patched.enter_context(mock.patch.object(threading.Thread, "start", _start()))
             yield
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field, replace
 
-from store.record.decoder import StoredMessage
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
 
 Queue = tuple[str, int]
 

@@ -2,18 +2,18 @@
 
 from pathlib import Path
 
-from bench.no_log import NoCheckpoint
-from store.config import RocksDBEngine, StoreConfig
-from store.journals.lagging_backends import LaggingBackends
-from store.paths import StorePaths
-from store.queue.backend_replica import Roles
-from store.queue.backends import backend, backend_names
-from store.queue.combined import CombinedConsumeQueueStore
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.context import QueueStoreContext
-from store.queue.facts import QueueRestart
-from store.queue.units import UnitBatch, UnitBlock
+from cqstore.store.journals.lagging_backends import LaggingBackends
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.backend_replica import Roles
+from cqstore.store.queue.backends import backend, backend_names
+from cqstore.store.queue.combined import CombinedConsumeQueueStore
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.context import QueueStoreContext
+from cqstore.store.queue.facts import QueueRestart
+from cqstore.store.queue.units import UnitBatch, UnitBlock
+from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 from tests.kit.model import RECORD_SIZE, PlainLog, batch_of
+from tools.bench.no_log import NoCheckpoint
 
 COMBINED = "combined, reading "
 """Before a backend's name: all of them as one, that one read."""

@@ -3,9 +3,9 @@
 from functools import partial
 from typing import Any
 
-from cq_file.named_queue import NamedFileQueue
-from cq_rocksdb.consume_queue import RocksDBConsumeQueue
-from store.queue.consume_queue import ConsumeQueue
+from cqstore.cq_file.named_queue import NamedFileQueue
+from cqstore.cq_rocksdb.queues.consume_queue import RocksDBConsumeQueue
+from cqstore.store.queue.consume_queue import ConsumeQueue
 
 QUEUES_OF: dict[str, type[ConsumeQueue]] = {"file": NamedFileQueue, "rocksdb": RocksDBConsumeQueue}
 """Backend → the class of its queues, to be patched."""

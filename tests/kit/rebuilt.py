@@ -1,9 +1,9 @@
 """The store that rebuilds are tried on, and what its queues hold."""
 
-from store.config import StoreConfig
-from store.queue.units import QueueKey
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 
 Facts = dict[QueueKey, tuple[int, int, list[tuple[int, int, int | None]]]]
 """Queue → minimum, next offset, and of each unit phy offset, size and tags code."""

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from store.index.index_batch import IndexBatch
-from store.queue.units import UnitBatch
-from store.service.dispatching.reput import MODE, ReputService
-from store.service.message_store import MessageStore
+from cqstore.store.index.index_batch import IndexBatch
+from cqstore.store.queue.units import UnitBatch
+from cqstore.store.service.dispatching.reput import MODE, ReputService
+from cqstore.store.service.message_store import MessageStore
 from tests.kit.waiting import until
 
 SMALL_BATCHES: dict[str, Any] = {"dispatch_slice": 4} if MODE == "always" else {}

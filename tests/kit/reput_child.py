@@ -10,12 +10,12 @@ import threading
 import time
 from pathlib import Path
 
-from store.config import StoreConfig
-from store.errors import StoreError
-from store.index.index_batch import IndexBatch
-from store.queue.units import UnitBatch
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.errors import StoreError
+from cqstore.store.index.index_batch import IndexBatch
+from cqstore.store.queue.units import UnitBatch
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.reput import THREAD, use_always
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=1 << 16, dispatch_slice=8)

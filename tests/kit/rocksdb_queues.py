@@ -4,18 +4,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.no_log import NoCheckpoint
-from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
-from cq_rocksdb.keys import queue_prefix, unit_key
-from cq_rocksdb.store import RocksDBConsumeQueueStore
-from store.config import StoreConfig
-from store.paths import StorePaths
-from store.queue.context import QueueStoreContext
-from store.queue.facts import QueueRestart
-from store.queue.units import QueueKey, UnitBatch
+from cqstore.cq_rocksdb.engine.rocks_engine import EngineBatch, Family, RocksEngine
+from cqstore.cq_rocksdb.keys import queue_prefix, unit_key
+from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.context import QueueStoreContext
+from cqstore.store.queue.facts import QueueRestart
+from cqstore.store.queue.units import QueueKey, UnitBatch
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.crash_images import crash_image
 from tests.kit.engines import engine_in_use
 from tests.kit.file_queues import NoLog
+from tools.bench.no_log import NoCheckpoint
 
 RECORD_BYTES = 100
 """Every record of these tests; unit *n* of the log lies at ``n * RECORD_BYTES``."""

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from migration.workspace import Workspace
+from cqstore.migration.workspace import Workspace
 from tests.kit.stopped import stopped
 
 COMMAND = [str(Path(sys.executable).parent / "cqstore"), "migrate"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from store.record.message import LMQ_PREFIX, is_queued
+from cqstore.store.record.message import LMQ_PREFIX, is_queued
 from tests.kit.golden import CRASHED, Dump
 
 Row = dict[str, Any]

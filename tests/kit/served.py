@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from store.queue.units import QueueKey
-from store.service.message_store import MessageStore
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.service.message_store import MessageStore
 
 
 def served(root: Path) -> dict[QueueKey, list[tuple[int, int, int]]]:

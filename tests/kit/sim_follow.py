@@ -15,15 +15,16 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import replication.feeding.connection
-from replication.checking.rejoin import rejoin
-from replication.errors import DivergedError
-from replication.following import default_talk, session
-from replication.following.follower import Follower
-from replication.following.follower_progress import Timing
-from store.config import StoreConfig
-from store.queue.units import QueueKey
-from store.service.message_store import MessageStore
+import cqstore.replication.feed.connection
+from cqstore.replication.errors import DivergedError
+from cqstore.replication.follow import default_protocol as default_talk
+from cqstore.replication.follow import master_session as session
+from cqstore.replication.follow.follower import Follower
+from cqstore.replication.follow.follower_progress import Timing
+from cqstore.replication.ha.rejoin import rejoin
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.crash_images import crash_image
 from tests.kit.log_bytes import log_of
 from tests.kit.served import served
@@ -106,7 +107,7 @@ class Story:
         self._is_open = False
         loop.set_exception_handler(self._note_fault)
         with (
-            loop.clock_of(session, default_talk, replication.feeding.connection),
+            loop.clock_of(session, default_talk, cqstore.replication.feed.connection),
             asyncio.Runner(loop_factory=lambda: loop) as runner,
         ):
             begun = loop.time()

@@ -10,14 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, Self
 
-from replication.errors import OutsideLogError, WireError
-from replication.feeding.append_notifier import AppendNotifier
-from replication.feeding.connection import FeedConnection
-from replication.feeding.followers import Followers, Link
-from replication.feeding.served_log import ServedLog
-from replication.feeding.settings import FeedSettings
-from store.config import StoreConfig
-from store.service.message_store import MessageStore
+from cqstore.replication.errors import OutsideLogError, WireError
+from cqstore.replication.feed.append_notifier import AppendNotifier
+from cqstore.replication.feed.connection import FeedConnection
+from cqstore.replication.feed.feed_settings import FeedSettings
+from cqstore.replication.feed.followers import Followers, Link
+from cqstore.replication.feed.served_log import ServedLog
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.wire_master import WireMaster
 from tests.kit.wire_server import WireServer
 

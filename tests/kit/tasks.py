@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from store.errors import CorruptionError
+from cqstore.store.errors import CorruptionError
 
 
 def double(item: str) -> str:

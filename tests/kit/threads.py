@@ -11,13 +11,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
 
-from store.errors import CorruptionError, StoreClosedError
-from store.queue.time_search import BoundaryType
-from store.record.decoder import StoredMessage
-from store.record.message import Message
-from store.service.message_store import MessageStore
-from store.service.reading.puller import TagFilter
-from store.service.results import GetMessageStatus, PutMessageResult
+from cqstore.store.errors import CorruptionError, StoreClosedError
+from cqstore.store.queue.time_search import BoundaryType
+from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.reading.puller import TagFilter
+from cqstore.store.service.results import GetMessageStatus, PutMessageResult
 from tests.kit.waiting import until
 
 Queue = tuple[str, int]

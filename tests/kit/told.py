@@ -5,11 +5,11 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from store.config import StoreConfig
-from store.record.client_batch import encode_client_batch
-from store.record.message import Message
-from store.service.message_store import MessageStore
-from store.service.results import PutMessageResult
+from cqstore.store.record.client_batch import encode_client_batch
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.results import PutMessageResult
+from cqstore.store.settings.config import StoreConfig
 
 LIGHT = "%LMQ%a"
 LOG_FILE = 16_384

@@ -6,8 +6,8 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from store.cli import progress
-from store.cli.app import app
+from cqstore.cli import progress
+from cqstore.cli.app import app
 
 
 def told_never() -> None:

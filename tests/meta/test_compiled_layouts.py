@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from cq_file.layout import FILE_UNIT
-from cq_rocksdb.keys import (
+from cqstore.cq_file.layout import FILE_UNIT
+from cqstore.cq_rocksdb.keys import (
     CTRL_1,
     KEY_HEAD,
     LONGEST_PREFIX,
@@ -13,18 +13,18 @@ from cq_rocksdb.keys import (
     QUEUE_TAIL,
     UNIT_PLACE,
 )
-from store.index.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
-from store.queue.units import QUEUE_UNIT
-from store.record import record_layout as record
-from store.record.client_batch import CLIENT_BATCH_HEAD
-from store.record.encoding_rules import MAX_V1_TOPIC_CHARS
-from store.record.message import TRANSACTION_MASK, SysFlag
-from store.record.properties import CRC_PROPERTY_SIZE, MAX_PROPERTIES
+from cqstore.store.index.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+from cqstore.store.queue.units import QUEUE_UNIT
+from cqstore.store.record import record_layout as record
+from cqstore.store.record.client_batch import CLIENT_BATCH_HEAD
+from cqstore.store.record.encoding_rules import MAX_V1_TOPIC_CHARS
+from cqstore.store.record.message import TRANSACTION_MASK, SysFlag
+from cqstore.store.record.properties import CRC_PROPERTY_SIZE, MAX_PROPERTIES
 from tests.kit.compiled_sources import sources
 from tests.kit.pages import ROOT
 
 NUMBERS = Path("store/core/_layout.pxd")
-ROCKSDB = ROOT / "cq_rocksdb"
+ROCKSDB = ROOT / "cq_rocksdb" / "engine"
 V4_TAIL = record.FIXED_V4.size - record.TAIL.size
 
 LAYOUTS = {

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import cqstore
-from cq_rocksdb import errors as rocksdb_errors
-from mutants.__main__ import PACKAGES, ROOT
-from store import errors
+from cqstore.cq_rocksdb.engine import errors as rocksdb_errors
+from cqstore.store import errors
+from tools.mutants.__main__ import PACKAGES, ROOT
 
 
 def classes(base: type[errors.StoreError]) -> list[type[errors.StoreError]]:
@@ -29,7 +29,9 @@ def test_errors_come_back_from_pickling(kind: type[errors.StoreError]) -> None:
 def test_the_tree_at_the_top_of_the_module_is_the_tree() -> None:
     text = errors.__doc__ or ""
     own = {
-        kind.__name__ for kind in classes(errors.StoreError) if kind.__module__ == "store.errors"
+        kind.__name__
+        for kind in classes(errors.StoreError)
+        if kind.__module__ == "cqstore.store.errors"
     }
     assert own == {word for word in text.replace("*", " ").split() if word.endswith("Error")} & own
     assert rocksdb_errors.RocksDBError in classes(errors.ConsumeQueueError)

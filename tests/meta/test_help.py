@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.core import TyperGroup
 
-from store.cli.app import app
+from cqstore.cli.app import app
 from tests.kit.command_tree import Command, made, subcommands, verbs
 
 WIDTH = 80

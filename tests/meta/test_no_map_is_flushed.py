@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from store.config import FlushDiskType, StoreConfig
-from store.log import log_map
-from store.record.message import Message
-from store.service.message_store import MessageStore
+from cqstore.store.log import log_map
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import FlushDiskType, StoreConfig
 
 
 class Unflushable(log_map.LogMap):

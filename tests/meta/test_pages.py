@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from store.service.opening.installed_hooks import DISPATCHERS, PUT_HOOKS
+from cqstore.store.service.opening.installed_hooks import DISPATCHERS, PUT_HOOKS
 from tests.kit.command_tree import all_options, strange_words
 from tests.kit.pages import PAGES, ROOT, anchors, code_lines, links, prose, spans, tables
+from tests.kit.product_tree import LINKED, PRODUCT
 
 MAX_COLUMNS = 110
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 ENTRY_POINTS = {*PROJECT["project"]["entry-points"], PUT_HOOKS, DISPATCHERS}
-INSTALLED = PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
-PACKAGES = "|".join([*(name.rstrip("*") for name in INSTALLED), "tests", "bench", "mutants"])
+FOLDERS = (*PRODUCT, "tests", "tools")
+PACKAGES = "cqstore|tests|tools"
 STORE_FOLDER = "cqstore"
 """A package, and what every store calls the folder of its own files."""
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -42,12 +43,14 @@ def test_links_lead_to_pages_and_headings(page: Path) -> None:
 def test_paths_modules_and_tests_exist(page: Path) -> None:
     lost = []
     for span in spans(page):
-        if re.fullmatch(rf"(?!{STORE_FOLDER}/)(?:{PACKAGES}|docs)/[\w./-]+", span):
+        if re.fullmatch(rf"(?!{STORE_FOLDER}/[\w/]+$)(?:{'|'.join(FOLDERS)}|docs)/[\w./-]+", span):
             lost += [] if (ROOT / span).exists() else [span]
         elif re.fullmatch(r"test_\w+\.py", span):
             lost += [] if any((ROOT / "tests").rglob(span)) else [span]
         elif span not in ENTRY_POINTS and re.fullmatch(rf"(?:{PACKAGES})(?:\.\w+)+", span):
             lost += [] if _is_there(span) else [span]
+        elif re.fullmatch(rf"(?:{'|'.join(LINKED)})(?:\.\w+)+", span):
+            lost += [span] if _is_there(f"cqstore.{span}") else []
     assert lost == []
 
 
@@ -108,14 +111,13 @@ def test_the_map_of_the_source_shows_rooms_that_there_are() -> None:
     text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
     plan = text.split("## What is where")[1].split("\n## ")[0]
     shown = set(re.findall(r"\b(\w+)/(?!\w)", plan))
-    packages = PACKAGES.split("|")
-    rooms = {path.parent.name for name in packages for path in (ROOT / name).rglob("__init__.py")}
-    assert set(packages) <= shown <= rooms
+    rooms = {path.parent.name for name in FOLDERS for path in (ROOT / name).rglob("__init__.py")}
+    assert {*FOLDERS} <= shown <= rooms
 
 
 def _sources() -> list[str]:
     """Return the text of every module and stub."""
-    sources = [path for name in PACKAGES.split("|") for path in (ROOT / name).rglob("*.py*")]
+    sources = [path for name in FOLDERS for path in (ROOT / name).rglob("*.py*")]
     return [path.read_text(encoding="utf-8") for path in sources if path.suffix in {".py", ".pyi"}]
 
 

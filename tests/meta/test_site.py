@@ -70,7 +70,7 @@ def hooks() -> ModuleType:
     return module
 
 
-SCHEMA = "ab/results/result.schema.json"
+SCHEMA = "cqstore/ab/results/result.schema.json"
 OUTSIDE = "[a](#limits) [b](https://x/y) [c](mailto:z)"
 MOVED = [
     ("docs/design.md", "[a](limits.md#x)", "[a](limits.md#x)"),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from migration.metadata import stopped
+from cqstore.broker.conversion import broker_process as stopped
 from tests.kit.forked_workers import forked_workers
 
 STARTED = "test_tasks"

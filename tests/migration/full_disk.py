@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from bench.sample_store import make_store
-from migration.planning.plan import Plan
-from migration.planning.planner import make_plan
-from migration.rollback.rollback import rollback
-from migration.run.run import run_plan
-from migration.run.segment import write_segment
-from migration.switch.switch import switch
-from migration.tasks import NO_SPARK
-from migration.verify import verify_migration
-from migration.workspace import Workspace
-from store.errors import DiskFullError, os_errors
+from cqstore.migration.plan.plan import Plan
+from cqstore.migration.plan.planner import make_plan
+from cqstore.migration.rollback.rollback import rollback
+from cqstore.migration.run.run import run_plan
+from cqstore.migration.run.segment import write_segment
+from cqstore.migration.switch.switch import switch
+from cqstore.migration.tasks import NO_SPARK
+from cqstore.migration.verify import verify_migration
+from cqstore.migration.workspace import Workspace
+from cqstore.store.errors import DiskFullError, os_errors
 from tests.kit.running import COMMAND, finished
 from tests.kit.served import served
+from tools.bench.sample_store import make_store
 
 UNITS, QUEUES = 40_000, 20
 

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
-from cq_rocksdb.engines import open_engine
-from cq_rocksdb.folders import log_folder
-from cq_rocksdb.keys import OFFSET_ENTRY, OffsetEntry, max_key, queue_prefix, unit_key
-from migration.planning.plan import Plan
-from migration.planning.planner import make_plan
-from migration.run.run import run_plan
-from migration.verify import VerifyReport, verify_migration
-from migration.workspace import Workspace
-from store.queue.units import QueueKey
+from cqstore.cq_rocksdb.engine.choice import open_engine
+from cqstore.cq_rocksdb.engine.rocks_engine import EngineBatch, Family, RocksEngine
+from cqstore.cq_rocksdb.folders import log_folder
+from cqstore.cq_rocksdb.keys import OFFSET_ENTRY, OffsetEntry, max_key, queue_prefix, unit_key
+from cqstore.migration.plan.plan import Plan
+from cqstore.migration.plan.planner import make_plan
+from cqstore.migration.run.run import run_plan
+from cqstore.migration.verify import VerifyReport, verify_migration
+from cqstore.migration.workspace import Workspace
+from cqstore.store.queue.units import QueueKey
 
 UNIT = 20
 
@@ -106,8 +106,8 @@ class Made:
 
 def migrate(root: Path, target: str, monkeypatch: pytest.MonkeyPatch) -> Made:
     """Plan and run; later comparisons run in this process as well."""
-    monkeypatch.setattr("migration.run.run.run_tasks", in_this_process)
-    monkeypatch.setattr("migration.verify.verification.run_tasks", in_this_process)
+    monkeypatch.setattr("cqstore.migration.run.run.run_tasks", in_this_process)
+    monkeypatch.setattr("cqstore.migration.verify.verification.run_tasks", in_this_process)
     plan = make_plan(root, target=target, segment_units=700)
     run_plan(root, master="none")
     return Made(root, Workspace.of(root), plan)

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from store.config import StoreConfig
-from store.record.message import Message
-from store.record.record_layout import BLANK, BLANK_SIZE, MAGIC_BLANK, BlankRecord
-from store.service.message_store import MessageStore
+from cqstore.store.record.message import Message
+from cqstore.store.record.record_layout import BLANK, BLANK_SIZE, MAGIC_BLANK, BlankRecord
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.oracle.encoder import MessageEncoder, assemble
 
 

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from bench.sample_store import make_store
-from migration.planning.planner import make_plan
-from migration.run.run import run_plan
-from migration.verify import verify_migration
-from migration.workspace import Workspace
-from store.service.message_store import MessageStore
+from cqstore.migration.plan.planner import make_plan
+from cqstore.migration.run.run import run_plan
+from cqstore.migration.verify import verify_migration
+from cqstore.migration.workspace import Workspace
+from cqstore.store.service.message_store import MessageStore
 from tests.kit import commands
 from tests.kit.migrations import NO_SPARK
 from tests.kit.running import COMMAND, until
 from tests.kit.served import served
 from tests.kit.tree import tree_digest
+from tools.bench.sample_store import make_store
 
 Golden = Callable[[str], Path]
 NONE = ("--master", NO_SPARK)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from migration.planning.planner import make_plan
-from migration.rollback.rollback import rollback
-from migration.run.run import run_plan
-from migration.run.segment import write_segment
-from migration.switch.switch import switch
-from migration.verify import verify_migration
-from migration.workspace import Workspace
+from cqstore.migration.plan.planner import make_plan
+from cqstore.migration.rollback.rollback import rollback
+from cqstore.migration.run.run import run_plan
+from cqstore.migration.run.segment import write_segment
+from cqstore.migration.switch.switch import switch
+from cqstore.migration.verify import verify_migration
+from cqstore.migration.workspace import Workspace
 from tests.kit.cut_short import cut_short
 from tests.kit.migrations import NO_SPARK, put_some
 from tests.kit.served import served

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from migration.rollback.rollback import rollback
-from migration.switch.switch import switch
-from store.errors import RefusedStoreError
-from store.record.message import SCHEDULE_TOPIC, Message
-from store.service.message_store import MessageStore
-from store.service.offline.delay_levels import unlike_levels
-from store.service.offline.mode import possible_steps
-from tests.feeding.conftest import CONFIG, leading
+from cqstore.migration.rollback.rollback import rollback
+from cqstore.migration.switch.switch import switch
+from cqstore.store.errors import RefusedStoreError
+from cqstore.store.record.message import SCHEDULE_TOPIC, Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.offline.delay_levels import unlike_levels
+from cqstore.store.service.offline.mode import possible_steps
 from tests.kit.migrations import moved_and_verified
 from tests.kit.moving import LEVEL, Moving
 from tests.kit.tree import tree_digest
+from tests.replication.feed.conftest import CONFIG, leading
 
 BROKER = CONFIG.model_copy(update={"message_delay_level": "1s 30s"})
 OTHER = (

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from store.errors import RefusedStoreError
-from store.paths import StorePaths
-from store.queue.units import QueueKey
-from store.service.message_store import MessageStore
+from cqstore.store.errors import RefusedStoreError
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.service.message_store import MessageStore
 from tests.kit.golden import Dump, load_dump
 from tests.kit.migrations import Units, move, next_offsets, stored, without_times
 from tests.kit.tree import tree_digest

@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.long, pytest.mark.slow]
 NAME = "basic-combine"
 _READ = """
 import json, os, sys
-from on_spark.session import spark_session
-from analysis.spark import register
+from cqstore.spark.spark_session import spark_session
+from cqstore.analysis.spark_sources import register
 
 def where(batches):
     import pyarrow as pa

@@ -9,29 +9,29 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from bench.sample_store import make_store
-from migration.from_log.block_source import BlockUnitSource
-from migration.from_log.blocks import UNITS, BlockWriter, map_units, read_index
-from migration.from_log.log_scan import ScannedUnits
-from migration.from_log.merge import merge_indexes
-from migration.from_log.rebuild_plan import make_log_plan
-from migration.from_log.scan_plan import ScanSpace
-from migration.planning.planner import make_plan
-from migration.preflight import preflight
-from migration.rollback import rollback
-from migration.run import run as run_module
-from migration.run import segment
-from migration.run.log_records import LogRecords
-from migration.run.run import run_plan
-from migration.switch import switch
-from migration.verify.fingerprint import made_digest
-from migration.workspace import Workspace
-from store.broker_conf import read_properties
-from store.errors import CorruptionError, StoreIOError
-from store.queue.bulk import UNIT_ROWS
+from cqstore.migration.from_log.block_source import BlockUnitSource
+from cqstore.migration.from_log.blocks import UNITS, BlockWriter, map_units, read_index
+from cqstore.migration.from_log.log_scan import ScannedUnits
+from cqstore.migration.from_log.merge import merge_indexes
+from cqstore.migration.from_log.rebuild_plan import make_log_plan
+from cqstore.migration.from_log.scan_plan import ScanSpace
+from cqstore.migration.plan.planner import make_plan
+from cqstore.migration.preflight import preflight
+from cqstore.migration.rollback import rollback
+from cqstore.migration.run import run as run_module
+from cqstore.migration.run import segment
+from cqstore.migration.run.log_records import LogRecords
+from cqstore.migration.run.run import run_plan
+from cqstore.migration.switch import switch
+from cqstore.migration.verify.fingerprint import made_digest
+from cqstore.migration.workspace import Workspace
+from cqstore.store.errors import CorruptionError, StoreIOError
+from cqstore.store.queue.bulk import UNIT_ROWS
+from cqstore.store.settings.broker_conf import read_properties
 from tests.kit.migrations import NO_SPARK
 from tests.migration.made import in_this_process
 from tests.migration.made_log import Made, make_log
+from tools.bench.sample_store import make_store
 
 ONE = ScannedUnits(np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, UNIT_ROWS))
 
@@ -101,7 +101,7 @@ def test_blocks_that_cannot_be_written_are_named(
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("migration.run.run.run_tasks", in_this_process)
+    monkeypatch.setattr("cqstore.migration.run.run.run_tasks", in_this_process)
     make_store(tmp_path / "store", 100, 4)
     return tmp_path / "store"
 
@@ -117,7 +117,9 @@ def test_steps_of_a_move_that_the_disk_refuses_name_their_folders(
     space.segments.touch()
     named(lambda: run_plan(root, master=NO_SPARK), "tidy the workspace", space.segments)
     with monkeypatch.context() as patched:
-        patched.setattr("migration.run.segment.uuid.uuid4", lambda: SimpleNamespace(hex="0" * 32))
+        patched.setattr(
+            "cqstore.migration.run.segment.uuid.uuid4", lambda: SimpleNamespace(hex="0" * 32)
+        )
         attempt = space.attempt(0, f"{os.getpid()}-{'0' * 8}")
         named(lambda: segment.write_segment(space, plan, 0), "make the folder of an attempt",
               attempt)  # fmt: skip
@@ -125,7 +127,7 @@ def test_steps_of_a_move_that_the_disk_refuses_name_their_folders(
     first = segment.write_segment(space, plan, 0)
     with monkeypatch.context() as patched:
         patched.setattr(segment, "make_marker", lambda *_: first)
-        patched.setattr("migration.run.segment.shutil.rmtree", refuse)
+        patched.setattr("cqstore.migration.run.segment.shutil.rmtree", refuse)
         named(lambda: segment._mark(space, plan, first), "remove the second attempt at a segment",
               space.segments)  # fmt: skip
     with monkeypatch.context() as patched:
@@ -133,7 +135,7 @@ def test_steps_of_a_move_that_the_disk_refuses_name_their_folders(
         named(lambda: run_plan(root, master=NO_SPARK), "finish the new queues",
               space.made.root)  # fmt: skip
     with monkeypatch.context() as patched:
-        patched.setattr("migration.verify.fingerprint._file_digest", refuse)
+        patched.setattr("cqstore.migration.verify.fingerprint._file_digest", refuse)
         named(lambda: made_digest(space), "read the new queues", space.made.root)
     with monkeypatch.context() as patched:
         patched.setattr(rollback, "sync_folder", refuse)
@@ -151,12 +153,12 @@ def test_steps_of_a_scan_that_the_disk_refuses_name_their_folders(
     def plan() -> object:
         return make_log_plan(root, target="file", master=NO_SPARK)
 
-    where = "migration.from_log.rebuild_plan.shutil.rmtree"
+    where = "cqstore.migration.from_log.rebuild_plan.shutil.rmtree"
     with monkeypatch.context() as patched:
         patched.setattr(where, refuse)
         named(plan, "begin a scan", scan.root)
     with monkeypatch.context() as patched:
-        patched.setattr("migration.from_log.rebuild_plan.run_tasks", interrupt)
+        patched.setattr("cqstore.migration.from_log.rebuild_plan.run_tasks", interrupt)
         with pytest.raises(KeyboardInterrupt):
             plan()
         (scan.root / "000000.left").mkdir()
@@ -167,5 +169,5 @@ def test_steps_of_a_scan_that_the_disk_refuses_name_their_folders(
 def test_a_folder_that_cannot_be_looked_at_is_named(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("migration.preflight.examine.inspect_folder", refuse)
+    monkeypatch.setattr("cqstore.migration.preflight.examine.inspect_folder", refuse)
     named(lambda: preflight(root), "look at the store", root)

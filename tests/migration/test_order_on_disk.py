@@ -4,13 +4,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from migration.metadata.conversion import NextBroker
-from migration.planning.planner import make_plan
-from migration.rollback.rollback import rollback
-from migration.switch.tables import prepare_locked
-from migration.workspace import Workspace
-from store.config import StoreConfig
-from store.paths import StorePaths
+from cqstore.broker.conversion.conversion import NextBroker
+from cqstore.migration.plan.planner import make_plan
+from cqstore.migration.rollback.rollback import rollback
+from cqstore.migration.switch.metadata_steps import prepare_locked
+from cqstore.migration.workspace import Workspace
+from cqstore.store.paths import StorePaths
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.call_order import CallOrder
 from tests.kit.metadata_forms import unpack_forms
 

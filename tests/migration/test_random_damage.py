@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from migration.planning.planner import make_plan
-from migration.rollback.rollback import rollback
-from migration.run.run import run_plan
-from migration.status import status
-from migration.switch.switch import switch
-from migration.verify import verify_migration
-from migration.workspace import Workspace
-from store.errors import RefusedStoreError, StoreError
+from cqstore.migration.plan.planner import make_plan
+from cqstore.migration.rollback.rollback import rollback
+from cqstore.migration.run.run import run_plan
+from cqstore.migration.status import status
+from cqstore.migration.switch.switch import switch
+from cqstore.migration.verify import verify_migration
+from cqstore.migration.workspace import Workspace
+from cqstore.store.errors import RefusedStoreError, StoreError
 from tests.kit.migrations import NO_SPARK
 from tests.kit.served import served
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pyspark
 import pytest
 
-from migration import tasks
-from migration.tasks import NO_SPARK, run_tasks
-from store import processes
-from store.errors import CorruptionError, DiskFullError, StoreConfigError, StoreError
-from store.worker import guarded, unwrap
+from cqstore.migration import tasks
+from cqstore.migration.tasks import NO_SPARK, run_tasks
+from cqstore.store.concurrency import processes
+from cqstore.store.concurrency.task_worker import guarded, unwrap
+from cqstore.store.errors import CorruptionError, DiskFullError, StoreConfigError, StoreError
 from tests.kit.tasks import crash, damaged, double, wait
 
 if TYPE_CHECKING:

@@ -10,33 +10,33 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
 
-from bench.sample_store import make_store
-from migration.markers import make_marker, read_marker
-from migration.planning.context import log_identity
-from migration.planning.plan import read_plan
-from migration.planning.planner import make_plan
-from migration.rollback import deleted_topic_policy
-from migration.rollback.deleted_topic_policy import refuse_to_guess
-from migration.rollback.rollback import finish, rollback
-from migration.run.run import _parallel, run_plan, tidy
-from migration.run.segment import SegmentDone, read_done, units_done, write_segment
-from migration.status import status
-from migration.switch.switch import read_switched, switch
-from migration.verify import verify_migration
-from migration.workspace import Workspace
-from store.config import StoreConfig
-from store.errors import CorruptionError, RefusedStoreError, StoreConfigError, StoreIOError
-from store.paths import StorePaths
-from store.queue.units import QueueKey
-from store.replica_config import BrokerRole
-from store.service.message_store import MessageStore
-from store.service.offline.mode import StoreMode
+from cqstore.migration.markers import make_marker, read_marker
+from cqstore.migration.plan.log_identity import log_identity
+from cqstore.migration.plan.plan import read_plan
+from cqstore.migration.plan.planner import make_plan
+from cqstore.migration.rollback import deleted_topic_policy
+from cqstore.migration.rollback.deleted_topic_policy import refuse_to_guess
+from cqstore.migration.rollback.rollback import finish, rollback
+from cqstore.migration.run.run import _parallel, run_plan, tidy
+from cqstore.migration.run.segment import SegmentDone, read_done, units_done, write_segment
+from cqstore.migration.status import status
+from cqstore.migration.switch.switch import read_switched, switch
+from cqstore.migration.verify import verify_migration
+from cqstore.migration.workspace import Workspace
+from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreConfigError, StoreIOError
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.offline.mode import StoreMode
+from cqstore.store.settings.config import StoreConfig
+from cqstore.store.settings.replica_config import BrokerRole
 from tests.kit.migrations import NO_SPARK, stored
 from tests.migration.made import in_this_process
+from tools.bench.sample_store import make_store
 
 if TYPE_CHECKING:
-    from store.journals.deleted_topics import DeletedTopics
-    from store.queue.consume_queue_store import ConsumeQueueStore
+    from cqstore.store.journals.deleted_topics import DeletedTopics
+    from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 
 UNITS, QUEUES = 400, 8
 
@@ -44,8 +44,8 @@ UNITS, QUEUES = 400, 8
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store of 50 units in each of 8 queues; tasks run in this process."""
-    monkeypatch.setattr("migration.run.run.run_tasks", in_this_process)
-    monkeypatch.setattr("migration.verify.verification.run_tasks", in_this_process)
+    monkeypatch.setattr("cqstore.migration.run.run.run_tasks", in_this_process)
+    monkeypatch.setattr("cqstore.migration.verify.verification.run_tasks", in_this_process)
     make_store(tmp_path / "store", UNITS, QUEUES)
     return tmp_path / "store"
 
@@ -75,7 +75,7 @@ def test_progress_only_rises_and_ends_with_all(root: Path, monkeypatch: pytest.M
     plan = make_plan(root, segment_units=100)
     write_segment(Workspace.of(root), plan, 2)
     told: list[tuple[int, int]] = []
-    monkeypatch.setattr("migration.run.segment.CHUNK_UNITS", 60)
+    monkeypatch.setattr("cqstore.migration.run.segment.CHUNK_UNITS", 60)
 
     def tasks(
         task: Callable[[str], str], items: Sequence[str], _: str, tick: Callable[[], object]
@@ -94,7 +94,7 @@ def test_progress_only_rises_and_ends_with_all(root: Path, monkeypatch: pytest.M
         tick()
         return done
 
-    monkeypatch.setattr("migration.run.run.run_tasks", tasks)
+    monkeypatch.setattr("cqstore.migration.run.run.run_tasks", tasks)
     run_plan(root, master=NO_SPARK, progress=lambda *one: told.append(one))
     assert told == [
         (at, UNITS) for at in (100, 160, 200, 260, 300, 360, 400, 400, 400)
@@ -216,7 +216,7 @@ def test_what_was_not_done_is_not_noted(root: Path, monkeypatch: pytest.MonkeyPa
     space = moved(root)
     plan = read_plan(space)
     with monkeypatch.context() as patched:
-        patched.setattr("migration.switch.switch.walk", refuse)
+        patched.setattr("cqstore.migration.switch.switch.walk", refuse)
         with pytest.raises(StoreIOError, match="no more"):
             switch(root)
     assert steps(space)[-1] == ("published", plan.digest)
@@ -226,7 +226,7 @@ def test_what_was_not_done_is_not_noted(root: Path, monkeypatch: pytest.MonkeyPa
     assert steps(space)[-1] == ("switched", plan.digest)
     space.segments.mkdir()
     with monkeypatch.context() as patched:
-        patched.setattr("migration.rollback.rollback.shutil.rmtree", refuse)
+        patched.setattr("cqstore.migration.rollback.rollback.shutil.rmtree", refuse)
         with pytest.raises(StoreIOError, match="empty the workspace"):
             finish(root)
     assert steps(space)[-1] == ("switched", plan.digest)

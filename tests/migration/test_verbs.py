@@ -7,24 +7,24 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from bench.sample_store import make_store
-from migration.commands import app
-from migration.planning.plan import read_plan
-from migration.run.run import RunReport
-from migration.status import status
-from migration.workspace import Workspace
-from store.errors import RefusedStoreError
-from store.paths import StorePaths
+from cqstore.migration.commands import app
+from cqstore.migration.plan.plan import read_plan
+from cqstore.migration.run.run import RunReport
+from cqstore.migration.status import status
+from cqstore.migration.workspace import Workspace
+from cqstore.store.errors import RefusedStoreError
+from cqstore.store.paths import StorePaths
 from tests.migration.made import in_this_process
+from tools.bench.sample_store import make_store
 
 UNITS, QUEUES = 400, 8
 
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("migration.run.run.run_tasks", in_this_process)
-    monkeypatch.setattr("migration.verify.verification.run_tasks", in_this_process)
-    monkeypatch.setattr("migration.from_log.rebuild_plan.run_tasks", in_this_process)
+    monkeypatch.setattr("cqstore.migration.run.run.run_tasks", in_this_process)
+    monkeypatch.setattr("cqstore.migration.verify.verification.run_tasks", in_this_process)
+    monkeypatch.setattr("cqstore.migration.from_log.rebuild_plan.run_tasks", in_this_process)
     make_store(tmp_path / "store", UNITS, QUEUES)
     return tmp_path / "store"
 
@@ -92,7 +92,7 @@ def test_a_run_tells_of_units_at_another_place(
     def ran(*_: object, **__: object) -> RunReport:
         return RunReport("digest", 2, 1, 7, 4, 5, shifted, [], seconds)
 
-    monkeypatch.setattr("migration.verbs.run_plan", ran)
+    monkeypatch.setattr("cqstore.migration.verbs.run_plan", ran)
     done = call("run", root, "--output", "json")
     assert done.exit_code == 0
     found = json.loads(done.stdout)
@@ -108,7 +108,7 @@ def test_an_interrupt_is_told_with_its_exit_code(
     def interrupted(*_: object, **__: object) -> RunReport:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("migration.verbs.run_plan", interrupted)
+    monkeypatch.setattr("cqstore.migration.verbs.run_plan", interrupted)
     done = call("run", root)
     assert (done.exit_code, done.stdout) == (130, "")
     assert done.stderr == "cqstore: stopped; what was moved is kept: run again to go on\n"

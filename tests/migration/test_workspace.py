@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from migration.markers import make_marker, read_versioned
-from migration.planning.context import log_identity, tail_identity
-from migration.planning.plan import Plan, Segment, Slice, read_slices
-from migration.run.segment import SegmentDone
-from migration.status import status
-from migration.workspace import Workspace, write_file
-from store.config import StoreConfig
-from store.errors import CorruptionError, RefusedStoreError, StoreIOError, StoreLockedError
-from store.files import sync_folder
-from store.log.commit_log import CommitLog
-from store.paths import StorePaths
-from store.queue.places import queue_context, settings_of_tasks
-from store.queue.units import MAX_UNITS, QueueKey
+from cqstore.migration.markers import make_marker, read_versioned
+from cqstore.migration.plan.log_identity import log_identity, tail_identity
+from cqstore.migration.plan.plan import Plan, Segment, Slice, read_slices
+from cqstore.migration.run.segment import SegmentDone
+from cqstore.migration.status import status
+from cqstore.migration.workspace import Workspace, write_file
+from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreIOError, StoreLockedError
+from cqstore.store.files import sync_folder
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.queue_location import queue_context, settings_of_tasks
+from cqstore.store.queue.units import MAX_UNITS, QueueKey
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.descriptors import descriptors_of
 from tests.migration.made_log import Made, make_log
 
@@ -95,11 +95,11 @@ def test_a_lock_of_a_file_that_has_gone_is_none(
 
     for step in (gone, replaced):
         with monkeypatch.context() as patched:
-            patched.setattr("migration.workspace.fcntl.flock", step)
+            patched.setattr("cqstore.migration.workspace.fcntl.flock", step)
             with pytest.raises(StoreLockedError):
                 space.held().__enter__()
         assert descriptors_of(tmp_path) == []
-    monkeypatch.setattr("migration.workspace.fcntl.flock", broken)
+    monkeypatch.setattr("cqstore.migration.workspace.fcntl.flock", broken)
     with pytest.raises(StoreIOError, match="work in the migration's folder") as caught:
         space.held().__enter__()
     assert caught.value.path == tmp_path
@@ -137,7 +137,7 @@ def test_a_marker_is_made_when_its_text_and_before_its_folder_is_synced(
         told.append((folder, sorted(path.name for path in folder.iterdir())))
         sync_folder(folder)
 
-    monkeypatch.setattr("migration.markers.sync_folder", noted)
+    monkeypatch.setattr("cqstore.migration.markers.sync_folder", noted)
     marker = tmp_path / "000001.done"
     assert make_marker(marker, "a", SegmentDone("plan", 1, "a"), lambda: None) is None
     assert told == [(tmp_path, ["000001.done"])]

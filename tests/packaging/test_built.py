@@ -20,14 +20,13 @@ from library_wheel import make_wheel, pinned
 from make_wheels import jar_at_hand, platform_pin
 from packaging.requirements import Requirement
 
+from tests.kit.compiled_sources import modules
 from tests.kit.once import made_once
-from tests.kit.pages import ROOT
+from tests.kit.product_tree import LINKED, PRODUCT, ROOT, module_name
 
 pytestmark = [pytest.mark.long, pytest.mark.disk]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-SETUPTOOLS = PROJECT["tool"]["setuptools"]
-PACKAGES = tuple(name.rstrip("*") for name in SETUPTOOLS["packages"]["find"]["include"])
-COMPILED = {module["name"].replace(".", "/") for module in SETUPTOOLS["ext-modules"]}
+COMPILED = {module_name(path).replace(".", "/") for path in modules()}
 VERSION = PROJECT["project"]["version"]
 RELEASED = PROJECT["tool"]["cibuildwheel"]["environment"]
 _NEEDED = {"pytest", "pytest-xdist", "pytest-timeout", "hypothesis"}
@@ -43,7 +42,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in tracked():
         target = root / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, target)
+        shutil.copy2(ROOT / name, target, follow_symlinks=False)
     return root
 
 
@@ -70,7 +69,7 @@ def built(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
 
 def tracked() -> list[str]:
     done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True)
-    return [name for name in done.stdout.decode().split("\0") if (ROOT / name).is_file()]
+    return [name for name in done.stdout.decode().split("\0") if os.path.lexists(ROOT / name)]
 
 
 def outside() -> dict[str, str]:
@@ -79,15 +78,16 @@ def outside() -> dict[str, str]:
 
 
 def of_packages() -> set[str]:
-    return {name for name in tracked() if name.split("/")[0] in PACKAGES}
+    """Return the tracked files of the product, by the paths under which they are installed."""
+    found = (Path(name) for name in tracked())
+    return {
+        f"cqstore/{path}" if path.parts[0] in LINKED else str(path)
+        for path in found
+        if path.parts[0] in PRODUCT and not (ROOT / path).is_symlink()
+    }
 
 
-def test_every_package_of_the_project_is_named(sources: Path) -> None:
-    found = {path.parent.name for path in sources.glob("*/__init__.py")}
-    assert found - {"tests", "bench", "mutants"} == set(PACKAGES)
-
-
-def test_the_wheel_holds_every_file_of_every_package_the_compiled_ones_and_no_more(
+def test_the_wheel_holds_the_product_the_compiled_modules_and_no_more(
     built: tuple[Path, Path],
 ) -> None:
     with zipfile.ZipFile(built[1]) as wheel:
@@ -96,15 +96,16 @@ def test_the_wheel_holds_every_file_of_every_package_the_compiled_ones_and_no_mo
     assert names - compiled == of_packages()
     assert {name.split(".")[0] for name in compiled} == COMPILED
     assert len(compiled) == len(COMPILED)
-    assert "store/py.typed" in names
+    assert "cqstore/py.typed" in names
+    assert {name.split("/")[0] for name in names} == {"cqstore"}
 
 
 def test_the_source_archive_holds_what_the_wheel_is_made_of(built: tuple[Path, Path]) -> None:
     with tarfile.open(built[0]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert of_packages() <= names
-    assert {"pyproject.toml", "README.md", "LICENSE"} <= names
-    assert not [name for name in names if name.startswith(("tests/", "bench/"))]
+    assert {"pyproject.toml", "setup.py", "README.md", "LICENSE"} <= names
+    assert not [name for name in names if name.startswith(("tests/", "tools/"))]
     assert not [name for name in names if name.endswith((".so", ".c"))]
 
 
@@ -146,7 +147,7 @@ class Installed:
         shutil.copy2(ROOT / "pyproject.toml", self.root)
         chosen = ["-q", "-p", "no:cacheprovider", "-m", "not long and not slow and not interop"]
         assert " passed" in self.run("-m", "pytest", *chosen, *words)
-        where = self.run("-c", "import store; print(store.__file__)").strip()
+        where = self.run("-c", "import cqstore; print(cqstore.__file__)").strip()
         assert Path(where).is_relative_to(self.root / "venv")
 
 
@@ -164,23 +165,27 @@ def test_the_source_archive_runs_once_it_is_compiled_where_no_compiler_and_no_ex
     found = json.loads(installed.run(SCRIPT, "compiled"))
     assert found["native"]
     assert installed.run("-c", "import cqstore; print(cqstore.__version__)").strip() == VERSION
-    installed.pass_tests("tests/codec", "tests/core", "tests/index")
+    installed.pass_tests("tests/store/record", "tests/store/core", "tests/store/index")
 
 
-FEW = ("tests/codec/test_records.py", "tests/core/test_scan.py", "tests/index/test_index.py")
+FEW = (
+    "tests/store/record/test_records.py",
+    "tests/store/core/test_scan.py",
+    "tests/store/index/test_index.py",
+)
 
 
 @pytest.mark.parametrize(
     ("extra", "tests"),
     [
-        ("native", ["tests/consume_queue/test_rocksdb_choice.py"]),
-        ("metrics", ["tests/message_store/test_prometheus.py"]),
+        ("native", ["tests/cq_rocksdb/engine/test_rocksdb_choice.py"]),
+        ("metrics", ["tests/store/service/test_prometheus.py"]),
         ("ab", ["tests/ab/test_intervals.py"]),
         ("report", []),
-        ("spark", ["tests/tables/test_java_notes.py"]),
-        ("arrow", ["tests/tables/test_scan_streams.py"]),
-        ("iceberg", ["tests/archive/test_iceberg.py"]),
-        ("all", ["tests/consume_queue/test_rocksdb_choice.py"]),
+        ("spark", ["tests/spark/test_java_notes.py"]),
+        ("arrow", ["tests/analysis/test_scan_streams.py"]),
+        ("iceberg", ["tests/analysis/archive/test_iceberg.py"]),
+        ("all", ["tests/cq_rocksdb/engine/test_rocksdb_choice.py"]),
     ],
 )
 def test_each_extra_alone(
@@ -213,5 +218,7 @@ def test_the_lowest_versions_that_are_allowed(
 def test_the_source_archive_says_that_it_needs_a_compiler(
     built: tuple[Path, Path], installed: Installed
 ) -> None:
-    with pytest.raises(AssertionError, match="needs a C compiler for that"):
+    with pytest.raises(
+        AssertionError, match="installing cqstore from source requires a C compiler"
+    ):
         installed.install(built[0])

@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from store.queue.backends import backend_names
-from store.queue.time_search import BoundaryType
+from cqstore.store.queue.backends import backend_names
+from cqstore.store.queue.time_search import BoundaryType
 from tests.kit.model import RECORD_SIZE, ModelQueue, ModelQueues, PlainLog, batch_of
 from tests.kit.queue_drive import QueueDrive
 

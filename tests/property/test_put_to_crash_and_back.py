@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migration.planning.planner import make_plan
-from migration.workspace import Workspace
-from store.config import StoreConfig
-from store.errors import IllegalMessageError
-from store.queue.backends import backend_names
-from store.record.decoder import StoredMessage
-from store.record.message import LMQ_PREFIX, Message, is_queued
-from store.service.message_store import MessageStore
-from store.service.results import PutMessageStatus
+from cqstore.migration.plan.planner import make_plan
+from cqstore.migration.workspace import Workspace
+from cqstore.store.errors import IllegalMessageError
+from cqstore.store.queue.backends import backend_names
+from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.record.message import LMQ_PREFIX, Message, is_queued
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.results import PutMessageStatus
+from cqstore.store.settings.config import StoreConfig
 from tests.kit.crash_images import crash_image
 from tests.kit.messages import LIGHT, LIGHT_OFFSETS, MAX_BODY, V6_BITS, WAYS, messages, put
 

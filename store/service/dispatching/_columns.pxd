@@ -2,9 +2,9 @@
 
 from libc.stdint cimport int64_t
 
-from store.index._batch cimport KeyColumns, Topic
-from store.queue._batch cimport UnitColumns
-from store.record._known cimport KnownKey, Value
+from cqstore.store.index._batch cimport KeyColumns, Topic
+from cqstore.store.queue._batch cimport UnitColumns
+from cqstore.store.record._known cimport KnownKey, Value
 
 
 cdef class BatchColumns:

@@ -1,8 +1,8 @@
 from collections.abc import Callable, Iterator, Sized
 from typing import Any
 
-from store.index.index_batch import IndexBatch
-from store.queue.units import UnitBatch
+from cqstore.store.index.index_batch import IndexBatch
+from cqstore.store.queue.units import UnitBatch
 
 class ReplayBatcher:
     def __init__(

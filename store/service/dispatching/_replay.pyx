@@ -7,13 +7,13 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcmp
 
-from store.core._hashes cimport hash_on
-from store.core._layout cimport PREPARED, ROLLBACK, TRANSACTION
-from store.core._record cimport is_ascii
-from store.record._known cimport KnownKey, PyUnicode_AsUTF8AndSize, Value, take_key
-from store.record._properties cimport NAME_END, VALUE_END, decode_text
-from store.record._scan cimport AT_END, NOT_PLAIN, PLAIN, BlockScan, Scanned
-from store.service.dispatching._columns cimport BatchColumns
+from cqstore.store.core._hashes cimport hash_on
+from cqstore.store.core._layout cimport PREPARED, ROLLBACK, TRANSACTION
+from cqstore.store.core._record cimport is_ascii
+from cqstore.store.record._known cimport KnownKey, PyUnicode_AsUTF8AndSize, Value, take_key
+from cqstore.store.record._properties cimport NAME_END, VALUE_END, decode_text
+from cqstore.store.record._scan cimport AT_END, NOT_PLAIN, PLAIN, BlockScan, Scanned
+from cqstore.store.service.dispatching._columns cimport BatchColumns
 
 cdef enum:
     PLACES = 1 << 15  # a power of two

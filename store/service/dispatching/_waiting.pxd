@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t
 
-from store.index._batch cimport KeyColumns
-from store.queue._batch cimport UnitColumns
+from cqstore.store.index._batch cimport KeyColumns
+from cqstore.store.queue._batch cimport UnitColumns
 
 
 cdef class Waiting:

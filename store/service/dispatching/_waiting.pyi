@@ -1,7 +1,7 @@
-from store.index.index_batch import IndexBatch
-from store.log.commit_log import Appended
-from store.queue.units import UnitBatch
-from store.service.dispatching.pending import Appends
+from cqstore.store.index.index_batch import IndexBatch
+from cqstore.store.log.commit_log import Appended
+from cqstore.store.queue.units import UnitBatch
+from cqstore.store.service.dispatching.pending import Appends
 
 class Waiting:
     units: UnitBatch

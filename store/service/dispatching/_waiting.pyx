@@ -5,7 +5,7 @@
 refused with ``TypeError`` or ``OverflowError``, and what it held stays.
 """
 
-from store.core._fields cimport natural
+from cqstore.store.core._fields cimport natural
 
 
 cdef class Waiting:

@@ -15,19 +15,19 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from store.checked_lock import CheckedLock
-from store.errors import STALLING, StoreError, StoreIOError
-from store.logger import StoreLogger
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.units import QueueKey, UnitBatch
-from store.service.dispatching.arrivals import (
+from cqstore.store.concurrency.checked_lock import CheckedLock
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.concurrency.wakeup import Wakeup
+from cqstore.store.errors import STALLING, StoreError, StoreIOError
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.units import QueueKey, UnitBatch
+from cqstore.store.service.dispatching.arrivals import (
     ArrivalListener,
     ArrivalSubscription,
     ListenerThread,
 )
-from store.service.runtime.running_state import RunningState
-from store.service.runtime.worker import EXIT_SECONDS, Worker
-from store.wakeup import Wakeup
+from cqstore.store.service.runtime.running_state import RunningState
+from cqstore.store.service.runtime.watched_thread import EXIT_SECONDS, Worker
 
 _LOG = StoreLogger(__name__)
 Offsets = Mapping[QueueKey, int]

@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Self
 
-from store.errors import StoreIOError
-from store.logger import StoreLogger
-from store.progress import noop
-from store.queue.units import QueueKey, UnitBatch
-from store.service.runtime.worker import EXIT_SECONDS, Worker
-from store.wakeup import Wakeup
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.concurrency.wakeup import Wakeup
+from cqstore.store.errors import StoreIOError
+from cqstore.store.progress import noop
+from cqstore.store.queue.units import QueueKey, UnitBatch
+from cqstore.store.service.runtime.watched_thread import EXIT_SECONDS, Worker
 
 _LOG = StoreLogger(__name__)
 MAX_WAITING_UNITS = 1 << 18

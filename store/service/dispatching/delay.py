@@ -5,8 +5,8 @@ Source: RocketMQ ``CommitLog.checkMessageAndReturnSize``,
 ``ScheduleMessageService.DeliverDelayedMessageTimerTask.executeOnTimeUp``.
 """
 
-from store.errors import StoreConfigError
-from store.queue.context import LogView
+from cqstore.store.errors import StoreConfigError
+from cqstore.store.queue.context import LogView
 
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIGN = 1 << 63

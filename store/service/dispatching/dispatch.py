@@ -13,21 +13,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from store.checked_lock import CheckedLock
-from store.errors import STALLING, DiskFullError
-from store.index.index_batch import IndexBatch
-from store.index.index_service import IndexService
-from store.log.commit_log import Appended
-from store.progress import noop
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.facts import QueueRestart
-from store.queue.units import UnitBatch
-from store.service.dispatching import _waiting
-from store.service.dispatching.arrival_service import ArrivalService
-from store.service.dispatching.dispatcher_list import DispatcherList
-from store.service.dispatching.pending import NOTHING, Pending, oldest_timestamp
-from store.service.dispatching.reput import ReputService
-from store.service.runtime.running_state import CriticalSection, RunningState
+from cqstore.store.concurrency.checked_lock import CheckedLock
+from cqstore.store.errors import STALLING, DiskFullError
+from cqstore.store.index.index_batch import IndexBatch
+from cqstore.store.index.index_service import IndexService
+from cqstore.store.log.commit_log import Appended
+from cqstore.store.progress import noop
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.facts import QueueRestart
+from cqstore.store.queue.units import UnitBatch
+from cqstore.store.service.dispatching import _waiting
+from cqstore.store.service.dispatching.arrival_service import ArrivalService
+from cqstore.store.service.dispatching.dispatcher_list import DispatcherList
+from cqstore.store.service.dispatching.pending import NOTHING, Pending, oldest_timestamp
+from cqstore.store.service.dispatching.reput import ReputService
+from cqstore.store.service.runtime.running_state import CriticalSection, RunningState
 
 ASSIGNED_QUEUES = 1 << 20
 """Queues whose next offset is kept beside the queues; others are read from them again.

@@ -11,14 +11,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from store.errors import CorruptionError, DispatcherError, RefusedStoreError, StoreConfigError
-from store.log.commit_log import CommitLog
-from store.logger import StoreLogger
-from store.record.decoder import StoredMessage
-from store.record.message import SysFlag
-from store.record.properties import decode_properties, dispatch_properties
-from store.record.scan import ScannedRecord, ScanRules
-from store.service.dispatching.record_units import RecordUnits
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import (
+    CorruptionError,
+    DispatcherError,
+    RefusedStoreError,
+    StoreConfigError,
+)
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.record.message import SysFlag
+from cqstore.store.record.properties import decode_properties, dispatch_properties
+from cqstore.store.record.scan import ScannedRecord, ScanRules
+from cqstore.store.service.dispatching.record_units import RecordUnits
 
 _LOG = StoreLogger(__name__)
 _RULES = ScanRules(check_crc=False)  # an append or a recovery has made sure of it

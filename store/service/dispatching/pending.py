@@ -10,19 +10,19 @@ import threading
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from store.checked_lock import CheckedLock
-from store.index.index_batch import IndexBatch
-from store.log.commit_log import Appended
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.units import QUEUE_UNIT, UnitBatch
-from store.record.properties import DispatchProperties
-from store.record.scan import RecordScan
-from store.service.dispatching import _waiting
-from store.service.dispatching.queue_offsets import QueueOffsets
-from store.service.dispatching.record_batcher import RecordBatcher, RecordBatches
-from store.service.dispatching.record_keys import RecordKeys
-from store.service.dispatching.record_units import RecordUnits
-from store.service.runtime.running_state import CriticalSection, RunningState
+from cqstore.store.concurrency.checked_lock import CheckedLock
+from cqstore.store.index.index_batch import IndexBatch
+from cqstore.store.log.commit_log import Appended
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.units import QUEUE_UNIT, UnitBatch
+from cqstore.store.record.properties import DispatchProperties
+from cqstore.store.record.scan import RecordScan
+from cqstore.store.service.dispatching import _waiting
+from cqstore.store.service.dispatching.queue_offsets import QueueOffsets
+from cqstore.store.service.dispatching.record_batcher import RecordBatcher, RecordBatches
+from cqstore.store.service.dispatching.record_keys import RecordKeys
+from cqstore.store.service.dispatching.record_units import RecordUnits
+from cqstore.store.service.runtime.running_state import CriticalSection, RunningState
 
 
 class Appends(NamedTuple):

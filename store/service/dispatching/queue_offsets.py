@@ -9,10 +9,10 @@ Source: RocketMQ ``QueueOffsetOperator``, ``RocksDBConsumeQueueOffsetTable``.
 from collections.abc import Collection, Iterable
 from itertools import islice
 
-from store.errors import CorruptionError, IllegalMessageError, QueueGapError
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.units import UnitBatch
-from store.service.dispatching.topic_hold import TopicHeldError, TopicHold
+from cqstore.store.errors import CorruptionError, IllegalMessageError, QueueGapError
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.units import UnitBatch
+from cqstore.store.service.dispatching.topic_hold import TopicHeldError, TopicHold
 
 Queue = tuple[str, int]
 """Topic and queue id."""

@@ -8,14 +8,14 @@ Source: RocketMQ ``CommitLog.checkMessageAndReturnSize``, ``MultiDispatchUtils``
 import sys
 from collections.abc import Iterable
 
-from store.index.index_batch import TAGS_PREFIX, IndexBatch
-from store.queue.units import UnitBatch
-from store.record.message import SCHEDULE_TOPIC
-from store.record.properties import dispatch_properties
-from store.record.scan import RecordScan, ScannedRecord
-from store.service.dispatching import _replay
-from store.service.dispatching.record_keys import RecordKeys
-from store.service.dispatching.record_units import RecordUnits
+from cqstore.store.index.index_batch import TAGS_PREFIX, IndexBatch
+from cqstore.store.queue.units import UnitBatch
+from cqstore.store.record.message import SCHEDULE_TOPIC
+from cqstore.store.record.properties import dispatch_properties
+from cqstore.store.record.scan import RecordScan, ScannedRecord
+from cqstore.store.service.dispatching import _replay
+from cqstore.store.service.dispatching.record_keys import RecordKeys
+from cqstore.store.service.dispatching.record_units import RecordUnits
 
 
 class RecordCount:

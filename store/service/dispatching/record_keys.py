@@ -3,10 +3,10 @@
 Source: RocketMQ ``CommitLogDispatcherBuildIndex``, ``IndexService.buildIndex``.
 """
 
-from store.index.index_batch import TAGS_PREFIX, IndexBatch
-from store.record.message import TRANSACTION_MASK, SysFlag
-from store.record.properties import DispatchProperties
-from store.record.scan import ScannedRecord
+from cqstore.store.index.index_batch import TAGS_PREFIX, IndexBatch
+from cqstore.store.record.message import TRANSACTION_MASK, SysFlag
+from cqstore.store.record.properties import DispatchProperties
+from cqstore.store.record.scan import ScannedRecord
 
 
 class RecordKeys:

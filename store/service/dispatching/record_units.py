@@ -9,15 +9,21 @@ Source: RocketMQ ``CommitLog.checkMessageAndReturnSize``, ``CommitLogDispatcherB
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import NamedTuple
 
-from store.config import StoreConfig
-from store.errors import IllegalMessageError
-from store.journals.deleted_topics import DeletedTopics
-from store.queue.facts import QueueType
-from store.record.message import LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX, is_queued
-from store.record.properties import DispatchProperties, dispatch_properties
-from store.record.record_layout import MAX_QUEUE_OFFSET
-from store.record.scan import ScannedRecord
-from store.service.dispatching.delay import DelayLevels
+from cqstore.store.errors import IllegalMessageError
+from cqstore.store.journals.deleted_topics import DeletedTopics
+from cqstore.store.queue.facts import QueueType
+from cqstore.store.record.message import (
+    LMQ_PREFIX,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    SYSTEM_PREFIX,
+    is_queued,
+)
+from cqstore.store.record.properties import DispatchProperties, dispatch_properties
+from cqstore.store.record.record_layout import MAX_QUEUE_OFFSET
+from cqstore.store.record.scan import ScannedRecord
+from cqstore.store.service.dispatching.delay import DelayLevels
+from cqstore.store.settings.config import StoreConfig
 
 _DIGITS = len(str(MAX_QUEUE_OFFSET))
 _INNER = b"INNER_"

@@ -5,17 +5,17 @@ Source: RocketMQ ``CommitLog.recoverNormally``, ``recoverAbnormally``, ``MultiDi
 
 from collections.abc import Callable, Iterable
 
-from store.errors import CorruptionError
-from store.index.index_batch import IndexBatch
-from store.progress import Progress, noop
-from store.queue.facts import QueueRestart
-from store.queue.units import UnitBatch
-from store.record.scan import RecordScan
-from store.service.dispatching.dispatch import SLICE_PER_QUEUE
-from store.service.dispatching.dispatcher_list import DispatcherList
-from store.service.dispatching.record_batcher import RecordBatcher, RecordCount
-from store.service.dispatching.record_keys import RecordKeys
-from store.service.dispatching.record_units import RecordUnits
+from cqstore.store.errors import CorruptionError
+from cqstore.store.index.index_batch import IndexBatch
+from cqstore.store.progress import Progress, noop
+from cqstore.store.queue.facts import QueueRestart
+from cqstore.store.queue.units import UnitBatch
+from cqstore.store.record.scan import RecordScan
+from cqstore.store.service.dispatching.dispatch import SLICE_PER_QUEUE
+from cqstore.store.service.dispatching.dispatcher_list import DispatcherList
+from cqstore.store.service.dispatching.record_batcher import RecordBatcher, RecordCount
+from cqstore.store.service.dispatching.record_keys import RecordKeys
+from cqstore.store.service.dispatching.record_units import RecordUnits
 
 REPLAY_UNITS = 1 << 18
 """Units that a replay collects before it hands them on: large, so that queues get runs."""

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from store.errors import STALLING
-from store.logger import StoreLogger
-from store.service.runtime.environment import usable_cores
-from store.service.runtime.worker import EXIT_SECONDS, Worker
-from store.wakeup import Wakeup
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.concurrency.wakeup import Wakeup
+from cqstore.store.errors import STALLING
+from cqstore.store.service.runtime.environment import usable_cores
+from cqstore.store.service.runtime.watched_thread import EXIT_SECONDS, Worker
 
 _LOG = StoreLogger(__name__)
 SWITCH = "CQSTORE_REPUT_THREAD"

@@ -6,11 +6,11 @@ goes on with the queues that were left, at their old end.
 
 from collections.abc import Collection, Mapping
 
-from store.errors import StoreError
-from store.journals.backend_state import BackendState
-from store.logger import StoreLogger
-from store.queue.backends import backend
-from store.queue.context import QueueStoreContext
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import StoreError
+from cqstore.store.journals.backend_state import BackendState
+from cqstore.store.queue.backends import backend
+from cqstore.store.queue.context import QueueStoreContext
 
 _LOG = StoreLogger(__name__)
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from store.config import StoreConfig
-from store.errors import RefusedStoreError, StoreConfigError
-from store.service.layout.root_folder import refuse_part
-from store.service.layout.store_layout import StoreLayout, detect, found_sizes
+from cqstore.store.errors import RefusedStoreError, StoreConfigError
+from cqstore.store.service.layout.root_folder import refuse_part
+from cqstore.store.service.layout.store_layout import StoreLayout, detect, found_sizes
+from cqstore.store.settings.config import StoreConfig
 
 
 def resolve_layout(

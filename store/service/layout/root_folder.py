@@ -6,7 +6,7 @@ An opening to write would else make a new store there, in the middle of another 
 from itertools import islice, pairwise
 from pathlib import Path
 
-from store.errors import RefusedStoreError
+from cqstore.store.errors import RefusedStoreError
 
 _PARTS = {"commitlog", "index", "config", "cqstore", "checkpoint", "abort", "lock"}
 """What lies in the folder of a store, beside ``consumequeue`` and its like."""

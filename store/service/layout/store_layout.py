@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from store.config import StoreConfig
-from store.errors import RefusedStoreError, StoreConfigError, os_errors
-from store.installed import backend_of_type, known_types, taking_a_share
-from store.journals.backend_state import BackendState, read_backend_state
-from store.journals.kept import check_kept
-from store.paths import StorePaths
-from store.queue.backend_replica import NO_LIGHT, Roles
-from store.queue.backends import backend, backends, unlike_others
-from store.replica_config import BrokerRole
-from store.service.layout.root_folder import refuse_file, refuse_no_log_folder
+from cqstore.store.errors import RefusedStoreError, StoreConfigError, os_errors
+from cqstore.store.journals.backend_state import BackendState, read_backend_state
+from cqstore.store.journals.journal_manifest import check_kept
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.backend_replica import NO_LIGHT, Roles
+from cqstore.store.queue.backends import backend, backends, unlike_others
+from cqstore.store.service.layout.root_folder import refuse_file, refuse_no_log_folder
+from cqstore.store.settings.config import StoreConfig
+from cqstore.store.settings.installed_backends import backend_of_type, known_types, taking_a_share
+from cqstore.store.settings.replica_config import BrokerRole
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,28 +7,28 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from store.config import StoreConfig
-from store.errors import CorruptionError, StoreError
-from store.index.index_check import REBUILD_INDEX
-from store.index.index_service import IndexService
-from store.journals.deleted_topics import DeletedTopics
-from store.log.commit_log import CommitLog
-from store.queue.combined import CombinedConsumeQueueStore
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.facts import QueueType
-from store.queue.units import BlockStop, QueueKey
-from store.record.decoder import StoredMessage
-from store.record.message import LMQ_PREFIX, SCHEDULE_TOPIC, SysFlag, is_queued
-from store.record.properties import DispatchProperties, dispatch_properties
-from store.record.scan import ScannedRecord, ScanRules
-from store.service.dispatching.delay import DelayLevels
-from store.service.dispatching.record_units import light_queues
-from store.service.maintenance.queue_incarnations import (
+from cqstore.store.errors import CorruptionError, StoreError
+from cqstore.store.index.index_check import REBUILD_INDEX
+from cqstore.store.index.index_service import IndexService
+from cqstore.store.journals.deleted_topics import DeletedTopics
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.queue.combined import CombinedConsumeQueueStore
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.facts import QueueType
+from cqstore.store.queue.units import BlockStop, QueueKey
+from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.record.message import LMQ_PREFIX, SCHEDULE_TOPIC, SysFlag, is_queued
+from cqstore.store.record.properties import DispatchProperties, dispatch_properties
+from cqstore.store.record.scan import ScannedRecord, ScanRules
+from cqstore.store.service.dispatching.delay import DelayLevels
+from cqstore.store.service.dispatching.record_units import light_queues
+from cqstore.store.service.maintenance.queue_incarnations import (
     QueueIncarnation,
     QueueIncarnations,
     hash_of,
 )
-from store.service.recovering.log_end import data_behind, valid_record_behind
+from cqstore.store.service.recovering.find_log_end import data_behind, valid_record_behind
+from cqstore.store.settings.config import StoreConfig
 
 _UNITS = 4096
 _QUEUES = 4096
@@ -286,7 +286,7 @@ class StoreCheck:
             yield CheckFinding(problem, damage=False, phy_offset=at)
         if queues.lagging or len(queues.backends()) == 1:
             return
-        from store.comparing.open_sides import compare_open  # noqa: PLC0415 - seldom needed
+        from cqstore.store.comparing.open_sides import compare_open  # noqa: PLC0415 - seldom needed
 
         try:
             compared = compare_open(queues, progress=self._progress)

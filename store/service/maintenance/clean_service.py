@@ -11,26 +11,26 @@ Source: RocketMQ ``CleanCommitLogService.deleteExpiredFiles``, ``CleanConsumeQue
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from store.checked_lock import CheckedLock
-from store.errors import CorruptionError, RefusedStoreError, StoreIOError
-from store.index.index_service import IndexService
-from store.journals.deleted_topics import DeletedTopics
-from store.journals.expired_queues import ExpiredQueues
-from store.log.commit_log import CommitLog
-from store.logger import StoreLogger
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.units import QueueKey
-from store.record.message import LMQ_PREFIX, is_queued
-from store.record.properties import dispatch_properties
-from store.record.scan import ScanRules
-from store.record.topic_names import is_exempt
-from store.service.dispatching.dispatch import Dispatcher
-from store.service.dispatching.pending import Pending
-from store.service.dispatching.record_units import light_queues
-from store.service.dispatching.topic_hold import TopicHold
-from store.service.runtime.running_state import RunningState
-from store.service.writing.group_commit import GroupCommit
-from store.service.writing.light_quota import LightQuota
+from cqstore.store.concurrency.checked_lock import CheckedLock
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreIOError
+from cqstore.store.index.index_service import IndexService
+from cqstore.store.journals.deleted_topics import DeletedTopics
+from cqstore.store.journals.expired_queues import ExpiredQueues
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.message import LMQ_PREFIX, is_queued
+from cqstore.store.record.properties import dispatch_properties
+from cqstore.store.record.scan import ScanRules
+from cqstore.store.record.topic_names import is_exempt
+from cqstore.store.service.dispatching.dispatch import Dispatcher
+from cqstore.store.service.dispatching.pending import Pending
+from cqstore.store.service.dispatching.record_units import light_queues
+from cqstore.store.service.dispatching.topic_hold import TopicHold
+from cqstore.store.service.runtime.running_state import RunningState
+from cqstore.store.service.writing.group_commit import GroupCommit
+from cqstore.store.service.writing.light_quota import LightQuota
 
 _LOG = StoreLogger(__name__)
 TOPICS_AT_ONCE = 1000

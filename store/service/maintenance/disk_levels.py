@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from store.config import StoreConfig
-from store.service.runtime.environment import Environment
+from cqstore.store.service.runtime.environment import Environment
+from cqstore.store.settings.config import StoreConfig
 
 
 class DiskDemand(NamedTuple):

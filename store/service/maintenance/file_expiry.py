@@ -13,15 +13,15 @@ from itertools import islice, takewhile
 from operator import attrgetter
 from typing import NamedTuple
 
-from store.config import StoreConfig
-from store.errors import StoreError, StoreIOError, os_errors
-from store.log.commit_log import CommitLog
-from store.logger import StoreLogger
-from store.service.maintenance.clean_service import ExpiryReport
-from store.service.maintenance.disk_levels import DiskDemand, DiskLevels
-from store.service.runtime.environment import Environment
-from store.service.runtime.worker import Worker
-from store.wakeup import Latch
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.concurrency.wakeup import Latch
+from cqstore.store.errors import StoreError, StoreIOError, os_errors
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.service.maintenance.clean_service import ExpiryReport
+from cqstore.store.service.maintenance.disk_levels import DiskDemand, DiskLevels
+from cqstore.store.service.runtime.environment import Environment
+from cqstore.store.service.runtime.watched_thread import Worker
+from cqstore.store.settings.config import StoreConfig
 
 _LOG = StoreLogger(__name__)
 FIRST_RUN_SECONDS = 60

@@ -9,8 +9,8 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from store.queue.queue_reads import QueueReads
-from store.queue.units import QueueKey
+from cqstore.store.queue.queue_reads import QueueReads
+from cqstore.store.queue.units import QueueKey
 
 QUEUES_A_LOOK = 8_192
 _PAGE = 256

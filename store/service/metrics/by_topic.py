@@ -15,15 +15,15 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from store.checked_lock import CheckedLock
-from store.errors import CorruptionError
-from store.log.commit_log import CommitLog
-from store.queue.queue_reads import QueueReads
-from store.record.message import is_queued
-from store.record.scan import ScanRules
-from store.service.metrics.by_group import FiguresByGroup, GroupOffsets, GroupSnapshot
-from store.service.reading.puller import Puller
-from store.service.runtime.running_state import RunningState
+from cqstore.store.concurrency.checked_lock import CheckedLock
+from cqstore.store.errors import CorruptionError
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.queue.queue_reads import QueueReads
+from cqstore.store.record.message import is_queued
+from cqstore.store.record.scan import ScanRules
+from cqstore.store.service.metrics.by_group import FiguresByGroup, GroupOffsets, GroupSnapshot
+from cqstore.store.service.reading.puller import Puller
+from cqstore.store.service.runtime.running_state import RunningState
 
 LIMIT = 20
 _SAMPLED_RECORDS, _SAMPLED_BYTES = 4096, 4 << 20

@@ -11,27 +11,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from store.errors import os_errors
-from store.log.commit_log import CommitLog
-from store.paths import StorePaths
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.facts import QueueStat
-from store.queue.read_fallbacks import ReadFallback
-from store.service.dispatching.dispatch import Dispatcher
-from store.service.metrics.by_group import GroupOffsets
-from store.service.metrics.by_topic import LIMIT, FiguresByTopic
-from store.service.reading.puller import Puller
-from store.service.results import PutMessageStatus
-from store.service.runtime.environment import used_blocks
-from store.service.runtime.meters import GetCounts, HistogramSnapshot
-from store.service.runtime.running_state import RunningState
-from store.service.writing.group_commit import GroupCommit
-from store.service.writing.putter import Putter
+from cqstore.store.errors import os_errors
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.facts import QueueStat
+from cqstore.store.queue.read_fallbacks import ReadFallback
+from cqstore.store.service.dispatching.dispatch import Dispatcher
+from cqstore.store.service.metrics.by_group import GroupOffsets
+from cqstore.store.service.metrics.by_topic import LIMIT, FiguresByTopic
+from cqstore.store.service.reading.puller import Puller
+from cqstore.store.service.results import PutMessageStatus
+from cqstore.store.service.runtime.environment import used_blocks
+from cqstore.store.service.runtime.meters import GetCounts, HistogramSnapshot
+from cqstore.store.service.runtime.running_state import RunningState
+from cqstore.store.service.writing.group_commit import GroupCommit
+from cqstore.store.service.writing.putter import Putter
 
 if TYPE_CHECKING:
-    from store.service.mirroring.mirror import Mirror, MirrorSnapshot
-    from store.service.scheduling.level_delivery import DelayLevelFigures
-    from store.service.scheduling.schedule_message_service import ScheduleMessageService
+    from cqstore.store.service.mirroring.mirror import Mirror, MirrorSnapshot
+    from cqstore.store.service.scheduling.level_delivery import DelayLevelFigures
+    from cqstore.store.service.scheduling.schedule_message_service import ScheduleMessageService
 
 PAGE_CACHE_BUSY_MS = 1000
 """An append that takes longer means a busy page cache (``osPageCacheBusyTimeOutMills``)."""

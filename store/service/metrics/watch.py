@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from store.errors import CorruptionError, os_errors
-from store.files import bytes_on_disk, reading
-from store.journals.following import Following, read_following
-from store.log.checkpoint import CheckpointFields, StoreCheckpoint
-from store.log.log_tail import LogEnds, LogTail
-from store.log.tail_topics import Came, TailTopics
-from store.queue.backends import backends, queue_folders
-from store.queue.facts import QueueStat
-from store.service.layout.store_layout import StoreLayout
-from store.service.metrics.metrics import disk_used_ratio
-from store.service.scheduling.delay_offsets import DelayOffsets
+from cqstore.store.errors import CorruptionError, os_errors
+from cqstore.store.files import bytes_on_disk, reading
+from cqstore.store.journals.following import Following, read_following
+from cqstore.store.log.checkpoint import CheckpointFields, StoreCheckpoint
+from cqstore.store.log.foreign_log_tail import LogEnds, LogTail
+from cqstore.store.log.tail_topics import Came, TailTopics
+from cqstore.store.queue.backends import backends, queue_folders
+from cqstore.store.queue.facts import QueueStat
+from cqstore.store.service.layout.store_layout import StoreLayout
+from cqstore.store.service.metrics.metrics import disk_used_ratio
+from cqstore.store.service.scheduling.delay_offsets import DelayOffsets
 
 MAX_FILES = 20_000
 """Files that a folder is measured by; of one with more (queues in files) only these are counted."""

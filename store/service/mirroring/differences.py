@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from store.errors import CorruptionError
-from store.journals.journal import Entry, Journal
-from store.log.commit_log import CommitLog
-from store.queue.units import QueueKey
-from store.record.message import LMQ_PREFIX
-from store.service.mirroring.reads import Answer, Failed, MirroredRead, PullAnswer, Row
+from cqstore.store.errors import CorruptionError
+from cqstore.store.journals.journal import Entry, Journal
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.message import LMQ_PREFIX
+from cqstore.store.service.mirroring.reads import Answer, Failed, MirroredRead, PullAnswer, Row
 
 MAX_KEPT = 1000
 MAX_BYTES = 4 << 20

@@ -11,19 +11,25 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from store.config import StoreConfig
-from store.errors import StoreError
-from store.log.commit_log import CommitLog
-from store.logger import StoreLogger
-from store.paths import StorePaths
-from store.queue.combined import CombinedConsumeQueueStore
-from store.queue.consume_queue import ConsumeQueue
-from store.queue.time_search import BoundaryType
-from store.queue.units import QueueKey
-from store.service.mirroring.differences import Differences, difference
-from store.service.mirroring.figures import AGAIN, AnswerCost, Figures, FiguresSnapshot, ReadOrigin
-from store.service.mirroring.moments import Moment, Moments
-from store.service.mirroring.reads import (
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.concurrency.wakeup import Latch
+from cqstore.store.errors import StoreError
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.combined import CombinedConsumeQueueStore
+from cqstore.store.queue.consume_queue import ConsumeQueue
+from cqstore.store.queue.time_search import BoundaryType
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.service.mirroring.differences import Differences, difference
+from cqstore.store.service.mirroring.figures import (
+    AGAIN,
+    AnswerCost,
+    Figures,
+    FiguresSnapshot,
+    ReadOrigin,
+)
+from cqstore.store.service.mirroring.moments import Moment, Moments
+from cqstore.store.service.mirroring.reads import (
     Answer,
     MirroredRead,
     NumberRead,
@@ -31,14 +37,14 @@ from store.service.mirroring.reads import (
     PullRead,
     Sides,
 )
-from store.service.mirroring.shares import Shares
-from store.service.mirroring.verdict import ReadOutcome, judge
-from store.service.reading.puller import Puller, TagFilter
-from store.service.results import GetMessageResult
-from store.service.runtime.waiting import Waiting
-from store.service.runtime.worker import Worker
-from store.service.tracing.operation_lines import StoreOp
-from store.wakeup import Latch
+from cqstore.store.service.mirroring.shares import Shares
+from cqstore.store.service.mirroring.verdict import ReadOutcome, judge
+from cqstore.store.service.reading.puller import Puller, TagFilter
+from cqstore.store.service.results import GetMessageResult
+from cqstore.store.service.runtime.bounded_queue import Waiting
+from cqstore.store.service.runtime.watched_thread import Worker
+from cqstore.store.service.tracing.operation_lines import StoreOp
+from cqstore.store.settings.config import StoreConfig
 
 _LOG = StoreLogger(__name__)
 MAX_WAITING = 1024

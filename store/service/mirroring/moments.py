@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from store.log.commit_log import CommitLog
-from store.queue.changes import Changes
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.queue.changes import Changes
 
 
 class Moment(NamedTuple):

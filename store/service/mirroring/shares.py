@@ -3,7 +3,7 @@
 import math
 import random
 
-from store.queue.class_of_topic import ClassOfTopic
+from cqstore.store.queue.class_of_topic import ClassOfTopic
 
 
 class Shares:

@@ -17,15 +17,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from store.config import StoreConfig
-from store.errors import RefusedStoreError, StoreError, StoreStateError, os_errors
-from store.files import make_folder, read_file, sync_below, sync_folder
-from store.journals.store_lock import locked_by
-from store.paths import StorePaths
-from store.progress import Progress, noop
-from store.service.layout.store_layout import detect
-from store.service.offline.backup_log import LogBackup
-from store.service.offline.backup_manifest import (
+from cqstore.store.errors import RefusedStoreError, StoreError, StoreStateError, os_errors
+from cqstore.store.files import make_folder, read_file, sync_below, sync_folder
+from cqstore.store.journals.store_lock import locked_by
+from cqstore.store.paths import StorePaths
+from cqstore.store.progress import Progress, noop
+from cqstore.store.service.layout.store_layout import detect
+from cqstore.store.service.offline.backup_log import LogBackup
+from cqstore.store.service.offline.backup_manifest import (
     BackupManifest,
     begun_path,
     digest_files,
@@ -33,8 +32,9 @@ from store.service.offline.backup_manifest import (
     manifest_path,
     write_manifest,
 )
-from store.service.offline.backup_tree import TreeBackup
-from store.service.offline.store_copy import check_target, copying
+from cqstore.store.service.offline.backup_tree import TreeBackup
+from cqstore.store.service.offline.store_copy import check_target, copying
+from cqstore.store.settings.config import StoreConfig
 
 _MAX_MODE_BYTES = 1 << 20
 

@@ -7,15 +7,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from store.errors import CorruptionError, DiskFullError, StoreStateError
-from store.files import make_folder, reading
-from store.log.log_files import list_log_files
-from store.log.log_tail import LogTail
-from store.progress import Progress
-from store.record.decoder import record_span
-from store.record.record_layout import BLANK_SIZE
-from store.record.scan import ScanRules, TopicCache, scan_block
-from store.service.offline.store_copy import COPIES, blocks_below, copy_file, share_file
+from cqstore.store.errors import CorruptionError, DiskFullError, StoreStateError
+from cqstore.store.files import make_folder, reading
+from cqstore.store.log.foreign_log_tail import LogTail
+from cqstore.store.log.log_files import list_log_files
+from cqstore.store.progress import Progress
+from cqstore.store.record.decoder import record_span
+from cqstore.store.record.record_layout import BLANK_SIZE
+from cqstore.store.record.scan import ScanRules, TopicCache, scan_block
+from cqstore.store.service.offline.store_copy import COPIES, blocks_below, copy_file, share_file
 
 _BLOCK = 8 << 20
 _TRIES = 100

@@ -10,11 +10,11 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
-from store.errors import CorruptionError, os_errors
-from store.files import open_regular, read_file, replace_file
-from store.paths import StorePaths
-from store.progress import Progress, noop
-from store.validation import first_fault
+from cqstore.store.errors import CorruptionError, os_errors
+from cqstore.store.files import open_regular, read_file, replace_file
+from cqstore.store.paths import StorePaths
+from cqstore.store.progress import Progress, noop
+from cqstore.store.settings.validation import first_fault
 
 FORMAT = 1
 MANIFEST = "backup.json"

@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from store.broker_files import (
+from cqstore.store.broker_files.file_names import (
     BACKUP_SUFFIX,
     DELAYS_FILE,
     GROUPS_FILE,
@@ -18,12 +18,12 @@ from store.broker_files import (
     TIMER_WHEEL,
     TOPICS_FILE,
 )
-from store.errors import StoreIOError, StoreStateError
-from store.files import make_folder
-from store.paths import StorePaths
-from store.service.layout.store_layout import StoreLayout
-from store.service.offline.database_copy import copy_database, is_database, is_database_file
-from store.service.offline.store_copy import copy_file, share_file
+from cqstore.store.errors import StoreIOError, StoreStateError
+from cqstore.store.files import make_folder
+from cqstore.store.paths import StorePaths
+from cqstore.store.service.layout.store_layout import StoreLayout
+from cqstore.store.service.offline.database_copy import copy_database, is_database, is_database_file
+from cqstore.store.service.offline.store_copy import copy_file, share_file
 
 _POSITIONS = {
     OFFSETS_FILE, LMQ_OFFSETS_FILE, DELAYS_FILE, "consumerOrderInfo.json", TIMER_CHECK_FILE,

@@ -1,23 +1,23 @@
 """Comparing the two backends of a store: in several processes, if the store is not open."""
 
-from store.comparing.compared import Compared
-from store.comparing.comparison_findings import ComparisonFindings
-from store.comparing.open_sides import two_backends
-from store.comparing.places import compare_range, range_items
-from store.comparing.queue_walk import NO_END, Bounds
-from store.comparing.ranges import cut_ranges
-from store.comparing.verified_queues import KnownFile
-from store.config import CQ_UNIT_SIZE
-from store.journals.store_lock import locked_by
-from store.processes import in_processes
-from store.progress import Progress, noop
-from store.queue.backends import unlike_others
-from store.queue.bulk import bulk_backend, bulk_names
-from store.queue.combined import CombinedConsumeQueueStore
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.places import QueuePlace, settings_of_tasks
-from store.service.message_store import MessageStore
-from store.worker import unwrap
+from cqstore.store.comparing.compared import Compared
+from cqstore.store.comparing.comparison_findings import ComparisonFindings
+from cqstore.store.comparing.open_sides import two_backends
+from cqstore.store.comparing.queue_walk import NO_END, Bounds
+from cqstore.store.comparing.range_tasks import compare_range, range_items
+from cqstore.store.comparing.ranges import cut_ranges
+from cqstore.store.comparing.verified_queues import KnownFile
+from cqstore.store.concurrency.processes import in_processes
+from cqstore.store.concurrency.task_worker import unwrap
+from cqstore.store.journals.store_lock import locked_by
+from cqstore.store.progress import Progress, noop
+from cqstore.store.queue.backends import unlike_others
+from cqstore.store.queue.bulk import bulk_backend, bulk_names
+from cqstore.store.queue.combined import CombinedConsumeQueueStore
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.queue_location import QueuePlace, settings_of_tasks
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import CQ_UNIT_SIZE
 
 
 def compare_backends(

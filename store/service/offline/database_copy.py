@@ -12,10 +12,10 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from store.broker_files import CURRENT
-from store.errors import CorruptionError, StoreStateError
-from store.files import read_file
-from store.service.offline.store_copy import copy_file
+from cqstore.store.broker_files.file_names import CURRENT
+from cqstore.store.errors import CorruptionError, StoreStateError
+from cqstore.store.files import read_file
+from cqstore.store.service.offline.store_copy import copy_file
 
 _FILE = re.compile(r"CURRENT|IDENTITY|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log|blob)")
 _LEFT_OUT = re.compile(r"LOCK|LOG(\.old\..*)?|\d+\.dbtmp")

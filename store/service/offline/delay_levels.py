@@ -7,10 +7,10 @@ broker's they differ from the queues that are there.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from store.queue.units import QueueKey
-from store.record.message import SCHEDULE_TOPIC, MessageProperty
-from store.service.dispatching.delay import DelayLevels
-from store.service.message_store import MessageStore
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.message import SCHEDULE_TOPIC, MessageProperty
+from cqstore.store.service.dispatching.delay import DelayLevels
+from cqstore.store.service.message_store import MessageStore
 
 
 class UnlikeLevel(NamedTuple):

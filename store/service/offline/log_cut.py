@@ -3,17 +3,17 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from store.config import StoreConfig
-from store.journals.begun_cut import begin_cut
-from store.journals.store_lock import StoreLock
-from store.log.commit_log import CommitLog
-from store.progress import Progress, noop
-from store.record.scan import ScanRules
-from store.service.layout.resolve_layout import resolve_layout
-from store.service.message_store import MessageStore
-from store.service.recovering.cut_off import refuse_unsound, save_behind
-from store.service.recovering.log_end import SavedTail
-from store.service.recovering.recovery import RecoveryReport
+from cqstore.store.journals.begun_cut import begin_cut
+from cqstore.store.journals.store_lock import StoreLock
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.progress import Progress, noop
+from cqstore.store.record.scan import ScanRules
+from cqstore.store.service.layout.resolve_layout import resolve_layout
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.recovering.cut_off import refuse_unsound, save_behind
+from cqstore.store.service.recovering.find_log_end import SavedTail
+from cqstore.store.service.recovering.recovery import RecoveryReport
+from cqstore.store.settings.config import StoreConfig
 
 
 @dataclass(frozen=True, slots=True)

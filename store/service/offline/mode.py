@@ -11,24 +11,24 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from store.comparing.compared import Compared
-from store.comparing.verified_queues import KnownFile
-from store.config import StoreConfig
-from store.errors import IllegalMessageError, RefusedStoreError, StoreError
-from store.journals.backend_state import read_backend_state, set_mode
-from store.journals.store_lock import StoreLock, locked_by
-from store.journals.store_mode import StoreMode, store_modes
-from store.paths import StorePaths
-from store.progress import Progress, noop
-from store.queue.backend_replica import NO_LIGHT
-from store.queue.backends import backend, unlike_others
-from store.sentences import some_of
-from store.service.layout.resolve_layout import resolve_layout
-from store.service.layout.store_layout import StoreLayout, choose_backends
-from store.service.message_store import MessageStore
-from store.service.offline.both_backends import compare_backends
-from store.service.offline.delay_levels import unlike_levels
-from store.service.recovering.recovery import RecoveryReport
+from cqstore.store.comparing.compared import Compared
+from cqstore.store.comparing.verified_queues import KnownFile
+from cqstore.store.errors import IllegalMessageError, RefusedStoreError, StoreError
+from cqstore.store.journals.backend_state import read_backend_state, set_mode
+from cqstore.store.journals.store_lock import StoreLock, locked_by
+from cqstore.store.journals.store_mode import StoreMode, store_modes
+from cqstore.store.paths import StorePaths
+from cqstore.store.progress import Progress, noop
+from cqstore.store.queue.backend_replica import NO_LIGHT
+from cqstore.store.queue.backends import backend, unlike_others
+from cqstore.store.sentences import some_of
+from cqstore.store.service.layout.resolve_layout import resolve_layout
+from cqstore.store.service.layout.store_layout import StoreLayout, choose_backends
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.offline.both_backends import compare_backends
+from cqstore.store.service.offline.delay_levels import unlike_levels
+from cqstore.store.service.recovering.recovery import RecoveryReport
+from cqstore.store.settings.config import StoreConfig
 
 __all__ = [
     "ModeChange", "Step", "StoreMode", "change_mode", "current_mode",

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from store.config import StoreConfig
-from store.errors import (
+from cqstore.store.errors import (
     ConsumeQueueError,
     CorruptionError,
     RefusedStoreError,
@@ -23,15 +22,16 @@ from store.errors import (
     TruncatedRecordError,
     os_errors,
 )
-from store.files import is_file_name, sync_folder
-from store.journals.store_lock import StoreLock, mark_open
-from store.log.checkpoint import StoreCheckpoint
-from store.paths import StorePaths
-from store.queue.backends import backend
-from store.service.layout.resolve_layout import resolve_layout
-from store.service.layout.store_layout import StoreLayout
-from store.service.message_store import MessageStore
-from store.service.offline.store_copy import copy_file
+from cqstore.store.files import is_file_name, sync_folder
+from cqstore.store.journals.store_lock import StoreLock, mark_open
+from cqstore.store.log.checkpoint import StoreCheckpoint
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.backends import backend
+from cqstore.store.service.layout.resolve_layout import resolve_layout
+from cqstore.store.service.layout.store_layout import StoreLayout
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.offline.store_copy import copy_file
+from cqstore.store.settings.config import StoreConfig
 
 
 class ObstacleKind(Enum):

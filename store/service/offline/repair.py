@@ -9,18 +9,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
-from store.config import StoreConfig
-from store.errors import CorruptionError, RefusedStoreError
-from store.log.commit_log import CommitLog
-from store.queue.facts import QueueType
-from store.queue.units import QueueKey
-from store.record.scan import ScanRules
-from store.service.layout.store_layout import detect, found_sizes
-from store.service.maintenance.check import CheckFinding
-from store.service.message_store import MessageStore
-from store.service.offline.obstacles import OF_QUEUES, Obstacle, clear
-from store.service.recovering.log_end import valid_record_behind
-from store.service.recovering.replacement import Rebuild
+from cqstore.store.errors import CorruptionError, RefusedStoreError
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.queue.facts import QueueType
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.scan import ScanRules
+from cqstore.store.service.layout.store_layout import detect, found_sizes
+from cqstore.store.service.maintenance.check import CheckFinding
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.offline.obstacles import OF_QUEUES, Obstacle, clear
+from cqstore.store.service.recovering.find_log_end import valid_record_behind
+from cqstore.store.service.recovering.replacement import Rebuild
+from cqstore.store.settings.config import StoreConfig
 
 MAX_SINGLE = 16
 """Queues that are rebuilt one by one; beyond that all of them are, in one pass."""

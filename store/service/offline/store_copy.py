@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
-from store.errors import DiskFullError, RefusedStoreError, StoreError, is_full, os_errors
-from store.files import bytes_on_disk, open_regular, reading, write_all
-from store.journals.store_lock import refuse_if_open
-from store.paths import StorePaths
-from store.progress import Progress, noop
+from cqstore.store.errors import DiskFullError, RefusedStoreError, StoreError, is_full, os_errors
+from cqstore.store.files import bytes_on_disk, open_regular, reading, write_all
+from cqstore.store.journals.store_lock import refuse_if_open
+from cqstore.store.paths import StorePaths
+from cqstore.store.progress import Progress, noop
 
 _CHUNK = 4 << 20
 _FICLONE = 0x40049409

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from types import TracebackType
 
-from store.errors import RefusedStoreError, StoreConfigError, StoreError
-from store.journals.store_lock import mark_closed, mark_open
-from store.paths import StorePaths
+from cqstore.store.errors import RefusedStoreError, StoreConfigError, StoreError
+from cqstore.store.journals.store_lock import mark_closed, mark_open
+from cqstore.store.paths import StorePaths
 
 
 class AbortMarker:

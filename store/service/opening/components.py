@@ -5,37 +5,37 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from store.config import StoreConfig
-from store.errors import StoreError
-from store.index.index_service import IndexService
-from store.journals.deleted_topics import DeletedTopics
-from store.journals.lagging_backends import LaggingBackends
-from store.journals.store_lock import StoreLock, mark_closed
-from store.log.checkpoint import StoreCheckpoint
-from store.log.commit_log import CommitLog
-from store.logger import StoreLogger
-from store.paths import StorePaths
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.service.dispatching.dispatch import Dispatcher
-from store.service.dispatching.pending import Pending
-from store.service.layout.store_layout import StoreLayout
-from store.service.maintenance.clean_service import CleanService
-from store.service.maintenance.file_expiry import FileExpiry
-from store.service.metrics.metrics import StoreMetrics
-from store.service.reading.other_indexes import OtherIndexes
-from store.service.reading.puller import Puller
-from store.service.recovering.queue_rebuild import QueueRebuild
-from store.service.recovering.recovery import RecoveryReport
-from store.service.runtime.running_state import RunningState
-from store.service.writing.flush import FlushService, FullFlush
-from store.service.writing.group_commit import GroupCommit
-from store.service.writing.log_prefault import LogPrefault
-from store.service.writing.putter import Puts, Putter
-from store.service.writing.replicas import ReplicaWait
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import StoreError
+from cqstore.store.index.index_service import IndexService
+from cqstore.store.journals.deleted_topics import DeletedTopics
+from cqstore.store.journals.lagging_backends import LaggingBackends
+from cqstore.store.journals.store_lock import StoreLock, mark_closed
+from cqstore.store.log.checkpoint import StoreCheckpoint
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.service.dispatching.dispatch import Dispatcher
+from cqstore.store.service.dispatching.pending import Pending
+from cqstore.store.service.layout.store_layout import StoreLayout
+from cqstore.store.service.maintenance.clean_service import CleanService
+from cqstore.store.service.maintenance.file_expiry import FileExpiry
+from cqstore.store.service.metrics.metrics import StoreMetrics
+from cqstore.store.service.reading.other_indexes import OtherIndexes
+from cqstore.store.service.reading.puller import Puller
+from cqstore.store.service.recovering.queue_rebuild import QueueRebuild
+from cqstore.store.service.recovering.recovery import RecoveryReport
+from cqstore.store.service.runtime.running_state import RunningState
+from cqstore.store.service.writing.flush import FlushService, FullFlush
+from cqstore.store.service.writing.group_commit import GroupCommit
+from cqstore.store.service.writing.log_prefault import LogPrefault
+from cqstore.store.service.writing.putter import Puts, Putter
+from cqstore.store.service.writing.replicas import ReplicaWait
+from cqstore.store.settings.config import StoreConfig
 
 if TYPE_CHECKING:
-    from store.service.mirroring.mirror import Mirror
-    from store.service.scheduling.schedule_message_service import ScheduleMessageService
+    from cqstore.store.service.mirroring.mirror import Mirror
+    from cqstore.store.service.scheduling.schedule_message_service import ScheduleMessageService
 
 _LOG = StoreLogger(__name__)
 

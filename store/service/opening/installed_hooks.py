@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from store.entries import entries
-from store.errors import StoreConfigError
-from store.service.dispatching.dispatcher_list import require_dispatcher
-from store.service.opening.options import OpenOptions
-from store.service.writing.put_hooks import require_put_hook
+from cqstore.store.entry_points import entries
+from cqstore.store.errors import StoreConfigError
+from cqstore.store.service.dispatching.dispatcher_list import require_dispatcher
+from cqstore.store.service.opening.options import OpenOptions
+from cqstore.store.service.writing.put_hooks import require_put_hook
 
 PUT_HOOKS = "cqstore.put_hooks"
 DISPATCHERS = "cqstore.dispatchers"

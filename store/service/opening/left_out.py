@@ -3,15 +3,20 @@
 from collections.abc import Collection
 from dataclasses import replace
 
-from store.config import StoreConfig
-from store.errors import CorruptionError, RefusedStoreError, StoreError, UnsupportedFormatError
-from store.index.index_service import IndexService
-from store.log.checkpoint import StoreCheckpoint
-from store.logger import StoreLogger
-from store.paths import StorePaths
-from store.queue.backends import backend
-from store.queue.context import QueueStoreContext
-from store.service.recovering import replacement
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import (
+    CorruptionError,
+    RefusedStoreError,
+    StoreError,
+    UnsupportedFormatError,
+)
+from cqstore.store.index.index_service import IndexService
+from cqstore.store.log.checkpoint import StoreCheckpoint
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.backends import backend
+from cqstore.store.queue.context import QueueStoreContext
+from cqstore.store.service.recovering import replacement
+from cqstore.store.settings.config import StoreConfig
 
 _LOG = StoreLogger(__name__)
 

@@ -12,73 +12,73 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from store.config import StoreConfig
-from store.errors import ConsumeQueueError, CorruptionError, StoreError
-from store.index.index_service import IndexService
-from store.journals.deleted_topics import DeletedTopics
-from store.journals.expired_queues import ExpiredQueues
-from store.journals.kept import KEPT_LOCK, register_existing
-from store.journals.lagging_backends import LaggingBackends
-from store.journals.store_lock import StoreLock
-from store.log.checkpoint import StoreCheckpoint
-from store.log.commit_log import CommitLog
-from store.logger import StoreLogger
-from store.progress import noop
-from store.queue.backends import backend
-from store.queue.combined import CombinedConsumeQueueStore
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.context import QueueStoreContext
-from store.queue.units import QueueKey
-from store.record.message import SCHEDULE_TOPIC, Message
-from store.record.scan import ScanRules
-from store.service.dispatching.dispatch import Dispatcher
-from store.service.dispatching.dispatcher_list import DispatcherList
-from store.service.dispatching.pending import Pending
-from store.service.dispatching.record_keys import RecordKeys
-from store.service.dispatching.record_units import RecordUnits
-from store.service.dispatching.replay import Replay
-from store.service.dispatching.reput import MODE
-from store.service.layout.left_behind import written_since
-from store.service.layout.resolve_layout import resolve_layout
-from store.service.layout.store_layout import (
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import ConsumeQueueError, CorruptionError, StoreError
+from cqstore.store.index.index_service import IndexService
+from cqstore.store.journals.deleted_topics import DeletedTopics
+from cqstore.store.journals.expired_queues import ExpiredQueues
+from cqstore.store.journals.journal_manifest import KEPT_LOCK, register_existing
+from cqstore.store.journals.lagging_backends import LaggingBackends
+from cqstore.store.journals.store_lock import StoreLock
+from cqstore.store.log.checkpoint import StoreCheckpoint
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.progress import noop
+from cqstore.store.queue.backends import backend
+from cqstore.store.queue.combined import CombinedConsumeQueueStore
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.context import QueueStoreContext
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.message import SCHEDULE_TOPIC, Message
+from cqstore.store.record.scan import ScanRules
+from cqstore.store.service.dispatching.dispatch import Dispatcher
+from cqstore.store.service.dispatching.dispatcher_list import DispatcherList
+from cqstore.store.service.dispatching.pending import Pending
+from cqstore.store.service.dispatching.record_keys import RecordKeys
+from cqstore.store.service.dispatching.record_units import RecordUnits
+from cqstore.store.service.dispatching.replay import Replay
+from cqstore.store.service.dispatching.reput import MODE
+from cqstore.store.service.layout.left_behind import written_since
+from cqstore.store.service.layout.resolve_layout import resolve_layout
+from cqstore.store.service.layout.store_layout import (
     StoreLayout,
     choose_backends,
     choose_roles,
     present_backends,
 )
-from store.service.maintenance.clean_service import CleanService
-from store.service.maintenance.disk_levels import DiskLevels
-from store.service.maintenance.file_expiry import FileExpiry
-from store.service.metrics.metrics import StoreMetrics
-from store.service.opening.abort_marker import AbortMarker
-from store.service.opening.components import StoreComponents
-from store.service.opening.installed_hooks import with_installed
-from store.service.opening.left_out import open_index, refuse_queues_without_log
-from store.service.opening.options import OpenOptions
-from store.service.opening.unopened import begin_again, opened
-from store.service.reading.other_indexes import OtherIndexes
-from store.service.reading.puller import Puller
-from store.service.reading.read_guard import read_guard_of
-from store.service.recovering import replacement
-from store.service.recovering.given_places import refuse_sound_places
-from store.service.recovering.queue_mend import QueueMend
-from store.service.recovering.queue_rebuild import QueueRebuild
-from store.service.recovering.recovery import Recovery, RecoveryReport
-from store.service.results import PutMessageResult
-from store.service.runtime.running_state import RunningState
-from store.service.writing.ack_waiter import AckWaiter
-from store.service.writing.append import Appender
-from store.service.writing.flush import FlushService, FullFlush
-from store.service.writing.group_commit import GroupCommit
-from store.service.writing.light_quota import LightQuota
-from store.service.writing.log_prefault import LogPrefault
-from store.service.writing.put_hooks import HookedPuts
-from store.service.writing.putter import Putter
-from store.service.writing.replicas import ReplicaWait
+from cqstore.store.service.maintenance.clean_service import CleanService
+from cqstore.store.service.maintenance.disk_levels import DiskLevels
+from cqstore.store.service.maintenance.file_expiry import FileExpiry
+from cqstore.store.service.metrics.metrics import StoreMetrics
+from cqstore.store.service.opening.abort_marker import AbortMarker
+from cqstore.store.service.opening.components import StoreComponents
+from cqstore.store.service.opening.installed_hooks import with_installed
+from cqstore.store.service.opening.left_out import open_index, refuse_queues_without_log
+from cqstore.store.service.opening.options import OpenOptions
+from cqstore.store.service.opening.unopened import begin_again, opened
+from cqstore.store.service.reading.other_indexes import OtherIndexes
+from cqstore.store.service.reading.puller import Puller
+from cqstore.store.service.reading.read_guard import read_guard_of
+from cqstore.store.service.recovering import replacement
+from cqstore.store.service.recovering.given_up_records import refuse_sound_places
+from cqstore.store.service.recovering.queue_mend import QueueMend
+from cqstore.store.service.recovering.queue_rebuild import QueueRebuild
+from cqstore.store.service.recovering.recovery import Recovery, RecoveryReport
+from cqstore.store.service.results import PutMessageResult
+from cqstore.store.service.runtime.running_state import RunningState
+from cqstore.store.service.writing.ack_waiter import AckWaiter
+from cqstore.store.service.writing.append import Appender
+from cqstore.store.service.writing.flush import FlushService, FullFlush
+from cqstore.store.service.writing.group_commit import GroupCommit
+from cqstore.store.service.writing.light_quota import LightQuota
+from cqstore.store.service.writing.log_prefault import LogPrefault
+from cqstore.store.service.writing.put_hooks import HookedPuts
+from cqstore.store.service.writing.putter import Putter
+from cqstore.store.service.writing.replicas import ReplicaWait
+from cqstore.store.settings.config import StoreConfig
 
 if TYPE_CHECKING:
-    from store.service.mirroring.mirror import Mirror
-    from store.service.scheduling.schedule_message_service import ScheduleMessageService
+    from cqstore.store.service.mirroring.mirror import Mirror
+    from cqstore.store.service.scheduling.schedule_message_service import ScheduleMessageService
 
 _LOG = StoreLogger(__name__)
 
@@ -367,7 +367,7 @@ def _mirror(components: StoreComponents) -> "Mirror | None":
     queues = components.queues
     if components.read_only or not isinstance(queues, CombinedConsumeQueueStore):
         return None
-    from store.service.mirroring.mirror import Mirror  # noqa: PLC0415 - few stores have one
+    from cqstore.store.service.mirroring.mirror import Mirror  # noqa: PLC0415 - few stores have one
 
     return Mirror.of(components.config, components.paths, components.log, queues, components.puller)
 
@@ -379,8 +379,8 @@ def _schedule(components: StoreComponents, options: OpenOptions) -> "ScheduleMes
     is_wanted = config.enable_schedule_message_service and options.housekeeping
     if components.read_only or not is_wanted:
         return None
-    from store.service.scheduling.delay_offsets import DelayOffsets  # noqa: PLC0415 - as a mirror
-    from store.service.scheduling.schedule_message_service import (  # noqa: PLC0415
+    from cqstore.store.service.scheduling.delay_offsets import DelayOffsets  # noqa: PLC0415 - as a mirror
+    from cqstore.store.service.scheduling.schedule_message_service import (  # noqa: PLC0415
         ScheduleMessageService,
     )
 

@@ -3,12 +3,12 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from store.progress import Progress, noop
-from store.service.dispatching.dispatcher_list import CommitLogDispatcher
-from store.service.recovering.replacement import Rebuild
-from store.service.runtime.environment import Environment
-from store.service.writing.put_hooks import PutMessageHook
-from store.service.writing.replicas import Replicas
+from cqstore.store.progress import Progress, noop
+from cqstore.store.service.dispatching.dispatcher_list import CommitLogDispatcher
+from cqstore.store.service.recovering.replacement import Rebuild
+from cqstore.store.service.runtime.environment import Environment
+from cqstore.store.service.writing.put_hooks import PutMessageHook
+from cqstore.store.service.writing.replicas import Replicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

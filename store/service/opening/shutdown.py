@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from store.checked_lock import CheckedLock
-from store.service.opening.components import StoreComponents
+from cqstore.store.concurrency.checked_lock import CheckedLock
+from cqstore.store.service.opening.components import StoreComponents
 
 
 class StoreShutdown:

@@ -8,10 +8,10 @@ next one begins again as the first one did.
 import shutil
 from pathlib import Path
 
-from store.errors import os_errors
-from store.files import make_folder, remove_file, replace_file, sync_folder
-from store.paths import StorePaths
-from store.queue.backends import queue_folders
+from cqstore.store.errors import os_errors
+from cqstore.store.files import make_folder, remove_file, replace_file, sync_folder
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.backends import queue_folders
 
 
 def mark_unopened(paths: StorePaths) -> None:

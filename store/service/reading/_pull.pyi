@@ -1,9 +1,9 @@
-from store.log._log import _Log
-from store.queue._estimate import _Queue
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.service.reading.puller import TagFilter
-from store.service.results import GetMessageResult
-from store.service.runtime.meters import GetMeter
+from cqstore.store.log._log import _Log
+from cqstore.store.queue._estimate import _Queue
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.service.reading.puller import TagFilter
+from cqstore.store.service.results import GetMessageResult
+from cqstore.store.service.runtime.meters import GetMeter
 
 class FastPull:
     found: int

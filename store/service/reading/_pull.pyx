@@ -8,18 +8,18 @@ reads, and what the bounds were made of is read once.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from store.core._arguments cimport is_small
-from store.core._buffer cimport BufferRef
-from store.core._bytes cimport fetch_ahead, load32, load64
-from store.core._faults cimport is_of_whole_map, log_faults_seen
-from store.core._layout cimport (
+from cqstore.store.core._arguments cimport is_small
+from cqstore.store.core._buffer cimport BufferRef
+from cqstore.store.core._bytes cimport fetch_ahead, load32, load64
+from cqstore.store.core._faults cimport is_of_whole_map, log_faults_seen
+from cqstore.store.core._layout cimport (
     AT_BORN, AT_MAGIC, AT_PHY_OFFSET, AT_SIZE_OF_UNIT, AT_SYS_FLAG, MAGIC_V1, MIN_RECORD,
     PASSED_OVER, UNIT_OF_FILES,
 )
-from store.log._log cimport Part, PlainLog
-from store.record._parse cimport Found, Places, ends_in_file, parse_record
-from store.service._results cimport GetMessageResult
-from store.service.runtime._histogram cimport Histogram
+from cqstore.store.log._log cimport Part, PlainLog
+from cqstore.store.record._parse cimport Found, Places, ends_in_file, parse_record
+from cqstore.store.service._results cimport GetMessageResult
+from cqstore.store.service.runtime._histogram cimport Histogram
 
 cdef extern from *:
     """

@@ -1,6 +1,6 @@
-from store.index._chain import ChainFiles
-from store.log._log import PlainLog
-from store.record.interpreted_message import PyMessageView
+from cqstore.store.index._chain import ChainFiles
+from cqstore.store.log._log import PlainLog
+from cqstore.store.record.interpreted_message import PyMessageView
 
 class FastQuery:
     def __init__(

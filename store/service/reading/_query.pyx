@@ -4,17 +4,17 @@
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr
 
-from store.core._arguments cimport PyLong_AsLongLongAndOverflow
-from store.core._bytes cimport fetch_ahead, load32
-from store.core._faults cimport is_of_whole_map, log_faults_seen
-from store.core._hashes cimport HASH_SIGN, hash_utf8, without_sign
-from store.core._layout cimport BLANK_BYTES, MIN_RECORD
-from store.core._maps cimport FileMap
-from store.index._batch cimport KeyColumns
-from store.index._chain cimport Chain, ChainFile, ChainFiles, chain_places, has_key, slot_ahead
-from store.log._log cimport Part, PlainLog
-from store.record._parse cimport ends_in_file, parse_record
-from store.record._stored cimport StoredMessage
+from cqstore.store.core._arguments cimport PyLong_AsLongLongAndOverflow
+from cqstore.store.core._bytes cimport fetch_ahead, load32
+from cqstore.store.core._faults cimport is_of_whole_map, log_faults_seen
+from cqstore.store.core._hashes cimport HASH_SIGN, hash_utf8, without_sign
+from cqstore.store.core._layout cimport BLANK_BYTES, MIN_RECORD
+from cqstore.store.core._maps cimport FileMap
+from cqstore.store.index._batch cimport KeyColumns
+from cqstore.store.index._chain cimport Chain, ChainFile, ChainFiles, chain_places, has_key, slot_ahead
+from cqstore.store.log._log cimport Part, PlainLog
+from cqstore.store.record._parse cimport ends_in_file, parse_record
+from cqstore.store.record._stored cimport StoredMessage
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL

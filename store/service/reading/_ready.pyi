@@ -1,7 +1,7 @@
 from collections.abc import Callable
 
-from store.service.dispatching.dispatch import Dispatcher
-from store.service.runtime.running_state import RunningState
+from cqstore.store.service.dispatching.dispatch import Dispatcher
+from cqstore.store.service.runtime.running_state import RunningState
 
 class Ready:
     def __init__(

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Ready: the check before each read."""
 
-from store.queue._batch cimport UnitColumns
-from store.service.dispatching._waiting cimport InFlight, Waiting
-from store.service.runtime._flags cimport StateFlags
+from cqstore.store.queue._batch cimport UnitColumns
+from cqstore.store.service.dispatching._waiting cimport InFlight, Waiting
+from cqstore.store.service.runtime._flags cimport StateFlags
 
 
 cdef class Ready:

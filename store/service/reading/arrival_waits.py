@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.service.reading.arguments import check_queue
-from store.service.runtime.running_state import RunningState
-from store.wakeup import Wakeup
+from cqstore.store.concurrency.wakeup import Wakeup
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.service.reading.arguments import check_queue
+from cqstore.store.service.runtime.running_state import RunningState
 
 if TYPE_CHECKING:
-    from store.errors import StoreError
-    from store.service.dispatching.arrival_service import ArrivalService, Offsets
-    from store.service.reading.loop_waits import LoopWait, LoopWaits
+    from cqstore.store.errors import StoreError
+    from cqstore.store.service.dispatching.arrival_service import ArrivalService, Offsets
+    from cqstore.store.service.reading.loop_waits import LoopWait, LoopWaits
 
 
 class ArrivalWaits:
@@ -84,7 +84,7 @@ class ArrivalWaits:
         """Give a wait of the running loop, see ``MessageStore.loop_wait``."""
         self._check(offsets)
         if self._loop_waits is None:
-            from store.service.reading.loop_waits import LoopWaits  # noqa: PLC0415 - see above
+            from cqstore.store.service.reading.loop_waits import LoopWaits  # noqa: PLC0415 - see above
 
             self._loop_waits = LoopWaits()
         wait = self._loop_waits.new(offsets)

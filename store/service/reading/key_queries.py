@@ -3,17 +3,17 @@
 Source: RocketMQ ``DefaultMessageStore.queryMessage``.
 """
 
-from store.config import StoreConfig
-from store.errors import CorruptionError
-from store.index.index_service import IndexService
-from store.log._log import PlainLog
-from store.log.commit_log import CommitLog
-from store.queue.read_fallbacks import FallbackReason, ReadFallbacks, ReadKind
-from store.record.decoder import StoredMessage
-from store.record.message import MessageProperty
-from store.service.reading import _query
-from store.service.reading.arguments import check_query, check_texts
-from store.service.reading.other_indexes import OtherIndexes
+from cqstore.store.errors import CorruptionError
+from cqstore.store.index.index_service import IndexService
+from cqstore.store.log._log import PlainLog
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.queue.read_fallbacks import FallbackReason, ReadFallbacks, ReadKind
+from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.record.message import MessageProperty
+from cqstore.store.service.reading import _query
+from cqstore.store.service.reading.arguments import check_query, check_texts
+from cqstore.store.service.reading.other_indexes import OtherIndexes
+from cqstore.store.settings.config import StoreConfig
 
 _MORE = 8
 """How many times as many places are asked for where those of another key fill an answer."""

@@ -7,11 +7,11 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING
 
-from store.service.runtime.loop_turn import LoopTurn
+from cqstore.store.service.runtime.loop_turn import LoopTurn
 
 if TYPE_CHECKING:
-    from store.errors import StoreError
-    from store.service.dispatching.arrival_service import Offsets
+    from cqstore.store.errors import StoreError
+    from cqstore.store.service.dispatching.arrival_service import Offsets
 
 
 class LoopWait:

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from store.checked_lock import CheckedLock
-from store.errors import CorruptionError, StoreClosedError
-from store.key_index import KeyIndex, open_indexes
-from store.logger import StoreLogger
-from store.record.decoder import StoredMessage
+from cqstore.store.concurrency.checked_lock import CheckedLock
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import CorruptionError, StoreClosedError
+from cqstore.store.index.key_index import KeyIndex, open_indexes
+from cqstore.store.record.decoder import StoredMessage
 
 _LOG = StoreLogger(__name__)
 

@@ -12,21 +12,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from store.config import CQ_UNIT_SIZE, StoreConfig
-from store.errors import CorruptionError
-from store.log.commit_log import CommitLog
-from store.queue.consume_queue import PulledUnits
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.estimate import plain_filter
-from store.queue.read_fallbacks import FallbackReason, ReadKind
-from store.queue.units import BlockStop, CqUnit, UnitBlock
-from store.record.decoder import StoredMessage, check_record, refuse_filler
-from store.record.java_hash import java_hash
-from store.record.message import MessageProperty, SysFlag
-from store.record.record_layout import MAGIC_V1, MIN_RECORD_SIZE, PLACE
-from store.service.reading import _pull
-from store.service.results import GetMessageResult, GetMessageStatus
-from store.service.runtime.meters import GetMeter
+from cqstore.store.errors import CorruptionError
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.queue.consume_queue import PulledUnits
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.estimate import plain_filter
+from cqstore.store.queue.read_fallbacks import FallbackReason, ReadKind
+from cqstore.store.queue.units import BlockStop, CqUnit, UnitBlock
+from cqstore.store.record.decoder import StoredMessage, check_record, refuse_filler
+from cqstore.store.record.java_hash import java_hash
+from cqstore.store.record.message import MessageProperty, SysFlag
+from cqstore.store.record.record_layout import MAGIC_V1, MIN_RECORD_SIZE, PLACE
+from cqstore.store.service.reading import _pull
+from cqstore.store.service.results import GetMessageResult, GetMessageStatus
+from cqstore.store.service.runtime.meters import GetMeter
+from cqstore.store.settings.config import CQ_UNIT_SIZE, StoreConfig
 
 MAX_PULL_BYTES = 128 << 20
 _MIN_PULL_BYTES = 100

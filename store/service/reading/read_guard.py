@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from contextlib import suppress
 
-from store.errors import STALLING
-from store.service.dispatching.dispatch import Dispatcher
-from store.service.dispatching.pending import NOTHING
-from store.service.reading import _ready
-from store.service.runtime.running_state import RunningState
+from cqstore.store.errors import STALLING
+from cqstore.store.service.dispatching.dispatch import Dispatcher
+from cqstore.store.service.dispatching.pending import NOTHING
+from cqstore.store.service.reading import _ready
+from cqstore.store.service.runtime.running_state import RunningState
 
 
 class _Readying:

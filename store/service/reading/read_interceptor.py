@@ -6,10 +6,10 @@ a recorder in front of a mirror.
 
 from typing import Protocol
 
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.time_search import BoundaryType
-from store.service.reading.puller import Puller, TagFilter
-from store.service.results import GetMessageResult
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.time_search import BoundaryType
+from cqstore.store.service.reading.puller import Puller, TagFilter
+from cqstore.store.service.results import GetMessageResult
 
 
 class ReadInterceptor(Protocol):

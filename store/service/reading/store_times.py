@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from store.errors import RefusedStoreError
+from cqstore.store.errors import RefusedStoreError
 
 Time = int | datetime
 """ms since the epoch, or a ``datetime`` (UTC if it has no zone)."""

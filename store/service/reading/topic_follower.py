@@ -8,15 +8,15 @@ the queues end, and then as they come.
 from collections.abc import Iterator
 from typing import Protocol
 
-from store.errors import CorruptionError
-from store.journals.deleted_topics import DeletedTopics
-from store.log.commit_log import CommitLog
-from store.log.log_follower import LogFollower
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.record.decoder import StoredMessage
-from store.record.message import LMQ_PREFIX, MessageProperty, is_queued
-from store.service.layout.store_layout import StoreLayout
-from store.service.reading.topic_reader import TopicMessage
+from cqstore.store.errors import CorruptionError
+from cqstore.store.journals.deleted_topics import DeletedTopics
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.log.log_follower import LogFollower
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.record.message import LMQ_PREFIX, MessageProperty, is_queued
+from cqstore.store.service.layout.store_layout import StoreLayout
+from cqstore.store.service.reading.topic_reader import TopicMessage
 
 
 class FollowedStore(Protocol):

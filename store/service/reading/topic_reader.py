@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from operator import attrgetter
 from typing import NamedTuple, Protocol
 
-from store.java_numbers import LONG_MAX
-from store.queue.time_search import BoundaryType
-from store.queue.units import QueueKey
-from store.record.decoder import StoredMessage
-from store.service.reading.puller import TagFilter
-from store.service.results import GetMessageResult, GetMessageStatus
+from cqstore.store.java_numbers import LONG_MAX
+from cqstore.store.queue.time_search import BoundaryType
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.service.reading.puller import TagFilter
+from cqstore.store.service.results import GetMessageResult, GetMessageStatus
 
 LATEST = LONG_MAX
 """ms: no store time is later."""

@@ -1,11 +1,11 @@
 """What the checkpoint and the synced mark vouch for, and taking it back before it is not so."""
 
-from store.index.index_service import IndexService
-from store.log.checkpoint import StoreCheckpoint
-from store.log.commit_log import CommitLog
-from store.log.synced_mark import SyncedMark
-from store.record.scan import ScanRules
-from store.service.recovering.log_end import last_before
+from cqstore.store.index.index_service import IndexService
+from cqstore.store.log.checkpoint import StoreCheckpoint
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.log.synced_mark import SyncedMark
+from cqstore.store.record.scan import ScanRules
+from cqstore.store.service.recovering.find_log_end import last_before
 
 
 def withdraw(checkpoint: StoreCheckpoint, index: IndexService | None, queues_from: int) -> None:

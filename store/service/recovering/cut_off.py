@@ -7,11 +7,16 @@ begin of the log at every instant, for RocketMQ too.
 
 from pathlib import Path
 
-from store.errors import RefusedStoreError
-from store.log.commit_log import CommitLog
-from store.record.record_layout import BLANK_SIZE
-from store.record.scan import ScanRules
-from store.service.recovering.log_end import SavedTail, data_behind, last_before, save_record
+from cqstore.store.errors import RefusedStoreError
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.record.record_layout import BLANK_SIZE
+from cqstore.store.record.scan import ScanRules
+from cqstore.store.service.recovering.find_log_end import (
+    SavedTail,
+    data_behind,
+    last_before,
+    save_record,
+)
 
 
 def refuse_unsound(log: CommitLog, phy_offset: int, rules: ScanRules) -> None:

@@ -12,21 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from store.errors import CorruptionError, RefusedStoreError, StoreIOError, os_errors
-from store.files import make_folder, read_file, remove_file, replace_file
-from store.log.commit_log import CommitLog
-from store.log.mapped_file import MappedFile
-from store.paths import StorePaths
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.facts import QueueType
-from store.queue.units import QueueKey
-from store.record.decoder import StoredMessage, check_record, record_span
-from store.record.filler import RecordPlace, filler, readable
-from store.record.message import LMQ_PREFIX, MessageProperty, is_queued
-from store.record.properties import crc_property, encode_properties
-from store.record.record_layout import BLANK_SIZE, MIN_RECORD_SIZE
-from store.record.scan import ScanRules
-from store.service.recovering.log_end import (
+from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreIOError, os_errors
+from cqstore.store.files import make_folder, read_file, remove_file, replace_file
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.log.mapped_file import MappedFile
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.facts import QueueType
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.decoder import StoredMessage, check_record, record_span
+from cqstore.store.record.filler import RecordPlace, filler, readable
+from cqstore.store.record.message import LMQ_PREFIX, MessageProperty, is_queued
+from cqstore.store.record.properties import crc_property, encode_properties
+from cqstore.store.record.record_layout import BLANK_SIZE, MIN_RECORD_SIZE
+from cqstore.store.record.scan import ScanRules
+from cqstore.store.service.recovering.find_log_end import (
     SavedTail,
     is_boundary,
     save_record,

@@ -8,15 +8,15 @@ to build them, whatever their number; not at all if nothing is damaged or suspec
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from store.errors import CorruptionError, RefusedStoreError
-from store.log.commit_log import CommitLog
-from store.logger import StoreLogger
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.facts import QueueDamage, QueueType
-from store.queue.units import QueueKey
-from store.record.scan import ScanRules
-from store.service.dispatching.record_units import RecordUnits
-from store.service.recovering.queue_rebuild import QueueRebuild
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import CorruptionError, RefusedStoreError
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.facts import QueueDamage, QueueType
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.scan import ScanRules
+from cqstore.store.service.dispatching.record_units import RecordUnits
+from cqstore.store.service.recovering.queue_rebuild import QueueRebuild
 
 _LOG = StoreLogger(__name__)
 

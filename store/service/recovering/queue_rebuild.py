@@ -10,24 +10,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from store.errors import RefusedStoreError, StoreIOError, os_errors
-from store.files import remove_file
-from store.index.index_batch import IndexBatch
-from store.journals.journal import Entry, Journal, read_lines
-from store.journals.kept import register, unregister
-from store.log.commit_log import CommitLog
-from store.logger import StoreLogger
-from store.paths import StorePaths
-from store.progress import Progress, noop
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.facts import QueueRestart, QueueType
-from store.queue.units import UnitBatch
-from store.record.scan import ScannedRecord, ScanRules
-from store.service.dispatching.dispatch import Dispatcher
-from store.service.dispatching.pending import Pending
-from store.service.dispatching.record_keys import RecordKeys
-from store.service.dispatching.record_units import RecordUnits
-from store.service.dispatching.replay import Replay
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import RefusedStoreError, StoreIOError, os_errors
+from cqstore.store.files import remove_file
+from cqstore.store.index.index_batch import IndexBatch
+from cqstore.store.journals.journal import Entry, Journal, read_lines
+from cqstore.store.journals.journal_manifest import register, unregister
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.paths import StorePaths
+from cqstore.store.progress import Progress, noop
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.facts import QueueRestart, QueueType
+from cqstore.store.queue.units import UnitBatch
+from cqstore.store.record.scan import ScannedRecord, ScanRules
+from cqstore.store.service.dispatching.dispatch import Dispatcher
+from cqstore.store.service.dispatching.pending import Pending
+from cqstore.store.service.dispatching.record_keys import RecordKeys
+from cqstore.store.service.dispatching.record_units import RecordUnits
+from cqstore.store.service.dispatching.replay import Replay
 
 _LOG = StoreLogger(__name__)
 _TICK = 65_536

@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from store.config import StoreConfig
-from store.errors import (
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import (
     CorruptionError,
     RefusedStoreError,
     StoreConfigError,
@@ -22,27 +22,26 @@ from store.errors import (
     TruncatedRecordError,
     os_errors,
 )
-from store.files import sync_below
-from store.index.index_service import IndexService
-from store.journals.begun_cut import begun_cut, end_cut
-from store.journals.deleted_topics import DeletedTopics
-from store.journals.expired_queues import ExpiredQueues
-from store.log.checkpoint import StoreCheckpoint
-from store.log.commit_log import CommitLog
-from store.log.synced_mark import SyncedMark
-from store.logger import StoreLogger
-from store.paths import StorePaths
-from store.progress import Progress, noop
-from store.queue.backends import queue_folders
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.facts import QueueDamage, QueueRestart
-from store.queue.units import QueueKey
-from store.record.decoder import StoredMessage
-from store.record.scan import RecordScan, ScannedRecord, ScanRules
-from store.service.dispatching.replay import Replay, ReplayResult
-from store.service.recovering import claims
-from store.service.recovering.cut_off import cut_off
-from store.service.recovering.log_end import (
+from cqstore.store.files import sync_below
+from cqstore.store.index.index_service import IndexService
+from cqstore.store.journals.begun_cut import begun_cut, end_cut
+from cqstore.store.journals.deleted_topics import DeletedTopics
+from cqstore.store.journals.expired_queues import ExpiredQueues
+from cqstore.store.log.checkpoint import StoreCheckpoint
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.log.synced_mark import SyncedMark
+from cqstore.store.paths import StorePaths
+from cqstore.store.progress import Progress, noop
+from cqstore.store.queue.backends import queue_folders
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.facts import QueueDamage, QueueRestart
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.record.scan import RecordScan, ScannedRecord, ScanRules
+from cqstore.store.service.dispatching.replay import Replay, ReplayResult
+from cqstore.store.service.recovering import claims
+from cqstore.store.service.recovering.cut_off import cut_off
+from cqstore.store.service.recovering.find_log_end import (
     SavedTail,
     data_behind,
     end_behind,
@@ -53,7 +52,8 @@ from store.service.recovering.log_end import (
     was_on_disk,
     whole_records,
 )
-from store.service.recovering.pass_over import PassedOver, PassOver
+from cqstore.store.service.recovering.pass_over import PassedOver, PassOver
+from cqstore.store.settings.config import StoreConfig
 
 _LOG = StoreLogger(__name__)
 

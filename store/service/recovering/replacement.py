@@ -10,23 +10,23 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Flag, auto
 
-from store.config import StoreConfig
-from store.errors import CorruptionError, RefusedStoreError, StoreConfigError, os_errors
-from store.files import make_folder, remove_file, sync_folder
-from store.journals.expired_queues import ExpiredQueues
-from store.journals.journal import Entry, read_lines, rewrite
-from store.journals.kept import register, unregister
-from store.journals.store_lock import mark_open
-from store.log.checkpoint import StoreCheckpoint
-from store.log.commit_log import CommitLog
-from store.log.synced_mark import SyncedMark
-from store.logger import StoreLogger
-from store.paths import StorePaths
-from store.queue.backends import backend, unlike_others
-from store.queue.units import QueueKey
-from store.record.scan import ScanRules
-from store.service.layout.store_layout import StoreLayout, choose_backends
-from store.service.recovering.log_end import valid_record_behind, was_on_disk
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreConfigError, os_errors
+from cqstore.store.files import make_folder, remove_file, sync_folder
+from cqstore.store.journals.expired_queues import ExpiredQueues
+from cqstore.store.journals.journal import Entry, read_lines, rewrite
+from cqstore.store.journals.journal_manifest import register, unregister
+from cqstore.store.journals.store_lock import mark_open
+from cqstore.store.log.checkpoint import StoreCheckpoint
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.log.synced_mark import SyncedMark
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.backends import backend, unlike_others
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.scan import ScanRules
+from cqstore.store.service.layout.store_layout import StoreLayout, choose_backends
+from cqstore.store.service.recovering.find_log_end import valid_record_behind, was_on_disk
+from cqstore.store.settings.config import StoreConfig
 
 _LOG = StoreLogger(__name__)
 

@@ -5,7 +5,7 @@
 false is refused with ``TypeError``.
 """
 
-from store.core._fields cimport truth
+from cqstore.store.core._fields cimport truth
 
 
 cdef class StateFlags:

@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 from typing import Self
 
-from store.service.runtime.meters import HistogramSnapshot
+from cqstore.store.service.runtime.meters import HistogramSnapshot
 
 class Histogram:
     def __new__(cls, bounds: Sequence[float] = ...) -> Self: ...

@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from store.wakeup import Latch
+from cqstore.store.concurrency.wakeup import Latch
 
 
 class Environment:

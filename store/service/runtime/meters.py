@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from store.service.results import GetMessageResult, GetMessageStatus, PutMessageStatus
-from store.service.runtime import _histogram
+from cqstore.store.service.results import GetMessageResult, GetMessageStatus, PutMessageStatus
+from cqstore.store.service.runtime import _histogram
 
 BOUNDS = (
     5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3,

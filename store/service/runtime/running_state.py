@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from store.checked_lock import LockOrder
-from store.errors import (
+from cqstore.store.concurrency.checked_lock import LockOrder
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import (
     STALLING,
     ReadOnlyStoreError,
     StoreClosedError,
@@ -19,10 +20,9 @@ from store.errors import (
     StoreFailedError,
     StoreStateError,
 )
-from store.logger import StoreLogger
-from store.progress import noop
-from store.service.results import PutMessageResult, PutMessageStatus
-from store.service.runtime import _flags
+from cqstore.store.progress import noop
+from cqstore.store.service.results import PutMessageResult, PutMessageStatus
+from cqstore.store.service.runtime import _flags
 
 _LOG = StoreLogger(__name__)
 

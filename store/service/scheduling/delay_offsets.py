@@ -9,11 +9,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from store.broker_files import read_either, replace_keeping
-from store.broker_json import broker_object
-from store.errors import CorruptionError, os_errors
-from store.files import make_folder, read_file
-from store.logger import StoreLogger
+from cqstore.store.broker_files.fastjson import broker_object
+from cqstore.store.broker_files.file_names import read_either, replace_keeping
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import CorruptionError, os_errors
+from cqstore.store.files import make_folder, read_file
 
 _LOG = StoreLogger(__name__)
 _MAX_BYTES = 1 << 20

@@ -6,18 +6,18 @@ Source: RocketMQ ``ScheduleMessageService.DeliverDelayedMessageTimerTask``.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from store.errors import CorruptionError, StoreError
-from store.log.commit_log import CommitLog
-from store.logger import StoreLogger
-from store.progress import noop
-from store.queue.consume_queue import ConsumeQueue
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.units import BlockStop
-from store.record.decoder import StoredMessage, refuse_filler
-from store.record.message import SCHEDULE_TOPIC, Message
-from store.service.dispatching.delay import deliver_time
-from store.service.results import PutMessageResult, PutMessageStatus
-from store.service.scheduling.time_up import message_time_up
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import CorruptionError, StoreError
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.progress import noop
+from cqstore.store.queue.consume_queue import ConsumeQueue
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.units import BlockStop
+from cqstore.store.record.decoder import StoredMessage, refuse_filler
+from cqstore.store.record.message import SCHEDULE_TOPIC, Message
+from cqstore.store.service.dispatching.delay import deliver_time
+from cqstore.store.service.results import PutMessageResult, PutMessageStatus
+from cqstore.store.service.scheduling.time_up import message_time_up
 
 _LOG = StoreLogger(__name__)
 MAX_BATCH = 256

@@ -10,23 +10,23 @@ import atexit
 import os
 from collections.abc import Callable
 
-from store.checked_lock import CheckedLock
-from store.errors import StoreError, StoreStateError
-from store.log.commit_log import CommitLog
-from store.logger import StoreLogger
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.service.dispatching.delay import DelayLevels
-from store.service.runtime.environment import Environment
-from store.service.runtime.meters import Histogram
-from store.service.runtime.worker import EXIT_SECONDS, Worker
-from store.service.scheduling.delay_offsets import DelayOffsets
-from store.service.scheduling.level_delivery import (
+from cqstore.store.concurrency.checked_lock import CheckedLock
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.concurrency.wakeup import Wakeup
+from cqstore.store.errors import StoreError, StoreStateError
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.service.dispatching.delay import DelayLevels
+from cqstore.store.service.runtime.environment import Environment
+from cqstore.store.service.runtime.meters import Histogram
+from cqstore.store.service.runtime.watched_thread import EXIT_SECONDS, Worker
+from cqstore.store.service.scheduling.delay_offsets import DelayOffsets
+from cqstore.store.service.scheduling.level_delivery import (
     RETRY_MS,
     DelayLevelFigures,
     LevelDelivery,
     ListPut,
 )
-from store.wakeup import Wakeup
 
 _LOG = StoreLogger(__name__)
 LATE_BOUNDS = (1e-3, 1e-2, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 600.0, 3600.0, 43200.0)

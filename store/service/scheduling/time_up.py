@@ -5,9 +5,9 @@ Source: RocketMQ ``ScheduleMessageService.messageTimeUp``, ``MessageTimeUp``.
 
 import re
 
-from store.errors import CorruptionError
-from store.record.decoder import StoredMessage
-from store.record.message import HALF_TOPIC, SCHEDULE_TOPIC, Message, MessageProperty
+from cqstore.store.errors import CorruptionError
+from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.record.message import HALF_TOPIC, SCHEDULE_TOPIC, Message, MessageProperty
 
 _QUEUE_ID = re.compile(r"\+?[0-9]{1,10}")
 _GONE = frozenset({

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from time import perf_counter
 
-from store.future import Promised, Soon, at_once
-from store.queue.time_search import BoundaryType
-from store.record.message import Message, MessageProperty
-from store.service.reading.puller import TagFilter
-from store.service.reading.read_interceptor import DirectReads, ReadInterceptor
-from store.service.results import GetMessageResult, PutMessageResult
-from store.service.tracing.operation_lines import StoreOp
-from store.service.tracing.trace import Trace
-from store.service.writing.putter import Puts
+from cqstore.store.concurrency.future import Promised, Soon, at_once
+from cqstore.store.queue.time_search import BoundaryType
+from cqstore.store.record.message import Message, MessageProperty
+from cqstore.store.service.reading.puller import TagFilter
+from cqstore.store.service.reading.read_interceptor import DirectReads, ReadInterceptor
+from cqstore.store.service.results import GetMessageResult, PutMessageResult
+from cqstore.store.service.tracing.operation_lines import StoreOp
+from cqstore.store.service.tracing.trace import Trace
+from cqstore.store.service.writing.putter import Puts
 
 
 class Recorder:

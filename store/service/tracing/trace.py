@@ -13,13 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from store.errors import StoreConfigError, os_errors
-from store.files import open_regular, write_all
-from store.logger import StoreLogger
-from store.service.runtime.waiting import Waiting
-from store.service.runtime.worker import Worker
-from store.service.tracing.operation_lines import StoreOp, first_line, operation_line
-from store.wakeup import Latch
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.concurrency.wakeup import Latch
+from cqstore.store.errors import StoreConfigError, os_errors
+from cqstore.store.files import open_regular, write_all
+from cqstore.store.service.runtime.bounded_queue import Waiting
+from cqstore.store.service.runtime.watched_thread import Worker
+from cqstore.store.service.tracing.operation_lines import StoreOp, first_line, operation_line
 
 _LOG = StoreLogger(__name__)
 MAX_TRACE_BYTES = 1 << 30

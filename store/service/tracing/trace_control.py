@@ -4,12 +4,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from store.checked_lock import CheckedLock
-from store.errors import StoreConfigError
-from store.service.reading.read_interceptor import DirectReads, ReadInterceptor
-from store.service.tracing.recorder import RecordedPutter, Recorder
-from store.service.tracing.trace import Trace
-from store.service.writing.putter import Puts
+from cqstore.store.concurrency.checked_lock import CheckedLock
+from cqstore.store.errors import StoreConfigError
+from cqstore.store.service.reading.read_interceptor import DirectReads, ReadInterceptor
+from cqstore.store.service.tracing.recorder import RecordedPutter, Recorder
+from cqstore.store.service.tracing.trace import Trace
+from cqstore.store.service.writing.putter import Puts
 
 Route = Callable[[Puts, ReadInterceptor | None, Trace | None], object]
 """Sets whom a store asks to put, who intercepts its reads, and which trace notes the rest."""

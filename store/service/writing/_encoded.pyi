@@ -1,8 +1,8 @@
 from typing import Self
 
-from store.record.message import Message
-from store.service.results import PutMessageResult
-from store.service.writing._put import FastPut
+from cqstore.store.record.message import Message
+from cqstore.store.service.results import PutMessageResult
+from cqstore.store.service.writing._put import FastPut
 
 class EncodedMessages:
     def __new__(cls, puts: FastPut) -> Self: ...

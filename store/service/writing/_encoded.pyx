@@ -10,16 +10,16 @@ from cpython.dict cimport PyDict_GetItemWithError
 from cpython.object cimport PyObject
 from libc.stdint cimport INT64_MAX, int32_t, int64_t
 
-from store.core._crc32 cimport crc_of, crc_prepare
-from store.core._faults cimport log_faults_seen
-from store.core._layout cimport BLANK_BYTES
-from store.log._tail cimport FilePositions
-from store.queue._batch cimport UnitColumns
-from store.record._message cimport HostWire, Message
-from store.record._scratch cimport Plain, Scratch, is_queued
-from store.record._write cimport write_record
-from store.service.dispatching._columns cimport BatchColumns
-from store.service.writing._put cimport MAX_BODY, FastPut
+from cqstore.store.core._crc32 cimport crc_of, crc_prepare
+from cqstore.store.core._faults cimport log_faults_seen
+from cqstore.store.core._layout cimport BLANK_BYTES
+from cqstore.store.log._tail cimport FilePositions
+from cqstore.store.queue._batch cimport UnitColumns
+from cqstore.store.record._message cimport HostWire, Message
+from cqstore.store.record._scratch cimport Plain, Scratch, is_queued
+from cqstore.store.record._write cimport write_record
+from cqstore.store.service.dispatching._columns cimport BatchColumns
+from cqstore.store.service.writing._put cimport MAX_BODY, FastPut
 
 cdef enum:
     NOTED_AT_ONCE = 1 << 12  # records, before others may run

@@ -2,12 +2,12 @@
 
 from libc.stdint cimport int64_t
 
-from store.log._tail cimport FilePositions, LogTail
-from store.record._encode cimport PlainEncoder
-from store.record._scratch cimport Plain, Scratch
-from store.service.dispatching._columns cimport BatchColumns
-from store.service.dispatching._waiting cimport InFlight, Waiting
-from store.service.runtime._flags cimport EnteredFlag, StateFlags
+from cqstore.store.log._tail cimport FilePositions, LogTail
+from cqstore.store.record._encode cimport PlainEncoder
+from cqstore.store.record._scratch cimport Plain, Scratch
+from cqstore.store.service.dispatching._columns cimport BatchColumns
+from cqstore.store.service.dispatching._waiting cimport InFlight, Waiting
+from cqstore.store.service.runtime._flags cimport EnteredFlag, StateFlags
 
 cdef enum:
     MAX_BODY = 1 << 16  # a longer one is summed while others run

@@ -2,15 +2,15 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Literal
 
-from store.log._tail import LogTail
-from store.queue.units import QueueKey
-from store.record._encode import PlainEncoder
-from store.record._message import HostWire
-from store.record.message import Message
-from store.service.dispatching._waiting import InFlight, Waiting
-from store.service.results import PutMessageResult, PutMessageStatus
-from store.service.runtime._flags import StateFlags
-from store.service.writing._encoded import EncodedMessages
+from cqstore.store.log._tail import LogTail
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record._encode import PlainEncoder
+from cqstore.store.record._message import HostWire
+from cqstore.store.record.message import Message
+from cqstore.store.service.dispatching._waiting import InFlight, Waiting
+from cqstore.store.service.results import PutMessageResult, PutMessageStatus
+from cqstore.store.service.runtime._flags import StateFlags
+from cqstore.store.service.writing._encoded import EncodedMessages
 
 class FastPut(PlainEncoder):
     def __init__(

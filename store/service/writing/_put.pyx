@@ -22,21 +22,21 @@ from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.stdint cimport int32_t, int64_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
-from store.core._crc32 cimport crc_prepare
-from store.core._faults cimport log_faults_seen
-from store.core._layout cimport (
+from cqstore.store.core._crc32 cimport crc_prepare
+from cqstore.store.core._faults cimport log_faults_seen
+from cqstore.store.core._layout cimport (
     BATCHED_BYTES, BLANK_BYTES, CRC_PROPERTY_BYTES, FIXED_BYTES, ROLLBACK, TRANSACTION,
 )
-from store.core._record cimport blank_tuple, fill, get32
-from store.log._tail cimport FilePositions, LogTail
-from store.queue._batch cimport UnitColumns
-from store.record._known cimport InternTable, KnownKey, KnownQueue, Value, take_value
-from store.record._message cimport HostWire, Message
-from store.record._scratch cimport Plain, Scratch, is_queued
-from store.record._write cimport write_record
-from store.service.dispatching._columns cimport BatchColumns
-from store.service.dispatching._waiting cimport InFlight, Waiting
-from store.service.runtime._flags cimport EnteredFlag, StateFlags
+from cqstore.store.core._record cimport blank_tuple, fill, get32
+from cqstore.store.log._tail cimport FilePositions, LogTail
+from cqstore.store.queue._batch cimport UnitColumns
+from cqstore.store.record._known cimport InternTable, KnownKey, KnownQueue, Value, take_value
+from cqstore.store.record._message cimport HostWire, Message
+from cqstore.store.record._scratch cimport Plain, Scratch, is_queued
+from cqstore.store.record._write cimport write_record
+from cqstore.store.service.dispatching._columns cimport BatchColumns
+from cqstore.store.service.dispatching._waiting cimport InFlight, Waiting
+from cqstore.store.service.runtime._flags cimport EnteredFlag, StateFlags
 
 from time import time_ns  # the one that needs no call
 

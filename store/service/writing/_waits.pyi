@@ -2,12 +2,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Self
 
-from store.checked_lock import RLock
-from store.future import Promised
-from store.log.commit_log import CommitLog
-from store.service.results import PutMessageResult, PutMessageStatus
-from store.service.writing.loop_puts import _InLoop
-from store.service.writing.replicas import ReplicaWait
+from cqstore.store.concurrency.checked_lock import RLock
+from cqstore.store.concurrency.future import Promised
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.service.results import PutMessageResult, PutMessageStatus
+from cqstore.store.service.writing.loop_puts import _InLoop
+from cqstore.store.service.writing.replicas import ReplicaWait
 
 class DiskWaits:
     def __init__(

@@ -13,7 +13,7 @@ from libc.stdint cimport int64_t
 
 from concurrent.futures import InvalidStateError
 
-from store.core._waiters cimport (
+from cqstore.store.core._waiters cimport (
     NOWAIT_LOCK,
     PY_LOCK_ACQUIRED,
     Line,
@@ -30,8 +30,8 @@ from store.core._waiters cimport (
     remove,
 )
 
-from store.logger import StoreLogger
-from store.service.results import PutMessageStatus
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.service.results import PutMessageStatus
 
 cdef extern from "pythread.h":
     unsigned long PyThread_get_thread_ident()

@@ -7,14 +7,14 @@ Source: RocketMQ ``CommitLog.handleDiskFlushAndHA``.
 
 from collections.abc import Callable
 
-from store.config import StoreConfig
-from store.errors import StoreError
-from store.future import Promised, Soon
-from store.service.results import PutMessageResult, PutMessageStatus
-from store.service.writing import _waits
-from store.service.writing.flush import FlushService
-from store.service.writing.group_commit import GroupCommit
-from store.service.writing.replicas import ReplicaWait
+from cqstore.store.concurrency.future import Promised, Soon
+from cqstore.store.errors import StoreError
+from cqstore.store.service.results import PutMessageResult, PutMessageStatus
+from cqstore.store.service.writing import _waits
+from cqstore.store.service.writing.flush import FlushService
+from cqstore.store.service.writing.group_commit import GroupCommit
+from cqstore.store.service.writing.replicas import ReplicaWait
+from cqstore.store.settings.config import StoreConfig
 
 _OK = PutMessageStatus.PUT_OK
 

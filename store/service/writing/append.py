@@ -11,22 +11,22 @@ Source: RocketMQ ``CommitLog.asyncPutMessage``, ``MultiDispatch``.
 from collections.abc import Callable, Sequence
 from typing import TypeVar, TypeVarTuple
 
-from store.config import StoreConfig
-from store.errors import DiskFullError, IllegalMessageError
-from store.log.commit_log import CommitLog
-from store.queue.light_home import is_light
-from store.queue.units import QueueKey
-from store.record.encoding_rules import EncodingRules
-from store.record.properties import DispatchProperties
-from store.record.scan import ScanRules
-from store.service.dispatching.dispatch import Dispatcher
-from store.service.dispatching.pending import Pending
-from store.service.dispatching.topic_hold import TopicHeldError
-from store.service.results import PutMessageResult
-from store.service.runtime.running_state import RunningState
-from store.service.writing.encoded import Encoded
-from store.service.writing.fast_put import FastPut, fast_put
-from store.service.writing.light_quota import LightQuota
+from cqstore.store.errors import DiskFullError, IllegalMessageError
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.queue.light_home import is_light
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.encoding_rules import EncodingRules
+from cqstore.store.record.properties import DispatchProperties
+from cqstore.store.record.scan import ScanRules
+from cqstore.store.service.dispatching.dispatch import Dispatcher
+from cqstore.store.service.dispatching.pending import Pending
+from cqstore.store.service.dispatching.topic_hold import TopicHeldError
+from cqstore.store.service.results import PutMessageResult
+from cqstore.store.service.runtime.running_state import RunningState
+from cqstore.store.service.writing.encoded import Encoded
+from cqstore.store.service.writing.fast_put import FastPut, fast_put
+from cqstore.store.service.writing.light_quota import LightQuota
+from cqstore.store.settings.config import StoreConfig
 
 _REFUSALS = (DiskFullError, IllegalMessageError)
 """What the log raises before it has written a byte of a record."""

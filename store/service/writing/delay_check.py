@@ -6,8 +6,8 @@ Source: RocketMQ ``HookUtils.handleScheduleMessage``, ``checkIfTimerMessage``.
 import re
 from collections.abc import Mapping
 
-from store.errors import IllegalMessageError
-from store.record.message import (
+from cqstore.store.errors import IllegalMessageError
+from cqstore.store.record.message import (
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
     TRANSACTION_MASK,

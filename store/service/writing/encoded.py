@@ -7,10 +7,10 @@ makes of it what it takes.
 from operator import index
 from typing import Protocol
 
-from store.log.log_map import LogMap
-from store.record.encoding_rules import EncodingRules, LearntTopic
-from store.record.message import Host, Message
-from store.service.results import PutMessageResult
+from cqstore.store.log.log_map import LogMap
+from cqstore.store.record.encoding_rules import EncodingRules, LearntTopic
+from cqstore.store.record.message import Host, Message
+from cqstore.store.service.results import PutMessageResult
 
 
 class Encoded(Protocol):

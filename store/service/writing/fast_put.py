@@ -9,18 +9,18 @@ import time
 from collections.abc import Iterable
 from typing import Literal, Protocol
 
-from store.config import StoreConfig
-from store.index.index_batch import TAGS_PREFIX
-from store.log.commit_log import Appended, CommitLog
-from store.queue.units import QueueKey
-from store.record.encoding_rules import EncodingRules
-from store.record.message import SCHEDULE_TOPIC, TIMER_TOPIC, Host, Message
-from store.record.properties import crc_property
-from store.service.dispatching.dispatch import Dispatcher
-from store.service.results import PutMessageResult, PutMessageStatus
-from store.service.runtime.running_state import RunningState
-from store.service.writing import _encoded, _put
-from store.service.writing.encoded import Encoded
+from cqstore.store.index.index_batch import TAGS_PREFIX
+from cqstore.store.log.commit_log import Appended, CommitLog
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.encoding_rules import EncodingRules
+from cqstore.store.record.message import SCHEDULE_TOPIC, TIMER_TOPIC, Host, Message
+from cqstore.store.record.properties import crc_property
+from cqstore.store.service.dispatching.dispatch import Dispatcher
+from cqstore.store.service.results import PutMessageResult, PutMessageStatus
+from cqstore.store.service.runtime.running_state import RunningState
+from cqstore.store.service.writing import _encoded, _put
+from cqstore.store.service.writing.encoded import Encoded
+from cqstore.store.settings.config import StoreConfig
 
 SAMPLED_PUTS = 61
 """One in so many asynchronous puts of one message is timed: a clock costs what a put must not. A

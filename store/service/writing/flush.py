@@ -14,19 +14,19 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from store.checked_lock import CheckedLock
-from store.config import StoreConfig
-from store.errors import STALLING, StoreClosedError, StoreError
-from store.files import PAGE_BYTES
-from store.future import Promised, Soon, at_once
-from store.index.index_service import IndexService
-from store.log.checkpoint import StoreCheckpoint
-from store.log.commit_log import CommitLog
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.service.dispatching.dispatch import Dispatcher
-from store.service.runtime.worker import Worker
-from store.service.writing.group_commit import GroupCommit
-from store.wakeup import Wakeup
+from cqstore.store.concurrency.checked_lock import CheckedLock
+from cqstore.store.concurrency.future import Promised, Soon, at_once
+from cqstore.store.concurrency.wakeup import Wakeup
+from cqstore.store.errors import STALLING, StoreClosedError, StoreError
+from cqstore.store.files import PAGE_BYTES
+from cqstore.store.index.index_service import IndexService
+from cqstore.store.log.checkpoint import StoreCheckpoint
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.service.dispatching.dispatch import Dispatcher
+from cqstore.store.service.runtime.watched_thread import Worker
+from cqstore.store.service.writing.group_commit import GroupCommit
+from cqstore.store.settings.config import StoreConfig
 
 
 class FlushService:

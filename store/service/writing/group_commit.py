@@ -17,10 +17,10 @@ import math
 import time
 from functools import partial
 
-from store.checked_lock import CheckedLock
-from store.log.commit_log import CommitLog
-from store.service.runtime.meters import Histogram
-from store.service.writing import _waits
+from cqstore.store.concurrency.checked_lock import CheckedLock
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.service.runtime.meters import Histogram
+from cqstore.store.service.writing import _waits
 
 
 class GroupCommit:

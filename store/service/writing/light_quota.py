@@ -4,10 +4,10 @@ RocketMQ has the setting and the status but enforces neither; here they hold whe
 given. Light queues are counted once, when the first one is put to.
 """
 
-from store.errors import IllegalMessageError
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.record.message import LMQ_PREFIX
-from store.service.dispatching.queue_offsets import QueueOffsets
+from cqstore.store.errors import IllegalMessageError
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.record.message import LMQ_PREFIX
+from cqstore.store.service.dispatching.queue_offsets import QueueOffsets
 
 
 class LightQuotaError(IllegalMessageError):

@@ -9,13 +9,13 @@ time, puts meet their pages themselves. Decision 47 has the figures.
 import time
 from collections.abc import Callable
 
-from store.config import StoreConfig
-from store.errors import StoreError
-from store.log import _pages
-from store.log.commit_log import CommitLog
-from store.logger import StoreLogger
-from store.service.runtime.worker import Worker
-from store.wakeup import Wakeup
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.concurrency.wakeup import Wakeup
+from cqstore.store.errors import StoreError
+from cqstore.store.log import _pages
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.service.runtime.watched_thread import Worker
+from cqstore.store.settings.config import StoreConfig
 
 _LOG = StoreLogger(__name__)
 MIN_AHEAD = 256 << 10

@@ -10,11 +10,11 @@ from _thread import get_ident
 from collections import deque
 from collections.abc import Callable
 
-from store.record.message import Message
-from store.service.results import PutMessageResult
-from store.service.runtime.loop_turn import LoopTurn
-from store.service.writing import _waits
-from store.service.writing.putter import Puts, put_for_future
+from cqstore.store.record.message import Message
+from cqstore.store.service.results import PutMessageResult
+from cqstore.store.service.runtime.loop_turn import LoopTurn
+from cqstore.store.service.writing import _waits
+from cqstore.store.service.writing.putter import Puts, put_for_future
 
 MAX_IN_FLIGHT = 4096
 """Puts of one loop that wait for disk or followers; the next one waits before it appends."""

@@ -5,8 +5,8 @@ Source: RocketMQ ``HookUtils.checkBeforePutMessage``, ``checkInnerBatch``, ``Mul
 
 from collections.abc import Callable
 
-from store.errors import IllegalMessageError
-from store.record.message import (
+from cqstore.store.errors import IllegalMessageError
+from cqstore.store.record.message import (
     LMQ_PREFIX,
     TRANSACTION_MASK,
     Message,
@@ -14,8 +14,8 @@ from store.record.message import (
     SysFlag,
     is_queued,
 )
-from store.record.message_check import fault_of
-from store.service.dispatching.record_units import allows_light_queues
+from cqstore.store.record.message_check import fault_of
+from cqstore.store.service.dispatching.record_units import allows_light_queues
 
 _LIGHT = MessageProperty.INNER_MULTI_DISPATCH
 _LIGHT_OFFSETS = MessageProperty.INNER_MULTI_QUEUE_OFFSET

@@ -2,11 +2,11 @@
 
 from contextlib import suppress
 
-from store.errors import STALLING
-from store.service.dispatching.dispatch import Dispatcher
-from store.service.results import PutMessageResult
-from store.service.runtime.meters import PutMeter
-from store.service.runtime.running_state import RunningState
+from cqstore.store.errors import STALLING
+from cqstore.store.service.dispatching.dispatch import Dispatcher
+from cqstore.store.service.results import PutMessageResult
+from cqstore.store.service.runtime.meters import PutMeter
+from cqstore.store.service.runtime.running_state import RunningState
 
 
 class PutGuard:

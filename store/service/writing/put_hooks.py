@@ -9,15 +9,15 @@ Source: RocketMQ ``PutMessageHook``, ``DefaultMessageStore.putMessageHookList``.
 from collections.abc import Sequence
 from typing import Protocol
 
-from store.errors import IllegalMessageError, PutHookError, StoreConfigError, StoreError
-from store.future import Promised, Soon, at_once
-from store.record.client_batch import decode_client_batch, encode_client_batch
-from store.record.message import Message
-from store.record.message_check import fault_of, illegal, require_message, require_messages
-from store.record.message_copy import copy_message
-from store.service.results import PutMessageResult, PutMessageStatus
-from store.service.runtime.meters import PutMeter
-from store.service.writing.putter import Puts, status_of
+from cqstore.store.concurrency.future import Promised, Soon, at_once
+from cqstore.store.errors import IllegalMessageError, PutHookError, StoreConfigError, StoreError
+from cqstore.store.record.client_batch import decode_client_batch, encode_client_batch
+from cqstore.store.record.message import Message
+from cqstore.store.record.message_check import fault_of, illegal, require_message, require_messages
+from cqstore.store.record.message_copy import copy_message
+from cqstore.store.service.results import PutMessageResult, PutMessageStatus
+from cqstore.store.service.runtime.meters import PutMeter
+from cqstore.store.service.writing.putter import Puts, status_of
 
 _STORED = frozenset({
     PutMessageStatus.PUT_OK, PutMessageStatus.FLUSH_DISK_TIMEOUT,

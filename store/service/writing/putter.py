@@ -10,41 +10,40 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from store.config import StoreConfig
-from store.errors import (
+from cqstore.store.concurrency.future import Promised, Soon, StoreFuture, at_once
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import (
     DiskFullError,
     IllegalMessageError,
     PropertiesTooLongError,
     StoreError,
 )
-from store.future import Promised, Soon, StoreFuture, at_once
-from store.log.commit_log import CommitLog
-from store.logger import StoreLogger
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.facts import QueueType
-from store.record.client_batch import decode_client_batch
-from store.record.encoding_rules import EncodingRules
-from store.record.message import (
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.facts import QueueType
+from cqstore.store.record.client_batch import decode_client_batch
+from cqstore.store.record.encoding_rules import EncodingRules
+from cqstore.store.record.message import (
     CHECKPOINT_TOPIC,
     RETRY_PREFIX,
     Message,
     MessageProperty,
     SysFlag,
 )
-from store.record.message_check import illegal, require_message, require_messages
-from store.record.message_copy import copy_message
-from store.record.properties import DispatchProperties, dispatch_properties_of
-from store.record.record_layout import MAX_QUEUE_OFFSET
-from store.record.scan import ScanRules
-from store.service.dispatching.dispatch import Dispatcher
-from store.service.results import PutMessageResult, PutMessageStatus
-from store.service.runtime.meters import PutMeter
-from store.service.writing.ack_waiter import AckWaiter
-from store.service.writing.append import Appender
-from store.service.writing.encoded import Encoded, add_encoded
-from store.service.writing.fast_put import SAMPLED_PUTS
-from store.service.writing.light_quota import LightQuotaError
-from store.service.writing.put_checks import (
+from cqstore.store.record.message_check import illegal, require_message, require_messages
+from cqstore.store.record.message_copy import copy_message
+from cqstore.store.record.properties import DispatchProperties, dispatch_properties_of
+from cqstore.store.record.record_layout import MAX_QUEUE_OFFSET
+from cqstore.store.record.scan import ScanRules
+from cqstore.store.service.dispatching.dispatch import Dispatcher
+from cqstore.store.service.results import PutMessageResult, PutMessageStatus
+from cqstore.store.service.runtime.meters import PutMeter
+from cqstore.store.service.writing.ack_waiter import AckWaiter
+from cqstore.store.service.writing.append import Appender
+from cqstore.store.service.writing.encoded import Encoded, add_encoded
+from cqstore.store.service.writing.fast_put import SAMPLED_PUTS
+from cqstore.store.service.writing.light_quota import LightQuotaError
+from cqstore.store.service.writing.put_checks import (
     check_client_batch,
     check_light_size,
     has_units,
@@ -52,7 +51,8 @@ from store.service.writing.put_checks import (
     refuse_inner_batch,
     refuse_light_offsets,
 )
-from store.service.writing.schedule_hook import ScheduleMessageHook
+from cqstore.store.service.writing.schedule_hook import ScheduleMessageHook
+from cqstore.store.settings.config import StoreConfig
 
 _LOG = StoreLogger(__name__)
 _MAX_TOPIC_BYTES = 127

@@ -10,12 +10,12 @@ import time
 from collections import deque
 from typing import NamedTuple, Protocol
 
-from store.checked_lock import CheckedLock
-from store.config import StoreConfig
-from store.future import Promised
-from store.log.commit_log import CommitLog
-from store.service.runtime.worker import Worker
-from store.wakeup import Wakeup
+from cqstore.store.concurrency.checked_lock import CheckedLock
+from cqstore.store.concurrency.future import Promised
+from cqstore.store.concurrency.wakeup import Wakeup
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.service.runtime.watched_thread import Worker
+from cqstore.store.settings.config import StoreConfig
 
 
 class Replicas(Protocol):

@@ -6,19 +6,19 @@ Source: RocketMQ ``HookUtils.handleScheduleMessage``, ``transformDelayLevelMessa
 import re
 from collections.abc import Callable
 
-from store.config import StoreConfig
-from store.errors import IllegalMessageError
-from store.java_numbers import INT_MAX
-from store.progress import noop
-from store.record.message import (
+from cqstore.store.errors import IllegalMessageError
+from cqstore.store.java_numbers import INT_MAX
+from cqstore.store.progress import noop
+from cqstore.store.record.message import (
     HALF_TOPIC,
     SCHEDULE_TOPIC,
     TRANSACTION_MASK,
     Message,
     MessageProperty,
 )
-from store.service.dispatching.delay import DelayLevels
-from store.service.writing.delay_check import NOT_QUEUED, TIMER, refuse_delay, refuse_timer
+from cqstore.store.service.dispatching.delay import DelayLevels
+from cqstore.store.service.writing.delay_check import NOT_QUEUED, TIMER, refuse_delay, refuse_timer
+from cqstore.store.settings.config import StoreConfig
 
 _LEVEL = re.compile(r"[+-]?[0-9]{1,9}")
 """What Java reads as a number."""

@@ -13,12 +13,11 @@ from collections.abc import Callable
 from struct import Struct, error
 from typing import NamedTuple
 
-from store.config import StoreConfig
-from store.errors import IllegalMessageError, PropertiesTooLongError
-from store.record.encoding_rules import LearntTopic
-from store.record.message import SCHEDULE_TOPIC, Message, MessageProperty, SysFlag
-from store.record.message_check import illegal
-from store.record.properties import (
+from cqstore.store.errors import IllegalMessageError, PropertiesTooLongError
+from cqstore.store.record.encoding_rules import LearntTopic
+from cqstore.store.record.message import SCHEDULE_TOPIC, Message, MessageProperty, SysFlag
+from cqstore.store.record.message_check import illegal
+from cqstore.store.record.properties import (
     CRC_PROPERTY_SIZE,
     MAX_PROPERTIES,
     DispatchProperties,
@@ -26,7 +25,7 @@ from store.record.properties import (
     dispatch_properties_of,
     encode_properties,
 )
-from store.record.record_layout import (
+from cqstore.store.record.record_layout import (
     CRC_MASK,
     FIXED_V4,
     HOST_V4_SIZE,
@@ -35,6 +34,7 @@ from store.record.record_layout import (
     MAGIC_V2,
     TAIL,
 )
+from cqstore.store.settings.config import StoreConfig
 
 MAX_V1_TOPIC_CHARS = 127
 MAX_TOPIC_BYTES = 255

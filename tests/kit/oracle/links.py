@@ -1,4 +1,4 @@
-"""What followers have, in plain Python: what ``replication.feeding._links`` is compared with."""
+"""What followers have, in plain Python: compared with ``replication.feed._links``."""
 
 
 class OracleLink:

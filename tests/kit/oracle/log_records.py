@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from store.log.commit_log import Appended, CommitLog, now_ms
-from store.log.log_map import LogMap
-from store.record.record_layout import BLANK_SIZE
+from cqstore.store.log.commit_log import Appended, CommitLog, now_ms
+from cqstore.store.log.log_map import LogMap
+from cqstore.store.record.record_layout import BLANK_SIZE
 from tests.kit.oracle.encoder import EncodedRecord, assemble, with_property_crc
 
 Target = LogMap | bytearray

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from typing import Literal
 
-from store.log.commit_log import Appended
-from store.record.encoding_rules import LearntTopic
-from store.record.message import SCHEDULE_TOPIC, Host, Message, is_queued
-from store.service.message_store import MessageStore
-from store.service.results import PutMessageResult, PutMessageStatus
+from cqstore.store.log.commit_log import Appended
+from cqstore.store.record.encoding_rules import LearntTopic
+from cqstore.store.record.message import SCHEDULE_TOPIC, Host, Message, is_queued
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.results import PutMessageResult, PutMessageStatus
 from tests.kit.oracle.encoder import EncodedRecord, MessageEncoder
 from tests.kit.oracle.log_records import Target, fitting, write
 

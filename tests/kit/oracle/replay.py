@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from store.index.index_batch import IndexBatch
-from store.queue.units import UnitBatch
-from store.record.scan import ScannedRecord
-from store.service.dispatching.replay import Replay, ReplayResult
+from cqstore.store.index.index_batch import IndexBatch
+from cqstore.store.queue.units import UnitBatch
+from cqstore.store.record.scan import ScannedRecord
+from cqstore.store.service.dispatching.replay import Replay, ReplayResult
 
 
 def replay_by_oracle(replay: Replay) -> None:

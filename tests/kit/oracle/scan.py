@@ -3,14 +3,14 @@
 import zlib
 from collections.abc import Iterator
 
-from store.record.record_layout import (
+from cqstore.store.record.record_layout import (
     BLANK_SIZE,
     CRC_MASK,
     FIXED_V4,
     MAGIC_V1,
     MAX_QUEUE_OFFSET,
 )
-from store.record.scan import Look, ScannedRecord, ScanRules, TopicCache, _check_one
+from cqstore.store.record.scan import Look, ScannedRecord, ScanRules, TopicCache, _check_one
 
 _V6_BITS = 0x30
 _MAX_PROPERTIES = 0x7FFF

@@ -1,0 +1,1 @@
+"""The two RocksDB engines behind one interface."""

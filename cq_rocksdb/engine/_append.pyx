@@ -1,0 +1,274 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""AppendJob: units at the ends of queues, a batch as one write.
+
+The fast path of ``BatchPlan``: queues whose units follow their last one in one run. The reads of
+the table of ends, the write and the move of the ends hold no lock of the interpreter's. Other
+queues are left to the plan, whose part of the batch goes into the same write.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.string cimport memcpy, memset
+
+from cqstore.cq_rocksdb.engine._capi cimport Handle, check, rocksdb
+from cqstore.cq_rocksdb.engine._database cimport Database
+from cqstore.cq_rocksdb.engine._groups cimport Group, QueueGroups
+from cqstore.cq_rocksdb.engine._keys cimport (
+    ENTRY_BYTES, MAX_MIDDLE, MAX_MORE, MAX_PREFIX, PLACE_BYTES, QUEUE_TAIL_BYTES, UNIT_BYTES,
+    store_be64, store_le32,
+)
+from cqstore.cq_rocksdb.engine._states cimport ROW_FIELDS, Named, StateTable
+from cqstore.cq_rocksdb.engine._write_batch cimport (
+    BATCH_HEAD, COUNT_AT, BatchColumns, RecordHead, head_of, put_key, put_length, put_value,
+    record_bytes,
+)
+
+cdef enum:
+    KEPT_BYTES = 8 << 20  # a batch of 65,536 units of a topic of 60 bytes
+
+
+cdef class AppendJob(QueueGroups):
+    """The units of a batch on their way to the ends of their queues. One thread at a time.
+
+    ``find``, ``rest``, ``follows``, ``write``, ``move``, in this order, as long as ``is_fast``.
+    """
+
+    # ---- what is known of its queues; the caller holds the table's lock
+
+    def find(self, StateTable table not None):
+        """Take what the table has; return the prefixes of the other queues, for ``rest``."""
+        cdef Py_ssize_t at
+        cdef Group *group
+        cdef list missing = []
+        with nogil:
+            for at in range(self.used):
+                group = &self.groups[self.order[at].group]
+                group.slot = table.find(self.names + group.name, group.length, group.hash)
+                if group.slot >= 0:
+                    table.states[group.slot].used = True
+                    memcpy(group.row, table.states[group.slot].row, sizeof(group.row))
+        for at in range(self.used):
+            group = &self.groups[self.order[at].group]
+            if group.slot < 0:
+                missing.append((self.names + group.name)[:group.length])
+        return missing
+
+    def rest(self, const int64_t[:, ::1] rows):
+        """Take the rows of the queues that ``find`` has missed."""
+        cdef Py_ssize_t at, next_row = 0
+        cdef Group *group
+        if rows.shape[1] != ROW_FIELDS:
+            raise ValueError("a queue has a row of four")
+        for at in range(self.used):
+            group = &self.groups[self.order[at].group]
+            if group.slot < 0:
+                if next_row >= rows.shape[0]:
+                    raise ValueError("a queue has no row")
+                memcpy(group.row, &rows[next_row, 0], sizeof(group.row))
+                next_row += 1
+
+    def follows(self):
+        """Leave out the queues whose units do not go on where they end; return whether any does."""
+        cdef Py_ssize_t at
+        cdef Group *group
+        with nogil:
+            for at in range(self.used):
+                group = &self.groups[self.order[at].group]
+                if group.first_offset - 1 != group.row[1] or group.first_phy <= group.row[0]:
+                    group.is_irregular = self.has_irregular = True
+            if self.has_irregular:
+                self.leave_irregular()
+        self.is_fast = self.used > 0
+        return self.is_fast
+
+    def irregular_queues(self):
+        """Return a byte for each queue of the batch, 1 if it was left out; ``None``: none was."""
+        cdef bytes marks
+        cdef char *mark
+        cdef Py_ssize_t at
+        if not self.left_out:
+            return None
+        marks = PyBytes_FromStringAndSize(NULL, self.queues)
+        mark = PyBytes_AS_STRING(marks)
+        for at in range(self.queues):
+            mark[at] = self.groups[at].is_irregular
+        return marks
+
+    def move(self, StateTable table not None):
+        """Take over in the table what was written: all, or nothing where it is not known."""
+        cdef Named *all_new = <Named *> PyMem_RawMalloc((self.used + 1) * sizeof(Named))
+        if all_new == NULL:
+            raise MemoryError
+        with nogil:
+            self._move(table, all_new)
+        PyMem_RawFree(all_new)
+
+    cdef void _move(self, StateTable table, Named *all_new) noexcept nogil:
+        cdef Py_ssize_t at, new = 0
+        cdef Group *group
+        cdef const char *name
+        for at in range(self.used):
+            group = &self.groups[self.order[at].group]
+            name = self.names + group.name
+            group.row[0], group.row[1] = group.last_phy, group.next_offset - 1
+            if not table.holds(group.slot, name, group.length):  # a reader's queue took its slot
+                group.slot = table.find(name, group.length, group.hash)
+            if group.slot < 0:
+                all_new[new].prefix, all_new[new].length = name, group.length
+                all_new[new].hash, all_new[new].row = group.hash, group.row
+                new += 1
+            else:  # of the first unit a reader may know more than was known before the write
+                table.states[group.slot].row[0] = group.row[0]
+                table.states[group.slot].row[1] = group.row[1]
+        table.add_all(all_new, new)
+
+    # ---- the write
+
+    def write(
+        self, Database database not None, int family, bytes key not None, bytes value not None,
+        BatchColumns others=None,
+    ):
+        """Write the units, in ``family`` their queues' ends and one entry more, and ``others``."""
+        cdef char *error = NULL
+        cdef Handle writes
+        cdef size_t size = self._build(database, family, key, value)
+        cdef const char *data = database.built.data
+        cdef bint is_alone = others is None
+        with nogil:
+            writes = rocksdb.writebatch_create_from(data, size)
+            if is_alone:
+                rocksdb.write(database.db, database.write_options, writes, &error)
+                rocksdb.writebatch_destroy(writes)
+        if not is_alone:
+            try:
+                others.add_to(writes, database.families)
+                with nogil:
+                    rocksdb.write(database.db, database.write_options, writes, &error)
+            finally:
+                rocksdb.writebatch_destroy(writes)
+        database.built.keep_at_most(KEPT_BYTES)
+        database.release_iterators()
+        check(error)
+
+    def built(
+        self, Database database not None, int family, bytes key not None, bytes value not None
+    ):
+        """Return what ``write`` gives to RocksDB, but for ``others``."""
+        cdef size_t size = self._build(database, family, key, value)
+        try:
+            return database.built.data[:size]
+        finally:
+            database.built.keep_at_most(0)
+
+    cdef size_t _build(self, Database database, int family, bytes key, bytes value) except 0:
+        """Build the write batch in RocksDB's own form; return its bytes, in ``database.built``."""
+        cdef const char *key_bytes = key
+        cdef const char *value_bytes = value
+        cdef size_t key_length = len(key), value_length = len(value), at, size
+        cdef RecordHead of_unit, of_entry
+        cdef Py_ssize_t units = 0
+        cdef char *data
+        database.check_open()
+        if not self.is_fast:
+            raise ValueError("a batch that is not plain")
+        of_unit = head_of(database.writes, database.families[0])
+        of_entry = head_of(database.writes, database.families[family])
+        with nogil:
+            at = self._lay_out(&of_unit, &units)
+            size = at + self._entries_bytes(&of_entry)
+            size += record_bytes(&of_entry, key_length, value_length)
+        database.built.make_room(size)
+        data = database.built.data
+        with nogil:
+            memset(data, 0, BATCH_HEAD)
+            store_le32(data + COUNT_AT, <uint32_t> (units + self.used + 1))
+            self._put_units(data, &of_unit)
+            at = self._put_entries(data, at, &of_entry)
+            at += put_key(data + at, &of_entry, key_bytes, key_length)
+            put_value(data + at, value_bytes, value_length)
+        return size
+
+    cdef size_t _lay_out(self, const RecordHead *head, Py_ssize_t *units) noexcept nogil:
+        """Find where each queue's records begin; return where the last one ends. Counts units."""
+        cdef size_t end = BATCH_HEAD
+        cdef Py_ssize_t at
+        cdef Group *group
+        for at in range(self.used):
+            group = &self.groups[self.order[at].group]
+            group.at = end
+            units[0] += group.count
+            end += group.count * record_bytes(head, group.length + PLACE_BYTES, UNIT_BYTES)
+        return end
+
+    cdef size_t _entries_bytes(self, const RecordHead *head) noexcept nogil:
+        cdef size_t total = 0
+        cdef Py_ssize_t at
+        for at in range(self.used):
+            total += record_bytes(
+                head, self.groups[self.order[at].group].length + MAX_MORE, ENTRY_BYTES
+            )
+        return total
+
+    cdef void _put_units(self, char *data, const RecordHead *head) noexcept nogil:
+        cdef const int32_t *queue = <const int32_t *> &self.queue_index[0]
+        cdef const int64_t *offset = <const int64_t *> &self.queue_offset[0]
+        cdef const char *unit = <const char *> &self.units[0]
+        cdef Group *group
+        cdef char *out
+        cdef Py_ssize_t row
+        for row in range(self.count):
+            group = &self.groups[queue[row]]
+            if group.is_irregular:
+                unit += UNIT_BYTES
+                continue
+            out = data + group.at
+            memcpy(out, head.data, head.length)
+            out += head.length
+            out += put_length(out, group.length + PLACE_BYTES)
+            memcpy(out, self.names + group.name, group.length)
+            out += group.length
+            store_be64(out, offset[row])
+            out += PLACE_BYTES
+            out[0] = UNIT_BYTES
+            memcpy(out + 1, unit, UNIT_BYTES)
+            group.at = out + 1 + UNIT_BYTES - data
+            unit += UNIT_BYTES
+
+    cdef size_t _put_entries(self, char *data, size_t at, const RecordHead *head) noexcept nogil:
+        """Put the ``max`` entries behind the units; return where the last one ends."""
+        cdef char key[MAX_PREFIX + MAX_MORE]
+        cdef char value[ENTRY_BYTES]
+        cdef const Group *group
+        cdef Py_ssize_t place
+        cdef size_t topic_end
+        for place in range(self.used):
+            group = &self.groups[self.order[place].group]
+            topic_end = group.length - QUEUE_TAIL_BYTES
+            memcpy(key, self.names + group.name, topic_end)
+            memcpy(key + topic_end, MAX_MIDDLE, MAX_MORE + 2)
+            memcpy(key + topic_end + MAX_MORE + 2, self.names + group.name + topic_end + 1, 4)
+            store_be64(value, group.last_phy)
+            store_be64(value + 8, group.next_offset - 1)
+            at += put_key(data + at, head, key, group.length + MAX_MORE)
+            at += put_value(data + at, value, ENTRY_BYTES)
+        return at
+
+
+def batch_bytes(Database database not None, int family, list units, list puts):
+    """Return what RocksDB itself makes of a write of ``units`` and, in ``family``, of ``puts``."""
+    cdef size_t size = 0
+    cdef const char *data
+    cdef bytes key, value
+    database.check_open()
+    rocksdb.writebatch_clear(database.writes)
+    for number, rows in ((0, units), (family, puts)):
+        for key, value in rows:
+            rocksdb.writebatch_put_cf(
+                database.writes, database.families[<int> number], key, len(key), value, len(value)
+            )
+    data = rocksdb.writebatch_data(database.writes, &size)
+    try:
+        return data[:size]
+    finally:
+        rocksdb.writebatch_clear(database.writes)

@@ -1,0 +1,131 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Reads of a queue's units through an iterator of RocksDB's: one by one, and by time.
+
+No function here needs the GIL. ``key`` begins with the queue's prefix, of ``length`` bytes, and has
+room for a queue offset behind it.
+"""
+
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memcmp, memcpy
+
+from cqstore.cq_rocksdb.engine._capi cimport Handle, rocksdb
+from cqstore.cq_rocksdb.engine._keys cimport PLACE_BYTES, UNIT_BYTES, load_be64, store_be64
+
+cdef enum:
+    NEAR_UNITS = 24
+
+
+cdef int64_t copy_units(
+    Handle units, const char *key, size_t length, int64_t queue_offset, int64_t count,
+    uint8_t *target, int *stop, int64_t *there,
+) noexcept nogil:
+    """Copy consecutive units from ``key`` on, which is that of ``queue_offset``; return how many.
+
+    ``stop`` is why there are no more, see ``Database.scan_into``; ``there``: the offset last read.
+    """
+    cdef const char *found
+    cdef const char *value
+    cdef size_t size = 0
+    cdef int64_t taken = 0
+    stop[0], there[0] = FULL, queue_offset
+    rocksdb.iter_seek(units, key, length + PLACE_BYTES)
+    while taken < count:
+        if not rocksdb.iter_valid(units):
+            stop[0] = NO_MORE
+            break
+        found = rocksdb.iter_key(units, &size)
+        if size < length or memcmp(found, key, length) != 0:
+            stop[0] = NO_MORE
+            break
+        if size == length + PLACE_BYTES:
+            there[0] = load_be64(found + length)
+            if there[0] != queue_offset + taken:
+                stop[0] = HOLE
+                break
+            value = rocksdb.iter_value(units, &size)
+            if size < <size_t>UNIT_BYTES:
+                stop[0] = TOO_SHORT
+                break
+            memcpy(target + taken * UNIT_BYTES, value, UNIT_BYTES)
+            taken += 1
+        if taken < count:
+            rocksdb.iter_next(units)
+    return taken
+
+
+cdef bint find_unit(Handle units, const char *key, size_t length, bint forward) noexcept nogil:
+    """Seek the unit at ``key`` or next to it; return whether the queue has one on that side."""
+    cdef const char *found
+    cdef size_t size = 0
+    if forward:
+        rocksdb.iter_seek(units, key, length + PLACE_BYTES)
+    else:
+        rocksdb.iter_seek_for_prev(units, key, length + PLACE_BYTES)
+    while rocksdb.iter_valid(units):
+        found = rocksdb.iter_key(units, &size)
+        if size < length or memcmp(found, key, length) != 0:
+            return False
+        if size == length + PLACE_BYTES:
+            return True
+        if forward:
+            rocksdb.iter_next(units)
+        else:
+            rocksdb.iter_prev(units)
+    return False
+
+
+cdef int64_t search_units(
+    Handle units, char *key, size_t length, int64_t low, int64_t high, int64_t timestamp,
+    bint upper, int64_t min_phy, int64_t max_phy, char **error,
+) noexcept nogil:
+    """Return the first offset in [low, high) that was stored after ``timestamp``, else ``high``.
+
+    Those stored just then count as after it, unless ``upper``.
+    """
+    cdef int64_t times[NEAR_UNITS]
+    cdef int64_t middle, at, first = 0, read = 0
+    while low < high and error[0] == NULL:
+        middle = low + (high - low) // 2
+        if not first <= middle < first + read:
+            first, read = middle, 1
+            if high - low <= NEAR_UNITS:  # steps are cheaper than seeks
+                first, read = low, high - low
+            _read_times(units, key, length, first, read, min_phy, max_phy, times, error)
+        at = times[middle - first]
+        if at < timestamp or (upper and at == timestamp):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+cdef void _read_times(
+    Handle units, char *key, size_t length, int64_t first, int64_t count, int64_t min_phy,
+    int64_t max_phy, int64_t *times, char **error,
+) noexcept nogil:
+    """Set the store times of ``count`` units from ``first`` on, -1 for those that count as none."""
+    cdef const char *found
+    cdef const char *value
+    cdef size_t size = 0
+    cdef int64_t at, place, phy
+    for at in range(count):
+        times[at] = -1
+    store_be64(key + length, first)
+    rocksdb.iter_seek(units, key, length + PLACE_BYTES)
+    while rocksdb.iter_valid(units):
+        found = rocksdb.iter_key(units, &size)
+        if size < length or memcmp(found, key, length) != 0:
+            return
+        if size == length + PLACE_BYTES:
+            place = load_be64(found + length)
+            if place < first or place - first >= count:
+                return
+            value = rocksdb.iter_value(units, &size)
+            if size >= <size_t>UNIT_BYTES:
+                phy = load_be64(value)
+                if min_phy <= phy < max_phy:
+                    times[place - first] = load_be64(value + UNIT_BYTES - PLACE_BYTES)
+            if place - first == count - 1:
+                return
+        rocksdb.iter_next(units)
+    rocksdb.iter_get_error(units, error)

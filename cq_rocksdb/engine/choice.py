@@ -1,0 +1,161 @@
+"""Which engine opens a database: the compiled one where it works, else rocksdict.
+
+The two pass one contract; what rocksdict lacks is a compaction filter, cancelling a compaction, and
+sizes of ranges.
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from cqstore.cq_rocksdb.engine.database_options import database_options
+from cqstore.cq_rocksdb.engine.errors import RocksDBError
+from cqstore.cq_rocksdb.engine.private_folder import DATABASE_FILE
+from cqstore.cq_rocksdb.engine.rocks_engine import RocksEngine
+from cqstore.cq_rocksdb.engine.tuning import tuned
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import StoreError, UnsupportedFormatError, os_errors
+from cqstore.store.files import check_folder
+from cqstore.store.settings.config import RocksDBEngine, StoreConfig
+
+_LOG = StoreLogger(__name__)
+OpenEngine = Callable[..., RocksEngine]
+_TRIES = 100
+WITHOUT_FILTER = (
+    "expiry has no compaction filter: the native RocksDB engine does not work here"
+    " (cqstore info says why; pip install 'cqstore[native]' brings its library)"
+)
+"""What a writer has to know of the engine that is taken where the other does not work."""
+_FAMILY_MISSING = "Column family not found"
+
+
+def open_engine(
+    folder: Path, config: StoreConfig, log_folder: Path, *, read_only: bool
+) -> tuple[RocksEngine, str]:
+    """Open the database in ``folder``; return it with why this engine was taken.
+
+    Raises:
+        UnsupportedFormatError: the engine that the settings ask for does not work here.
+        CorruptionError: something in its folder is neither file nor folder.
+        StoreError: the database cannot be opened, see the engines.
+    """
+    tables = 0
+    if folder.is_dir():  # RocksDB would wait for ever at a FIFO
+        with os_errors("look at the files of the database", folder):
+            check_folder(folder)
+            tables = len([*folder.glob("*.sst")])
+    make, reason = _choose(config)
+    options = tuned(database_options(config.rocksdb_memory_bytes), config.rocksdb_options)
+    options = options.of_so_many_tables(tables)
+    open_once = partial(make, folder, options, log_folder, read_only=read_only)
+    if not read_only:
+        return open_once(), reason
+    try:
+        return _while_it_changes(open_once, folder), reason
+    except RocksDBError as exc:
+        if _FAMILY_MISSING not in exc.reason or not _holds_nothing(folder):
+            raise
+    return open_once(is_empty=True), reason
+
+
+def _holds_nothing(folder: Path) -> bool:
+    """Return whether no key was ever written to a database: no table, no write-ahead log.
+
+    A store that was interrupted while it made one leaves it so, without the second family. The next
+    read-write opening adds that.
+    """
+    files = [path for path in folder.iterdir() if DATABASE_FILE.fullmatch(path.name)]
+    return all(
+        path.suffix not in {".sst", ".blob"} and (path.suffix != ".log" or not path.stat().st_size)
+        for path in files
+    )
+
+
+def _while_it_changes(open_once: Callable[[], RocksEngine], folder: Path) -> RocksEngine:
+    """Open a database that may be being written: its files come and go while they are opened.
+
+    Tried again as long as they do; what fails over files that stay is damaged.
+    """
+    for _ in range(_TRIES):
+        before = _files(folder)
+        try:
+            return open_once()
+        except RocksDBError:
+            if _files(folder) == before:
+                raise
+    return open_once()
+
+
+def _files(folder: Path) -> set[tuple[str, int, int]]:
+    """Return names, sizes and times of the database's files, but of those that go meanwhile."""
+    found: set[tuple[str, int, int]] = set()
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if DATABASE_FILE.fullmatch(entry.name):
+                with suppress(FileNotFoundError):
+                    now = entry.stat()
+                    found.add((entry.name, now.st_size, now.st_mtime_ns))
+    return found
+
+
+def check_settings(config: StoreConfig) -> None:
+    """Refuse settings that no database could be opened with; opens none.
+
+    Raises:
+        StoreConfigError: an option of ``rocksdb_options`` makes no sense.
+        UnsupportedFormatError: the engine that the settings ask for does not work here.
+    """
+    tuned(database_options(config.rocksdb_memory_bytes), config.rocksdb_options)
+    _choose(config)
+
+
+def _choose(config: StoreConfig) -> tuple[OpenEngine, str]:
+    """Return the engine that the settings want or that works here, and why it is that one."""
+    wanted, library = config.rocksdb_engine, config.rocksdb_library
+    if wanted is RocksDBEngine.ROCKSDICT:
+        return _rocksdict_engine(), "as configured"
+    try:
+        return _native_engine(library), "as configured" if library else wanted.value
+    except UnsupportedFormatError as exc:
+        # A library that was named is never passed over in silence.
+        if wanted is RocksDBEngine.NATIVE or library is not None:
+            raise
+        _LOG.info("the rocksdict engine is used: %s", exc)
+        return _rocksdict_engine(), (
+            "expiry has no compaction filter; nor is there cancelling, or sizes of ranges; native"
+            f" does not work here: {exc.reason}"
+        )
+
+
+def _rocksdict_engine() -> OpenEngine:
+    from cqstore.cq_rocksdb.engine.rocksdict_engine import RocksdictEngine  # noqa: PLC0415 - seldom opened with
+
+    return RocksdictEngine
+
+
+def _native_engine(library: Path | None) -> OpenEngine:
+    """Return what opens the native engine.
+
+    Raises:
+        UnsupportedFormatError: it is not compiled, or there is no library.
+    """
+    try:
+        from cqstore.cq_rocksdb.engine.native_engine import NativeEngine, load_library  # noqa: PLC0415
+    except ImportError as exc:
+        raise UnsupportedFormatError(
+            f"the compiled part of the native engine is not there ({exc});"
+            " install cqstore where a C compiler is"
+        ) from exc
+    load_library(library)
+    return partial(NativeEngine, library=library)
+
+
+def engine_works(wanted: RocksDBEngine) -> bool:
+    """Return whether ``wanted`` can be used on this machine, for tests and benches."""
+    try:
+        _choose(StoreConfig(rocksdb_engine=wanted))
+    except StoreError:
+        return False
+    return True

@@ -1,0 +1,84 @@
+"""CompactionRun: one compaction in a thread of its own, to be watched, waited for and cancelled."""
+
+from collections.abc import Sequence
+
+from cqstore.cq_rocksdb.engine.database_stats import PROPERTIES
+from cqstore.cq_rocksdb.engine.errors import RocksDBError, RocksDBStatus
+from cqstore.cq_rocksdb.engine.rocks_engine import Family, RocksEngine
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.concurrency.thread import StoreThread
+from cqstore.store.concurrency.wakeup import Latch
+from cqstore.store.errors import ConsumeQueueError, StoreError
+
+_LOG = StoreLogger(__name__)
+
+
+class CompactionRun:
+    """Compacts families one after the other. Any thread may ask, wait and cancel."""
+
+    def __init__(self, engine: RocksEngine, families: Sequence[Family]) -> None:
+        """Start the thread; the caller need not call anything else."""
+        self._engine = engine
+        self._families = families
+        self._dropped_before = engine.dropped_units
+        self._cancelled = Latch()
+        self.fault: StoreError | None = None
+        """What ended it, or made RocksDB give it up, if something did."""
+        self._thread = StoreThread("cqstore-compaction", self._run)
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether it is still at work."""
+        return self._thread.is_alive()
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Return whether it was asked to end."""
+        return self._cancelled.is_set()
+
+    @property
+    def dropped_units(self) -> int:
+        """Return how many expired units it (and any automatic one meanwhile) has dropped so far."""
+        return self._engine.dropped_units - self._dropped_before
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for its end at most ``timeout`` seconds; return whether it has come."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def cancel(self) -> bool:
+        """Ask the compaction to end.
+
+        False: the engine cannot interrupt, it ends with the family at work.
+        """
+        if not self.is_running:
+            return True
+        self._cancelled.set()
+        return self._engine.cancel_compaction()
+
+    def _run(self) -> None:
+        """Compact one family after the other, until it is cancelled."""
+        try:
+            for family in self._families:
+                if self._cancelled.is_set():
+                    return
+                self._engine.compact(family)
+                self._check_background()
+        except BaseException as exc:  # noqa: BLE001 - whatever it was, a caller may wait for it
+            unknown = ConsumeQueueError(f"a compaction ended by {exc!r}")
+            self.fault = exc if isinstance(exc, StoreError) else unknown
+            _LOG.warning("a compaction ended early: %s", exc)
+
+    def _check_background(self) -> None:
+        """Raise what RocksDB's interface does not report: its own threads have failed.
+
+        Also before this run: after most such errors it does nothing more until it is opened again.
+        """
+        errors = self._engine.property_value(Family.DEFAULT, PROPERTIES["background_errors"])
+        if int(errors or 0):
+            raise RocksDBError(
+                f"RocksDB has met {errors} background errors since it was opened (its log says"
+                " which): the compaction may have done nothing",
+                status=RocksDBStatus.OTHER,
+            )

@@ -1,0 +1,147 @@
+"""Faults of RocksDB as errors of the store's tree; the status kind is kept.
+
+* ConsumeQueueError (``cqstore.store.errors``)
+  * RocksDBError
+    * RocksDBIOError, which also is a StoreIOError
+      * RocksDBFullError, which also is a DiskFullError
+    * RocksDBDamagedError, which also is a CorruptionError
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+
+from cqstore.cq_rocksdb.engine._capi import Error
+from cqstore.store.errors import ConsumeQueueError, CorruptionError, DiskFullError, StoreIOError
+
+_FULL = ("No space left on device", "Disk quota exceeded", "File too large")
+"""What the system says where ``cqstore.store.errors.is_full``."""
+_OF_A_FILE_OF_RUST = re.compile(r"\(os error \d+\)$")
+"""The text for a file that rocksdict writes itself, beside RocksDB."""
+
+
+class RocksDBStatus(Enum):
+    """Kinds of RocksDB statuses; the value is how RocksDB's own text of the status begins."""
+
+    CORRUPTION = "Corruption"
+    NO_SPACE = "IO error: No space left on device"
+    IO_ERROR = "IO error"
+    INVALID_ARGUMENT = "Invalid argument"
+    NOT_SUPPORTED = "Not implemented"
+    NOT_FOUND = "NotFound"
+    BUSY = "Resource busy"
+    ABORTED = "Operation aborted"
+    TIMED_OUT = "Operation timed out"
+    SHUTDOWN_IN_PROGRESS = "Shutdown in progress"
+    INCOMPLETE = "Result incomplete"
+    TRY_AGAIN = "Operation failed. Try again"
+    OTHER = ""
+
+    @classmethod
+    def of(cls, text: str) -> "RocksDBStatus":
+        """Return the kind of a status by its text, ``OTHER`` if no kind begins like it.
+
+        An opening puts words of its own before what the system said.
+        """
+        if text.startswith(cls.IO_ERROR.value) or _OF_A_FILE_OF_RUST.search(text):
+            return cls.NO_SPACE if any(full in text for full in _FULL) else cls.IO_ERROR
+        return next(kind for kind in cls if text.startswith(kind.value))
+
+
+class RocksDBError(ConsumeQueueError):
+    """RocksDB refused an operation.
+
+    ``status`` says how: the caller opens the store again after ``IO_ERROR`` and ``NO_SPACE``, and
+    repairs or rebuilds the queues from the log after ``CORRUPTION``.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        status: RocksDBStatus = RocksDBStatus.OTHER,
+        path: Path | None = None,
+        phy_offset: int | None = None,
+        position: int | None = None,
+    ) -> None:
+        super().__init__(reason, path=path, phy_offset=phy_offset, position=position)
+        self.status = status
+
+
+class RocksDBIOError(RocksDBError, StoreIOError):
+    """The operating system refused RocksDB something."""
+
+
+class RocksDBFullError(RocksDBIOError, DiskFullError):
+    """No space is left for one of RocksDB's files."""
+
+
+class RocksDBDamagedError(RocksDBError, CorruptionError):
+    """RocksDB cannot open the database, or read a block of it, for its files are damaged."""
+
+
+_PRIVATE = re.compile(r"/\S*/cqstore-read-only-[^/\s]+")
+"""The folder of links in which a database is opened read-only; users have never seen it."""
+_BLOCK = re.compile(r"\s+in (\S.*\.\w+) offset (\d+)( size \d+)?$")
+"""How the text of a block that cannot be read ends: with its file and the position in that."""
+_KINDS = {
+    RocksDBStatus.IO_ERROR: RocksDBIOError, RocksDBStatus.NO_SPACE: RocksDBFullError,
+    RocksDBStatus.CORRUPTION: RocksDBDamagedError,
+}  # fmt: skip
+REBUILD = "cqstore rebuild builds the queues anew from the commit log, and keeps these"
+"""What mends a database that is damaged."""
+
+
+@contextmanager
+def table_errors(folder: Path) -> Iterator[None]:
+    """Turn what RocksDB says of a table file that is written in ``folder`` into an error of ours.
+
+    The native engine raises an ``Error`` of its own, rocksdict a bare ``Exception``.
+
+    Raises:
+        RocksDBError: RocksDB reports an error.
+    """
+    try:
+        yield
+    except Exception as exc:
+        if type(exc) is Exception or isinstance(exc, Error):
+            raise rocksdb_error(str(exc), folder) from exc
+        raise
+
+
+def is_rocksdicts(exc: BaseException) -> bool:
+    """Return whether rocksdict raised it: bare, or an ``OSError`` of a file that it writes itself.
+
+    That has no number, for Rust knows none of Python's.
+    """
+    return type(exc) is Exception or (isinstance(exc, OSError) and exc.errno is None)
+
+
+def is_of_the_disk(text: str) -> bool:
+    """Return whether a text reports a full disk, or a file that rocksdict writes itself.
+
+    That lies where the database is opened: of a read-only one among temporary files.
+    """
+    full = RocksDBStatus.of(text) is RocksDBStatus.NO_SPACE
+    return full or _OF_A_FILE_OF_RUST.search(text) is not None
+
+
+def disk_error(sentence: str, folder: Path) -> StoreIOError:
+    """Return the error for what the disk refused to rocksdict, by its text in ``sentence``."""
+    kind = DiskFullError if any(full in sentence for full in _FULL) else StoreIOError
+    return kind(sentence, path=folder)
+
+
+def rocksdb_error(text: str, folder: Path) -> RocksDBError:
+    """Return the error for a status of RocksDB's, by its text."""
+    text = _PRIVATE.sub(lambda _: str(folder), text)
+    status = RocksDBStatus.of(text)
+    kind: type[RocksDBError] = _KINDS.get(status, RocksDBError)
+    path, position = folder, None
+    if status is RocksDBStatus.CORRUPTION:
+        if (block := _BLOCK.search(text)) is not None:
+            path, position, text = Path(block[1]), int(block[2]), text[: block.start()]
+        text = f"{text}; {REBUILD}"
+    return kind(f"RocksDB: {text}", status=status, path=path, position=position)

@@ -1,0 +1,50 @@
+"""PrivateFolder: a folder of links to a database's files, for opening it read-only.
+
+RocksDB and its bindings write files of their own into whatever folder they open; so that a
+read-only open changes no byte, they are given one that goes away afterwards.
+"""
+
+import os
+import re
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+
+from cqstore.store.broker_files.file_names import CURRENT
+from cqstore.store.errors import os_errors
+
+DATABASE_FILE = re.compile(
+    r"CURRENT|IDENTITY|LOCK|LOG(\.old\..*)?|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log|blob|dbtmp)"
+    r"|rocksdict-config\.json"
+)
+"""Names of the files that belong to a database; its folder may hold file queues beside them."""
+_NOT_LINKED = re.compile(r"LOG.*|LOCK|rocksdict-config\.json")
+
+
+class PrivateFolder:
+    """Links to the database in ``folder``; removed by ``release``, or when forgotten."""
+
+    def __init__(self, folder: Path, *, is_empty: bool = False) -> None:
+        """Make the links; none to a database that ``is_empty``.
+
+        Raises:
+            StoreIOError: the folder cannot be made.
+        """
+        with os_errors("make a private folder for", folder):
+            self.path = Path(tempfile.mkdtemp(prefix="cqstore-read-only-"))
+            self.release = weakref.finalize(self, _remove, self.path, os.getpid())
+            self.holds_database = not is_empty and (folder / CURRENT).exists()
+            """False: there is none, and one opened here is empty."""
+            if not self.holds_database:
+                return
+            for file in folder.absolute().iterdir():
+                name = file.name
+                if DATABASE_FILE.fullmatch(name) and not _NOT_LINKED.fullmatch(name):
+                    (self.path / name).symlink_to(file)
+
+
+def _remove(folder: Path, made_by: int) -> None:
+    """Remove the folder, unless this is a child of the process that made it and still uses it."""
+    if os.getpid() == made_by:
+        shutil.rmtree(folder, ignore_errors=True)

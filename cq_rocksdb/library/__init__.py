@@ -1,0 +1,1 @@
+"""Finding the RocksDB library that the native engine loads."""

@@ -1,0 +1,1 @@
+"""Consume queues in RocksDB: units, offsets, batches, cuts and checks."""

@@ -1,0 +1,40 @@
+"""Orphans: rows of topics that the broker's metadata does not know, left at a deletion, say.
+
+A broker with RocksDB queues deletes them: ten minutes after its start, then every
+``cleanRocksDBDirtyCQIntervalMin`` minutes. Its own topics and light queues are exempt.
+
+Source: RocketMQ ``RocksDBConsumeQueueStore.cleanDirty``,
+``RocksDBConsumeQueueOffsetTable.iterateOffsetTable2FindDirty``.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from cqstore.store.record.topic_names import is_exempt
+
+
+@dataclass(slots=True)
+class Orphan:
+    """What a topic that no metadata knows has in the database."""
+
+    queue_ids: set[int] = field(default_factory=set)
+    units: int = 0
+    expired_units: int = 0
+    """Of these, below the log's minimum."""
+
+
+class Orphans:
+    """Collects rows of topics that are not among ``known``; an entry a topic of those alone."""
+
+    def __init__(self, known: Collection[str]) -> None:
+        """``known``: the topics of the broker's metadata, whole."""
+        self._known = known
+        self.found: dict[str, Orphan] = {}
+
+    def of(self, topic: str, queue_id: int) -> Orphan | None:
+        """Return what is to be counted of a queue; ``None``: its topic is known or exempt."""
+        if topic in self._known or is_exempt(topic):
+            return None
+        orphan = self.found.setdefault(topic, Orphan())
+        orphan.queue_ids.add(queue_id)
+        return orphan

@@ -1,0 +1,53 @@
+"""Did the sides answer the same? Asked before any figure is."""
+
+from cqstore.ab.judging.judgement import AnswersJudgement
+from cqstore.ab.judging.words import count_text
+from cqstore.ab.results.result import Result, WorkloadFigures
+
+
+def judge_answers(result: Result) -> AnswersJudgement:
+    """Return what is to be said of all answers of a comparison."""
+    compared = sum(workload.answers.compared for workload in result.workloads)
+    different = sum(workload.answers.different for workload in result.workloads)
+    digests = [each for workload in result.workloads for each in _digests(workload)]
+    first = [each for workload in result.workloads for each in workload.answers.first]
+    min_compared = result.method.min_compared
+    operations = count_text(compared, "operation")
+    if different or digests or first:
+        status = "different"
+        told = (
+            f"{different:,} of {operations} that were compared"
+            if different
+            else f"the digests of {count_text(len(digests), 'round')}"
+        )
+        sentence = f"The sides answer differently: {told}. No figure is judged."
+    elif not compared:
+        status, sentence = "none", "No operation was compared: this says nothing."
+    elif compared < min_compared:
+        status = "too few"
+        sentence = (
+            f"Only {operations} compared, at least {min_compared:,} are asked: there is no verdict."
+        )
+    else:
+        status, sentence = "same", f"Every answer was the same, of {operations} compared."
+    return AnswersJudgement(
+        status=status, sentence=sentence, compared=compared, different=different,
+        min_compared=min_compared, digests=digests, first=first,
+    )  # fmt: skip
+
+
+def _digests(workload: WorkloadFigures) -> list[str]:
+    """Return the rounds whose sides gave other digests; a side gives one a turn, in any order."""
+    found: dict[int, dict[str, list[str]]] = {}
+    for turn in workload.rounds:
+        if turn.answers:
+            found.setdefault(turn.number, {}).setdefault(turn.side, []).append(turn.answers)
+    differing = (
+        number
+        for number, sides in found.items()
+        if len({tuple(sorted(digests)) for digests in sides.values()}) > 1
+    )
+    return [
+        f"{workload.name}, round {number}: the digests of the answers differ"
+        for number in differing
+    ]

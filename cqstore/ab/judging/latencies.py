@@ -1,0 +1,90 @@
+"""Latencies of whole workloads, from merged histograms, and when some of them are withheld."""
+
+import zlib
+from typing import TYPE_CHECKING
+
+from cqstore.ab.results.result import PERCENTILES, WorkloadFigures
+from cqstore.store.errors import StoreConfigError
+
+if TYPE_CHECKING:
+    from hdrh.histogram import HdrHistogram
+
+REACHED = 0.98
+"""Share of the offered rate that a side must reach for its times from the due time to be shown."""
+_CURVE = (10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.995, 99.999)
+_NANOSECONDS = 1e9
+
+
+def histogram(
+    workload: WorkloadFigures, side: str, *, intended: bool = False
+) -> "HdrHistogram | None":
+    """Return a side's histogram of nanoseconds, if it has one.
+
+    Needs hdrhistogram, see ``need_extras``.
+
+    Raises:
+        StoreConfigError: it cannot be read.
+    """
+    from hdrh import codec  # noqa: PLC0415 - an extra
+    from hdrh.histogram import HdrHistogram  # noqa: PLC0415
+
+    text = (workload.intended if intended else workload.service).get(side)
+    if not text:
+        return None
+    try:
+        found = HdrHistogram.decode(text)
+    except (
+        codec.HdrCookieException, codec.HdrHistogramSettingsException, codec.HdrLengthException,
+        ValueError, TypeError, IndexError, OverflowError, zlib.error,
+    ) as exc:  # fmt: skip
+        raise StoreConfigError(
+            f"the histogram of {side} at {workload.name} is none of HdrHistogram V2"
+        ) from exc
+    return found if found.total_count else None
+
+
+def merged(workload: WorkloadFigures, side: str, key: str) -> float | None:
+    """Return a percentile over all rounds, in seconds; ``key`` is a figure's, as service_p99.
+
+    Nothing where not one operation lies above it.
+    """
+    kind, _, name = key.partition("_")
+    found = histogram(workload, side, intended=kind == "intended")
+    if found is None:
+        return None
+    if name == "max":
+        return float(found.get_max_value()) / _NANOSECONDS
+    percentile = PERCENTILES[name]
+    if found.total_count * (1 - percentile / 100) < 1 - 1e-9:
+        return None
+    return float(found.get_value_at_percentile(percentile)) / _NANOSECONDS
+
+
+def curve(
+    workload: WorkloadFigures, side: str, *, intended: bool = False
+) -> list[tuple[float, float]]:
+    """Return percentiles and seconds, as far up as one operation in the histogram lies above."""
+    found = histogram(workload, side, intended=intended)
+    if found is None:
+        return []
+    shown = [each for each in _CURVE if found.total_count * (1 - each / 100) >= 1 - 1e-9]
+    return [(each, float(found.get_value_at_percentile(each)) / _NANOSECONDS) for each in shown]
+
+
+def withheld(workload: WorkloadFigures, side: str) -> str:
+    """Return why a side's times from the due time are not shown; nothing if they are.
+
+    A side that cannot do what is offered falls ever further behind: such a percentile says how long
+    the run was, not how the side answers.
+    """
+    turns = [turn for turn in workload.rounds if turn.side == side and not turn.warm_up]
+    seconds = sum(turn.seconds for turn in turns)
+    if workload.mode != "open" or not workload.offered or not seconds:
+        return ""
+    reached = sum(turn.operations for turn in turns) / seconds
+    if reached >= REACHED * workload.offered:
+        return ""
+    return (
+        f"{workload.offered:,.0f} operations a second were due and {side} reached {reached:,.0f}:"
+        " its times from the due time would only show how long the run was"
+    )

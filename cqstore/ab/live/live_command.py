@@ -1,0 +1,40 @@
+"""``cqstore ab live``: what mirrored reads of a running or stopped store have come to."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cqstore.ab.live.live import live_result
+from cqstore.ab.report.report_command import Page, check_place, end_with, report
+from cqstore.ab.results.result_file import write_result
+from cqstore.cli.options import Dir, Format, note
+from cqstore.cli.output import OutputFormat
+
+
+def live_command(
+    root: Dir,
+    html: Page = None,
+    result: Annotated[
+        Path | None,
+        typer.Option("--result", metavar="PATH", help="Write the result there, for ab compare."),
+    ] = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Report reads of a store that its other backend was asked again (abShare). Changes nothing.
+
+    The store may be open: a mirror saves its figures once a minute. Exit code 1 if answers differ,
+    or none was compared.
+    """
+    if result is not None:
+        check_place(result, "result", "--result")
+    if html is not None:
+        check_place(html, "page", "--html", result)
+    found = live_result(root, ["cqstore", "ab", "live", shlex.quote(str(root))])
+    if result is not None:
+        write_result(result, found)
+        note(f"the result: {result}")
+    for limit in found.not_measured:
+        note(limit)
+    end_with(report(found, html, kind))

@@ -1,0 +1,163 @@
+"""Policy: what classes of topics write, so that a policy's cost is known before it is switched on.
+
+Counted from the log itself, over the last hours that it has: which of its records are in which
+class, and how many units they make. So the same figures can be had before and after.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from cqstore.store.paths import StorePaths
+from cqstore.store.progress import Progress, noop
+from cqstore.store.queue.backend_replica import selects
+from cqstore.store.queue.backends import backend, backend_names
+from cqstore.store.queue.facts import HANDED_BYTES, WRITTEN_BYTES
+from cqstore.store.queue.units import QUEUE_UNIT, QueueKey
+from cqstore.store.record.message import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX
+from cqstore.store.record.properties import dispatch_properties
+from cqstore.store.service.dispatching.record_units import RecordUnits
+from cqstore.store.service.message_store import MessageStore
+
+CLASSES = (f"{LMQ_PREFIX}*", f"{RETRY_PREFIX}*", f"{DLQ_PREFIX}*", "*")
+"""Shown for every store, after the classes that are asked for: light, retry, dead, all others."""
+_HOUR_MS = 3_600_000
+_HOT = "hot: "
+
+
+@dataclass(slots=True)
+class ClassTotals:
+    """What the topics of one class of a policy wrote."""
+
+    topics: set[str] = field(default_factory=set)
+    queues: set[QueueKey] = field(default_factory=set)
+    units: int = 0
+    record_bytes: int = 0
+    """Of the records behind the units; one in several queues counts in each."""
+
+
+@dataclass(slots=True)
+class PolicyCost:
+    """What each class wrote in a stretch of time."""
+
+    seconds: float
+    classes: dict[str, ClassTotals]
+    """The first that a topic fits has it; behind them the hottest topics, which these hold too."""
+    units: int
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """Yield a row a class; bytes of units are those that a backend is given, 28 a unit."""
+        for name, written in self.classes.items():
+            yield {
+                "class": name,
+                "topics": len(written.topics),
+                "queues": len(written.queues),
+                "units": written.units,
+                "unitsPerSecond": round(written.units / self.seconds, 3),
+                "unitBytesPerSecond": round(written.units * QUEUE_UNIT.size / self.seconds, 1),
+                "recordBytesPerSecond": round(written.record_bytes / self.seconds, 1),
+                "shareOfUnits": round(written.units / self.units, 4) if self.units else 0.0,
+            }
+
+
+def policy_cost(
+    store: MessageStore,
+    classes: Sequence[str] = (),
+    *,
+    hours: float = 1.0,
+    hottest: int = 10,
+    progress: Progress = noop,
+) -> PolicyCost:
+    """Count what was put in the last ``hours`` before the log's last record.
+
+    ``classes``: topics as ``doubleWriteTopics`` names them, asked before those of ``CLASSES``.
+    ``hottest``: so many topics by units are told one by one. ``progress`` is told phy offsets.
+
+    Raises:
+        CorruptionError: the log is damaged there.
+    """
+    names = [*classes, *(each for each in CLASSES if each not in classes)]
+    found = {name: ClassTotals() for name in names}
+    topics: dict[str, ClassTotals] = {}
+    of: dict[str, ClassTotals] = {}
+
+    def add(
+        key: tuple[str, int], queue_offset: int, phy_offset: int, size: int, code: int, stamp: int
+    ) -> None:
+        topic = key[0]
+        if topic not in of:
+            of[topic] = found[next(name for name in names if selects(name, topic))]
+        for written in (of[topic], topics.setdefault(topic, ClassTotals())):
+            written.topics.add(topic)
+            written.queues.add(QueueKey(*key))
+            written.units += 1
+            written.record_bytes += size
+
+    seconds = _walk(store, hours, add, progress)
+    ranked = sorted(topics, key=lambda topic: (-topics[topic].units, topic))
+    by_topic = {_HOT + topic: topics[topic] for topic in ranked[:hottest]}
+    return PolicyCost(seconds, found | by_topic, sum(written.units for written in found.values()))
+
+
+def written_notes(paths: StorePaths) -> Iterator[str]:
+    """Yield what is known of the bytes that reach the disk for those that a backend is handed.
+
+    Of whole backends, since they were opened, as they have noted themselves: the store may be
+    open elsewhere. None of them counts by topic.
+
+    Raises:
+        StoreIOError: a backend's notes cannot be read.
+    """
+    yield (
+        "bytes of units are those that a backend is handed, not those it writes: no backend counts"
+        " what it writes by topic"
+    )
+    for name in backend_names():
+        stats = backend(name).watch(paths)
+        written = [stat for stat in stats if stat.name.endswith(WRITTEN_BYTES)]
+        handed = sum(stat.value for stat in stats if stat.name.endswith(HANDED_BYTES))
+        if written and handed:
+            times = sum(stat.value for stat in written) / handed
+            causes = ", ".join(
+                f"{stat.name.removesuffix(WRITTEN_BYTES).removeprefix(f'{name}_')} {stat.value:,}"
+                for stat in written
+            )
+            yield (
+                f"{name} wrote {times:.2f} times the {handed:,} bytes it was handed, keys and all,"
+                f" {written[0].part} ({causes})"
+            )
+
+
+def _walk(
+    store: MessageStore, hours: float, add: Callable[..., None], progress: Callable[[int], object]
+) -> float:
+    """Hand the units of the last hours to ``add``; return the seconds that they came in."""
+    queues, log = store.queues, store.commit_log
+    units = RecordUnits(
+        store.config, store.deleted_topics, queues.queue_type, check_topic=queues.check_topic,
+        lmq_needs_multi_dispatch=queues.lmq_needs_multi_dispatch,
+    )  # fmt: skip
+    last = max(store.checkpoint.fields.physic_msg_timestamp, 0)
+    for record in log.scan_kept(start=max(log.file_offset_by_timestamp(last), 0)):
+        last = max(last, record.store_timestamp)
+    since = last - int(hours * _HOUR_MS)
+    first = last
+    for count, record in enumerate(log.scan_kept(start=log.file_offset_by_timestamp(since))):
+        if record.store_timestamp <= since:
+            continue
+        first = min(first, record.store_timestamp)
+        units.add(
+            add, record.topic, record.queue_id, record.queue_offset, record.phy_offset,
+            record.size, record.store_timestamp, record.sys_flag,
+            dispatch_properties(record.properties),
+        )  # fmt: skip
+        if not count % 65536:
+            progress(record.phy_offset)
+    whole = hours * _HOUR_MS / 1000
+    return whole if log_is_older(store, since) else max((last - first) / 1000, 1.0)
+
+
+def log_is_older(store: MessageStore, timestamp: int) -> bool:
+    """Return whether the log has a record of ``timestamp`` or before: else it begins later."""
+    log = store.commit_log
+    first = next(log.scan_kept(), None)
+    return first is not None and first.store_timestamp <= timestamp

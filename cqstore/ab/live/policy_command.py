@@ -1,0 +1,49 @@
+"""``cqstore ab policy``: what classes of topics write, before and after a policy."""
+
+from typing import Annotated
+
+import typer
+
+from cqstore.ab.live.policy import policy_cost, written_notes
+from cqstore.cli.options import ConfigFile, Dir, Format, bounded, note, open_store
+from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.progress import progress
+from cqstore.store.errors import StoreConfigError
+
+
+def policy_command(
+    root: Dir,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topics",
+            metavar="TOPICS",
+            help="A class as doubleWriteTopics names one: names with semicolons, * at the end;"
+            " may be repeated, the first that fits counts.",
+        ),
+    ] = None,
+    hours: Annotated[
+        float,
+        typer.Option(metavar="N", min=0.01, callback=bounded, help="Before the log's last record."),
+    ] = 1.0,
+    hottest: Annotated[int, typer.Option(metavar="N", min=0, help="Topics listed singly.")] = 10,
+    config: ConfigFile = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Count what classes of topics wrote in the last hour, from the log. Changes nothing.
+
+    That is what another backend is given for them (doubleWriteTopics), and what it is asked about
+    (readTopics).
+    """
+    if any(not each.strip(" ;*") and each.strip() != "*" for each in topics or ()):
+        raise StoreConfigError("a class of topics names at least one")
+    with (
+        progress("counting") as tick,
+        open_store(root, config, None, None) as store,
+    ):
+        tick.measure(store.commit_log.max_phy_offset())
+        cost = policy_cost(store, topics or (), hours=hours, hottest=hottest, progress=tick)
+    output(kind).rows(cost.rows())
+    note(f"{cost.units:,} units in {cost.seconds:,.0f} s")
+    for told in written_notes(store.paths):
+        note(told)

@@ -1,0 +1,191 @@
+"""The report in the terminal, or for a program."""
+
+from collections.abc import Iterator
+
+import typer
+
+from cqstore.ab.judging.judgement import Banner, ComparedFigure, Judgement, Outcome
+from cqstore.ab.judging.outcome_counts import tally
+from cqstore.ab.judging.result_changes import Change, ResultChanges
+from cqstore.ab.judging.words import ratio_text, span_text, value_text
+from cqstore.cli.output import OutputFormat, output, to_json
+from cqstore.cli.table import Row
+
+_SHORT = {Outcome.SAME: "no difference", Outcome.NOISY: "too noisy"}
+
+
+def print_report(judgement: Judgement, kind: OutputFormat) -> None:
+    """Print a judgement: for people sentences and tables, as JSON all of it, or a line a figure."""
+    if kind is OutputFormat.JSON:
+        output(kind).record(judgement.model_dump(mode="json"))
+    elif kind is OutputFormat.JSONL:
+        output(kind).rows(_lines(judgement))
+    else:
+        _print_text(judgement)
+
+
+def _print_text(judgement: Judgement) -> None:
+    """Print a judgement for people: the answer, sentences by workload, tables, notes."""
+    _print_banner(judgement.banner)
+    _print_answers(judgement)
+    for told in tally(judgement):
+        typer.echo(told)
+    typer.echo("")
+    for workload in judgement.workloads:
+        for said in workload.sentences:
+            typer.echo(f"  {said.text}")
+            if said.also:
+                typer.echo(f"    also: {'; '.join(said.also)}")
+        for why in workload.withheld.values():
+            typer.echo(f"    withheld: {why}")
+    for rows in (_headlines(judgement), _footprint(judgement), _projections(judgement)):
+        if rows:
+            typer.echo("")
+            output(OutputFormat.TABLE).rows(rows)
+    if judgement.notes:
+        typer.echo("")
+    for note in judgement.notes:
+        typer.echo(note)
+
+
+def _print_banner(banner: Banner) -> None:
+    """Print the answer, first of all whether the machine was too busy for one."""
+    if banner.busy and banner.busy not in banner.text:
+        typer.echo(banner.busy)
+    typer.echo(banner.text)
+    if banner.sure:
+        typer.echo(banner.sure)
+
+
+def _print_answers(judgement: Judgement) -> None:
+    typer.echo(judgement.answers.sentence)
+    for told in judgement.answers.digests:
+        typer.echo(f"  {told}")
+    for each in judgement.answers.first:
+        typer.echo(f"  {each.workload}: {to_json(each.operation)}")
+        for side, answer in each.answers.items():
+            typer.echo(f"    {side}: {answer}")
+
+
+def _headlines(judgement: Judgement) -> list[Row]:
+    """Return a row a workload and side: what the sentences rest on."""
+    found = [
+        (workload.name, told)
+        for workload in judgement.workloads
+        for side in judgement.sides
+        if (told := workload.of(side, workload.headline)) is not None
+    ]
+    return [
+        {
+            "workload": name,
+            "figure": told.label,
+            judgement.reference: value_text(told.reference, told.unit),
+            "side": told.side,
+            "its figure": value_text(told.value, told.unit),
+            "times as good": _times(told),
+            "interval": _span(told),
+            "noise": ratio_text(told.floor) if told.floor else "",
+            "rounds": told.rounds,
+            "verdict": _SHORT.get(told.outcome, told.outcome.value),
+        }
+        for name, told in found
+    ]
+
+
+def _footprint(judgement: Judgement) -> list[Row]:
+    """Return the rows of what the queues take."""
+    return [
+        {
+            "queues": told.label,
+            judgement.reference: value_text(told.reference, told.unit),
+            "side": told.side,
+            "its figure": value_text(told.value, told.unit),
+            "times as good": _times(told),
+        }
+        for told in judgement.footprint
+        if told.outcome is not Outcome.FLOOR
+    ]
+
+
+def _projections(judgement: Judgement) -> list[Row]:
+    """Return the rows of what the queues would take at other counts."""
+    return [
+        {
+            "side": each.side,
+            f"at {each.queues:,} queues": each.label,
+            "projected": value_text(each.value, each.unit),
+            "a queue": value_text(each.a_queue, each.unit),
+            "measured at queues": ", ".join(
+                f"{queues:,}: {value_text(value, each.unit)}" for queues, value in each.points
+            ),
+            "times beyond": ratio_text(each.beyond),
+        }
+        for each in judgement.projections
+    ]
+
+
+def _times(told: ComparedFigure | Change) -> str:
+    return ratio_text(told.as_good.ratio) if told.as_good else ""
+
+
+def _span(told: ComparedFigure | Change) -> str:
+    if told.as_good is None or told.low is None:
+        return ""
+    return span_text(told.as_good.low, told.as_good.high)
+
+
+def _lines(judgement: Judgement) -> Iterator[Row]:
+    """Yield the answers, then every figure; each line says what it is."""
+    yield {"kind": "answers", **judgement.answers.model_dump(mode="json")}
+    for workload in judgement.workloads:
+        for said in workload.sentences:
+            yield {"kind": "sentence", "workload": workload.name, **said.model_dump(mode="json")}
+        for told in workload.comparisons:
+            yield {"kind": "figure", "workload": workload.name, **told.model_dump(mode="json")}
+    for told in judgement.footprint:
+        yield {"kind": "footprint", **told.model_dump(mode="json")}
+    for each in judgement.projections:
+        yield {"kind": "projection", **each.model_dump(mode="json")}
+
+
+def print_changes(changes: ResultChanges, kind: OutputFormat) -> None:
+    """Print what changed between two results."""
+    if kind is OutputFormat.JSON:
+        output(kind).record(changes.model_dump(mode="json"))
+        return
+    if kind is OutputFormat.JSONL:
+        output(kind).rows(change.model_dump(mode="json") for change in changes.changes)
+        return
+    for title, told in (
+        ("Nothing can be compared:", changes.cannot),
+        ("Left out:", changes.left_out),
+        ("What else differs, and may be the cause:", changes.circumstances),
+        ("What changed:", _changed_texts(changes)),
+    ):
+        if told:
+            typer.echo("\n  ".join([title, *told]))
+    output(kind).rows(map(_changed, changes.changes))
+
+
+def _changed_texts(changes: ResultChanges) -> list[str]:
+    """Return the sentences that say something; that of the others is how many they are."""
+    told = [each.text for each in changes.changes if each.outcome is not Outcome.SAME]
+    if same := len(changes.changes) - len(told):
+        told.append(f"No change shown in {same} of {len(changes.changes)} figures.")
+    return told
+
+
+def _changed(change: Change) -> Row:
+    """Return the row of a change between two results."""
+    return {
+        "workload": change.workload,
+        "side": change.side,
+        "figure": change.label,
+        "A": value_text(change.a, change.unit),
+        "B": value_text(change.b, change.unit),
+        "B as good as A, times": _times(change),
+        "interval": _span(change),
+        "as the reference in A": change.beside_a,
+        "in B": change.beside_b,
+        "change": _SHORT.get(change.outcome, change.outcome.value),
+    }

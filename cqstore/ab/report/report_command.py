@@ -1,0 +1,93 @@
+"""``cqstore ab report``: the report of a result, made again."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cqstore.ab.extras import need_extras
+from cqstore.ab.judging.banner import matching
+from cqstore.ab.judging.judge import judge
+from cqstore.ab.judging.judgement import Judgement
+from cqstore.ab.report.printing import print_report
+from cqstore.ab.report.report_page import write_page
+from cqstore.ab.results.result import Result
+from cqstore.ab.results.result_file import read_result, result_schema
+from cqstore.cli.options import Format, note
+from cqstore.cli.output import OutputFormat
+from cqstore.store.errors import RefusedStoreError
+
+EXIT_DIFFERENT = 1
+Page = Annotated[
+    Path | None, typer.Option("--html", metavar="PATH", help="Write the page there too.")
+]
+
+
+Matters = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME,…",
+        help="Workloads by which a backend is recommended, with * and ?; default: all.",
+    ),
+]
+
+
+def report_command(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="A result.json of cqstore ab.")
+    ] = None,
+    matters: Matters = None,
+    html: Page = None,
+    kind: Format = OutputFormat.TABLE,
+    *,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON schema of a result, and no more.")
+    ] = False,
+) -> None:
+    """Print what follows from a result. Exit code 1 if answers differ, or none was compared."""
+    if schema:
+        typer.echo(result_schema(), nl=False)
+        return
+    if file is None:
+        raise typer.BadParameter("name a result", param_hint="FILE")
+    if html is not None:
+        check_place(html, "page", "--html", file)
+    found = read_result(file)
+    need_extras()
+    if matters:
+        names = matching(matters, [each.name for each in found.workloads])
+        found = found.model_copy(update={"matters": names})
+    end_with(report(found, html, kind))
+
+
+def check_place(path: Path, what: str, option: str, other: Path | None = None) -> None:
+    """Refuse a place where a file cannot be made, before there is something to write.
+
+    Raises:
+        RefusedStoreError: it is a folder, in none, or ``other``, the file of the result.
+    """
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise RefusedStoreError(f"the {what} cannot go there ({option})", path=path)
+    if other is not None and path.resolve() == other.resolve():
+        raise RefusedStoreError(f"the {what} would replace the result ({option})", path=path)
+
+
+def report(result: Result, html: Path | None, kind: OutputFormat) -> Judgement:
+    """Print the report of a result, and write its page if asked; return the judgement.
+
+    Raises:
+        StoreConfigError: a histogram cannot be read.
+        StoreIOError: the page cannot be written.
+    """
+    judgement = judge(result)
+    print_report(judgement, kind)
+    if html is not None:
+        write_page(html, result, judgement)
+        note(f"the page: {html}")
+    return judgement
+
+
+def end_with(judgement: Judgement) -> None:
+    """End a command as the answers ask: with 1 if they differ, or if none was compared."""
+    if judgement.answers.status in {"different", "none"}:
+        raise typer.Exit(EXIT_DIFFERENT)

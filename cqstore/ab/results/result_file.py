@@ -1,0 +1,65 @@
+"""A result as a file: written whole, read with distrust."""
+
+import json
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from cqstore.ab.results.result import FORMAT, Result
+from cqstore.store.errors import StoreConfigError, UnsupportedFormatError, os_errors
+from cqstore.store.files import read_file, replace_file
+from cqstore.store.settings.validation import first_fault
+
+_MAX_BYTES = 1 << 28
+"""Some hundred bytes a turn, some thousand a histogram."""
+_JUDGED = {"reference", "answers", "workloads", "footprint"}
+"""Keys of a judgement, see ``cqstore.ab.judging``, that together no other file has."""
+
+
+def result_schema() -> str:
+    """Return the JSON schema of a result, as ``result.schema.json`` has it."""
+    return json.dumps(Result.model_json_schema(), indent=1) + "\n"
+
+
+def write_result(path: Path, result: Result) -> None:
+    """Write the result, durably; an existing file is replaced.
+
+    Raises:
+        StoreIOError: it cannot be written.
+    """
+    with os_errors("write the result", path):
+        replace_file(path, (result.model_dump_json(indent=1) + "\n").encode())
+
+
+def read_result(path: Path) -> Result:
+    """Return the result in a file.
+
+    Raises:
+        StoreConfigError: it is none; says what is wrong with it first.
+        UnsupportedFormatError: it is of another version.
+        CorruptionError: it is no regular file, or too long to be a result.
+        StoreIOError: it cannot be read.
+    """
+    if path.is_dir():
+        raise StoreConfigError("this is a folder, not a result of cqstore ab", path=path)
+    with os_errors("read the result", path):
+        text = read_file(path, _MAX_BYTES)
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        raise StoreConfigError("this is no result of cqstore ab: no JSON", path=path) from exc
+    said = found.get("format") if isinstance(found, dict) else None
+    if isinstance(said, int) and said != FORMAT:
+        raise UnsupportedFormatError(
+            f"the result has format {said}, this release reads {FORMAT}", path=path
+        )
+    if isinstance(found, dict) and found.keys() >= _JUDGED:
+        raise StoreConfigError(
+            "this is the judgement that --output json prints: give the result (--result)", path=path
+        )
+    try:
+        return Result.model_validate_json(text)
+    except ValidationError as exc:
+        raise StoreConfigError(
+            f"this is no result of cqstore ab: {first_fault(exc)}", path=path
+        ) from exc

@@ -1,0 +1,230 @@
+"""Rounds: the turns of one workload, in an order that keeps the machine's moods out of ratios.
+
+In each round the sides come in a random order and then, where a turn is short, in its reverse
+(ABBA): what drifts during a round drifts for all of them. All sides of a pass do the same.
+Answers are compared after each pass.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+import numpy as np
+
+from cqstore.ab.measuring.histograms import histogram
+from cqstore.ab.measuring.measures import MachineTimes
+from cqstore.ab.results.result import Answers, Cache, Difference, Method, Round
+from cqstore.ab.results.result import WorkloadFigures as Figures
+from cqstore.ab.sides.side_process import SideProcess
+from cqstore.ab.sides.side_worker import Told
+from cqstore.ab.workloads.base import Setting, Workload
+from cqstore.store.progress import noop
+
+WARM_UP = 2
+"""Rounds of a workload that do not count; of one whose turns are long the first alone."""
+WARM_UP_RULE = (
+    f"The first {WARM_UP} rounds of a workload do not count; of one with a turn a side and round,"
+    " the first."
+)
+STEAL, OTHERS = 0.02, 0.3
+"""Share of the CPU that other guests take, and CPU seconds a second of other processes, from which
+a turn counts as disturbed."""
+_OPEN_SECONDS = 1.0
+"""That a turn of an open loop takes at least: its operations are few a second."""
+_CALIBRATED = 256
+_SLOW_SECONDS = 0.05
+_MAX_TOLD = 5
+"""Differences of a workload that are kept whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is to be measured: rounds, and seconds of a turn."""
+
+    rounds: int
+    """Of each workload, at most; those of warm-up included."""
+    turn_seconds: float
+    """About what a turn of a workload that scales takes, on average of the sides."""
+
+
+class Measurement:
+    """One workload, measured on all sides; the reference is the first."""
+
+    def __init__(
+        self,
+        sides: Sequence[SideProcess],
+        workload: Workload,
+        setting: Setting,
+        method: Method,
+        effort: Effort,
+        draw: np.random.Generator,
+    ) -> None:
+        self._sides = sides
+        self._workload = workload
+        self._setting = setting
+        self._drop = method.cache is Cache.DROPPED
+        self._effort = effort
+        self._draw = draw
+        self._answers = Answers()
+        self._turns: list[Round] = []
+        self._kept: dict[str, list[Told]] = {side.spec.name: [] for side in sides}
+        self._passes = 0
+
+    def run(self, tick: Callable[[], object] = noop) -> Figures:
+        """Run all rounds, or as many as there are until an answer differs; ``tick`` after each.
+
+        Raises:
+            StoreError: a side failed.
+        """
+        for side in self._sides:
+            side.request(
+                "begin_workload", name=self._workload.name,
+                setting=self._setting.model_dump(mode="json"),
+            )  # fmt: skip
+        count = self._calibrated() if self._workload.scales else self._workload.count
+        order = list(self._sides)
+        for number in range(rounds_of(self._workload, self._effort)):
+            if self._answers.different:
+                break
+            if self._workload.passes > 1 or number % 2 == 0:  # else the mirror of the last round
+                order = [order[at] for at in self._draw.permutation(len(order))]
+            for _ in range(self._workload.passes):
+                self._pass(number, order, count)
+                order = order[::-1]
+            tick()
+        for side in self._sides:
+            side.request("end_workload")
+        return self._figures()
+
+    def _calibrated(self) -> int:
+        """Return how many operations a turn of this workload may have."""
+        rate = self._setting.offered
+        if rate is not None:
+            return max(int(max(self._effort.turn_seconds, _OPEN_SECONDS) * rate), 1)
+        told = self._compared(self._sides, 1)
+        if max(each.seconds for each in told.values()) < _SLOW_SECONDS:
+            told = self._compared(self._sides, _CALIBRATED)
+        cost = sum(each.seconds / max(each.operations, 1) for each in told.values())
+        return max(int(self._effort.turn_seconds * len(self._sides) / max(cost, 1e-9)), 1)
+
+    def _pass(self, number: int, order: Sequence[SideProcess], count: int) -> None:
+        """Have each side take its turn, in ``order``, and compare their answers."""
+        pids = [side.pid for side in self._sides]
+        told: dict[str, Told] = {}
+        warm_up = number < warm_up_of(self._workload)
+        for side in order:
+            before = MachineTimes.now(pids)
+            found = side.turn(self._passes, count, drop=self._drop)
+            steal, others = MachineTimes.now(pids).since(before)
+            told[side.spec.name] = found
+            self._turns.append(_round(found, number, len(self._turns), side.spec.name, steal,
+                                      others, warm_up=warm_up))  # fmt: skip
+            if not warm_up:
+                self._kept[side.spec.name].append(found)
+        self._passes += 1
+        self._compare(told)
+
+    def _compared(self, order: Sequence[SideProcess], count: int) -> dict[str, Told]:
+        told = {side.spec.name: side.turn(self._passes, count, drop=False) for side in order}
+        self._passes += 1
+        self._compare(told)
+        return told
+
+    def _compare(self, told: dict[str, Told]) -> None:
+        """Count what was compared, and find what differs."""
+        reference = self._sides[0]
+        mine = told[reference.spec.name]
+        self._answers.compared += mine.answered
+        for side in self._sides[1:]:
+            other = told[side.spec.name]
+            if other.answers == mine.answers:
+                continue
+            for block, (one, two) in enumerate(zip_longest(mine.digests, other.digests)):
+                if one != two:
+                    self._compare_block(block, reference, side)
+
+    def _compare_block(self, block: int, reference: SideProcess, other: SideProcess) -> None:
+        """Find the operations of a block that two sides answered differently."""
+        mine, theirs = (side.request("answers", block=block) for side in (reference, other))
+        for one, two in zip_longest(mine, theirs):
+            if one == two:
+                continue
+            self._answers.different += 1
+            if len(self._answers.first) < _MAX_TOLD:
+                operation, _ = one or two
+                answers = ["no answer" if each is None else each[1] for each in (one, two)]
+                told = dict(zip((reference.spec.name, other.spec.name), answers, strict=True))
+                self._answers.first.append(
+                    Difference(workload=self._workload.name, operation=operation, answers=told)
+                )
+
+    def _figures(self) -> Figures:
+        workload, setting = self._workload, self._setting
+        kept = self._kept
+        return Figures(
+            name=workload.name, what=workload.what, item=workload.item,
+            mode="closed" if setting.offered is None else "open", offered=self._offered(),
+            rounds=self._turns, answers=self._answers,
+            service=_merged({side: [told.service for told in kept[side]] for side in kept}),
+            intended=_merged({side: [told.intended for told in kept[side]] for side in kept}),
+        )  # fmt: skip
+
+    def _offered(self) -> float | None:
+        """Return how many operations a second were due in the rounds that count."""
+        turns = self._kept[self._sides[0].spec.name]
+        seconds = sum(told.due_seconds for told in turns)
+        return sum(told.operations for told in turns) / seconds if seconds else None
+
+
+def rounds_of(workload: Workload, effort: Effort) -> int:
+    """Return how many rounds a workload gets."""
+    return min(effort.rounds, workload.max_rounds)
+
+
+def warm_up_of(workload: Workload) -> int:
+    """Return how many of them do not count."""
+    return WARM_UP if workload.passes > 1 else 1
+
+
+def disturbance(steal: float, others: float) -> str:
+    """Return why a turn counts as disturbed, empty if it does not."""
+    reasons = []
+    if steal > STEAL:
+        reasons.append(f"other guests took {steal:.0%} of the CPU")
+    if others > OTHERS:
+        reasons.append(f"other processes took {others:.2f} CPU seconds a second")
+    return "; ".join(reasons)
+
+
+def _round(
+    told: Told,
+    number: int,
+    turn: int,
+    side: str,
+    steal: float,
+    others: float,
+    *,
+    warm_up: bool,
+) -> Round:
+    """Return a side's turn as the result of the comparison holds it."""
+    return Round(
+        number=number, turn=turn, side=side, warm_up=warm_up,
+        operations=told.operations, items=told.items, seconds=told.seconds,
+        cpu_seconds=told.cpu_seconds, written_bytes=told.written_bytes, read_bytes=told.read_bytes,
+        backend_written=told.backend_written, pss_bytes=told.pss_bytes, steal=steal,
+        others=others, disturbed=disturbance(steal, others),
+        answers=told.answers, service_ns=told.service_ns, intended_ns=told.intended_ns,
+    )  # fmt: skip
+
+
+def _merged(parts: dict[str, list[str]]) -> dict[str, str]:
+    """Return one histogram a side from those of its turns."""
+    merged = {}
+    for side, texts in parts.items():
+        whole = histogram()
+        for text in filter(None, texts):
+            whole.decode_and_add(text)
+        if whole.get_total_count():
+            encoded: bytes = whole.encode()
+            merged[side] = encoded.decode()
+    return merged

@@ -1,0 +1,80 @@
+"""SideProcess: a side's process as the parent sees it."""
+
+import base64
+import json
+import os
+import pickle
+import subprocess
+import sys
+from contextlib import suppress
+from typing import Any
+
+from cqstore.ab.sides.side import SideSpec
+from cqstore.ab.sides.side_worker import ERROR, Told
+from cqstore.store.concurrency.processes import worker_environment
+from cqstore.store.errors import StoreError
+
+
+class SideProcess:
+    """The process of one side; it ends with ``stop``, with this one, or by itself."""
+
+    def __init__(self, spec: SideSpec, root: str, mix: dict[str, int]) -> None:
+        """Start the process and have it begin with the store in ``root``."""
+        self.spec = spec
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "cqstore.ab.sides.side_worker", str(os.getpid())],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=worker_environment(),
+        )  # fmt: skip
+        config = spec.config.model_dump(mode="json", exclude_unset=True)
+        try:
+            self.request("begin", root=root, backend=spec.backend, config=config, mix=mix)
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """Return the id of the process."""
+        return self._process.pid
+
+    def request(self, request: str, /, **arguments: object) -> Any:
+        """Ask for something, see ``cqstore.ab.sides.side_worker.SideWorker``; waits for the answer.
+
+        Raises:
+            StoreError: the request ended with it, or the process has ended.
+        """
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps([request, arguments]) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except OSError:
+            line = ""
+        if not line:
+            code = process.wait()
+            raise StoreError(f"the process of side {self.spec.name} ended ({code}), see above")
+        kind, value = json.loads(line)
+        if kind == ERROR:
+            error: StoreError = pickle.loads(base64.b64decode(value))  # our own worker wrote it
+            raise error
+        return value
+
+    def turn(self, number: int, count: int, *, drop: bool) -> Told:
+        """Run one turn of the workload that was begun."""
+        return Told.model_validate(self.request("turn", number=number, count=count, drop=drop))
+
+    def stop(self) -> None:
+        """End the process at once; what it was doing is lost."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+
+    def finish(self) -> None:
+        """Close the side's store, then end the process."""
+        self.request("close")
+        self.stop()

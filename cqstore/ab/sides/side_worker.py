@@ -1,0 +1,221 @@
+"""``python -m cqstore.ab.sides.side_worker PARENT``: the process of one side.
+
+A request comes as a line of JSON on standard input, ``[name, arguments]``; its outcome goes as a
+line to standard output, ``["ok", value]`` or ``["error", the StoreError pickled]``. The process
+ends with its parent, or when the input ends. Ctrl-C is the parent's to handle.
+"""
+
+import base64
+import gc
+import json
+import os
+import pickle
+import signal
+import sys
+from collections.abc import Callable
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from cqstore.ab.measuring import measures
+from cqstore.ab.measuring.histograms import histogram, percentiles
+from cqstore.ab.parent import die_with_parent
+from cqstore.ab.stores import equality
+from cqstore.ab.stores.projected_points import fill
+from cqstore.ab.stores.side_store import SideStore
+from cqstore.ab.traces.operations import Operation
+from cqstore.ab.workloads import workloads
+from cqstore.ab.workloads.base import Setting, Turn, TurnResult, Workload
+from cqstore.ab.workloads.timing import BLOCK, digests
+from cqstore.store.errors import StoreError
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.settings.config import StoreConfig
+
+OK, ERROR = "ok", "error"
+
+
+class Told(BaseModel):
+    """What a side reports to its parent of one turn."""
+
+    operations: int
+    items: int
+    seconds: float
+    cpu_seconds: float
+    read_bytes: int
+    written_bytes: int
+    backend_written: dict[str, int]
+    pss_bytes: int
+    service: str
+    """HdrHistogram V2, Base64."""
+    intended: str
+    service_ns: dict[str, int]
+    intended_ns: dict[str, int]
+    answered: int
+    digests: list[str]
+    """Of each block of answers."""
+    answers: str
+    """Of all of them."""
+    due_seconds: float
+
+
+class SideWorker:
+    """What a side's process can be asked for; each public method is a request."""
+
+    def __init__(self) -> None:
+        self._side: SideStore
+        self._workload: Workload
+        self._setting: Setting
+        self._done = TurnResult()
+
+    def begin(self, root: str, backend: str, config: dict[str, Any], mix: dict[str, int]) -> None:
+        """Say whose process this is; touches no file."""
+        self._side = SideStore(Path(root), backend, StoreConfig.from_mapping(config))
+        self._workloads = workloads(mix)
+
+    # ---- the store
+
+    def build(self) -> tuple[float, int]:
+        """Make the queues from the log; return seconds and units."""
+        return self._side.build()
+
+    def whole_digest(self) -> tuple[str, int, int]:
+        """Return the digest of all queues, how many there are, and how many units."""
+        self._side.open()
+        return equality.whole_digest(self._side.store)
+
+    def queue_digests(self, path: str) -> None:
+        """Write a line for each queue to ``path``."""
+        with Path(path).open("w") as file:
+            file.writelines(
+                json.dumps(each) + "\n" for each in equality.queue_digests(self._side.store)
+            )
+
+    def unit_rows(self, topic: str, queue_id: int, path: str) -> None:
+        """Write a line for each unit of a queue to ``path``."""
+        rows = equality.unit_rows(self._side.store, QueueKey(topic, queue_id))
+        with Path(path).open("w") as file:
+            file.writelines(f"{row}\n" for row in rows)
+
+    def footprint(self) -> dict[str, Any]:
+        """Return what the queues take, the store just opened."""
+        return self._side.footprint().model_dump()
+
+    def versions(self) -> dict[str, str]:
+        """Return what the backend says of itself in words, neither numbers nor places."""
+        told = self._side.store.queues.describe().items()
+        return {
+            name: value
+            for name, value in told
+            if isinstance(value, str) and not value.isdecimal() and "/" not in value
+        }
+
+    def close(self) -> None:
+        """Close the side's store, if it is open."""
+        self._side.close()
+
+    def fill(self, queues: int, units: int) -> None:
+        """Put messages to a new store with that number of queues, see ``projected_points``."""
+        fill(self._side, queues, units)
+
+    # ---- workloads
+
+    def begin_workload(self, name: str, setting: dict[str, Any]) -> None:
+        """Make ready for the turns of a workload."""
+        self._workload = self._workloads[name]
+        self._setting = Setting.model_validate(setting)
+        self._open_or_close()
+        self._workload.begin(self._side, self._setting)
+        gc.collect()
+
+    def _open_or_close(self) -> None:
+        if self._workload.needs_open:
+            self._side.open()
+        else:
+            self._side.close()
+
+    def turn(self, number: int, count: int, *, drop: bool) -> dict[str, Any]:
+        """Run one turn, after its store was dropped from the cache if that is asked for."""
+        if drop:
+            self._side.drop_cache()
+        gc.collect()
+        counted = self._side.written()
+        read, written = measures.input_output()
+        done = self._workload.turn(self._side, self._setting, Turn(number, count))
+        read_then, written_then = measures.input_output()
+        counted_then = self._side.written()
+        self._done = done
+        told = Told(
+            operations=done.operations, items=done.items,
+            seconds=done.spent.seconds, cpu_seconds=done.spent.cpu_seconds,
+            read_bytes=read_then - read, written_bytes=written_then - written,
+            backend_written={cause: counted_then[cause] - counted[cause] for cause in counted_then},
+            pss_bytes=measures.pss_bytes(),
+            service=encoded(done.service), intended=encoded(done.intended),
+            service_ns=percentiles(done.service), intended_ns=percentiles(done.intended),
+            answered=len(done.answers), digests=digests(done.answers), due_seconds=done.due_seconds,
+            answers=sha256("\n".join(done.answers).encode("utf-8", "surrogatepass")).hexdigest(),
+        )  # fmt: skip
+        return told.model_dump()
+
+    def answers(self, block: int) -> list[tuple[dict[str, Any], str]]:
+        """Return the operations and answers of one block of the last turn."""
+        pairs = zip(self._done.asked, self._done.answers, strict=True)
+        return [
+            (_plain(asked), _printable(answer))
+            for asked, answer in islice(pairs, block * BLOCK, (block + 1) * BLOCK)
+        ]
+
+    def end_workload(self) -> None:
+        """Leave nothing of it behind."""
+        self._done = TurnResult()
+        self._workload.end(self._side, self._setting)
+
+
+def _plain(asked: Operation | dict[str, int | str]) -> dict[str, Any]:
+    if not isinstance(asked, dict):
+        asked = asked.model_dump(by_alias=True, exclude_none=True)
+    return {name: _printable(value) if isinstance(value, str) else value
+            for name, value in asked.items()}  # fmt: skip
+
+
+def _printable(text: str) -> str:
+    """Return text that a result can hold, of a name that is none."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def encoded(nanoseconds: list[int]) -> str:
+    """Return a histogram of latencies as text, empty if there are none."""
+    if not nanoseconds:
+        return ""
+    text: bytes = histogram(nanoseconds).encode()
+    return text.decode()
+
+
+def answered(request: Callable[..., object], arguments: dict[str, Any]) -> tuple[str, object]:
+    """Return what a request gives, or the ``StoreError`` that it ended with."""
+    try:
+        return OK, request(**arguments)
+    except StoreError as exc:
+        exc.__cause__ = exc.__context__ = None
+        return ERROR, base64.b64encode(pickle.dumps(exc)).decode()
+
+
+def main() -> None:
+    """Answer requests until the parent closes the input, or has died."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with_parent(int(sys.argv[1]))
+    worker = SideWorker()
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as answers:
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what is printed is no answer
+        for line in sys.stdin:
+            name, arguments = json.loads(line)
+            answers.write(json.dumps(answered(getattr(worker, name), arguments)) + "\n")
+            answers.flush()
+    worker.close()
+
+
+if __name__ == "__main__":
+    main()

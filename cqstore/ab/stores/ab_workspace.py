@@ -1,0 +1,103 @@
+"""Workspace: the folder in which sides are made, one comparison at a time, gone afterwards.
+
+Whatever a killed comparison has left there is removed by the next one.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from cqstore.store.errors import RefusedStoreError, StoreLockedError, os_errors
+from cqstore.store.files import open_regular
+
+_MARK = "cqstore-ab"
+"""A file that only our folders hold, locked while one is at work."""
+
+
+class ScratchFolder:
+    """A folder of ours from ``__enter__`` to ``__exit__``."""
+
+    def __init__(self, folder: Path) -> None:
+        """Take the folder's path; nothing is touched before ``__enter__``."""
+        self.folder = folder
+        self._fd = -1
+
+    def check(self, root: Path) -> None:
+        """Refuse a folder that has other content, or is in the store that is compared.
+
+        Raises:
+            RefusedStoreError: it is.
+            StoreIOError: it cannot be looked at.
+        """
+        with os_errors("look at the folder to work in", self.folder):
+            inside = self.folder.resolve().is_relative_to(root.resolve())
+            if inside or root.resolve().is_relative_to(self.folder.resolve()):
+                raise RefusedStoreError(
+                    "the folder to work in must not lie in the store, nor around it (--work)",
+                    path=self.folder,
+                )
+            there = list(self.folder.iterdir()) if self.folder.is_dir() else []
+            ours = any(path.name == _MARK for path in there)
+            if (there and not ours) or (self.folder.exists() and not self.folder.is_dir()):
+                raise RefusedStoreError(
+                    "the folder to work in holds something else; name another one (--work)",
+                    path=self.folder,
+                )
+
+    def __enter__(self) -> Self:
+        """Make the folder, empty, and hold it against other comparisons.
+
+        Raises:
+            StoreLockedError: another comparison is at work there.
+            StoreIOError: it cannot be made.
+        """
+        with os_errors("make the folder to work in", self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._fd = open_regular(self.folder / _MARK, os.O_RDWR | os.O_CREAT)
+            try:
+                self._take()
+            except BaseException:
+                os.close(self._fd)
+                raise
+        return self
+
+    def _take(self) -> None:
+        """Lock the folder, and remove what a killed run has left.
+
+        Raises:
+            StoreLockedError: another comparison has it.
+        """
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as exc:
+            if exc.errno not in {errno.EAGAIN, errno.EACCES}:
+                raise
+            raise StoreLockedError("another comparison is at work", path=self.folder) from exc
+        for path in self.folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != _MARK:
+                path.unlink()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Remove it; its mark goes last, so that a kill leaves a folder that is known as ours."""
+        for path in self.folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != _MARK:
+                with suppress(OSError):
+                    path.unlink()
+        with suppress(OSError):
+            (self.folder / _MARK).unlink()
+            self.folder.rmdir()
+        os.close(self._fd)

@@ -1,0 +1,45 @@
+"""``python -m cqstore.ab.stores.killed_writer PARENT``: puts messages, then kills itself.
+
+Where it puts them comes as JSON on standard input; see ``cqstore.ab.workloads.lifecycle``.
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from cqstore.ab.parent import die_with_parent
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
+
+TOPIC, QUEUES = "cqstore-ab-killed", 64
+DURABLE, NOT_DURABLE = 1_000, 3_000
+"""Messages that a flush covers, and those after it."""
+_LIST = 50
+
+
+def main() -> None:
+    """Put, flush, put, and die."""
+    die_with_parent(int(sys.argv[1]))
+    told = json.load(sys.stdin)
+    store = MessageStore.open(
+        Path(told["root"]), StoreConfig.from_mapping(told["config"]), backend=told["backend"],
+        housekeeping=False, installed_hooks=False,
+    )  # fmt: skip
+    body = bytes(max(told["body_bytes"], 1))
+    for count in (DURABLE, NOT_DURABLE):
+        for first in range(0, count, _LIST):
+            store.put_messages([
+                Message(TOPIC, body, at % QUEUES, {"TAGS": "a"}, born_timestamp=1)
+                for at in range(first, first + _LIST)
+            ])  # fmt: skip
+        store.max_offset(TOPIC, 0)  # dispatches what waits
+        if count == DURABLE:
+            store.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

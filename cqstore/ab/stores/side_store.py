@@ -1,0 +1,115 @@
+"""SideStore: one side's store in its own process: building it, opening it, what it takes."""
+
+import shutil
+import time
+from collections import Counter
+from pathlib import Path
+
+from cqstore.ab.measuring import measures
+from cqstore.ab.results.result import Footprint
+from cqstore.store.errors import StoreError
+from cqstore.store.queue.backends import backend as backend_class
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
+
+
+class SideStore:
+    """The store of one side in ``root``; one thread.
+
+    ``scratch`` is a folder for temporary stores; the caller that makes one removes it.
+    """
+
+    def __init__(self, root: Path, backend: str, config: StoreConfig) -> None:
+        self.root = root
+        self.backend = backend
+        self.config = config
+        self.scratch = root.with_name(f"{root.name}.scratch")
+        self._store: MessageStore | None = None
+        self._written: Counter[str] = Counter()
+
+    @property
+    def store(self) -> MessageStore:
+        """Return the open store.
+
+        Raises:
+            StoreError: it is not open.
+        """
+        if self._store is None:
+            raise StoreError("the side's store is not open", path=self.root)
+        return self._store
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the side's store is open."""
+        return self._store is not None
+
+    def open_at(self, root: Path) -> MessageStore:
+        """Open a store of this side's kind in ``root``; the caller closes it."""
+        return MessageStore.open(
+            root, self.config, backend=self.backend, housekeeping=False, installed_hooks=False
+        )
+
+    def open(self) -> float:
+        """Open the side's own store, unless it is; return the seconds that it took."""
+        if self._store is not None:
+            return 0.0
+        began = time.perf_counter()
+        self._store = self.open_at(self.root)
+        return time.perf_counter() - began
+
+    def close(self) -> None:
+        """Close the side's store, if it is open."""
+        store, self._store = self._store, None
+        if store is not None:
+            self.count_written(store)
+            store.close()
+
+    def count_written(self, store: MessageStore) -> None:
+        """Keep what the backend of a store of this side has written; asked before it is closed."""
+        self._written.update(store.queues.written_bytes())
+
+    def written(self) -> Counter[str]:
+        """Return bytes that this process's stores have written by their backend's own count.
+
+        By cause; of the stores that are closed, and of the side's own. It never falls.
+        """
+        found = self._written.copy()
+        if self._store is not None:
+            found.update(self._store.queues.written_bytes())
+        return found
+
+    def build(self) -> tuple[float, int]:
+        """Make the queues from the log; return seconds, and the units that were dispatched."""
+        began = time.perf_counter()
+        with self.open_at(self.root) as store:
+            store.flush()
+            seconds = time.perf_counter() - began
+            return seconds, store.report.dispatched_units
+
+    def drop_cache(self) -> None:
+        """Drop the side's files from the page cache, closing and opening its store for that."""
+        opened = self.is_open
+        self.close()
+        for folder in (self.root, self.scratch):
+            measures.drop_from_cache(folder)
+        if opened:
+            self.open()
+
+    def own_files(self) -> list[Path]:
+        """Return the files and folders of the queues; the store is open."""
+        return backend_class(self.backend).own_files(self.store.paths)
+
+    def footprint(self) -> Footprint:
+        """Open the store and return what its queues take."""
+        self.close()
+        seconds = self.open()
+        disk, files = measures.disk_use(self.own_files())
+        return Footprint(
+            disk_bytes=disk, files=files, maps=measures.maps(),
+            descriptors=measures.descriptors(), pss_bytes=measures.pss_bytes(),
+            open_seconds=seconds,
+        )  # fmt: skip
+
+    def remove_scratch(self) -> None:
+        """Remove what throw-away stores have left."""
+        shutil.rmtree(self.scratch, ignore_errors=True)

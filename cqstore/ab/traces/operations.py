@@ -1,0 +1,316 @@
+"""Operations: what is asked of every side; how each is read from a trace, run and written out.
+
+The lines are those of ``operation_lines`` and ``listQueues``.
+``at`` is the moment at which an operation was due, in seconds from the trace's begin.
+"""
+
+import json
+import zlib
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, TypeAdapter, ValidationError
+from pydantic.alias_generators import to_camel
+
+from cqstore.store.errors import StoreConfigError, os_errors
+from cqstore.store.files import reading
+from cqstore.store.queue.facts import QueueSpan
+from cqstore.store.queue.time_search import BoundaryType
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.reading.puller import TagFilter
+from cqstore.store.service.results import GetMessageResult, PutMessageResult
+from cqstore.store.settings.validation import first_fault
+
+MAX_OPERATIONS = 200_000
+"""Of a trace that are run; what follows them is passed over."""
+_LONGEST_LINE = 1 << 16
+Told = tuple[str, int]
+"""An answer as text, and how many items it gave."""
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("Input should be text")  # noqa: TRY004 - pydantic's way
+    return value
+
+
+Text = Annotated[str, PlainValidator(_text)]
+"""A name as a store has it: it may hold half a surrogate pair, which pydantic would refuse."""
+
+
+class _Asked(BaseModel):
+    """An operation of a trace: a line of it, and what runs it."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )
+
+    at: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+    @abstractmethod
+    def bind(self, store: MessageStore) -> Callable[[], object]:
+        """Return what runs the operation, with nothing left to be looked up."""
+
+    def to_text(self, answer: object) -> Told:
+        """Return ``answer`` as text: equal answers give the same, all others another one."""
+        return str(answer), 1
+
+
+class _OfQueue(_Asked):
+    """An operation on one queue."""
+
+    topic: Text
+    queue_id: int = 0
+
+
+class Pull(_OfQueue):
+    """Pull messages from a queue."""
+
+    op: Literal["pull"] = "pull"
+    offset: int
+    count: int = 32
+    tags: Text | None = None
+
+    def bind(self, store: MessageStore) -> Callable[[], object]:
+        """Return the call that pulls, with a filter if there is one."""
+        tags = None if self.tags is None else TagFilter(self.tags)
+        return partial(store.get_message, self.topic, self.queue_id, self.offset, self.count, tags)
+
+    def to_text(self, answer: object) -> Told:
+        """Return status, offsets, and a checksum over the bytes of all records."""
+        if not isinstance(answer, GetMessageResult):
+            return str(answer), 0
+        checksum = 0
+        for record in answer.records:
+            checksum = zlib.crc32(record, checksum)
+        text = (
+            f"{answer.status.name}, next {answer.next_begin_offset}, min {answer.min_offset},"
+            f" max {answer.max_offset}, messages {_offsets(answer.queue_offsets)},"
+            f" {answer.total_bytes} bytes, checksum {checksum:08x}"
+        )
+        if answer.hole is not None:
+            text += f", hole {answer.hole.start} to {answer.hole.stop - 1}"
+        if answer.damaged:
+            text += f", damaged {[row.queue_offset for row in answer.damaged]}"
+        return text, len(answer.records)
+
+
+class TimeSearch(_OfQueue):
+    """Look for the offset that a time leads to."""
+
+    op: Literal["timeSearch"] = "timeSearch"
+    timestamp: int = Field(description="Store time, ms.")
+    boundary: Literal["lower", "upper"] = "lower"
+
+    def bind(self, store: MessageStore) -> Callable[[], object]:
+        """Return the call that searches by time."""
+        boundary = BoundaryType.LOWER if self.boundary == "lower" else BoundaryType.UPPER
+        return partial(store.offset_by_time, self.topic, self.queue_id, self.timestamp, boundary)
+
+
+class MinOffset(_OfQueue):
+    """Ask where a queue begins."""
+
+    op: Literal["minOffset"] = "minOffset"
+
+    def bind(self, store: MessageStore) -> Callable[[], object]:
+        """Return the call that asks for the minimum."""
+        return partial(store.min_offset, self.topic, self.queue_id)
+
+
+class MaxOffset(_OfQueue):
+    """Ask where a queue goes on."""
+
+    op: Literal["maxOffset"] = "maxOffset"
+
+    def bind(self, store: MessageStore) -> Callable[[], object]:
+        """Return the call that asks for the next offset."""
+        return partial(store.max_offset, self.topic, self.queue_id)
+
+
+class Estimate(_OfQueue):
+    """Estimate how many messages of a range a filter lets through."""
+
+    op: Literal["estimate"] = "estimate"
+    offset: int = Field(alias="from")
+    to: int
+    tags: Text | None = None
+
+    def bind(self, store: MessageStore) -> Callable[[], object]:
+        """Return the call that estimates."""
+        tags = TagFilter(self.tags or "*")
+        return partial(
+            store.estimate_message_count, self.topic, self.queue_id, self.offset, self.to, tags
+        )
+
+
+class ListTopics(_Asked):
+    """List the topics that begin with a prefix."""
+
+    op: Literal["listTopics"] = "listTopics"
+    prefix: Text = ""
+
+    def bind(self, store: MessageStore) -> Callable[[], object]:
+        """Return the call that lists topics, to the last one."""
+        return lambda: list(store.topics(self.prefix))
+
+    def to_text(self, answer: object) -> Told:
+        """Return how many, and a checksum: the order is a backend's own."""
+        return _list_to_text(answer, "topics")
+
+
+class ListQueues(_Asked):
+    """List the queues of a topic, or all of them, each with its minimum and maximum."""
+
+    op: Literal["listQueues"] = "listQueues"
+    topic: Text | None = None
+
+    def bind(self, store: MessageStore) -> Callable[[], object]:
+        """Return the call that lists queues, to the last one."""
+        return lambda: list(store.queue_spans(self.topic))
+
+    def to_text(self, answer: object) -> Told:
+        """Return how many, and a checksum: the order is a backend's own."""
+        return _list_to_text(answer, "queues")
+
+
+class Put(_OfQueue):
+    """Put a message with a body of so many bytes."""
+
+    op: Literal["put"] = "put"
+    size: int = Field(default=0, ge=0, le=1 << 22)
+    tags: Text | None = None
+
+    def bind(self, store: MessageStore) -> Callable[[], object]:
+        """Return the call that puts."""
+        properties = {} if self.tags is None else {"TAGS": self.tags}
+        body = bytes(max(self.size, 1))
+        message = Message(self.topic, body, self.queue_id, properties, born_timestamp=1)
+        return partial(store.put_message, message)
+
+    def to_text(self, answer: object) -> Told:
+        """Return what does not depend on the moment."""
+        if not isinstance(answer, PutMessageResult):
+            return str(answer), 0
+        return f"{answer.status.name}, offset {answer.queue_offset}", int(answer.ok)
+
+
+class Query(_Asked):
+    """Query by key. The index answers it, alike on every side: it is not run."""
+
+    op: Literal["query"] = "query"
+    topic: Text
+    key: Text
+    count: int | None = None
+    begin: int | None = None
+    end: int | None = None
+
+    def bind(self, store: MessageStore) -> Callable[[], object]:
+        """Refuse: the caller leaves queries out.
+
+        Raises:
+            StoreConfigError: always.
+        """
+        raise StoreConfigError("queries by key are not run")
+
+
+Operation = Pull | TimeSearch | MinOffset | MaxOffset | Estimate | ListTopics | ListQueues | Put
+_ANY: TypeAdapter[Operation | Query] = TypeAdapter(
+    Annotated[Operation | Query, Field(discriminator="op")]
+)
+
+
+class _FirstLine(BaseModel):
+    """The line that a recording begins with; files of others have none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    trace: Literal["recorded"]
+    time: int
+
+
+class TraceFile(NamedTuple):
+    """What a file of operations holds."""
+
+    operations: list[Operation]
+    queries: int
+    """By key, which are left out."""
+    recorded: bool
+    """A store recorded it; else it was made elsewhere."""
+
+
+def read_trace(path: Path, limit: int = MAX_OPERATIONS) -> TraceFile:
+    """Return at most ``limit`` operations of a trace.
+
+    Raises:
+        StoreIOError: it cannot be read.
+        StoreConfigError: a line is no operation, which is named, or there is none.
+    """
+    found: list[Operation] = []
+    queries, recorded = 0, False
+    with os_errors("read the trace", path), reading(path) as file:
+        lines = iter(lambda: file.readline(_LONGEST_LINE), b"")
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            operation = _parsed(line, number, path)
+            if isinstance(operation, _FirstLine):
+                recorded = True
+            elif isinstance(operation, Query):
+                queries += 1
+            else:
+                found.append(operation)
+            if len(found) == limit:
+                break
+    if not found:
+        raise StoreConfigError("the trace has no operation that is run", path=path)
+    return TraceFile(found, queries, recorded)
+
+
+def _parsed(line: bytes, number: int, path: Path) -> Operation | Query | _FirstLine:
+    """Return the operation of a line.
+
+    Raises:
+        StoreConfigError: it is none; the sentence says why.
+    """
+    try:
+        value = json.loads(line)
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise StoreConfigError(f"line {number} is no JSON", path=path) from exc
+    is_first = number == 1 and isinstance(value, dict) and "trace" in value
+    try:
+        return _FirstLine.model_validate(value) if is_first else _ANY.validate_python(value)
+    except ValidationError as exc:
+        reason = first_fault(exc, 0 if is_first else 1)  # behind the kind of operation
+        raise StoreConfigError(f"line {number} is no operation: {reason}", path=path) from exc
+
+
+def trace_lines(operations: Iterable[Operation]) -> Iterator[bytes]:
+    """Yield a line for each operation, as ``read_trace`` takes it."""
+    for operation in operations:
+        line = operation.model_dump(by_alias=True, exclude_none=True)
+        yield json.dumps(line, separators=(",", ":")).encode() + b"\n"
+
+
+def _offsets(offsets: list[int]) -> str:
+    if not offsets:
+        return "none"
+    if offsets[-1] - offsets[0] == len(offsets) - 1:
+        return f"{offsets[0]} to {offsets[-1]}"
+    shown = ", ".join(map(str, islice(offsets, 64)))
+    return f"{shown}, in all {len(offsets)}" if len(offsets) > 64 else shown  # noqa: PLR2004
+
+
+def _list_to_text(answer: object, what: str) -> Told:
+    if not isinstance(answer, list):
+        return str(answer), 0
+    checksum = 0
+    rows = sorted(f"{row.queue} {row[1:]}" if isinstance(row, QueueSpan) else row for row in answer)
+    for row in rows:
+        checksum = zlib.crc32(row.encode(), checksum)
+    return f"{len(answer)} {what}, checksum {checksum:08x}", len(answer)

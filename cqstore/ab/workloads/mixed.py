@@ -1,0 +1,77 @@
+"""Mixed: several threads read while one writes, each operation of the trace once."""
+
+import threading
+from collections.abc import Mapping
+from typing import ClassVar
+
+from cqstore.ab.stores.side_store import SideStore
+from cqstore.ab.stores.store_survey import StoreSurvey
+from cqstore.ab.traces import derived
+from cqstore.ab.traces.operations import Operation, Put
+from cqstore.ab.workloads.base import Setting, Turn, TurnResult
+from cqstore.ab.workloads.reads import ReadWorkload
+from cqstore.ab.workloads.timing import Call, run_calls
+
+
+class Mixed(ReadWorkload):
+    """Shares of operations; a turn ends when all threads have run what is theirs.
+
+    What is put goes to a topic of its own, so that the answers to the readers do not hang on who
+    was first; it is deleted after each turn.
+    """
+
+    paced: ClassVar[bool] = False
+
+    def __init__(self, mix: Mapping[str, int]) -> None:
+        """``mix`` says how many parts of the operations each kind is."""
+        shares = ", ".join(f"{kind} {part}" for kind, part in mix.items())
+        super().__init__(
+            "mixed", f"Run the next operation of a mixture by several threads: {shares}.", "items",
+            derived.mixed(dict(mix)),
+        )  # fmt: skip
+
+    def unsupported_reason(self, found: StoreSurvey) -> str:
+        """Return why: there is no message to read."""
+        return "" if found.keys else "no queue of the store has a message in the log"
+
+    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
+        """Run the readers beside the writer."""
+        operations = self.slice(turn)
+        done = TurnResult(asked=operations, operations=len(operations))
+        store = side.store
+        writes = [at for at, each in enumerate(operations) if isinstance(each, Put)]
+        reads = [at for at, each in enumerate(operations) if not isinstance(each, Put)]
+        shares = [writes, *(reads[number :: setting.readers] for number in range(setting.readers))]
+        parts = [_Part([operations[at].bind(store) for at in share]) for share in shares]
+        threads = [threading.Thread(target=part.run) for part in parts]
+        with done.spent.timed():
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        answers: dict[int, object] = {}
+        for share, part in zip(shares, parts, strict=True):
+            answers |= zip(share, part.answers, strict=True)
+            done.service += part.service
+        for at, operation in enumerate(operations):
+            done.record(operation, answers[at])
+        _delete_topic(side, operations)
+        return done
+
+
+class _Part:
+    """The operations of one thread, and what it found."""
+
+    def __init__(self, calls: list[Call]) -> None:
+        self._calls = calls
+        self.answers: list[object] = []
+        self.service: list[int] = []
+
+    def run(self) -> None:
+        run_calls(self._calls, self.answers, self.service)
+
+
+def _delete_topic(side: SideStore, operations: list[Operation]) -> None:
+    topics = {each.topic for each in operations if isinstance(each, Put)}
+    if topics:
+        side.store.delete_topics(topics)

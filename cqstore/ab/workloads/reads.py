@@ -1,0 +1,150 @@
+"""Workloads that only read, or that run a trace as it was given."""
+
+from itertools import cycle, islice
+from typing import ClassVar
+
+from numpy.random import Generator
+
+from cqstore.ab.stores.side_store import SideStore
+from cqstore.ab.stores.store_survey import StoreSurvey
+from cqstore.ab.traces import derived
+from cqstore.ab.traces.operations import Operation, read_trace
+from cqstore.ab.workloads.base import Setting, Turn, TurnResult, Workload
+from cqstore.ab.workloads.timing import run_closed, run_open
+
+
+class ReadWorkload(Workload):
+    """Operations of one kind, each answer compared."""
+
+    paced: ClassVar[bool] = True
+
+    def __init__(self, name: str, what: str, item: str, derive: derived.Derivation) -> None:
+        """``derive`` makes the operations from the store."""
+        self.name = name
+        self.what = what
+        self.item = item
+        self._derive = derive
+        self._operations: list[Operation] = []
+
+    def unsupported_reason(self, found: StoreSurvey) -> str:
+        """Return why: no messages, or for filters no tags that match about 1 %."""
+        if not found.keys:
+            return "no queue of the store has a message in the log"
+        if self._derive is derived.filtered_pulls and not found.tags:
+            return (
+                "no tags of the store's messages match about 1 % of them"
+                f" (the nearest: {found.tags_share:.1%})"
+            )
+        return ""
+
+    def derive(self, found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
+        """Draw ``count`` operations from what the store holds."""
+        return self._derive(found, draw, count)
+
+    def begin(self, side: SideStore, setting: Setting) -> None:
+        """Read the operations of the trace into memory."""
+        assert setting.trace is not None
+        self._operations = read_trace(setting.trace).operations
+
+    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
+        """Run the next operations, from the beginning again when all have been run."""
+        operations = self.slice(turn)
+        if setting.offered is not None:
+            moments = due(operations, setting)
+            ran = run_open(operations, moments, side.store, setting.readers)
+            done = TurnResult.of(ran, operations)
+            done.due_seconds = moments[-1] * len(moments) / max(len(moments) - 1, 1)
+            return done
+        return TurnResult.of(run_closed(operations, side.store), operations)
+
+    def slice(self, turn: Turn) -> list[Operation]:
+        """Return the operations of a turn."""
+        first = turn.number * turn.count % len(self._operations)
+        return list(islice(cycle(self._operations), first, first + turn.count))
+
+    def end(self, side: SideStore, setting: Setting) -> None:
+        """Let the operations go, which take memory."""
+        self._operations = []
+
+
+class GivenTrace(ReadWorkload):
+    """The operations of a trace that the operator gave or a store recorded, in order."""
+
+    def __init__(self) -> None:
+        super().__init__("trace", "Run the next operation of the trace.", "items", lambda *_: [])
+
+    def unsupported_reason(self, found: StoreSurvey) -> str:
+        """Return that any store carries a trace that was given."""
+        _ = found
+        return ""
+
+
+def due(operations: list[Operation], setting: Setting) -> list[float]:
+    """Return when each operation is due, in seconds from the first.
+
+    By the times of a trace one without a time is due with the one before; so is one that begins
+    the trace anew.
+    """
+    if setting.rate is not None:
+        return [number / setting.rate for number in range(len(operations))]
+    moments: list[float] = []
+    moment, before = 0.0, None
+    for operation in operations:
+        if operation.at is not None:
+            if before is not None:
+                moment += max(operation.at - before, 0.0) / (setting.speed or 1.0)
+            before = operation.at
+        moments.append(moment)
+    return moments
+
+
+READS = (
+    ReadWorkload(
+        "tail-pull",
+        "Pull up to 32 of the newest messages of a hot queue.",
+        "messages",
+        derived.tail_pulls,
+    ),
+    ReadWorkload(
+        "catch-up-pull",
+        "Pull the next 32 messages of a queue that is read from its beginning.",
+        "messages",
+        derived.catch_up_pulls,
+    ),
+    ReadWorkload(
+        "random-pull",
+        "Pull 32 messages from anywhere in the store.",
+        "messages",
+        derived.random_pulls,
+    ),
+    ReadWorkload(
+        "filtered-pull",
+        "Pull through a filter by tags that lets about 1 % through.",
+        "messages",
+        derived.filtered_pulls,
+    ),
+    ReadWorkload(
+        "time-search", "Look for the offset that a time leads to.", "offsets", derived.time_searches
+    ),
+    ReadWorkload(
+        "lag-estimate",
+        "Estimate how many messages a group has yet to get.",
+        "estimates",
+        derived.lag_estimates,
+    ),
+    ReadWorkload(
+        "offsets", "Ask for a queue's minimum or maximum.", "offsets", derived.offset_questions
+    ),
+    ReadWorkload(
+        "list-topic",
+        "List the queues of one topic with their offsets.",
+        "queues",
+        derived.topic_listings,
+    ),
+    ReadWorkload(
+        "list-all",
+        "List all queues with their offsets, or all topics.",
+        "queues and topics",
+        derived.full_listings,
+    ),
+)

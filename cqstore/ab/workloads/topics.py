@@ -1,0 +1,93 @@
+"""Topics that are created and deleted; a turn leaves none of them behind."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from cqstore.ab.stores.side_store import SideStore
+from cqstore.ab.workloads.base import Setting, Turn, TurnResult, Workload
+from cqstore.ab.workloads.timing import Call, run_calls
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+
+_TOPIC = "cqstore-ab-{}-{}"
+_QUEUES = 8
+
+
+def _message(topic: str, queue_id: int, setting: Setting) -> Message:
+    body = bytes(max(setting.body_bytes, 1))
+    return Message(topic, body, queue_id, {"TAGS": "a"}, born_timestamp=1)
+
+
+def _timed(op: str, topics: Sequence[str], calls: Sequence[Call]) -> TurnResult:
+    """Make the calls, one a topic; return what they took and answered."""
+    done = TurnResult(operations=len(topics), items=len(topics))
+    done.asked = [{"op": op, "topic": topic} for topic in topics]
+    answers: list[object] = []
+    with done.spent.timed():
+        run_calls(calls, answers, done.service)
+    done.answers = [str(answer) for answer in answers]
+    return done
+
+
+class TopicCreate(Workload):
+    """The first message of a topic, until it is in its queue."""
+
+    name = "topic-create"
+    what = "Put the first message of a new topic and see it in its queue."
+    item = "topics"
+    scales: ClassVar[bool] = False
+    count: ClassVar[int] = 100
+    max_rounds: ClassVar[int] = 8
+    passes: ClassVar[int] = 1
+
+    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
+        """Create topics, and delete them all when the clock has stopped."""
+        store = side.store
+        topics = [_TOPIC.format(turn.number, at) for at in range(turn.count)]
+        calls = [_creation(store, _message(topic, 0, setting)) for topic in topics]
+        done = _timed("createTopic", topics, calls)
+        store.delete_topics(topics)
+        return done
+
+
+def _creation(store: MessageStore, message: Message) -> Call:
+    def create() -> str:
+        result = store.put_message(message)
+        end = store.max_offset(message.topic, message.queue_id)
+        return f"{result.status.name}, offset {result.queue_offset}, then max {end}"
+
+    return create
+
+
+class TopicDelete(Workload):
+    """One topic with several queues, until it is durably deleted."""
+
+    name = "topic-delete"
+    what = f"Delete a topic of {_QUEUES} queues, durably."
+    item = "topics"
+    scales: ClassVar[bool] = False
+    count: ClassVar[int] = 12
+    max_rounds: ClassVar[int] = 8
+    passes: ClassVar[int] = 1
+
+    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
+        """Put to topics, durably, then delete one after the other."""
+        store = side.store
+        topics = [_TOPIC.format(turn.number, at) for at in range(turn.count)]
+        for topic in topics:
+            store.put_messages([_message(topic, at % _QUEUES, setting) for at in range(32)])
+        store.flush()
+        done = _timed("deleteTopic", topics, [_deletion(store, topic) for topic in topics])
+        done.answers = [
+            f"{answer}, then max {[store.max_offset(topic, at) for at in range(_QUEUES)]}"
+            for topic, answer in zip(topics, done.answers, strict=True)
+        ]
+        return done
+
+
+def _deletion(store: MessageStore, topic: str) -> Call:
+    def delete() -> str:
+        store.delete_topic(topic)
+        return "deleted"
+
+    return delete

@@ -1,0 +1,161 @@
+"""``cqstore archive``: what is new in logs, into an archive of Parquet files.
+
+Nothing of Spark is imported before there is something to archive.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cqstore.analysis.options import SourceOptions
+from cqstore.cli.options import CommitLogFolder, ConfigFile, Rows, meant, note
+from cqstore.cli.output import RowFormat, output
+from cqstore.spark.spark_session import refuse_without_spark, spark_session
+from cqstore.store.errors import RefusedStoreError, StoreConfigError
+
+if TYPE_CHECKING:
+    from cqstore.analysis.archive.archive_run import Archive, ArchivedRun
+    from cqstore.analysis.archive.log_ranges import LogRange
+
+
+class ArchiveFormat(StrEnum):
+    """What ``--format`` takes."""
+
+    PARQUET = "parquet"
+    ICEBERG = "iceberg"
+
+
+Roots = Annotated[
+    list[Path], typer.Argument(metavar="DIR", help="Roots of stores (storePathRootDir).")
+]
+Target = Annotated[
+    Path, typer.Option("--to", metavar="FOLDER", help="The archive; made if it is not there.")
+]
+SourceNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--source", metavar="NAME",
+        help="What the archive calls a log, one for each DIR; default: its path.",
+    ),
+]  # fmt: skip
+Kind = Annotated[ArchiveFormat, typer.Option("--format", help="What the archive is.")]
+Master = Annotated[
+    str, typer.Option(metavar="URL", help="Where Spark runs: local[N], spark://HOST:PORT, …")
+]
+
+
+def archive(
+    roots: Roots,
+    target: Target,
+    names: SourceNames = None,
+    kind: Kind = ArchiveFormat.PARQUET,
+    out: Rows = RowFormat.TABLE,
+    master: Master = "local[*]",
+    config: ConfigFile = None,
+    commit_log: CommitLogFolder = None,
+) -> None:
+    """Add to an archive, by topic and day, what is new in logs. Changes nothing in DIR.
+
+    A second run adds what is new. A run that ends early has added nothing. cqstore import puts the
+    messages of an archive into a store. Needs the extra 'spark' and Java 17. Exit code 1 if
+    something damaged was passed over, or expired before it was archived.
+    """
+    if commit_log is not None and len(roots) > 1:
+        raise typer.BadParameter("--commitlog is of one DIR")
+    sources = {
+        name: SourceOptions(path=root.absolute(), config=config, commitlog=commit_log)
+        for name, root in zip(_named(roots, names), map(_root, roots), strict=True)
+    }
+    for options in sources.values():
+        options.check_root()
+    _check_target(target, roots)
+    refuse_without_spark()
+    from cqstore.analysis.archive.archive_run import plan_run  # noqa: PLC0415 - likewise
+
+    found = open_archive(kind, target.absolute())  # tasks have a folder of their own
+    ranges = plan_run(found, sources)
+    done = _run(found, ranges, master)
+    lost = {span.source: span.lost_bytes for span in ranges if span.lost_bytes}
+    for source, lost_bytes in lost.items():
+        note(f"{source}: {lost_bytes} bytes of the log were deleted before they were archived")
+    for fault in done.faults:
+        note(f"passed over: {fault}")
+    output(out).rows(
+        {"source": each.name, "begin": each.begin, "end": each.end, "messages": each.messages}
+        for each in done.sources
+    )
+    note("nothing is new" if done.batch is None else f"batch {done.batch}: {done.files} files")
+    if lost or done.faults:
+        raise typer.Exit(1)
+
+
+def _check_target(target: Path, roots: Sequence[Path]) -> None:
+    """Refuse a place for an archive that is a file, or below one, or in one of the stores.
+
+    Raises:
+        RefusedStoreError: so it is.
+    """
+    place = target.absolute().resolve()
+    for root in (each.absolute().resolve() for each in roots):
+        if place != root and root in place.parents:
+            raise RefusedStoreError("the archive would lie in the store itself", path=target)
+    there = next(each for each in (place, *place.parents) if each.exists())
+    if not there.is_dir():
+        raise RefusedStoreError("this is a file, not the folder of an archive", path=there)
+
+
+def _named(roots: Sequence[Path], names: Sequence[str] | None) -> Sequence[str]:
+    """Return the name of each source.
+
+    Raises:
+        typer.BadParameter: there are more or fewer names than folders.
+        StoreConfigError: two have one name, or one has none.
+    """
+    if names and len(names) != len(roots):
+        raise typer.BadParameter(f"{len(names)} names for {len(roots)} folders: give one for each")
+    found = names or [str(root.resolve()) for root in roots]
+    twice = [name for name, count in Counter(found).items() if count > 1]
+    if twice or "" in found:
+        raise StoreConfigError(
+            f"two sources are called {twice[0]!r}" if twice else "a source without a name"
+        )
+    return found
+
+
+def _root(root: Path) -> Path:
+    found = meant(root)
+    assert found is not None
+    return found
+
+
+def open_archive(kind: ArchiveFormat, target: Path) -> "Archive":
+    """Return the archive in a folder, which need not be there yet.
+
+    Raises:
+        RefusedStoreError: the folder holds something else.
+        StoreConfigError: what this form needs is not installed.
+        StoreIOError: the folder cannot be read.
+    """
+    if kind is ArchiveFormat.ICEBERG:
+        from cqstore.analysis.archive.iceberg_archive import IcebergArchive  # noqa: PLC0415 - an extra
+
+        return IcebergArchive(target)
+    from cqstore.analysis.archive.parquet_archive import ParquetArchive  # noqa: PLC0415 - likewise
+
+    return ParquetArchive(target)
+
+
+def _run(archive: "Archive", ranges: "Sequence[LogRange]", master: str) -> "ArchivedRun":
+    """Archive the ranges by tasks; Spark is started where there is something to read."""
+    from cqstore.analysis.archive.archive_run import run  # noqa: PLC0415 - needs the extra
+    from cqstore.analysis.archive.spark_job import SETTINGS, on_spark  # noqa: PLC0415 - likewise
+
+    if not any(span.parts for span in ranges):
+        return run(archive, ranges, lambda *_: [])
+    with spark_session("cqstore archive", master, settings=SETTINGS) as spark:
+        return run(archive, ranges, partial(on_spark, spark))

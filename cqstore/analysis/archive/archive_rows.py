@@ -1,0 +1,246 @@
+"""Records of a log as rows of the archive: what ``cqstore export`` writes of each message.
+
+Rows are those of the queues: no prepared or rolled back transaction, no record that stands in for a
+damaged one, none of a topic that was deleted since. A batch's record is as many rows as it has
+messages.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from cqstore.analysis.archive.log_ranges import LogRange
+from cqstore.analysis.columns import EARLIEST_MS, EVERY_LOG_COLUMN, LATEST_MS, Column
+from cqstore.analysis.filters import RowFilter
+from cqstore.analysis.log_rows import LogRows
+from cqstore.analysis.log_table import CHUNK_BYTES, LogPart
+from cqstore.cli.message_files.dump_rows import host_text
+from cqstore.cli.message_files.message_fields import flat_fields, read_messages
+from cqstore.store.errors import CorruptionError
+from cqstore.store.journals.deleted_topics import DeletedTopics
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.paths import StorePaths
+from cqstore.store.record.decoder import StoredMessage, record_span
+from cqstore.store.record.message import Host, MessageProperty, SysFlag, is_queued
+from cqstore.store.record.message_id import encode_message_id
+from cqstore.store.record.record_layout import BLANK_SIZE, body_position
+from cqstore.store.record.scan import ScannedRecord, ScanRules
+
+DAY_MS = 86_400_000
+_PASSED_OVER, _INNER_BATCH = int(SysFlag.PASSED_OVER), int(SysFlag.INNER_BATCH)
+_COMPRESSED = int(SysFlag.COMPRESSED)
+_HOST_BITS = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+_RULES = ScanRules(check_crc=True)
+_OF_LOG = {
+    "topic": "topic", "queueId": "queue_id", "queueOffset": "queue_offset", "phy": "phy_offset",
+    "storeTimestamp": "store_timestamp", "bornTimestamp": "born_timestamp", "flag": "flag",
+    "sysFlag": "sys_flag", "reconsumeTimes": "reconsume_times",
+    "preparedTransactionOffset": "prepared_transaction_offset", "tags": "tags", "keys": "keys",
+    "uniqKey": "uniq_key", "properties": "properties", "body": "body",
+}  # fmt: skip
+"""Columns of the archive that are columns of the log, and their names there."""
+_TYPES = {
+    "source": pa.int32(), "day": pa.string(), "topic": pa.string(), "queueId": pa.int32(),
+    "queueOffset": pa.int64(), "phy": pa.int64(), "msgId": pa.string(),
+    "storeTimestamp": pa.int64(), "bornTimestamp": pa.int64(), "bornHost": pa.string(),
+    "storeHost": pa.string(), "flag": pa.int32(), "sysFlag": pa.int32(),
+    "reconsumeTimes": pa.int32(), "preparedTransactionOffset": pa.int64(), "tags": pa.string(),
+    "keys": pa.string(), "uniqKey": pa.string(), "properties": pa.map_(pa.string(), pa.string()),
+    "body": pa.binary(),
+}  # fmt: skip
+ROWS = pa.schema(_TYPES)
+"""Rows on their way to the files: times in ms, a source by its number, the day as text."""
+ROWS_DDL = (
+    "source int, day string, topic string, queueId int, queueOffset bigint, phy bigint,"
+    " msgId string, storeTimestamp bigint, bornTimestamp bigint, bornHost string,"
+    " storeHost string, flag int, sysFlag int, reconsumeTimes int,"
+    " preparedTransactionOffset bigint, tags string, keys string, uniqKey string,"
+    " properties map<string,string>, body binary"
+)
+"""The same in Spark's words."""
+DAMAGE = ""
+"""Topic of a row that is no message: its body says what was passed over."""
+
+
+def read_rows(span: LogRange, number: int, part: LogPart) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of ``part`` as ``ROWS``; ``number`` is that of the source.
+
+    A damaged record with others behind it is passed over, and told by a row of topic ``DAMAGE``.
+
+    Raises:
+        CorruptionError: no valid record where one should be, and nothing tells where the next is.
+        StoreError: the log cannot be read.
+    """
+    deleted = DeletedTopics(StorePaths(span.options.path).deleted_topics)
+    deleted.load()
+    faults: list[str] = []
+    with closing(span.options.open_log()) as log:
+        for records in _chunks(log, part, faults):
+            taken = [
+                each for each in records
+                if is_queued(each.sys_flag) and not each.sys_flag & _PASSED_OVER
+                and not deleted.has_record(each.topic, each.phy_offset)
+            ]  # fmt: skip
+            single = [each for each in taken if not each.sys_flag & _INNER_BATCH]
+            if single:
+                yield ArchiveRows(log, single, number, faults).rows()
+            if len(single) < len(taken):
+                batches = [each for each in taken if each.sys_flag & _INNER_BATCH]
+                yield _rows_of_batches(log, batches, number, faults)
+    if faults:
+        yield _rows([_fault_row(number, each) for each in faults])
+
+
+class ArchiveRows(LogRows):
+    """Records of one log file, none of them a batch, as rows."""
+
+    def __init__(
+        self, log: CommitLog, records: Sequence[ScannedRecord], number: int, faults: list[str]
+    ) -> None:
+        super().__init__(log, records, RowFilter())
+        self._number, self._faults = number, faults
+
+    def rows(self) -> pa.RecordBatch:
+        """Return the rows; a body that cannot be decompressed makes a fault instead of one."""
+        found = self.batch(_log_columns())
+        columns = dict(zip(_OF_LOG, found.columns, strict=True))
+        stored, hosts = self._tail["store_timestamp"], self._tail["store_host"]
+        places = zip(hosts, self._phy.tolist(), strict=True)
+        columns |= {
+            "source": pa.array(np.full(self.count, self._number, np.int32)),
+            "day": pa.array(days(stored), pa.string()),
+            "msgId": pa.array([encode_message_id(_host(one), at) for one, at in places]),
+            "bornHost": pa.array(list(map(_host_text, self._tail["born_host"])), pa.string()),
+            "storeHost": pa.array(list(map(_host_text, hosts)), pa.string()),
+        }  # fmt: skip
+        batch = pa.RecordBatch.from_arrays([columns[name] for name in ROWS.names], schema=ROWS)
+        return batch.filter(pc.is_valid(batch["body"])) if batch["body"].null_count else batch
+
+    def _bodies(self) -> pa.Array:
+        """Return the bodies out of one read of the file: the records lie near each other."""
+        flags = self._head["sys_flag"].astype(np.int64)
+        starts = self._phy - self._phy[0]
+        begins, sizes = starts.copy(), self._tail["body_size"]
+        for bits in np.unique(flags & _HOST_BITS).tolist():
+            begins[(flags & _HOST_BITS) == bits] += body_position(bits)
+        last = int(self._head["total_size"][-1])
+        data = self._file.read(int(self._phy[0]) - self._start, int(starts[-1]) + last)
+        bodies: list[bytes | None] = [
+            data[at : at + size]
+            for at, size in zip(begins.tolist(), sizes.tolist(), strict=True)
+        ]  # fmt: skip
+        for row in np.flatnonzero(flags & _COMPRESSED).tolist():
+            record = data[starts[row] : starts[row] + self._head["total_size"][row]]
+            bodies[row] = self._decompressed(record, int(self._phy[row]))
+        return pa.array(bodies, pa.binary())
+
+    def _decompressed(self, record: bytes, phy_offset: int) -> bytes | None:
+        try:
+            return bytes(StoredMessage(record, phy_offset).body)
+        except CorruptionError as exc:
+            self._faults.append(str(exc))
+            return None
+
+
+def days(stamps: NDArray[np.int64]) -> list[str]:
+    """Return the days, UTC, of times in ms; those outside the years 1 to 9999 are the nearest."""
+    within = np.clip(stamps, EARLIEST_MS, LATEST_MS) // DAY_MS
+    return list(np.datetime_as_string(within.astype("datetime64[D]")).tolist())
+
+
+def _log_columns() -> list[Column]:
+    known = {column.name: column for column in EVERY_LOG_COLUMN}
+    return [known[name] for name in _OF_LOG.values()]
+
+
+@lru_cache(maxsize=4096)
+def _host(wire: bytes) -> Host:
+    return Host(wire)
+
+
+@lru_cache(maxsize=4096)
+def _host_text(wire: bytes) -> str:
+    return host_text(Host(wire))
+
+
+# ---- records with several messages
+
+
+def _rows_of_batches(
+    log: CommitLog, records: Sequence[ScannedRecord], number: int, faults: list[str]
+) -> pa.RecordBatch:
+    """Return the rows of records that hold several messages; damage is told in ``faults``."""
+    rows: list[dict[str, object]] = []
+    for record in records:
+        try:
+            for read in read_messages(record.queue_offset, log.message(record.phy_offset)):
+                properties = read.message.properties
+                row = {
+                    **flat_fields(read), "source": number,
+                    "day": days(np.array([record.store_timestamp]))[0],
+                    "body": bytes(read.message.body), "properties": [*properties.items()],
+                    "tags": properties.get(MessageProperty.TAGS),
+                    "keys": properties.get(MessageProperty.KEYS),
+                    "uniqKey": properties.get(MessageProperty.UNIQ_KEY),
+                }  # fmt: skip
+                rows.append({name: row[name] for name in ROWS.names})
+        except CorruptionError as exc:
+            faults.append(str(exc))
+    return _rows(rows)
+
+
+def _rows(rows: Sequence[dict[str, object]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(rows, schema=ROWS)
+
+
+def _fault_row(number: int, sentence: str) -> dict[str, object]:
+    row: dict[str, object] = {
+        name: 0 if pa.types.is_integer(kind) else "" for name, kind in _TYPES.items()
+    }
+    return row | {"source": number, "topic": DAMAGE, "properties": [], "body": sentence.encode()}
+
+
+# ---- the walk over the log
+
+
+def _chunks(log: CommitLog, part: LogPart, faults: list[str]) -> Iterator[list[ScannedRecord]]:
+    """Yield the records of ``part`` in lists, each out of one file."""
+    at, size = part.start, log.files.file_size
+    while at < part.end:
+        file_end = min(at - at % size + size, part.end)
+        records: list[ScannedRecord] = []
+        try:
+            for record in log.scan(at, min(at + CHUNK_BYTES, file_end), _RULES):
+                records.append(record)  # noqa: PERF402 - what came before a fault is kept
+            at = records[-1].phy_offset + records[-1].size if records else file_end
+        except CorruptionError as exc:
+            at = _behind(log, exc, at - at % size + size, part.end)
+            faults.append(str(exc))
+        if records:
+            yield records
+
+
+def _behind(log: CommitLog, fault: CorruptionError, file_end: int, end: int) -> int:
+    """Return where the log goes on behind a damaged record: its size leads to a record's head.
+
+    Raises:
+        CorruptionError: ``fault``: it does not.
+    """
+    at = fault.phy_offset
+    if at is None:
+        raise fault
+    try:
+        size = record_span(bytes(log.files.select(at, BLANK_SIZE)), 0, file_end - at, at)
+        behind = at + size
+        if behind < end:
+            record_span(bytes(log.files.select(behind, BLANK_SIZE)), 0, file_end - behind, behind)
+    except CorruptionError:
+        raise fault from None
+    if not size or behind > end:
+        raise fault
+    return behind

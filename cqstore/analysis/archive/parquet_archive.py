@@ -1,0 +1,98 @@
+"""An archive of Parquet files in folders: a batch is added by one rename."""
+
+import errno
+from collections.abc import Collection, Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from cqstore.analysis.archive.staging import Staging, remove_dead, staging
+from cqstore.cli.message_files.archive_manifest import (
+    ArchivedSource,
+    Manifest,
+    batch_folder,
+    batch_numbers,
+    read_manifest,
+)
+from cqstore.store.errors import RefusedStoreError, os_errors
+from cqstore.store.files import sync_folder
+
+_TAKEN = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}
+
+
+class ParquetArchive:
+    """The archive in ``folder``, which need not be there yet."""
+
+    def __init__(self, folder: Path) -> None:
+        """Look at the folder, without changing it.
+
+        Raises:
+            RefusedStoreError: the folder holds something else.
+            StoreIOError: it cannot be read.
+        """
+        self._folder = folder
+        self._seen = max(batch_numbers(folder), default=0)
+        with os_errors("list an archive", folder):
+            names = sorted(each.name for each in folder.iterdir()) if folder.exists() else []
+        strange = [name for name in names if not name.startswith(("batch=", "_", "."))]
+        if strange:
+            raise RefusedStoreError(f"this is no archive: it holds {strange[0]}", path=folder)
+
+    def last(self, names: Iterable[str]) -> dict[str, ArchivedSource]:
+        """Return what the newest batch of each of these sources says of it.
+
+        Raises:
+            CorruptionError: the manifest of a batch is damaged.
+            StoreIOError: one cannot be read.
+        """
+        wanted, found = set(names), dict[str, ArchivedSource]()
+        for number in reversed(batch_numbers(self._folder)):
+            if number <= self._seen and wanted - found.keys():
+                for source in self._manifest(number).sources:
+                    if source.name in wanted:
+                        found.setdefault(source.name, source)
+        return found
+
+    def remove_dead(self) -> None:
+        """Remove what runs have left that were killed."""
+        remove_dead(self._folder)
+
+    def staging(self) -> AbstractContextManager[Staging]:
+        """Give a folder for what is to be added."""
+        return staging(self._folder)
+
+    def add(self, made: Staging, sources: Collection[str]) -> int:
+        """Add a batch that is laid out; return its number. Durable when this returns.
+
+        Raises:
+            RefusedStoreError: another run has archived one of ``sources`` since ``last``.
+            StoreIOError: the batch cannot be renamed.
+        """
+        while True:
+            self._check_newer(sources)
+            number = self._seen + 1
+            target = batch_folder(self._folder, number)
+            with os_errors("add a batch to the archive", target):
+                try:
+                    made.batch.rename(target)
+                except OSError as exc:
+                    if exc.errno not in _TAKEN:
+                        raise
+                    continue
+                sync_folder(self._folder)
+            self._seen = number
+            return number
+
+    def _check_newer(self, sources: Collection[str]) -> None:
+        """Refuse if a batch that has come since ``last`` has one of ``sources``."""
+        for number in batch_numbers(self._folder):
+            if number > self._seen:
+                for source in self._manifest(number).sources:
+                    if source.name in sources:
+                        raise RefusedStoreError(
+                            f"another run has archived {source.name} meanwhile: nothing was added",
+                            path=self._folder,
+                        )
+                self._seen = number
+
+    def _manifest(self, number: int) -> Manifest:
+        return read_manifest(batch_folder(self._folder, number))

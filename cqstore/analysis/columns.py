@@ -1,0 +1,115 @@
+"""The tables as data: every column with its type and meaning."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from cqstore.analysis.options import SourceOptions
+from cqstore.store.errors import StoreConfigError
+
+BATCH_ROWS = 65_536
+"""Rows of an Arrow batch, about."""
+EARLIEST_MS, LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
+"""The years 1 to 9999: what a time column can show."""
+NULL_TIMESTAMP = -1
+"""Store time of a unit whose record is not in the log; null in the table."""
+
+ARROW = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "binary": pa.binary(),
+    "map<string,string>": pa.map_(pa.string(), pa.string()),
+}
+
+
+class Column(NamedTuple):
+    """One column of a table."""
+
+    name: str
+    type: str
+    """In Spark's words; ``ARROW`` has Arrow's."""
+    doc: str
+
+
+_QUEUE = (
+    Column("topic", "string", "topic"),
+    Column("queue_id", "int", "queue of the topic"),
+    Column("queue_offset", "bigint", "place in the queue, units"),
+    Column("phy_offset", "bigint", "start of the record, bytes from the start of the log"),
+    Column("size", "int", "whole record, bytes"),
+)
+_STORED = (
+    Column("store_timestamp", "bigint", "when the log took it, ms since the epoch"),
+    Column("store_time", "timestamp", "the same as a time; null outside the years 1 to 9999"),
+)
+_BODY = Column("body", "binary", "the body, decompressed")
+_LOG = (
+    *_QUEUE,
+    *_STORED,
+    Column("born_timestamp", "bigint", "when the producer made it, ms since the epoch"),
+    Column("born_time", "timestamp", "the same as a time"),
+    Column("tags", "string", "property TAGS"),
+    Column("keys", "string", "property KEYS, several with spaces between them"),
+    Column("uniq_key", "string", "property UNIQ_KEY, the producer's message id"),
+    Column("flag", "int", "the application's own"),
+    Column("sys_flag", "int", "compression, transaction, host and batch bits"),
+    Column("born_host", "string", "the producer's address and port"),
+    Column("store_host", "string", "the broker's address and port"),
+    Column("reconsume_times", "int", "how often it was consumed again"),
+    Column("prepared_transaction_offset", "bigint", "phy offset of its half message"),
+    Column("body_crc", "int", "CRC-32 of the stored body, sign bit cleared"),
+    Column("body_length", "int", "bytes of the stored body"),
+    Column("properties", "map<string,string>", "all properties"),
+)
+EVERY_LOG_COLUMN = (*_LOG, _BODY)
+_UNITS = (
+    *_QUEUE,
+    Column("tags_code", "bigint", "hash of the tag, or deliver time in ms; null: leads nowhere"),
+    Column("batch_num", "int", "messages in the record: 1 but for batch queues"),
+)
+UNIT_TABLE = (*_UNITS, *_STORED)
+"""All columns that the queues can have."""
+
+
+def log_columns(options: SourceOptions) -> Sequence[Column]:
+    """Return the columns of the log: a row a record."""
+    return EVERY_LOG_COLUMN if options.body else _LOG
+
+
+def unit_columns(options: SourceOptions) -> Sequence[Column]:
+    """Return the columns of the queues: a row a unit."""
+    return UNIT_TABLE if options.store_timestamp else _UNITS
+
+
+def ddl(columns: Sequence[Column]) -> str:
+    """Return ``columns`` as Spark's schema text."""
+    return ", ".join(f"{column.name} {column.type}" for column in columns)
+
+
+def chosen(columns: Sequence[Column], asked: Sequence[tuple[str, str]]) -> tuple[Column, ...]:
+    """Return those of ``columns`` that are ``asked`` for by name and type, in that order.
+
+    Raises:
+        StoreConfigError: there is no such column, or it has another type.
+    """
+    known = {column.name: column for column in columns}
+    for name, kind in asked:
+        if name not in known:
+            raise StoreConfigError(f"no column {name!r} here: {', '.join(known)}")
+        if known[name].type != kind:
+            raise StoreConfigError(f"column {name!r} is {known[name].type}, not {kind}")
+    return tuple(known[name] for name, _ in asked)
+
+
+def time_array(stamps: NDArray[np.int64]) -> pa.Array:
+    """Return times in ms as a time column."""
+    outside = (stamps < EARLIEST_MS) | (stamps > LATEST_MS)
+    return pa.array(
+        np.where(outside, 0, stamps) * 1000, ARROW["timestamp"],
+        mask=outside if outside.any() else None,
+    )  # fmt: skip

@@ -1,0 +1,17 @@
+"""``cqstore sql``: ask a store in SQL. ``cqstore archive``: logs into an archive."""
+
+import typer
+
+from cqstore.cli.lazy_verbs import add_verb
+
+app = typer.Typer()
+archiving = typer.Typer()
+
+add_verb(
+    app, "sql", "cqstore.analysis.sql_command:sql",
+    "Ask a store in SQL (Spark's): table commitlog has its records, cq the units of its queues.",
+)  # fmt: skip
+add_verb(
+    archiving, "archive", "cqstore.analysis.archive.archive_command:archive",
+    "Add to an archive, by topic and day, what is new in logs. Changes nothing in DIR.",
+)  # fmt: skip

@@ -1,0 +1,60 @@
+"""What Spark raises, as one sentence: the store's own where a task met it."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cqstore.store import errors
+from cqstore.store.errors import DiskFullError, StoreConfigError, StoreError
+
+_OURS = re.compile(r"^(?:\w+\.)*errors\.(\w+Error): (.+)$", re.MULTILINE)
+_FULL = re.compile("No space left on device|Disk quota exceeded")
+_TEMPORARY = re.compile(r"(?P<folder>/[^\n:,]*?)/(?:blockmgr|spark)-[0-9a-f-]{36}")
+"""A file of Spark's own: below a folder that it makes again for each session."""
+_OF_JAVA = "/tmp"  # where Java puts what is temporary, whatever TMPDIR says
+_QUESTION = ("ParseException", "AnalysisException", "ArithmeticException", "DateTimeException",
+             "NumberFormatException", "SparkRuntimeException")  # fmt: skip
+
+
+@contextmanager
+def spark_failures() -> Iterator[None]:
+    """Turn what Spark raises in the block into a ``StoreError`` of one sentence.
+
+    A ``StoreError`` that a task raised comes out as its own kind; a query that makes no sense as a
+    ``StoreConfigError``. Everything else is left alone.
+
+    Raises:
+        StoreError: Spark or a task failed.
+    """
+    try:
+        yield
+    except Exception as exc:
+        found = store_error(exc)
+        if found is None:
+            raise
+        raise found from exc
+
+
+def store_error(exc: Exception) -> StoreError | None:
+    """Return what ``exc`` of Spark's says; ``None``: it is none of Spark's."""
+    module = type(exc).__module__
+    if not module.startswith(("pyspark.", "py4j.")):
+        return None
+    text = str(exc)
+    if ours := _OURS.findall(text):
+        name, sentence = ours[-1]
+        kind = getattr(errors, name, StoreError)
+        return kind(sentence) if issubclass(kind, StoreError) else StoreError(sentence)
+    if _FULL.search(text):
+        place = _TEMPORARY.search(text)
+        folder = place["folder"] if place else os.environ.get("SPARK_LOCAL_DIRS") or _OF_JAVA
+        return DiskFullError(
+            "no space is left in Spark's temporary folder: free some, or set SPARK_LOCAL_DIRS to a"
+            " folder with room", path=Path(folder),
+        )  # fmt: skip
+    first = next((line.strip() for line in text.splitlines() if line.strip()), type(exc).__name__)
+    if type(exc).__name__ in _QUESTION:
+        return StoreConfigError(f"the query cannot be run: {first}")
+    return StoreError(f"Spark failed: {first}")

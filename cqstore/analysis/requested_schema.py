@@ -1,0 +1,62 @@
+"""Types that a consumer of a stream requests, and which of them are granted.
+
+Source: Arrow's PyCapsule interface, "Schema Requests": another representation of the same data,
+which need not be granted, and never other data.
+"""
+
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import types
+
+from cqstore.store.errors import StoreConfigError
+
+_KINDS = (
+    {"string", "large_string", "string_view"},
+    {"binary", "large_binary", "binary_view"},
+)
+
+
+class _Capsule:
+    """A schema's capsule as pyarrow takes schemas."""
+
+    def __init__(self, capsule: object) -> None:
+        self._capsule = capsule
+
+    def __arrow_c_schema__(self) -> object:
+        return self._capsule
+
+
+def granted(own: pa.Schema, capsule: object) -> pa.Schema:
+    """Return the schema that is requested, or ``own`` if a column cannot be represented so.
+
+    Raises:
+        StoreConfigError: the request has other columns.
+    """
+    wanted = pa.schema(_Capsule(capsule))
+    if wanted.names != own.names:
+        raise StoreConfigError(
+            f"columns {', '.join(wanted.names)} are requested, and these are there:"
+            f" {', '.join(own.names)}"
+        )
+    if not all(_holds(one.type, other.type) for one, other in zip(wanted, own, strict=True)):
+        return own
+    try:
+        own.empty_table().cast(wanted)
+    except (pa.ArrowException, ValueError):  # this version cannot, or nulls are not allowed
+        return own
+    return wanted
+
+
+def _holds(wanted: Any, own: Any) -> bool:
+    """Return whether every value of type ``own`` is the same value in type ``wanted``."""
+    if wanted == own:
+        return True
+    if types.is_integer(wanted) and types.is_integer(own):
+        return bool(types.is_signed_integer(wanted) and wanted.bit_width >= own.bit_width)
+    if types.is_timestamp(wanted) and types.is_timestamp(own):
+        return bool(wanted.tz == own.tz and _PRECISION[wanted.unit] >= _PRECISION[own.unit])
+    return any({str(wanted), str(own)} <= kind for kind in _KINDS)
+
+
+_PRECISION = {"s": 0, "ms": 3, "us": 6, "ns": 9}

@@ -1,0 +1,148 @@
+"""Log and queues for programs that read Arrow: DuckDB, Polars, pyarrow, without Spark and Java.
+
+``Scan`` has ``__arrow_c_stream__``, the stream of Arrow's PyCapsule interface
+(https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html). pyarrow is imported
+by a call of ``scan``, and by nothing before it.
+"""
+
+from collections.abc import Callable, Collection, Generator, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from cqstore.analysis.scan_request import OnScanDamage, ScanRequest, scan_request
+from cqstore.cli.message_files.message_arrow import COLUMNS, require_arrow, schema
+from cqstore.store.errors import StoreConfigError
+from cqstore.store.service.layout.resolve_layout import resolve_layout
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.reading.store_times import Time
+from cqstore.store.settings.config import StoreConfig
+
+_PULLED = {
+    "max_transfer_count_on_message_in_memory": 1024, "max_transfer_count_on_message_in_disk": 1024,
+    "max_transfer_bytes_on_message_in_memory": 4 << 20,
+    "max_transfer_bytes_on_message_in_disk": 4 << 20,
+}  # fmt: skip
+"""A broker's pulls are small for the sake of other consumers; here are none."""
+_Batches = Callable[[MessageStore], Iterator[Any]]
+
+
+class Scan:
+    """A table of one store. Holds nothing open: each stream opens the store anew, read-only.
+
+    So it may be read as often as one likes, and by any thread. A process that forked begins streams
+    of its own; of queues in RocksDB only if its parent had not opened any, see decision 19.
+    """
+
+    def __init__(
+        self, open_store: Callable[[], MessageStore], batches: _Batches, table_schema: Any
+    ) -> None:
+        """Read what ``batches`` yields of a store; see ``cqstore.scan``."""
+        self._open_store, self._batches = open_store, batches
+        self.schema = table_schema
+        """The columns, a ``pyarrow.Schema``."""
+
+    def to_batches(self) -> Generator[Any, None, None]:
+        """Yield ``pyarrow.RecordBatch``; the store is open until the last one, or until ``close``.
+
+        Raises:
+            NoSuchQueueError: a topic that was named is not there.
+            CorruptionError: something is damaged, and there is no ``on_damage``.
+            StoreError: the store cannot be opened, or be read.
+        """
+        batches = self._opened()
+        next(batches)
+        return batches
+
+    def __arrow_c_schema__(self) -> object:
+        """Return the schema as Arrow's PyCapsule interface has it."""
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return a stream of all rows; the store is closed when the stream is released.
+
+        Of ``requested_schema`` the types are granted where they hold all values of all columns, and
+        otherwise the own ones are returned, as the interface allows.
+
+        Raises:
+            StoreConfigError: the request has other columns.
+            StoreError: the store cannot be opened. What is met later is an error of the stream.
+        """
+        from cqstore.analysis.requested_schema import granted  # noqa: PLC0415 - needs the extra
+
+        wanted = self.schema
+        if requested_schema is not None:
+            wanted = granted(self.schema, requested_schema)
+        reader = require_arrow().RecordBatchReader.from_batches(self.schema, self.to_batches())
+        return (reader if wanted is self.schema else reader.cast(wanted)).__arrow_c_stream__()
+
+    def _opened(self) -> Generator[Any, None, None]:
+        """Yield nothing once the store is open, then the batches."""
+        with self._open_store() as store:
+            yield None
+            yield from self._batches(store)
+
+
+def scan(
+    root: Path | str,
+    topic: str | Collection[str] | None = None,
+    *,
+    table: Literal["messages", "units"] = "messages",
+    queue_ids: Collection[int] | None = None,
+    begin: Time | None = None,
+    end: Time | None = None,
+    columns: Collection[str] | None = None,
+    on_damage: OnScanDamage | None = None,
+    config: StoreConfig | None = None,
+    backend: str | None = None,
+    commit_log: Path | None = None,
+) -> Scan:
+    """Return messages or units of the store in ``root`` as a table that Arrow's consumers read.
+
+    Takes no lock and changes no byte, also beside a process that writes. ``topic`` is a name, or
+    several; not given: all but light queues, and of ``units`` those too. Stored between ``begin``
+    and ``end``, both included. ``columns`` are those to make, in that order, default all. What is
+    damaged ends a stream with an error, or is told to ``on_damage`` with its topic and is passed
+    over. Other arguments are those of ``MessageStore.open``.
+
+    Rows come by topic, queue and queue offset, and behind those of a topic what its queues do not
+    show yet. Memory holds a batch, whatever the store has.
+
+    Raises:
+        StoreConfigError: pyarrow is not installed, or an argument makes no sense.
+        RefusedStoreError: there is no store.
+    """
+    require_arrow()
+    if table not in {"messages", "units"}:
+        raise StoreConfigError(f"no table {table!r}: there are messages and units")
+    settings = (config or StoreConfig()).model_copy(update=_PULLED)
+    place = Path(root)
+    asked = (columns, topic, queue_ids, begin, end, on_damage)
+    made = _messages(*asked) if table == "messages" else _units(*asked)
+    resolve_layout(place, settings, commit_log, read_only=True)
+
+    def open_store() -> MessageStore:
+        return MessageStore.open(
+            place, settings, read_only=True, backend=backend, commit_log=commit_log,
+            housekeeping=False,
+        )  # fmt: skip
+
+    return Scan(open_store, *made)
+
+
+def _messages(*asked: Any) -> tuple[_Batches, Any]:
+    from cqstore.analysis.message_scan import MessageScan  # noqa: PLC0415 - needs the extra
+
+    request = scan_request(tuple(COLUMNS), *asked)
+    return lambda store: MessageScan(store, request).batches(), schema(request.columns)
+
+
+def _units(*asked: Any) -> tuple[_Batches, Any]:
+    """Return what reads the table of units, and its schema."""
+    from cqstore.analysis.columns import UNIT_TABLE  # noqa: PLC0415 - needs the extra
+    from cqstore.analysis.unit_columns import unit_schema  # noqa: PLC0415
+    from cqstore.analysis.unit_scan import UnitScan  # noqa: PLC0415
+
+    by_name = {column.name: column for column in UNIT_TABLE}
+    request: ScanRequest = scan_request(tuple(by_name), *asked)
+    chosen = [by_name[name] for name in request.columns]
+    return lambda store: UnitScan(store, chosen, request).batches(), unit_schema(chosen)

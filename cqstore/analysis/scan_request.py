@@ -1,0 +1,95 @@
+"""What a scan reads: plain values, checked before a store is opened."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from cqstore.store.errors import StoreConfigError
+from cqstore.store.service.reading.store_times import Time, time_ms
+from cqstore.store.service.reading.topic_reader import LATEST, TopicDamage
+
+OnScanDamage = Callable[[str, TopicDamage], object]
+"""Is told the topic, and what of it was passed over; queue -1: what no queue shows yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRequest:
+    """The rows and columns of one scan."""
+
+    columns: tuple[str, ...]
+    topics: tuple[str, ...] | None = None
+    """``None``: all."""
+    queue_ids: frozenset[int] | None = None
+    """``None``: all."""
+    begin: int = 0
+    end: int = LATEST
+    """ms, both included."""
+    on_damage: OnScanDamage | None = None
+    """``None``: damage is raised."""
+
+    @property
+    def is_timed(self) -> bool:
+        """Return whether store times decide."""
+        return self.begin > 0 or self.end < LATEST
+
+    def takes_queue(self, queue_id: int) -> bool:
+        """Return whether a queue is asked for."""
+        return self.queue_ids is None or queue_id in self.queue_ids
+
+
+def scan_request(
+    known: Sequence[str],
+    columns: Collection[str] | None,
+    topic: str | Collection[str] | None,
+    queue_ids: Collection[int] | None,
+    begin: Time | None,
+    end: Time | None,
+    on_damage: OnScanDamage | None,
+) -> ScanRequest:
+    """Return what is asked for, of a table that has the ``known`` columns.
+
+    Raises:
+        StoreConfigError: a column, topic or queue cannot be; the times are in the wrong order.
+        RefusedStoreError: a time is none.
+    """
+    first = 0 if begin is None else time_ms(begin)
+    last = LATEST if end is None else time_ms(end)
+    if first > last:
+        raise StoreConfigError(f"begin {begin} is later than end {end}")
+    for queue_id in queue_ids or ():
+        if type(queue_id) is not int or queue_id < 0:
+            raise StoreConfigError(f"queue_ids has {queue_id!r}, which is no queue id")
+    ids = None if queue_ids is None else frozenset(queue_ids)
+    return ScanRequest(_chosen(known, columns), _topics(topic), ids, first, last, on_damage)
+
+
+def _chosen(known: Sequence[str], columns: Collection[str] | None) -> tuple[str, ...]:
+    """Return the columns to read.
+
+    Raises:
+        StoreConfigError: one is none, or comes twice.
+    """
+    if columns is None:
+        return tuple(known)
+    if isinstance(columns, str):
+        raise StoreConfigError(f"columns is a list of names, not {columns!r}")
+    for name in columns:
+        if name not in known:
+            raise StoreConfigError(f"no column {name!r} here: {', '.join(known)}")
+    if not columns or len(set(columns)) != len(columns):
+        raise StoreConfigError("columns names none, or one twice")
+    return tuple(columns)
+
+
+def _topics(topic: str | Collection[str] | None) -> tuple[str, ...] | None:
+    """Return the topics to read, sorted; ``None``: all.
+
+    Raises:
+        StoreConfigError: one is no name.
+    """
+    if topic is None:
+        return None
+    names = [topic] if isinstance(topic, str) else [*topic]
+    for name in names:
+        if not isinstance(name, str):
+            raise StoreConfigError(f"topic has {name!r}, which is no name")
+    return tuple(sorted({*names}))

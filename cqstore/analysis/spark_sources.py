@@ -1,0 +1,157 @@
+"""The Spark data sources ``rocketmq_commitlog`` and ``rocketmq_cq``; Spark's errors as ours.
+
+Spark asks for the schema and the tasks in a Python process beside the driver, for the rows in
+those of the executors: what is here is pickled, and every process opens the store anew, read-only.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from cqstore.analysis.columns import Column, chosen, ddl, log_columns, unit_columns
+from cqstore.analysis.filters import INT64_MIN, RowFilter
+from cqstore.analysis.log_table import plan_log, read_log
+from cqstore.analysis.options import SourceOptions
+from cqstore.analysis.queue_table import plan_queues, read_queues
+
+LOG_FORMAT = "rocketmq_commitlog"
+QUEUE_FORMAT = "rocketmq_cq"
+
+
+def register(spark: SparkSession) -> None:
+    """Register both data sources with the session, and enable filter pushdown.
+
+    Without that setting Spark refuses every read of a source that takes filters.
+    """
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.dataSource.register(CommitLogSource)
+    spark.dataSource.register(QueueSource)
+
+
+class Table(Protocol):
+    """What both tables are to Spark. Objects of it are small and can be pickled."""
+
+    first_stamp: int
+    """The first store time, ms, that is no null."""
+
+    def columns(self, options: SourceOptions) -> Sequence[Column]:
+        """Return all columns that a table with these options has."""
+
+    def plan(self, options: SourceOptions, rows: RowFilter) -> Sequence[object]:
+        """Return the parts of the table that may have such rows, each the work of a task."""
+
+    def read(
+        self, options: SourceOptions, columns: Sequence[Column], rows: RowFilter, part: Any
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one part, as ``columns``."""
+
+
+class _LogTable:
+    """The table of records, read from the log's files."""
+
+    first_stamp = INT64_MIN
+    columns = staticmethod(log_columns)
+    plan = staticmethod(plan_log)
+    read = staticmethod(read_log)
+
+
+class _QueueTable:
+    """The table of units, read from the queues."""
+
+    first_stamp = 0
+    columns = staticmethod(unit_columns)
+    plan = staticmethod(plan_queues)
+    read = staticmethod(read_queues)
+
+
+class _Source(DataSource):
+    """A store as one of the tables."""
+
+    table: Table
+
+    def schema(self) -> str:
+        """Return all columns of the table.
+
+        Raises:
+            StoreError: there is no store, or an option makes no sense.
+        """
+        options = SourceOptions.parse(self.options)
+        options.check_root()
+        return ddl(self.table.columns(options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return a reader of the columns in ``schema``, which the user may have chosen."""
+        options = SourceOptions.parse(self.options)
+        asked = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+        columns = chosen(self.table.columns(options), asked)
+        kind = _FilteringReader if options.pushdown else _Reader
+        return kind(self.table, options, columns)
+
+    @classmethod
+    @abstractmethod
+    def name(cls) -> str:
+        """Return the name that ``spark.read.format`` takes."""
+
+
+class CommitLogSource(_Source):
+    """``spark.read.format("rocketmq_commitlog").load(root)``: a row a record of the log."""
+
+    table = _LogTable()
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name that ``spark.read.format`` takes."""
+        return LOG_FORMAT
+
+
+class QueueSource(_Source):
+    """``spark.read.format("rocketmq_cq").load(root)``: a row a unit of the queues."""
+
+    table = _QueueTable()
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name that ``spark.read.format`` takes."""
+        return QUEUE_FORMAT
+
+
+class _Reader(DataSourceReader):
+    """Reads a table without filters."""
+
+    def __init__(self, table: Table, options: SourceOptions, columns: Sequence[Column]) -> None:
+        self._table = table
+        self._options = options
+        self._columns = columns
+        self._rows = RowFilter(first_stamp=table.first_stamp)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the tasks as a list: Spark takes nothing else."""
+        return [InputPartition(part) for part in self._table.plan(self._options, self._rows)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task; an empty list of tasks comes as one without a value."""
+        if partition.value is None:
+            return iter(())
+        return self._table.read(self._options, self._columns, self._rows, partition.value)
+
+
+class _FilteringReader(_Reader):
+    """Reads a table and takes filters: planning and reading apply them."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
+        """Take what is understood; yield the rest, which Spark applies."""
+        for one in filters:
+            column: tuple[str, ...] = getattr(one, "attribute", ())
+            taken = None
+            if len(column) == 1:
+                value = getattr(one, "value", None)
+                taken = self._rows.taking(type(one).__name__, column[0], value)
+            if taken is None:
+                yield one
+            else:
+                self._rows = taken

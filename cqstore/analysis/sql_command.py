@@ -1,0 +1,113 @@
+"""``cqstore sql``: ask a store in SQL.
+
+Nothing of Spark is imported before there is a question for it.
+"""
+
+import base64
+import logging
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cqstore.analysis.examples import EXAMPLES, example
+from cqstore.analysis.options import SourceOptions
+from cqstore.cli.options import Backend, CommitLogFolder, ConfigFile, Rows, meant, note
+from cqstore.cli.output import RowFormat, output
+from cqstore.spark.spark_session import refuse_without_spark, spark_session
+from cqstore.store.errors import StoreConfigError
+
+Root = Annotated[
+    Path | None,
+    typer.Argument(metavar="DIR", help="Root of the store (storePathRootDir).", callback=meant),
+]
+Query = Annotated[
+    str | None, typer.Argument(metavar="QUERY", help="What to ask of tables commitlog and cq.")
+]
+Limit = Annotated[int, typer.Option(min=0, metavar="N", help="Most rows to print; 0: all.")]
+Master = Annotated[
+    str, typer.Option(metavar="URL", help="Where Spark runs: local[N], spark://HOST:PORT, …")
+]
+ExampleName = Annotated[
+    str | None, typer.Option("--example", metavar="NAME", help="Ask this ready question.")
+]
+
+
+def sql(
+    root: Root = None,
+    query: Query = None,
+    *,
+    ready: ExampleName = None,
+    list_examples: Annotated[
+        bool, typer.Option("--list-examples", help="List the ready questions and their SQL.")
+    ] = False,
+    limit: Limit = 1000,
+    kind: Rows = RowFormat.TABLE,
+    master: Master = "local[*]",
+    config: ConfigFile = None,
+    backend: Backend = None,
+    commit_log: CommitLogFolder = None,
+    crc: Annotated[
+        bool, typer.Option("--crc", help="Check the CRC of every body that is passed.")
+    ] = False,
+) -> None:
+    """Ask a store in SQL (Spark's): table commitlog has its records, cq the units of its queues.
+
+    Needs the extra 'spark' and Java 17. For a copy or a stopped broker's folder; changes nothing.
+    """
+    if list_examples:
+        output(kind).rows(dict(one._asdict()) for one in EXAMPLES)
+        return
+    if root is None:
+        raise typer.BadParameter("which store? Give its DIR")
+    text = _question(query, ready)
+    options = SourceOptions(
+        path=root, config=config, backend=backend, commitlog=commit_log, crc=crc
+    )
+    options.check_root()  # before Java starts
+    refuse_without_spark()
+    from cqstore.analysis.sql_query import run_query  # noqa: PLC0415 - needs the extra
+
+    logging.getLogger("SQLQueryContextLogger").disabled = True  # says as JSON what we say
+    with spark_session("cqstore sql", master) as spark:
+        answer = run_query(spark, options, text, limit)
+    if answer.table.num_columns:
+        output(kind).rows(
+            {name: _shown(value) for name, value in row.items()}
+            for row in answer.table.to_pylist(maps_as_pydicts="lossy")
+        )
+    if answer.table.num_columns and not answer.table.num_rows:
+        note("the answer has no rows")
+    if answer.more:
+        note(f"only the first {limit} rows are shown (--limit)")
+
+
+def _question(query: str | None, ready: str | None) -> str:
+    """Return the query, or that of the example.
+
+    Raises:
+        typer.BadParameter: neither or both are given.
+        StoreConfigError: there is no such example.
+    """
+    if (query is None) == (ready is None):
+        raise typer.BadParameter("give a QUERY or --example NAME (see --list-examples)")
+    if query is not None:
+        return query
+    found = example(ready or "")
+    if found is None:
+        names = ", ".join(one.name for one in EXAMPLES)
+        raise StoreConfigError(f"no example {ready!r}: {names}")
+    return found.sql
+
+
+def _shown(value: object) -> object:
+    """Return a value as people read it: a time in UTC, bytes as text or Base64."""
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ").removesuffix("+00:00")
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return base64.b64encode(value).decode()
+    return value

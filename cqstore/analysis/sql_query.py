@@ -1,0 +1,123 @@
+"""A question in SQL over one store: which tables and columns it needs, and its answer.
+
+Spark reads every column of a Python source whatever is asked, and parsing the properties of every
+record is most of the work: so the tables are given the columns alone that the query can mean.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from cqstore.analysis.columns import Column, ddl, log_columns, unit_columns
+from cqstore.analysis.failures import spark_failures
+from cqstore.analysis.options import SourceOptions
+from cqstore.analysis.spark_sources import LOG_FORMAT, QUEUE_FORMAT, register
+from cqstore.store.errors import StoreConfigError
+
+_WORD = re.compile(r"\w+")
+_COUNT_ALL = re.compile(r"count\s*\(\s*\*\s*\)", re.IGNORECASE)
+_PLAIN = re.compile(r"\s*(select|with)\b", re.IGNORECASE)
+_IMPLICIT = frozenset({"table", "natural", "pivot", "unpivot", "describe", "desc"})
+"""Words that may bring columns into a query that it does not name."""
+_CHEAP = "phy_offset"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The rows that a query gave, as many as were asked for."""
+
+    table: pa.Table
+    more: bool
+    """There are more rows than were asked for."""
+
+
+def run_query(spark: SparkSession, options: SourceOptions, query: str, limit: int) -> Answer:
+    """Return what ``query`` says about the store; at most ``limit`` rows, 0: all.
+
+    The tables ``commitlog`` and ``cq`` are temporary views of the session.
+
+    Raises:
+        StoreConfigError: the query makes no sense, or names two columns alike.
+        CorruptionError: the store is damaged where the query reads.
+        StoreError: the store cannot be read, or Spark fails.
+    """
+    register(spark)
+    with spark_failures():
+        for name, frame in tables(spark, options, query).items():
+            frame.createOrReplaceTempView(name)
+        found = _planned(spark, options, query)
+        twice = sorted({name for name in found.columns if found.columns.count(name) > 1})
+        if twice:
+            raise StoreConfigError(f"two columns are called {twice[0]!r}: name one with AS")
+        answer = (found.limit(limit + 1) if limit else found).toArrow()
+    if not limit:
+        return Answer(answer, more=False)
+    return Answer(answer.slice(0, limit), more=answer.num_rows > limit)
+
+
+def _planned(spark: SparkSession, options: SourceOptions, query: str) -> DataFrame:
+    """Return the answer to come; a missing column is reported with those that exist."""
+    try:
+        return spark.sql(query)
+    except AnalysisException as exc:
+        if not (exc.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
+            raise
+        wrong = (exc.getMessageParameters() or {}).get("objectName", "a column of the query")
+        have = (
+            f"{name} has {', '.join(column.name for column in every)}"
+            for name, (_, _, every) in _kinds(options).items()
+        )
+        raise StoreConfigError(f"no column {wrong}: {'; '.join(have)}") from exc
+
+
+def tables(spark: SparkSession, options: SourceOptions, query: str) -> Mapping[str, DataFrame]:
+    """Return the tables that ``query`` names, with the columns that it can mean."""
+    words = {word.lower() for word in _WORD.findall(query)}
+    found = {}
+    for name, (source, usual, every) in _kinds(options).items():
+        if name in words:
+            columns = meant(query, usual, every)
+            named = {column.name for column in columns}
+            reader = spark.read.format(source).schema(ddl(columns))
+            given = options.as_text(
+                body="body" in named,
+                store_timestamp=bool(named & {"store_timestamp", "store_time"}),
+                pushdown=_read_once(query, name),
+            )
+            found[name] = reader.options(**given).load(str(options.path))
+    return found
+
+
+def _read_once(query: str, table: str) -> bool:
+    """Return whether Spark surely reads ``table`` once: see ``SourceOptions.pushdown``.
+
+    What a WITH names may be read as often as it is used.
+    """
+    words = [word.lower() for word in _WORD.findall(query)]
+    return words.count(table) == 1 and "with" not in words
+
+
+def _kinds(options: SourceOptions) -> dict[str, tuple[str, Sequence[Column], Sequence[Column]]]:
+    """Return of each table the format, the usual columns, and every column there is."""
+    wide = options.model_copy(update={"body": True, "store_timestamp": True})
+    return {
+        "commitlog": (LOG_FORMAT, log_columns(options), log_columns(wide)),
+        "cq": (QUEUE_FORMAT, unit_columns(options), unit_columns(wide)),
+    }
+
+
+def meant(query: str, usual: Sequence[Column], every: Sequence[Column]) -> Sequence[Column]:
+    """Return the columns that ``query`` can mean: those it names, and without names the ``usual``.
+
+    Where a query may take columns without naming them (``*``, a natural join, a pivot) it gets the
+    usual ones too; a query that only counts gets one.
+    """
+    words = {word.lower() for word in _WORD.findall(query)}
+    rest = _COUNT_ALL.sub("", query)
+    implicit = "*" in rest or "|>" in rest or bool(words & _IMPLICIT) or not _PLAIN.match(query)
+    named = [column for column in every if column.name in words or (implicit and column in usual)]
+    return named or [column for column in usual if column.name == _CHEAP]

@@ -1,0 +1,86 @@
+"""Units of an open store, queue by queue, in batches: a queue in pieces, never whole."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from cqstore.analysis.columns import BATCH_ROWS, Column
+from cqstore.analysis.filters import RowFilter, Span
+from cqstore.analysis.scan_request import ScanRequest
+from cqstore.analysis.unit_columns import UnitColumns
+from cqstore.analysis.unit_rows import UnitPiece, pieces_of
+from cqstore.cli.known_queues import require_topic
+from cqstore.store.queue.bulk import key_order
+from cqstore.store.queue.time_search import BoundaryType
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.reading.topic_reader import LATEST
+
+
+class UnitScan:
+    """Reads the table of units of ``store``."""
+
+    def __init__(self, store: MessageStore, columns: list[Column], request: ScanRequest) -> None:
+        self._store, self._request = store, request
+        self._units = UnitColumns(columns, time_filter(request))
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield all units that are asked for, queues in RocksDB's key order; a hole has no rows.
+
+        Raises:
+            NoSuchQueueError: a topic that was named is not there.
+            StoreError: the store cannot be read.
+        """
+        store, units = self._store, self._units
+        for key in self._keys():
+            first, end = queue_span(store, key, self._request)
+            for piece in unit_pieces(store, key, first, end, timed=units.is_timed):
+                units.take(piece)
+                if units.is_full:
+                    yield from units.rest()
+        yield from units.rest()
+
+    def _keys(self) -> list[QueueKey]:
+        """Return the queues to read, in key order.
+
+        Raises:
+            NoSuchQueueError: a topic that was named is not there.
+        """
+        request = self._request
+        for topic in request.topics or ():
+            require_topic(self._store, topic)
+        keys = {
+            key
+            for topic in ((None,) if request.topics is None else request.topics)
+            for key in self._store.queue_keys(topic)
+            if request.takes_queue(key.queue_id)
+        }
+        return sorted(keys, key=key_order)
+
+
+def time_filter(request: ScanRequest) -> RowFilter:
+    """Return the filter of units by the store times that are asked for."""
+    if not request.is_timed:
+        return RowFilter()
+    return RowFilter(numbers={"store_timestamp": Span(max(request.begin, 0), request.end)})
+
+
+def queue_span(store: MessageStore, key: QueueKey, request: ScanRequest) -> tuple[int, int]:
+    """Return the first queue offset to read of a queue, and the one behind the last.
+
+    By the search by halves that every reader by time makes, see ``read_topic``.
+    """
+    first, end = store.queues.queue(*key).ends()
+    if request.begin > 0:
+        first = max(first, store.offset_by_time(*key, request.begin))
+    if request.end < LATEST:
+        end = min(end, store.offset_by_time(*key, request.end, BoundaryType.UPPER) + 1)
+    return first, end
+
+
+def unit_pieces(
+    store: MessageStore, key: QueueKey, first: int, end: int, *, timed: bool
+) -> Iterator[UnitPiece]:
+    """Yield the units [``first``, ``end``) of a queue, at most a batch of them at once."""
+    for at in range(first, end, BATCH_ROWS):
+        yield from pieces_of(store, key, at, min(at + BATCH_ROWS, end), timed=timed)

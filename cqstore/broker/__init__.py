@@ -1,0 +1,1 @@
+"""A broker's metadata (topics, groups, offsets) and what an operator reads from it."""

@@ -1,0 +1,132 @@
+"""BrokerProcess: whether the process that had a broker's store open has ended.
+
+A broker may release its store before it has written its tables (RocketMQ 5.3.3 does): they are
+complete when its process has ended, not before.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from cqstore.broker.conversion.table_files import newest_table
+from cqstore.store.errors import RefusedStoreError
+from cqstore.store.journals.store_lock import locked_by
+from cqstore.store.paths import StorePaths
+from cqstore.store.progress import Tell
+
+_POLL_SECONDS = 0.05
+_MAX_WAIT_SECONDS = 600.0
+_SETTLE_SECONDS = 30.0
+"""For which tables must not have changed where the process is not known."""
+_START_TIME = 19
+"""Field of ``/proc/PID/stat`` behind the name of the program; counted from 0."""
+
+
+class BrokerProcess:
+    """The process that has the store open, or had it, as far as this machine knows. One thread."""
+
+    def __init__(
+        self,
+        paths: StorePaths,
+        *,
+        max_wait_seconds: float | None = None,
+        settle_seconds: float | None = None,
+    ) -> None:
+        """Watch the store at ``paths``; looks nowhere yet."""
+        self._paths = paths
+        self._max_wait = _MAX_WAIT_SECONDS if max_wait_seconds is None else max_wait_seconds
+        self._settle = _SETTLE_SECONDS if settle_seconds is None else settle_seconds
+        self._pid = 0
+        self._start = ""
+
+    def has_store(self) -> bool:
+        """Return whether a process has the store open, and note which.
+
+        Raises:
+            StoreIOError, CorruptionError: as ``locked_by``.
+        """
+        pid = locked_by(self._paths)
+        if pid:
+            self._pid, self._start = pid, _start_time(pid)
+        return pid != 0
+
+    async def ended(self, tell: Tell) -> None:
+        """Wait within an event loop, see ``wait``."""
+        for _ in self._polls(tell):
+            await asyncio.sleep(_POLL_SECONDS)
+
+    def wait(self, tell: Tell) -> None:
+        """Wait until the process that had the store open last has ended.
+
+        If it was never seen, or runs on another machine, wait until the tables have not changed
+        for a while.
+
+        Raises:
+            RefusedStoreError: it has not ended for long.
+            StoreError: as ``has_store``.
+        """
+        for _ in self._polls(tell):
+            time.sleep(_POLL_SECONDS)
+
+    def _polls(self, tell: Tell) -> Iterator[None]:
+        """Yield where to sleep before the next check."""
+        if self._pid == os.getpid():  # then its tables are the caller's affair
+            return
+        if not self._start:
+            yield from self._settled(tell)
+            return
+        end = time.monotonic() + self._max_wait
+        if self._is_running():
+            tell(f"waiting for the end of process {self._pid}: it may still write its tables")
+        while self._is_running():
+            self.has_store()  # maybe it was started anew
+            if time.monotonic() > end:
+                raise RefusedStoreError(
+                    f"process {self._pid} has released the store, but not ended within"
+                    f" {self._max_wait:.0f} s: it may still write its tables. End it, then call"
+                    " this again",
+                    path=self._paths.root,
+                )
+            yield
+
+    def _is_running(self) -> bool:
+        return _start_time(self._pid) == self._start
+
+    def _settled(self, tell: Tell) -> Iterator[None]:
+        """Yield until the newest table is old enough by this machine's own time."""
+        newest, since = newest_table(self._paths), time.monotonic()
+        age = time.time() - newest if newest is not None else self._settle
+        if age >= self._settle:
+            return
+        tell(
+            "which process had the store open is not known here: waiting until its tables have not"
+            f" changed for {self._settle:.0f} s"
+        )
+        end = since + self._max_wait
+        while True:
+            looked, now = time.monotonic(), newest_table(self._paths)
+            if now != newest:
+                newest, since = now, looked
+            elif looked - since >= self._settle:
+                return
+            if looked > end:
+                raise RefusedStoreError(
+                    f"the broker's tables still change after {self._max_wait:.0f} s, though the"
+                    " store is not open: which process writes them is not known here",
+                    path=self._paths.config,
+                )
+            yield
+
+
+def _start_time(pid: int) -> str:
+    """Return when a process was started, empty if there is none (any more) on this machine.
+
+    A process that has ended and whose parent has not asked for it yet writes nothing more.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in {"Z", "X"} else fields[_START_TIME]

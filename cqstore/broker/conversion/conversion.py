@@ -1,0 +1,221 @@
+"""Converts a broker's tables into the form that the broker of the other backend reads.
+
+Each table is taken from the form that was written last. The converter of ``metadata`` writes the
+new form beside the store, compares every field, and puts it in place with a journal of its own.
+
+JSON files stay where they are when the next broker reads databases, as RocketMQ leaves them: they
+count no more changes than the databases, so no broker takes them in, and a broker that is started
+with the former ``storeType`` finds them. Databases go to ``cqstore/replaced`` when the next broker
+reads JSON, for it is stale databases that hide newer files.
+
+Source: RocketMQ ``RocksDBConfigManager``, ``RocksDBConsumerOffsetManager.merge``.
+"""
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cqstore.broker.conversion.options import AcceptedLoss
+from cqstore.broker.conversion.prepare import PutAway, prepare_tables, reads_databases
+from cqstore.broker.metadata.convert import Droppable, convert, dropped, fitted
+from cqstore.broker.metadata.json_form import unknown_fields
+from cqstore.broker.metadata.locations import FILES_OF_TABLE, V1_FOLDERS
+from cqstore.broker.metadata.model import FIELDS_OF_TABLE, BrokerMetadata, DataVersion, Form, Table
+from cqstore.broker.metadata.placing import finish_placing
+from cqstore.broker.metadata.table_forms import (
+    TableForms,
+    newer_in_database,
+    read_newest,
+    table_forms,
+)
+from cqstore.store.broker_files.file_names import LMQ_OFFSETS_FILE, is_either_there
+from cqstore.store.errors import RefusedStoreError, StoreIOError
+from cqstore.store.paths import StorePaths
+from cqstore.store.settings.config import StoreConfig
+
+CONVERTING, CONVERTED = "converting tables", "converted tables"
+"""Steps in a journal: each has what ``TablesConversion.facts`` returns."""
+Note = Callable[[str, dict[str, object]], object]
+"""Appends a step and its facts to a journal, durably."""
+
+
+def _no_journal(_step: str, _facts: dict[str, object]) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class NextBroker:
+    """The broker that is to start on a store, and what its operator does without."""
+
+    backends: Sequence[str]
+    """Of its queues."""
+    config: StoreConfig
+    without: Collection[AcceptedLoss] = ()
+    accept_older_tables: bool = False
+    """Of tables in RocksDB nothing is brought into JSON; the files stay as old as they are."""
+
+    def form(self, tables: Sequence[TableForms]) -> Form | None:
+        """Return the form that it reads; ``None``: it goes on with version 2, as far as is known.
+
+        Whether it has ``configManagerVersion=v2`` or ``useSingleRocksDBForAllConfigs`` is taken
+        from the last broker, unless the settings say it.
+        """
+        there = {table.form for table in tables}
+        version, is_single = self.config.config_manager_version, self.config.single_metadata
+        if version == Form.V2:
+            return Form.V2
+        if version is None and Form.V2 in there:
+            return None
+        if not reads_databases(self.backends):
+            return Form.JSON
+        if is_single is None:
+            is_single = Form.SINGLE in there
+        return Form.SINGLE if is_single else Form.V1
+
+    @property
+    def droppable(self) -> list[Droppable]:
+        """Return the tables that it does without where its form has no place for them."""
+        return [each for each in Droppable if each.value in set(self.without)]
+
+
+@dataclass(frozen=True, slots=True)
+class TablesConversion:
+    """What a conversion brings, from where and into which form."""
+
+    made: BrokerMetadata
+    sources: dict[Table, Form]
+    """Tables that lie nowhere are not named."""
+    dropped: list[str]
+
+    def facts(self) -> dict[str, object]:
+        """Return what reports and journals say of the conversion, by the names that they use."""
+        made = self.made
+        return {
+            "from": {table.value: form.value for table, form in self.sources.items()},
+            "to": made.form.value, "topics": len(made.topics), "groups": len(made.groups),
+            "offsets": sum(map(len, made.offsets.values())), "dropped": self.dropped,
+        }  # fmt: skip
+
+
+@dataclass(slots=True)
+class TablesDone:
+    """What was done to a broker's tables: sentences for people, and facts."""
+
+    sentences: list[str] = field(default_factory=list)
+    converted: dict[str, object] = field(default_factory=dict)
+    """Facts of a conversion, and ``movedTo``; empty: none was needed."""
+    older: list[str] = field(default_factory=list)
+    """Tables whose files, which the next broker reads, are older than those in RocksDB."""
+
+
+def plan_conversion(paths: StorePaths, broker: NextBroker) -> TablesConversion | None:
+    """Return what is to be converted; ``None``: the tables lie in the right form. Reads alone.
+
+    Raises:
+        RefusedStoreError: a form is damaged, or the next one does not hold something of it.
+        StoreIOError: a folder cannot be read.
+    """
+    tables = [table for table in table_forms(paths) if table.form is not None]
+    form = broker.form(tables)
+    if form is None or all(table.form is form for table in tables):
+        return None
+    if form is Form.JSON and broker.accept_older_tables:
+        return None
+    found, sources = _newest(paths.config, tables)
+    out: list[str] = [each.value for each in dropped(found, form, broker.droppable)]
+    if unknown := _unknown_fields(paths, sources, form):
+        if AcceptedLoss.UNKNOWN_FIELDS not in broker.without:
+            raise RefusedStoreError(
+                f"these files hold fields that no other form is known to hold: {', '.join(unknown)}"
+                f". To go on without them: --without {AcceptedLoss.UNKNOWN_FIELDS}",
+                path=paths.config,
+            )
+        out += unknown
+    try:
+        made = fitted(found, form, broker.droppable)
+    except RefusedStoreError as exc:
+        raise RefusedStoreError(f"{exc}{_way_on(found, form)}") from exc
+    _count_changes(made)
+    return TablesConversion(made, sources, out)
+
+
+def bring_tables(
+    paths: StorePaths, broker: NextBroker, put_away: PutAway, note: Note = _no_journal
+) -> TablesDone:
+    """Put the tables into the form that ``broker`` reads; a second call does nothing more.
+
+    The caller has the store's lock. Killed at any step, the former form or the new one is whole,
+    and the next call goes on.
+
+    Args:
+        paths: of the store; no broker runs on it.
+        broker: the next one.
+        put_away: is called with each database that is older than the files.
+        note: of the journal; called before and after a conversion.
+
+    Raises:
+        RefusedStoreError: as ``plan_conversion``, before a byte is changed.
+        CorruptionError, StoreIOError: as ``prepare_tables`` and ``convert``.
+    """
+    done = TablesDone()
+    if sentence := finish_placing(paths):
+        done.sentences.append(sentence)
+    plan_conversion(paths, broker)  # what is refused is refused before the files are prepared
+    lmq = broker.config.enable_lmq
+    done.sentences += prepare_tables(paths, broker.backends, put_away, lmq=lmq)
+    if plan := plan_conversion(paths, broker):
+        note(CONVERTING, plan.facts())
+        is_json = plan.made.form is Form.JSON
+        lmq = is_json and (lmq or is_either_there(paths.config / LMQ_OFFSETS_FILE))
+        away = convert(paths, plan.made, lmq=lmq, keep=() if is_json else (Form.JSON,))
+        done.converted = plan.facts() | {"movedTo": str(away)}
+        note(CONVERTED, done.converted)
+    if not reads_databases(broker.backends):
+        done.older = [table.name for table in newer_in_database(paths)]
+    return done
+
+
+def _newest(config: Path, tables: Sequence[TableForms]) -> tuple[BrokerMetadata, dict[Table, Form]]:
+    """Return each table as it is in the form that was written last, and which form that is."""
+    found, sources = BrokerMetadata(Form.JSON, config), dict[Table, Form]()
+    for table, source in read_newest(config, tables).items():
+        for fault in source.faults:
+            if isinstance(fault, StoreIOError):
+                raise fault
+            raise RefusedStoreError(
+                f"the broker's {V1_FOLDERS[table]} cannot be converted: {fault}. cqstore meta"
+                " repair mends JSON files; --accept-older-tables goes on with the JSON files as"
+                " they are", path=source.path,
+            )  # fmt: skip
+        for name in FIELDS_OF_TABLE[table]:
+            setattr(found, name, getattr(source, name))
+        if table in source.versions:
+            found.versions[table] = source.versions[table]
+        sources[table] = source.form
+    return found, sources
+
+
+def _unknown_fields(paths: StorePaths, sources: dict[Table, Form], form: Form) -> list[str]:
+    """Return the fields of the JSON files to be converted that no other form holds."""
+    if form is Form.JSON:
+        return []
+    names = {
+        name for table, source in sources.items() if source is Form.JSON
+        for name in FILES_OF_TABLE[table]
+    }  # fmt: skip
+    found = unknown_fields(paths.config)
+    return [each for each in found if each.partition(":")[0] in names]
+
+
+def _count_changes(made: BrokerMetadata) -> None:
+    """Count a change in each table: a broker loads files that count more than its database."""
+    now = time.time_ns() // 1_000_000
+    for table in Table:
+        version = made.versions.get(table, DataVersion(timestamp=now))
+        made.versions[table] = version._replace(counter=max(1, version.counter))
+
+
+def _way_on(found: BrokerMetadata, form: Form) -> str:
+    names = [each.value for each in dropped(found, form, list(Droppable))]
+    return f". To go on without them: --without {' --without '.join(names)}" if names else ""

@@ -1,0 +1,74 @@
+"""Where the versions of a broker's tables contradict the times of their files.
+
+Which form the last broker wrote is judged by times, and a copy may not have kept those. Topics and
+groups count each change in their ``dataVersion``; after a broker has taken one form in, the other
+one counts on from there. Consumer offsets count every 500 commits, so their version shows nothing.
+
+Source: RocketMQ ``DataVersion``, ``RocksDBTopicConfigManager.merge``.
+"""
+
+from cqstore.broker.metadata.json_form import read_json
+from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Table
+from cqstore.broker.metadata.rocksdb_v1 import read_single, read_v1
+from cqstore.broker.metadata.table_forms import TableForms, table_forms
+from cqstore.store.paths import StorePaths
+
+_COUNTED = {"topics": Table.TOPICS, "subscriptionGroups": Table.GROUPS}
+
+
+def table_doubts(paths: StorePaths) -> list[str]:
+    """Return a sentence for each table whose newest form is in doubt. Changes nothing.
+
+    Raises:
+        StoreError: a folder or database cannot be read.
+    """
+    tables = [
+        table for table in table_forms(paths)
+        if table.name in _COUNTED and table.form in {Form.JSON, Form.V1, Form.SINGLE}
+        and table.databases
+    ]  # fmt: skip
+    if not tables:
+        return []
+    config = paths.config
+    files = read_json(config)
+    databases = [found for read in (read_v1, read_single) if (found := read(config)) is not None]
+    if files is None:
+        return []
+    return [doubt for table in tables if (doubt := _doubt(table, files, databases))]
+
+
+def _doubt(table: TableForms, files: BrokerMetadata, databases: list[BrokerMetadata]) -> str:
+    """Return why it is in doubt which form of a table is the newer one; empty: it is not."""
+    key = _COUNTED[table.name]
+    ours = files.versions.get(key)
+    theirs = [found.versions[key] for found in databases if key in found.versions]
+    if ours is None or not theirs or not (ours.counter or ours.timestamp):
+        return ""  # one form alone has a version: a file that a tool made may have none
+    newest = max(theirs, key=lambda version: (version.counter, version.timestamp))
+    if ours == newest:
+        return ""
+    by_time = _FILE if table.form is Form.JSON else _DATABASE
+    by_version = _newer(ours, newest)
+    if by_version == by_time:
+        return ""
+    said = f"by its version the {by_version} is" if by_version else "its versions do not say"
+    return (
+        f"{table.name}: by its time the {by_time} is the newer form, {said} (dataVersion:"
+        f" {_shown(ours)} in the file, {_shown(newest)} in the database)"
+    )
+
+
+_FILE, _DATABASE = "JSON file", "database"
+
+
+def _newer(file: DataVersion, database: DataVersion) -> str | None:
+    """Return the form with more changes and a later last one; ``None``: they contradict."""
+    counts = (file.counter > database.counter) - (file.counter < database.counter)
+    times = (file.timestamp > database.timestamp) - (file.timestamp < database.timestamp)
+    if counts * times < 0 or not counts + times:
+        return None
+    return _FILE if counts + times > 0 else _DATABASE
+
+
+def _shown(version: DataVersion) -> str:
+    return f"{version.counter} changes, the last at {version.timestamp} ms"

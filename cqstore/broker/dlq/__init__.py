@@ -1,0 +1,1 @@
+"""``cqstore dlq``: dead letters and where they came from."""

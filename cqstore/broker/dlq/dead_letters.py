@@ -1,0 +1,188 @@
+"""Dead letters: where a message of ``%DLQ%group`` came from, and how it is put there again.
+
+A broker copies a message that a group has failed to consume for the last time: properties and body
+stay, topic and queue become those of the dead letters, and ``reconsume_times`` counts up.
+
+Source: RocketMQ ``AbstractSendMessageProcessor.consumerSendMsgBack``,
+``SendMessageProcessor.handleRetryAndDLQ``, ``KeyBuilder.parseNormalTopic``.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import cycle
+
+from cqstore.cli.message_files.message_fields import ReadMessage
+from cqstore.store.log.tail_topics import OTHERS
+from cqstore.store.record.java_hash import java_hash
+from cqstore.store.record.message import DLQ_PREFIX, RETRY_PREFIX, Message, MessageProperty
+from cqstore.store.service.message_store import MessageStore
+
+RETRY_TOPIC, ORIGIN_MESSAGE_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
+DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID"
+_SHARDING_KEY, _FIRST_POP_TIME = "__SHARDINGKEY", "1ST_POP_TIME"
+_POP_SEPARATORS = "+_"
+_OF_THE_FAILURE = {
+    RETRY_TOPIC, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID, _FIRST_POP_TIME, MessageProperty.DELAY,
+}  # fmt: skip
+"""Properties that a broker gave the message while it was tried again."""
+_MAX_TARGETS = 4096
+"""Topics whose queues are remembered."""
+MAX_PARTS = 4096
+"""Parts of one group that are told apart."""
+
+Part = tuple[str | None, int | None]
+"""Original topic, and how often its messages failed; ``None``: not known, or all."""
+
+
+class Again(StrEnum):
+    """Where a dead letter is to be put again."""
+
+    TOPIC = "topic"
+    """To its original topic: every group that consumes it gets the message."""
+    GROUP = "group"
+    """To the group's retry topic: it alone gets the message."""
+
+
+@dataclass(slots=True)
+class LetterSums:
+    """How many dead letters there are, how often they were consumed, and from when to when."""
+
+    messages: int = 0
+    least_times: int | None = None
+    """Fewest failures of one (``reconsumeTimes``); by default 17: a first try and 16 retries."""
+    most_times: int | None = None
+    """Most failures of one."""
+    first: int | None = None
+    """Store time of the oldest among the dead letters, ms."""
+    last: int | None = None
+
+    def add(self, other: "LetterSums") -> None:
+        """Add the sums of other dead letters."""
+        self.messages += other.messages
+        self.least_times = _least(self.least_times, other.least_times)
+        self.most_times = _most(self.most_times, other.most_times)
+        self.first = _least(self.first, other.first)
+        self.last = _most(self.last, other.last)
+
+
+class GroupLetters:
+    """The dead letters of one group, summed by original topic; ``by_times``: and by times too."""
+
+    def __init__(self, group: str, *, by_times: bool = False) -> None:
+        self.group, self._by_times = group, by_times
+        self.parts: dict[Part, LetterSums] = {}
+        """At most ``MAX_PARTS``, and one for all others."""
+
+    def add(self, read: ReadMessage) -> None:
+        """Add one dead letter of the group."""
+        times = read.message.reconsume_times
+        part: Part = origin_topic(self.group, read.message.properties), None
+        if self._by_times:
+            part = part[0], times
+        if part not in self.parts and len(self.parts) >= MAX_PARTS:
+            part = OTHERS, None
+        stored = read.stored.store_timestamp
+        self.parts.setdefault(part, LetterSums()).add(LetterSums(1, times, times, stored, stored))
+
+    @property
+    def total(self) -> LetterSums:
+        """Return the sum of all parts."""
+        found = LetterSums()
+        for part in self.parts.values():
+            found.add(part)
+        return found
+
+
+def origin_topic(group: str, properties: Mapping[str, str]) -> str | None:
+    """Return the topic that a dead letter of ``group`` was first put to; ``None``: nothing says it.
+
+    A message that POP has tried again names the retry topic of group and topic, of either version.
+    """
+    named = properties.get(DLQ_ORIGIN_TOPIC) or properties.get(RETRY_TOPIC)
+    if not named:
+        return None
+    retries = RETRY_PREFIX + group
+    rest = named.removeprefix(retries)
+    if rest != named and rest[:1] in {*_POP_SEPARATORS} and len(rest) > 1:
+        return rest[1:]
+    return named
+
+
+class PutAgain:
+    """Makes of dead letters the messages that are to be put again. Reads queues, writes nothing."""
+
+    def __init__(self, store: MessageStore, group: str, where: Again) -> None:
+        self._store, self._group, self._where = store, group, where
+        self._targets: dict[str, tuple[list[int], Iterator[int]]] = {}
+        self.unplaced = 0
+        """Messages that do not name their original topic."""
+
+    def messages(self, reads: Iterator[ReadMessage]) -> Iterator[ReadMessage]:
+        """Yield each of ``reads`` with its new topic and queue; pass over those without one.
+
+        It is as it was before its first failure: consumed again 0 times, without what a broker
+        noted of its retries. Its ``ORIGIN_MESSAGE_ID`` stays: it is the place of the first record.
+        """
+        for read in reads:
+            topic = self._topic(read.message)
+            if topic is None:
+                self.unplaced += 1
+                continue
+            self._change(read.message, topic)
+            yield read
+
+    def _topic(self, message: Message) -> str | None:
+        """Return the topic to put a dead letter to; ``None``: where it came from is not known."""
+        origin = origin_topic(self._group, message.properties)
+        if self._where is Again.TOPIC:
+            return origin
+        retries = RETRY_PREFIX + self._group
+        for separator in _POP_SEPARATORS:  # a group that pops has a retry topic for each topic
+            if origin is not None and self._queues(f"{retries}{separator}{origin}")[0]:
+                return f"{retries}{separator}{origin}"
+        return retries
+
+    def _change(self, message: Message, topic: str) -> None:
+        """Make of a dead letter the message to be put, without what the failure gave it."""
+        given = message.properties
+        kept = {name: text for name, text in given.items() if name not in _OF_THE_FAILURE}
+        if kept.get(MessageProperty.WAIT) == "false":  # the broker's: it did not wait for the disk
+            del kept[MessageProperty.WAIT]
+        origin = origin_topic(self._group, given)
+        if origin is not None and topic == RETRY_PREFIX + self._group:  # this tells it to consumers
+            kept[RETRY_TOPIC] = origin
+        message.queue_id = self._queue_id(topic, kept.get(_SHARDING_KEY))
+        message.topic, message.properties, message.reconsume_times = topic, kept, 0
+
+    def _queue_id(self, topic: str, sharding_key: str | None) -> int:
+        """Return the next queue of a topic in its turn; of one sharding key always the same."""
+        ids, turns = self._queues(topic)
+        if not ids:
+            return 0
+        if sharding_key is not None:
+            return ids[abs(java_hash(sharding_key)) % len(ids)]
+        return next(turns)
+
+    def _queues(self, topic: str) -> tuple[list[int], Iterator[int]]:
+        """Return the queue ids of a topic, and the same by turns; looked up once."""
+        found = self._targets.get(topic)
+        if found is None:
+            if len(self._targets) >= _MAX_TARGETS:
+                self._targets.clear()
+            ids = sorted(key.queue_id for key in self._store.queue_keys(topic))
+            found = self._targets[topic] = ids, cycle(ids)
+        return found
+
+
+def dlq_topic(group: str) -> str:
+    """Return the topic of a group's dead letters; its own name is taken for the group's too."""
+    return DLQ_PREFIX + group.removeprefix(DLQ_PREFIX)
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return min((each for each in (one, other) if each is not None), default=None)
+
+
+def _most(one: int | None, other: int | None) -> int | None:
+    return max((each for each in (one, other) if each is not None), default=None)

@@ -1,0 +1,134 @@
+"""The dead letters of a store: read, summed, and as rows of ``cqstore dlq``."""
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+from cqstore.broker.dlq.dead_letters import GroupLetters, LetterSums, dlq_topic, origin_topic
+from cqstore.broker.groups.group_lag import GroupLags
+from cqstore.broker.metadata.model import Form, Offsets
+from cqstore.broker.one_form import find_one_form
+from cqstore.broker.topic_kind import group_of
+from cqstore.cli.message_files.message_fields import ReadMessage
+from cqstore.cli.options import note
+from cqstore.cli.progress import progress
+from cqstore.cli.selection import SelectedReads
+from cqstore.cli.table import Row
+from cqstore.store.broker_files.file_names import TOPIC_GROUP_SEPARATOR
+from cqstore.store.record.message import DLQ_PREFIX, RETRY_PREFIX
+from cqstore.store.service.message_store import MessageStore
+
+
+class LettersBy(StrEnum):
+    """What a row of ``cqstore dlq`` is about."""
+
+    GROUP = "group"
+    TOPIC = "topic"
+    TIMES = "times"
+
+
+_TIMES = ("firstStoreTimestamp", "lastStoreTimestamp")
+_RETRIES = ("leastReconsumeTimes", "mostReconsumeTimes")
+COLUMNS = {
+    LettersBy.GROUP: ("group", "topics", "messages", *_RETRIES, "retryLag", *_TIMES),
+    LettersBy.TOPIC: ("group", "originTopic", "messages", *_RETRIES, *_TIMES),
+    LettersBy.TIMES: ("group", "originTopic", "reconsumeTimes", "messages", *_TIMES),
+}
+
+
+class StoreLetters:
+    """Reads and sums the dead letters of a store that were asked for."""
+
+    def __init__(self, store: MessageStore, reads: SelectedReads, origin: str | None) -> None:
+        self.store, self._reads, self._origin = store, reads, origin
+        self._unseen = {name for name in reads.unseen_topics() if name.startswith(DLQ_PREFIX)}
+        self.topics = sorted({*store.topics(DLQ_PREFIX), *self._unseen})
+        """Of dead letters, in order."""
+        self.messages = self.groups = self.unplaced = 0
+
+    @property
+    def passed_over(self) -> int:
+        """Return how many messages could not be shown."""
+        return self._reads.damaged + self.unplaced
+
+    def of_group(self, group: str) -> Iterator[ReadMessage]:
+        """Yield the dead letters of one group, by store time."""
+        topic = dlq_topic(group)
+        for read in self._reads.topic(topic, with_undispatched=topic in self._unseen):
+            if self._origin in {None, origin_topic(group, read.message.properties)}:
+                yield read
+
+    def sums(self, *, by_times: bool) -> Iterator[GroupLetters]:
+        """Yield the sums of each group that has any."""
+        spans = (span for topic in self.topics for span in self.store.queue_spans(topic))
+        total = sum(span.max_offset - span.min_offset for span in spans)
+        with progress("reading", total, "messages") as tick:
+            for topic in self.topics:
+                found = GroupLetters(topic.removeprefix(DLQ_PREFIX), by_times=by_times)
+                for read in self.of_group(found.group):
+                    found.add(read)
+                    self.messages += 1
+                    tick(self.messages)
+                if found.parts:
+                    self.groups += 1
+                    yield found
+
+
+class RetryLags:
+    """How many messages wait in the retry topics of groups, by the offsets of the metadata."""
+
+    def __init__(self, store: MessageStore, form: Form | None) -> None:
+        """Read the metadata.
+
+        Raises:
+            RefusedStoreError: it is there in several forms, and ``form`` names none of them.
+        """
+        self._store = store
+        metadata = find_one_form(store.paths, form)
+        if metadata is None:
+            note("no metadata is there: retryLag is not known")
+        self._offsets: Offsets | None = None if metadata is None else metadata.offsets
+        self.faults = [] if metadata is None else metadata.faults
+        """What of the metadata could not be read."""
+        self._groups = set() if metadata is None else GroupLags(store, metadata).groups
+
+    def lag(self, group: str) -> int | None:
+        """Return what ``cqstore groups`` calls the lag of retries; ``None``: there is no metadata.
+
+        A queue without an offset counts from 0.
+        """
+        if self._offsets is None:
+            return None
+        known, lag = {*self._groups, group}, 0
+        for topic in self._store.topics(RETRY_PREFIX + group):
+            if group_of(topic, known) == group:
+                row = self._offsets.get(f"{topic}{TOPIC_GROUP_SEPARATOR}{group}", {})
+                for span in self._store.queue_spans(topic):
+                    lag += span.lag(row.get(span.queue.queue_id, 0))
+        return lag
+
+
+def letter_rows(letters: StoreLetters, by: LettersBy, lags: RetryLags | None) -> Iterator[Row]:
+    """Yield a row a group, or a part of one; ``lags``: of rows by group alone."""
+    for found in letters.sums(by_times=by is LettersBy.TIMES):
+        if by is LettersBy.GROUP:
+            lag = lags.lag(found.group) if lags is not None else None
+            total = found.total
+            yield {
+                "group": found.group, "topics": len(found.parts), "messages": total.messages,
+                **_retries(total), "retryLag": lag, **_times(total),
+            }  # fmt: skip
+            continue
+        for (origin, times), sums in found.parts.items():
+            head: Row = {"group": found.group, "originTopic": origin}
+            if by is LettersBy.TIMES:
+                yield {**head, "reconsumeTimes": times, "messages": sums.messages, **_times(sums)}
+            else:
+                yield {**head, "messages": sums.messages, **_retries(sums), **_times(sums)}
+
+
+def _retries(sums: LetterSums) -> Row:
+    return dict(zip(_RETRIES, (sums.least_times, sums.most_times), strict=True))
+
+
+def _times(sums: LetterSums) -> Row:
+    return dict(zip(_TIMES, (sums.first, sums.last), strict=True))

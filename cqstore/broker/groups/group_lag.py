@@ -1,0 +1,233 @@
+"""The lag of consumer groups: their offsets beside the ends of the queues.
+
+Source: RocketMQ ``AdminBrokerProcessor.getConsumeStats``, ``ConsumeStats``.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from itertools import groupby, islice
+from typing import NamedTuple
+
+from cqstore.broker.metadata.model import BrokerMetadata, readings
+from cqstore.broker.topic_kind import TopicKind, group_of, topic_kind
+from cqstore.store.progress import Progress, noop
+from cqstore.store.queue.facts import QueueSpan
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.service.message_store import MessageStore
+
+_BLOCK = 4096
+"""Queues whose times are asked for at once."""
+Row = Mapping[int, int]
+"""Queue id → next offset."""
+
+
+class QueueLag(NamedTuple):
+    """One queue as one group sees it."""
+
+    group: str
+    kind: TopicKind
+    queue: QueueKey
+    min_offset: int
+    max_offset: int
+    offset: int | None
+    """The next one that the group consumes; ``None``: it has committed none."""
+    lag: int
+    """What RocketMQ calls the difference; never below 0. No offset counts as 0."""
+    expired: int
+    """How much of the lag is not in the log any more."""
+    next_timestamp: int | None = None
+    """Store time of the next message in ms; ``None`` if there is none, or no record of it."""
+
+    @property
+    def next_offset(self) -> int:
+        """Return the offset of the next message that is in the log, where there is one."""
+        return max(self.offset or 0, self.min_offset)
+
+    @property
+    def is_consumed(self) -> bool:
+        """Return whether the group consumes the queue: of its dead letters it does not."""
+        return self.offset is not None or self.kind is not TopicKind.DLQ
+
+    @property
+    def messages(self) -> int:
+        """Return the messages of the queue whose records are in the log."""
+        return self.max_offset - self.min_offset
+
+    @property
+    def beyond(self) -> int:
+        """Return how far the offset lies behind the maximum: a broker sets it back."""
+        return max((self.offset or 0) - self.max_offset, 0)
+
+
+@dataclass(slots=True)
+class LagTotals:
+    """Sums over queues, each as one group sees it."""
+
+    queues: int = 0
+    messages: int = 0
+    offset: int = 0
+    """Sum of the offsets; a queue without one counts as at 0."""
+    end: int = 0
+    """Sum of the maxima."""
+    lag: int = 0
+    expired: int = 0
+    beyond: int = 0
+    uncommitted: int = 0
+    """Queues without an offset."""
+    retry_lag: int = 0
+    dead_letters: int = 0
+    topics: set[str] = field(default_factory=set)
+    oldest: int | None = None
+    """Store time of the next message, the oldest of all queues; ms."""
+
+    def add(self, found: QueueLag) -> None:
+        """Add one queue: all its figures."""
+        self.queues += 1
+        self.messages += found.messages
+        self.offset += max(found.offset or 0, 0)
+        self.end += found.max_offset
+        self.lag += found.lag
+        self.expired += found.expired
+        self.beyond += found.beyond
+        self.uncommitted += found.offset is None and found.is_consumed
+        timestamp = found.next_timestamp
+        if timestamp is not None and (self.oldest is None or timestamp < self.oldest):
+            self.oldest = timestamp
+
+    def add_by_kind(self, found: QueueLag) -> None:
+        """Add one queue of a group: retry and dead-letter queues by themselves."""
+        if found.kind is TopicKind.DLQ and not found.is_consumed:
+            self.dead_letters += found.messages
+        elif found.kind is TopicKind.RETRY:
+            self.retry_lag += found.lag
+        else:
+            self.add(found)
+            self.topics.add(found.queue.topic)
+
+
+class GroupRows:
+    """The offsets of ``metadata`` in the order of topics, and the groups that are known."""
+
+    def __init__(self, metadata: BrokerMetadata) -> None:
+        self.topics = metadata.topics
+        self.rows: dict[str, dict[str, Row]] = defaultdict(dict)
+        """Topic → group → its offsets."""
+        self.groups = set(metadata.groups)
+        """Those that are known by configuration or by offsets."""
+        self.unsure: list[str] = []
+        """Keys ``topic@group`` that cannot be read in one way alone; the first was taken."""
+        ways = {key: list(readings(key)) for key in metadata.offsets}
+        self.groups.update(found[0][1] for found in ways.values() if len(found) == 1)
+        for key, row in metadata.offsets.items():
+            topic, group = self._pick(key, ways[key])
+            self.rows[topic][group] = row
+            self.groups.add(group)
+
+    def of_topic(self, topic: str, spans: Sequence[QueueSpan]) -> Iterator[QueueLag]:
+        """Yield the queues of ``topic``, which are ``spans``, as each of its groups sees them.
+
+        Of retries and dead letters their group is one, whether it has committed there or not.
+        """
+        rows: Mapping[str, Row] = self.rows.get(topic, {})
+        owner = group_of(topic, self.groups)
+        if spans and owner is not None and owner not in rows:
+            rows = {**rows, owner: {}}
+        if rows:
+            yield from _of_topic(topic, spans, rows)
+
+    def _pick(self, key: str, ways: list[tuple[str, str]]) -> tuple[str, str]:
+        """Return topic and group: those that are known, where that leaves one way to read."""
+        if len(ways) == 1:
+            return ways[0]
+        both = [way for way in ways if way[0] in self.topics and way[1] in self.groups]
+        one = [way for way in ways if way[0] in self.topics or way[1] in self.groups]
+        for known in (both, one):
+            if len(known) == 1:
+                return known[0]
+        self.unsure.append(key)
+        return ways[0] if ways else (key, "")
+
+
+class GroupLags:
+    """The queues of every group, one pass over the queues of a store."""
+
+    def __init__(self, store: MessageStore, metadata: BrokerMetadata) -> None:
+        """Bring the offsets of ``metadata`` into the order of topics; reads no queue yet."""
+        self._store = store
+        self._known = GroupRows(metadata)
+
+    @property
+    def groups(self) -> set[str]:
+        """Those that are known by configuration or by offsets."""
+        return self._known.groups
+
+    @property
+    def unsure(self) -> list[str]:
+        """Keys ``topic@group`` that cannot be read in one way alone; the first was taken."""
+        return self._known.unsure
+
+    @property
+    def topics(self) -> set[str]:
+        """Those that are known by configuration or by offsets."""
+        return {*self._known.topics, *self._known.rows}
+
+    def queues(self, progress: Progress = noop) -> Iterator[QueueLag]:
+        """Yield each queue that a group has an offset of, and its retry and dead-letter queues.
+
+        Those of one topic are adjacent. A queue of such a topic without an offset is among them:
+        RocketMQ counts it from 0. So is an offset whose queue is not there, with ends (0, 0).
+        ``progress`` is told how many queues of the store were passed.
+        """
+        left = self._found(progress)
+        while block := list(islice(left, _BLOCK)):
+            wanted = ((each.queue, each.next_offset) for each in block if each.expired < each.lag)
+            times = self._store.queues.unit_timestamps(wanted)
+            for each in block:
+                timestamp = next(times) if each.expired < each.lag else -1
+                yield each if timestamp < 0 else QueueLag(*each[:-1], timestamp)
+
+    def _found(self, progress: Progress) -> Iterator[QueueLag]:
+        """Yield what ``queues`` does, without the times."""
+        left, passed = set(self._known.rows), 0
+        for topic, of_topic in groupby(self._store.queue_spans(), _topic_of):
+            spans = list(of_topic)
+            progress(passed)
+            passed += len(spans)
+            left.discard(topic)
+            yield from self._known.of_topic(topic, spans)
+        for topic in sorted(left):
+            yield from self._known.of_topic(topic, [])
+
+
+def _topic_of(span: QueueSpan) -> str:
+    return span.queue.topic
+
+
+def _of_topic(
+    topic: str, spans: Sequence[QueueSpan], rows: Mapping[str, Row]
+) -> Iterator[QueueLag]:
+    """Yield each group's lag in each queue of a topic, and offsets of queues that are not there."""
+    kind = topic_kind(topic)
+    there = {span.queue.queue_id for span in spans}
+    for group, row in rows.items():
+        for span in spans:
+            yield _lag(group, kind, span, row.get(span.queue.queue_id))
+        for queue_id in sorted(row.keys() - there):
+            yield QueueLag(group, kind, QueueKey(topic, queue_id), 0, 0, row[queue_id], 0, 0)
+
+
+def _lag(group: str, kind: TopicKind, span: QueueSpan, offset: int | None) -> QueueLag:
+    """Return one queue with its lag."""
+    if offset is None and kind is TopicKind.DLQ:
+        return QueueLag(group, kind, *span, None, 0, 0)
+    lag = span.lag(offset or 0)
+    gone = max(span.min_offset - max(offset or 0, 0), 0)
+    return QueueLag(group, kind, *span, offset, lag, min(gone, lag))
+
+
+def near_groups(group: str, groups: Collection[str]) -> str:
+    """Return names of groups that are near to one that is not there, as the end of a sentence."""
+    found = " or ".join(map(repr, get_close_matches(group, groups)))
+    return f"; is {found} meant?" if found else ""

@@ -1,0 +1,131 @@
+"""New offsets of a consumer group: set back or forward, taken from another group, forgotten.
+
+Source: RocketMQ ``AdminBrokerProcessor.resetOffset``, ``cloneGroupOffset``,
+``ConsumerOffsetManager.cloneOffset``, ``removeOffset``.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
+
+from cqstore.broker.metadata.model import BrokerMetadata, Offsets, readings
+from cqstore.broker.topic_kind import TopicKind, topic_kind
+from cqstore.store.broker_files.file_names import TOPIC_GROUP_SEPARATOR
+from cqstore.store.errors import NoSuchQueueError, RefusedStoreError
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.service.message_store import MessageStore
+
+
+class OffsetChange(NamedTuple):
+    """One queue whose offset a group is to have, or to lose."""
+
+    topic: str
+    queue_id: int
+    before: int | None
+    """``None``: it has committed none."""
+    after: int | None
+
+
+Target = Callable[[QueueKey, int, int], int]
+"""Queue, its minimum and maximum → the offset that a group is to have."""
+
+
+def reset(
+    store: MessageStore, found: BrokerMetadata, group: str, topic: str, queue_id: int | None,
+    target: Target,
+) -> Iterator[OffsetChange]:  # fmt: skip
+    """Yield the offset of each queue of ``topic``, or of one.
+
+    Raises:
+        NoSuchQueueError: there is none.
+    """
+    row = found.offsets.get(f"{topic}{TOPIC_GROUP_SEPARATOR}{group}", {})
+    spans = [span for span in store.queue_spans(topic) if queue_id in {None, span.queue.queue_id}]
+    if not spans:
+        raise NoSuchQueueError(f"no queue {queue_id if queue_id is not None else ''} of {topic!r}")
+    for queue, low, high in spans:
+        yield OffsetChange(topic, queue.queue_id, row.get(queue.queue_id), target(queue, low, high))
+
+
+def copy(
+    found: BrokerMetadata, source: str, group: str, topics: Collection[str]
+) -> Iterator[OffsetChange]:
+    """Yield the offsets of ``source`` for ``group``, in ``topics`` or in all but its retries."""
+    for topic, row in rows_of(found, source).items():
+        if topic in topics or (not topics and topic_kind(topic) is not TopicKind.RETRY):
+            mine = found.offsets.get(f"{topic}{TOPIC_GROUP_SEPARATOR}{group}", {})
+            for queue_id, offset in sorted(row.items()):
+                yield OffsetChange(topic, queue_id, mine.get(queue_id), offset)
+
+
+def forget(found: BrokerMetadata, group: str, topics: Collection[str]) -> Iterator[OffsetChange]:
+    """Yield all offsets of ``group`` in ``topics``, or everywhere, each without a new one."""
+    for topic, row in rows_of(found, group).items():
+        if not topics or topic in topics:
+            for queue_id, offset in sorted(row.items()):
+                yield OffsetChange(topic, queue_id, offset, None)
+
+
+def rows_of(found: BrokerMetadata, group: str) -> dict[str, dict[int, int]]:
+    """Return the offsets of ``group`` by topic.
+
+    Raises:
+        RefusedStoreError: a key ``topic@group`` can be another group's as well.
+    """
+    rows = {}
+    for key, row in found.offsets.items():
+        ways = list(readings(key))
+        mine = [topic for topic, of in ways if of == group]
+        if not mine:
+            continue
+        known = [way for way in ways if way[0] in found.topics and way[1] in found.groups]
+        if len(ways) > 1 and [(mine[0], group)] != known:
+            raise RefusedStoreError(
+                f"the offsets of {key!r} can be of several topics and groups: {ways}",
+                path=found.path,
+            )
+        rows[mine[0]] = row
+    return rows
+
+
+def changed(offsets: Offsets, group: str, changes: Collection[OffsetChange]) -> Offsets:
+    """Return a copy of ``offsets`` after ``changes``; a topic without a queue has no key."""
+    made = {key: dict(row) for key, row in offsets.items()}
+    for change in changes:
+        key = f"{change.topic}{TOPIC_GROUP_SEPARATOR}{group}"
+        row = made.setdefault(key, {})
+        if change.after is None:
+            row.pop(change.queue_id, None)
+        else:
+            row[change.queue_id] = change.after
+        if not row:
+            del made[key]
+    return made
+
+
+def begin_of_queue(_queue: QueueKey, low: int, _high: int) -> int:
+    """Have a group go on at the first message that is there; a ``Target``."""
+    return low
+
+
+def end_of_queue(_queue: QueueKey, _low: int, high: int) -> int:
+    """Have a group go on behind what there is; a ``Target``."""
+    return high
+
+
+def at_time(store: MessageStore, time_ms: int) -> Target:
+    """Have a group go on at the first message that was stored at a time, or behind it."""
+    return lambda queue, _low, _high: store.offset_by_time(*queue, time_ms)
+
+
+def exactly(offset: int) -> Target:
+    """Have a group go on at an offset, which the queue must have."""
+
+    def target(queue: QueueKey, low: int, high: int) -> int:
+        if not low <= offset <= high:
+            raise RefusedStoreError(
+                f"offset {offset} is outside of queue {queue.queue_id} of {queue.topic!r}, which"
+                f" has {low} to {high}"
+            )
+        return offset
+
+    return target

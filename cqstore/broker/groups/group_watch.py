@@ -1,0 +1,160 @@
+"""``cqstore top --by group``: how far consumer groups are between two looks at a running store.
+
+Offsets are what the metadata says: a broker writes it every five seconds, as an embedded log does.
+So a rate is that between two looks which found new offsets, not between any two.
+Lag, retries and dead letters are counted as ``cqstore groups`` counts them.
+"""
+
+import heapq
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import typer
+
+from cqstore.broker.groups.group_lag import GroupRows, LagTotals
+from cqstore.broker.metadata.model import BrokerMetadata, Form
+from cqstore.broker.one_form import read_one_form
+from cqstore.broker.queue_ends import FollowedEnds
+from cqstore.cli.table import Row
+from cqstore.cli.top_command import TopView
+from cqstore.store.log.tail_topics import OTHERS
+from cqstore.store.paths import StorePaths
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
+
+_STILL_SECONDS = 12.0
+"""Without new offsets for so long groups consume nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLook:
+    """How far each group is at one look, and what it consumed since the look before."""
+
+    groups: Mapping[str, LagTotals]
+    per_second: Mapping[str, float]
+    """Messages that groups consume, where that is known yet."""
+    faults: Sequence[str] = ()
+    """What of the metadata could not be read."""
+
+
+class GroupWatch:
+    """Looks at the groups of one store again and again. One thread.
+
+    Memory grows with the offsets that the metadata has, and no further.
+    """
+
+    def __init__(self, paths: StorePaths, ends: FollowedEnds, form: Form | None = None) -> None:
+        """``form`` is that of the metadata, where several are there."""
+        self._paths, self._ends, self._form = paths, ends, form
+        self._metadata: BrokerMetadata | None = None
+        self._offsets: dict[str, int] | None = None  # group → where it was at the last look
+        self._since = 0.0  # when these were seen first
+        self._has_changed = False  # else they may be older than the first look
+        self._per_second: dict[str, float] = {}
+        self.clock = time.monotonic
+        """Seconds; they only go forward."""
+
+    def sample(self) -> GroupLook:
+        """Return where the groups are now.
+
+        Of metadata that cannot be read whole that of the last look counts which could, if one did.
+
+        Raises:
+            RefusedStoreError: there is none, or it is there in several forms.
+            StoreError: the store cannot be read.
+        """
+        found = read_one_form(self._paths, self._form)
+        if self._metadata is None or self._metadata.faults or not found.faults:
+            self._metadata = found
+        known = GroupRows(self._metadata)
+        self._ends.refresh(known.rows.keys())
+        totals: dict[str, LagTotals] = defaultdict(LagTotals)
+        for group in known.groups:
+            totals[group] = LagTotals()
+        for topic in self._ends.topics():
+            for queue in known.of_topic(topic, self._ends.spans(topic)):
+                totals[queue.group].add_by_kind(queue)
+        self._note({name: of.offset for name, of in totals.items()})
+        return GroupLook(totals, self._per_second, [*map(str, found.faults)])
+
+    def _note(self, offsets: dict[str, int]) -> None:
+        """Take in where each group is, and how fast it came there."""
+        now, before, self._offsets = self.clock(), self._offsets, offsets
+        seconds = now - self._since
+        if before is None:
+            self._since = now
+        elif offsets != before or seconds >= _STILL_SECONDS:
+            if self._has_changed or offsets == before:
+                self._per_second = {
+                    name: (offset - before[name]) / max(seconds, 1e-9)
+                    for name, offset in offsets.items()
+                    if name in before
+                }
+            self._since, self._has_changed = now, True
+
+
+def group_rows(look: GroupLook, _before: GroupLook | None, limit: int) -> Iterator[Row]:
+    """Yield a row a group, that with the largest lag first, and one for all others.
+
+    Groups without lag come by their retries, then by their dead letters.
+    """
+    groups = look.groups
+    names = heapq.nsmallest(limit, groups, lambda name: _rank(name, groups[name]))
+    for name in names:
+        yield _row(name, [groups[name]], look.per_second.get(name))
+    if others := groups.keys() - {*names}:
+        known = [look.per_second[name] for name in others & look.per_second.keys()]
+        yield _row(OTHERS, [groups[name] for name in others], sum(known) if known else None)
+
+
+def group_notes(look: GroupLook, _before: GroupLook | None, config: Path) -> Sequence[str]:
+    """Return why there is no row: the metadata in ``config`` has no group."""
+    return [] if look.groups else [f"no group has settings or offsets here: {config}"]
+
+
+def group_faults(look: GroupLook, _before: GroupLook | None) -> Sequence[str]:
+    """Return what could not be read."""
+    return look.faults
+
+
+def group_view(
+    root: Path, config: StoreConfig, commit_log: Path | None, form: str | None, limit: int
+) -> TopView[GroupLook]:
+    """Return what ``cqstore top --by group`` shows; an entry of ``cqstore.top``.
+
+    Raises:
+        typer.BadParameter: there is no such form.
+    """
+    try:
+        wanted = None if form is None else Form(form)
+    except ValueError:
+        names = ", ".join(Form)
+        raise typer.BadParameter(f"no form {form!r}: {names}", param_hint="--form") from None
+    open_store = partial(
+        MessageStore.open, root, config, read_only=True, commit_log=commit_log, housekeeping=False
+    )
+    paths = StorePaths(root)
+    return TopView(
+        GroupWatch(paths, FollowedEnds(open_store), wanted), partial(group_rows, limit=limit),
+        notes=partial(group_notes, config=paths.config), faults=group_faults,
+    )  # fmt: skip
+
+
+def _rank(name: str, of: LagTotals) -> tuple[int, int, int, str]:
+    return -of.lag, -of.retry_lag, -of.dead_letters, name
+
+
+def _row(group: str, parts: list[LagTotals], per_second: float | None) -> Row:
+    """Return a group's sums as a row."""
+    return {
+        "group": group, "topics": sum(len(each.topics) for each in parts),
+        "offset": sum(each.offset for each in parts), "end": sum(each.end for each in parts),
+        "lag": sum(each.lag for each in parts),
+        "perSecond": None if per_second is None else round(per_second, 1),
+        "retryLag": sum(each.retry_lag for each in parts),
+        "deadLetters": sum(each.dead_letters for each in parts),
+    }  # fmt: skip

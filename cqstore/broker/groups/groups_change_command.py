@@ -1,0 +1,224 @@
+"""``cqstore groups reset``, ``copy``, ``forget``: other offsets for groups of a stopped broker."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cqstore.broker.groups.group_lag import near_groups
+from cqstore.broker.groups.group_offsets import (
+    OffsetChange,
+    Target,
+    at_time,
+    begin_of_queue,
+    changed,
+    copy,
+    end_of_queue,
+    exactly,
+    forget,
+    reset,
+)
+from cqstore.broker.meta.meta_repair_command import stopped_store
+from cqstore.broker.metadata.changing import change_tables
+from cqstore.broker.metadata.convert import refuse_unless_whole
+from cqstore.broker.metadata.forms import read_forms
+from cqstore.broker.metadata.json_repair import next_version
+from cqstore.broker.metadata.model import BrokerMetadata, Form, Table, readings
+from cqstore.broker.one_form import BrokerForm, read_one_form
+from cqstore.cli.offset_command import milliseconds
+from cqstore.cli.options import (
+    Backend,
+    CommitLogFolder,
+    ConfigFile,
+    Dir,
+    Rows,
+    Yes,
+    java_int,
+    note,
+    open_store,
+)
+from cqstore.cli.output import RowFormat, output
+from cqstore.store.errors import RefusedStoreError
+from cqstore.store.journals.store_lock import StoreLock
+from cqstore.store.paths import StorePaths
+from cqstore.store.service.message_store import MessageStore
+
+COLUMNS = ("group", "topic", "queueId", "before", "after")
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")]
+Topics = Annotated[
+    list[str] | None, typer.Option("--topic", metavar="T", help="These topics alone.")
+]
+
+
+def reset_offsets(
+    root: Dir,
+    group: Group,
+    topic: Annotated[str, typer.Option(metavar="T", help="The topic.")],
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="N", help="earliest, latest, or an offset.")
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Store time: ms, or ISO 8601 (UTC if bare).")
+    ] = None,
+    queue_id: Annotated[
+        int | None, typer.Option(metavar="Q", min=0, callback=java_int, help="This queue alone.")
+    ] = None,
+    *,
+    yes: Yes = False,
+    form: BrokerForm = None,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    commit_log: CommitLogFolder = None,
+    kind: Rows = RowFormat.TABLE,
+) -> None:
+    """Set the offsets of a group in a topic: to an end, an offset, or a time.
+
+    Of a stopped broker. A queue without an offset gets one. With --time a group goes on at the
+    first message at or after it. Without --yes nothing is changed. What was there is kept.
+    """
+    target = _target(to, time)
+
+    def plan(found: BrokerMetadata) -> list[OffsetChange]:
+        with open_store(root, config, backend, commit_log) as store:
+            return list(reset(store, found, group, topic, queue_id, target(store)))
+
+    _run(root, group, form, plan, kind, yes=yes)
+
+
+def copy_offsets(
+    root: Dir,
+    source: Annotated[str, typer.Argument(metavar="FROM", help="The group to copy from.")],
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group to copy to.")],
+    topic: Topics = None,
+    *,
+    yes: Yes = False,
+    form: BrokerForm = None,
+    kind: Rows = RowFormat.TABLE,
+) -> None:
+    """Give a group the offsets of another group, but for those of its retries.
+
+    Of a stopped broker. Offsets of topics that the other group does not consume stay. Without --yes
+    nothing is changed. What was there is kept.
+    """
+    if source == group:
+        raise RefusedStoreError(f"both groups are {group!r}: nothing is to be copied")
+
+    def plan(found: BrokerMetadata) -> list[OffsetChange]:
+        return _some(copy(found, source, group, topic or ()), source, found)
+
+    _run(root, group, form, plan, kind, yes=yes)
+
+
+def forget_offsets(
+    root: Dir,
+    group: Group,
+    topic: Topics = None,
+    *,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="Its subscription group too, not with --topic.")
+    ] = False,
+    yes: Yes = False,
+    form: BrokerForm = None,
+    kind: Rows = RowFormat.TABLE,
+) -> None:
+    """Remove the offsets of a group, its retries' too: it begins as a new group does.
+
+    Of a stopped broker. Without --yes nothing is changed. What was there is kept.
+    """
+    if settings and topic:
+        raise typer.BadParameter("--topic says nothing beside --settings")
+
+    def plan(found: BrokerMetadata) -> list[OffsetChange]:
+        changes = forget(found, group, topic or ())
+        if settings and group in found.groups:
+            return list(changes)
+        return _some(changes, group, found)
+
+    _run(root, group, form, plan, kind, yes=yes, settings=settings)
+
+
+def _some(
+    changes: Iterable[OffsetChange], group: str, metadata: BrokerMetadata
+) -> list[OffsetChange]:
+    """Return the changes of a group that has any.
+
+    Raises:
+        RefusedStoreError: it has no offsets.
+    """
+    found = list(changes)
+    if not found:
+        groups = {way[1] for key in metadata.offsets for way in readings(key)}
+        hint = near_groups(group, groups - {group})
+        raise RefusedStoreError(f"the group {group!r} has no offsets there{hint}")
+    return found
+
+
+def _target(to: str | None, time: str | None) -> Callable[[MessageStore], Target]:
+    """Return what finds, in an open store, the offset that ``--to`` or ``--time`` asks for.
+
+    Raises:
+        typer.BadParameter: neither or both are given, or it is none.
+    """
+    if (to is None) == (time is None):
+        raise typer.BadParameter("either --to or --time")
+    if time is not None:
+        moment = milliseconds(time)
+        return lambda store: at_time(store, moment)
+    if to == "earliest":
+        return lambda _: begin_of_queue
+    if to == "latest":
+        return lambda _: end_of_queue
+    if to is None or not to.isascii() or not to.isdecimal():
+        raise typer.BadParameter(f"--to is earliest, latest, or an offset, not {to!r}")
+    target = exactly(int(to))
+    return lambda _: target
+
+
+def _run(
+    root: Path, group: str, form: Form | None, plan: Callable[[BrokerMetadata], list[OffsetChange]],
+    kind: RowFormat, *, yes: bool, settings: bool = False,
+) -> None:  # fmt: skip
+    """Show the changes of a stopped broker's metadata, and make them with ``yes``."""
+    paths = stopped_store(root)
+    changes = plan(_whole(paths, form))
+    kept = None
+    if yes:
+        lock = StoreLock(paths)
+        try:
+            kept = _change(paths, _whole(paths, form), group, changes, settings=settings)
+        finally:
+            lock.release()
+    output(kind).rows(dict(zip(COLUMNS, (group, *change), strict=True)) for change in changes)
+    moved = sum(change.before != change.after for change in changes)
+    if kept is not None:
+        note(f"{moved} of {len(changes)} offsets changed; what was there is in {kept}")
+    elif yes:
+        note("nothing was to be changed")
+    else:
+        note(f"{moved} of {len(changes)} offsets would change (--yes does it)")
+
+
+def _whole(paths: StorePaths, form: Form | None) -> BrokerMetadata:
+    found = read_one_form(paths, form)
+    refuse_unless_whole(found)
+    return found
+
+
+def _change(
+    paths: StorePaths, found: BrokerMetadata, group: str, changes: Sequence[OffsetChange],
+    *, settings: bool,
+) -> Path | None:  # fmt: skip
+    """Write the changed offsets, and settings without the group's; return where the old are."""
+    offsets = changed(found.offsets, group, changes)
+    tables = {Table.OFFSETS} if offsets != found.offsets else set()
+    made = replace(found, offsets=offsets, versions=dict(found.versions))
+    if settings and (group in found.groups or group in found.forbidden):
+        tables.add(Table.GROUPS)
+        made.groups = {name: row for name, row in found.groups.items() if name != group}
+        made.forbidden = {name: row for name, row in found.forbidden.items() if name != group}
+    forms = read_forms(paths)
+    for table in tables:
+        made.versions[table] = next_version(forms, table)
+    return change_tables(paths, made, sorted(tables)) if tables else None

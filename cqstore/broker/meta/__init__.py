@@ -1,0 +1,1 @@
+"""``cqstore meta``: show, check, convert and repair a broker's metadata."""

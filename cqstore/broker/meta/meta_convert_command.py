@@ -1,0 +1,127 @@
+"""The verb ``cqstore meta convert``."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from cqstore.broker.metadata.convert import Droppable, choose_form, convert, converted, dropped
+from cqstore.broker.metadata.forms import read_forms
+from cqstore.broker.metadata.model import BrokerMetadata, Form
+from cqstore.broker.metadata.placing import clear_new, finish_placing, is_placing, place
+from cqstore.cli.options import Dir, Format, Yes, check_is_there, note
+from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.table import Row
+from cqstore.store.broker_files.file_names import LMQ_OFFSETS_FILE
+from cqstore.store.errors import RefusedStoreError
+from cqstore.store.journals.store_lock import StoreLock, refuse_if_open
+from cqstore.store.paths import StorePaths
+
+_SETTINGS = {
+    Form.JSON: "without storeType=defaultRocksDB",
+    Form.V1: "with storeType=defaultRocksDB",
+    Form.SINGLE: "with storeType=defaultRocksDB and useSingleRocksDBForAllConfigs=true",
+    Form.V2: "with configManagerVersion=v2",
+}
+"""Which broker reads a form."""
+Target = Annotated[Form, typer.Option("--to", help="The form to convert into.")]
+Source = Annotated[
+    Form | None, typer.Option("--from", help="The form that counts, where there are several.")
+]
+Drop = Annotated[
+    list[Droppable] | None,
+    typer.Option(
+        "--drop",
+        metavar="WHAT",
+        help=f"Leave this out, which the form has no place for: {', '.join(Droppable)};"
+        " may be repeated.",
+    ),
+]
+WithLmq = Annotated[
+    bool, typer.Option("--lmq", help="Into JSON: lmqConsumerOffset.json too (enableLmq).")
+]
+
+
+def convert_command(
+    root: Dir,
+    to: Target,
+    source: Source = None,
+    drop: Drop = None,
+    *,
+    lmq: WithLmq = False,
+    yes: Yes = False,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Convert topics, groups and offsets of a stopped broker into another form.
+
+    The new form is written beside the store, read back and compared in every field, then put in
+    place; the other forms move to DIR/cqstore/replaced, unchanged. Killed at any step, one form
+    lies whole in DIR/config, and the next call with --yes goes on. From a form into itself only the
+    others move away. Delay offsets are a file of JSON under every form and stay as they are. What
+    the form has no place for is refused by name.
+    """
+    paths = StorePaths(root)
+    check_is_there(root)
+    refuse_if_open(paths)
+    plan: _Plan | None = None
+    if not is_placing(paths):
+        plan = _plan(paths, source, to, drop or ())  # what is refused leaves no lock file behind
+    elif not yes:
+        raise RefusedStoreError("an earlier call was interrupted: --yes finishes it", path=root)
+    away = None
+    if yes:
+        lock = StoreLock(paths)
+        try:
+            if sentence := finish_placing(paths):
+                note(sentence)
+            plan = _plan(paths, source, to, drop or ())
+            away = _convert(paths, plan, to, lmq=lmq)
+        finally:
+            lock.release()
+    if plan is None:
+        note(f"the metadata is in the form {to}, and in no other: nothing is to be done")
+        return
+    output(kind).record(_row(plan, to, drop or (), away))
+    note(f"a broker reads it {_SETTINGS[to]}" if yes else "nothing was changed (--yes does it)")
+
+
+class _Plan(NamedTuple):
+    """The metadata that is converted, and what is made of it."""
+
+    source: BrokerMetadata
+    made: BrokerMetadata
+
+
+def _plan(
+    paths: StorePaths, source: Form | None, to: Form, drop: Collection[Droppable]
+) -> _Plan | None:
+    """Return what is to be written; ``None`` if ``to`` is there already and nothing else is."""
+    there = read_forms(paths)
+    if [each.form for each in there] == [to]:
+        return None
+    found = choose_form(there, source, paths.root)
+    return _Plan(found, converted(found, to, drop))
+
+
+def _convert(paths: StorePaths, plan: _Plan | None, to: Form, *, lmq: bool) -> Path | None:
+    """Carry out the plan; return where the former files are, ``None`` without a plan."""
+    if plan is None:
+        return None
+    if plan.source.form is to:  # rewritten it would be nowhere for an instant
+        clear_new(paths)
+        return place(paths, to)
+    also_lmq = to is Form.JSON and (lmq or (plan.made.path / LMQ_OFFSETS_FILE).exists())
+    return convert(paths, plan.made, lmq=also_lmq)
+
+
+def _row(plan: _Plan, to: Form, drop: Collection[Droppable], away: Path | None) -> Row:
+    """Return what a conversion does, or did, as a row."""
+    made = plan.made
+    return {
+        "from": plan.source.form.value, "to": to.value, "topics": len(made.topics),
+        "groups": len(made.groups), "offsets": sum(map(len, made.offsets.values())),
+        "pullOffsets": sum(map(len, made.pull_offsets.values())),
+        "dropped": [each.value for each in dropped(plan.source, to, drop)],
+        "done": away is not None, "movedTo": None if away is None else str(away),
+    }  # fmt: skip

@@ -1,0 +1,155 @@
+"""The verbs ``cqstore meta repair`` and ``cqstore meta make-topics``."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import typer
+
+from cqstore.broker.metadata.forms import read_forms
+from cqstore.broker.metadata.json_repair import (
+    Repair,
+    apply_repairs,
+    base_of_topics,
+    plan_repairs,
+    with_made_topics,
+)
+from cqstore.broker.metadata.made_topics import TopicQueues, topics_of_spans
+from cqstore.broker.metadata.model import Form
+from cqstore.broker.metadata.placing import is_placing
+from cqstore.cli.options import (
+    CommitLogFolder,
+    ConfigFile,
+    Dir,
+    Format,
+    Yes,
+    check_is_there,
+    note,
+    open_store,
+)
+from cqstore.cli.output import OutputFormat, output
+from cqstore.store.broker_files.file_names import TOPICS_FILE
+from cqstore.store.errors import RefusedStoreError
+from cqstore.store.journals.store_lock import StoreLock, refuse_if_open
+from cqstore.store.paths import StorePaths
+
+
+def repair(
+    root: Dir,
+    *,
+    yes: Yes = False,
+    config: ConfigFile = None,
+    commit_log: CommitLogFolder = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Repair JSON files of a stopped broker's metadata that it cannot read.
+
+    Each from its .bak, else from another form without faults, else, for topics, from the queues.
+    What is replaced is kept in DIR/cqstore/replaced. Exit code 1 if nothing has what a file held. A
+    damaged database is made again from another form by meta convert --from.
+    """
+    paths = stopped_store(root)
+    queues = _queues(root, config, commit_log) if _has_queues(paths) else {}
+    plan = _plan_repairs(paths, queues)
+    kept = None
+    if yes and any(each.source for each in plan):
+        lock = StoreLock(paths)
+        try:
+            plan = _plan_repairs(paths, queues)
+            kept = apply_repairs(paths, [each for each in plan if each.source])
+        finally:
+            lock.release()
+    output(kind).rows(
+        {
+            "file": each.name, "fault": each.fault, "from": each.source or None,
+            "done": yes and bool(each.source), "keptIn": str(kept) if kept else None,
+        }
+        for each in plan
+    )  # fmt: skip
+    _note_databases(paths)
+    if plan and not yes:
+        note("nothing was changed (--yes does it)")
+    if any(not each.source for each in plan):
+        note("nothing has what these files held: groups and offsets are not in the queues")
+        raise typer.Exit(1)
+
+
+def make_topics(
+    root: Dir,
+    *,
+    yes: Yes = False,
+    config: ConfigFile = None,
+    commit_log: CommitLogFolder = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Write a topics.json with a row for each topic that has queues and none.
+
+    The rows that are there stay. A new one has as many queues as the highest id says, and else what
+    RocketMQ takes for a new topic: order and attributes that it had are not in the queues. The data
+    version gets a higher counter, so that a broker that keeps topics in RocksDB takes the file in.
+    """
+    paths = stopped_store(root)
+    queues = _queues(root, config, commit_log)
+    missing = _missing(paths, queues)
+    if yes and missing:
+        lock = StoreLock(paths)
+        try:
+            missing = _missing(paths, queues)
+            found = read_forms(paths)
+            content = with_made_topics(found, base_of_topics(found, root), missing)
+            apply_repairs(paths, [Repair(TOPICS_FILE, "", "queues", content)])
+        finally:
+            lock.release()
+    output(kind).rows(
+        {
+            "topic": name, "queues": shown.queues, "units": shown.units,
+            "type": shown.queue_type.value, "done": yes,
+        }
+        for name, shown in sorted(missing.items())
+    )  # fmt: skip
+    if missing and not yes:
+        note("nothing was changed (--yes does it)")
+
+
+def stopped_store(root: Path) -> StorePaths:
+    """Return the places of a store whose metadata may be changed.
+
+    Raises:
+        RefusedStoreError: there is none, or a conversion was interrupted.
+        StoreLockedError: a process has it open.
+    """
+    paths = StorePaths(root)
+    check_is_there(root)
+    refuse_if_open(paths)
+    if is_placing(paths):
+        raise RefusedStoreError(
+            "a conversion was interrupted: cqstore meta convert finishes it first", path=root
+        )
+    return paths
+
+
+def _has_queues(paths: StorePaths) -> bool:
+    return paths.commit_log.exists() or any(paths.root.glob("consumequeue*"))
+
+
+def _queues(root: Path, config: Path | None, commit_log: Path | None) -> dict[str, TopicQueues]:
+    with open_store(root, config, None, commit_log) as store:
+        found = topics_of_spans(store.queue_spans())
+        for topic, shown in found.items():
+            shown.queue_type = store.queues.queue_type(topic)
+    return found
+
+
+def _plan_repairs(paths: StorePaths, queues: Mapping[str, TopicQueues]) -> list[Repair]:
+    return list(plan_repairs(paths, read_forms(paths), queues))
+
+
+def _missing(paths: StorePaths, queues: Mapping[str, TopicQueues]) -> dict[str, TopicQueues]:
+    base = base_of_topics(read_forms(paths), paths.root)
+    known = set() if base is None else base.topics.keys()
+    return {name: shown for name, shown in queues.items() if name not in known}
+
+
+def _note_databases(paths: StorePaths) -> None:
+    for each in read_forms(paths):
+        if each.form is not Form.JSON and each.faults:
+            note(f"{each.form}: {each.faults[0]} (cqstore meta convert --from another form)")

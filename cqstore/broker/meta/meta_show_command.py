@@ -1,0 +1,217 @@
+"""The verb ``cqstore meta show``, which is ``cqstore meta DIR``."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cqstore.broker.metadata.findings import MetaFinding, Severity
+from cqstore.broker.metadata.form_checks import check_forms
+from cqstore.broker.metadata.forms import read_forms
+from cqstore.broker.metadata.model import BrokerMetadata, Form, Offsets, Table
+from cqstore.broker.metadata.placing import is_placing
+from cqstore.broker.metadata.queue_checks import check_queues
+from cqstore.cli.options import (
+    CommitLogFolder,
+    ConfigFile,
+    Dir,
+    Format,
+    check_is_there,
+    note,
+    open_store,
+)
+from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.progress import counted, progress
+from cqstore.cli.table import Row
+from cqstore.store.errors import RefusedStoreError, StoreError
+from cqstore.store.paths import StorePaths
+
+
+class Shown(StrEnum):
+    """The tables that ``cqstore meta show`` has."""
+
+    FORMS = "forms"
+    TOPICS = "topics"
+    GROUPS = "groups"
+    OFFSETS = "offsets"
+    DELAYS = "delays"
+
+
+What = Annotated[
+    Shown, typer.Argument(metavar="TABLE", help="forms, topics, groups, offsets or delays.")
+]
+OneForm = Annotated[Form | None, typer.Option("--form", help="This form alone.")]
+
+
+def show(
+    root: Dir,
+    what: What = Shown.FORMS,
+    form: OneForm = None,
+    *,
+    check: Annotated[
+        bool, typer.Option("--check", help="Show what is wrong, queues included, not a table.")
+    ] = False,
+    config: ConfigFile = None,
+    commit_log: CommitLogFolder = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Show topics, groups and consumer offsets of a broker, JSON or RocksDB. Changes nothing.
+
+    Without TABLE: which forms the folder holds, how much is in each, and how often it was changed.
+    A store may hold several; each row says which one it is of. Exit code 1 if a file or a row
+    cannot be read; a file of JSON that is torn is read from its .bak, as a broker does.
+
+    With --check: forms that disagree, data versions that make a broker pass over a form, names that
+    fit twice, offsets and topics that do not fit the queues. Exit code 1 if there is a warning.
+    """
+    found = forms_of(root, form)
+    if check:
+        _show_findings(root, found, config, commit_log, kind)
+        return
+    count = sum(_COUNTS[what](each) for each in found)
+    output(kind).rows(counted(_ROWS[what](found), "showing", count, "rows"))
+    faults = [fault for each in found for fault in each.faults]
+    for fault in faults:
+        note(str(fault))
+    if faults:
+        raise typer.Exit(1)
+
+
+def forms_of(root: Path, form: Form | None) -> list[BrokerMetadata]:
+    """Return what a folder holds, or that ``form`` of it.
+
+    Raises:
+        RefusedStoreError: nothing is there, or no folder.
+    """
+    check_is_there(root)
+    with progress("reading the metadata"):
+        found = [each for each in read_forms(StorePaths(root)) if form in {None, each.form}]
+    if not found:
+        missing = "config/" if form is None else f"config/ in the form {form}"
+        raise RefusedStoreError(f"no metadata of a broker is in {missing}", path=root)
+    return found
+
+
+def _show_findings(
+    root: Path,
+    found: Sequence[BrokerMetadata],
+    config: Path | None,
+    commit_log: Path | None,
+    kind: OutputFormat,
+) -> None:
+    """Print what is wrong with the metadata; exit code 1 if anything is to be warned of."""
+    findings = _unfinished(root)
+    findings += [*check_forms(found), *_queue_findings(root, found, config, commit_log)]
+    findings.sort(key=lambda finding: finding.severity is not Severity.WARN)
+    output(kind).rows(asdict(finding) for finding in findings)
+    if any(finding.severity is Severity.WARN for finding in findings):
+        raise typer.Exit(1)
+
+
+def _unfinished(root: Path) -> list[MetaFinding]:
+    paths = StorePaths(root)
+    if not is_placing(paths):
+        return []
+    sentence = "A conversion was interrupted: cqstore meta convert with --yes goes on."
+    journal = [str(paths.placing_metadata)]
+    return [MetaFinding("", Severity.WARN, "conversion-unfinished", sentence, journal, 1)]
+
+
+def _queue_findings(
+    root: Path, found: Sequence[BrokerMetadata], config: Path | None, commit_log: Path | None
+) -> list[MetaFinding]:
+    """Return in what metadata and queues do not fit each other."""
+    paths = StorePaths(root, commit_log)
+    if not (paths.commit_log.exists() or any(root.glob("consumequeue*"))):
+        sentence = "The folder has neither log nor queues: metadata was checked by itself."
+        return [MetaFinding("", Severity.INFO, "no-queues", sentence)]
+    try:
+        with open_store(root, config, None, commit_log) as store:
+            about = store.queues.queues_estimate()
+            spans = counted(store.queue_spans(), "comparing", about, "queues")
+            return list(check_queues(found, spans))
+    except StoreError as exc:
+        sentence = "The queues cannot be read: metadata was checked by itself."
+        return [MetaFinding("", Severity.WARN, "queues-unreadable", sentence, [str(exc)], 1)]
+
+
+def _forms(found: Sequence[BrokerMetadata]) -> Iterator[Row]:
+    """Yield a row for each form of the metadata."""
+    for each in found:
+        versions = {
+            f"{table}Counter": each.versions[table].counter if table in each.versions else None
+            for table in Table
+        }
+        yield {
+            "form": each.form.value,
+            "path": str(each.path),
+            "topics": len(each.topics),
+            "groups": len(each.groups),
+            "offsets": sum(map(len, each.offsets.values())),
+            "pullOffsets": sum(map(len, each.pull_offsets.values())),
+            "delayLevels": len(each.delay_offsets),
+            **versions,
+            "faults": len(each.faults),
+        }
+
+
+def _topics(found: Sequence[BrokerMetadata]) -> Iterator[Row]:
+    for each in found:
+        for name, config in sorted(each.topics.items()):
+            yield {"form": each.form.value, "topic": name, "config": config}
+
+
+def _groups(found: Sequence[BrokerMetadata]) -> Iterator[Row]:
+    for each in found:
+        for name, config in sorted(each.groups.items()):
+            forbidden = each.forbidden.get(name, {})
+            yield {
+                "form": each.form.value, "group": name, "config": config, "forbidden": forbidden,
+            }  # fmt: skip
+
+
+def _offsets(found: Sequence[BrokerMetadata]) -> Iterator[Row]:
+    """Yield a row for each offset of each form."""
+    for each in found:
+        for table, offsets in (("offset", each.offsets), ("pullOffset", each.pull_offsets)):
+            for key, queue_id, offset in _rows_of(offsets):
+                yield {
+                    "form": each.form.value, "topicAtGroup": key, "queueId": queue_id,
+                    "kind": table, "offset": offset,
+                }  # fmt: skip
+
+
+def _rows_of(offsets: Offsets) -> Iterator[tuple[str, int, int]]:
+    for key, row in sorted(offsets.items()):
+        for queue_id, offset in sorted(row.items()):
+            yield key, queue_id, offset
+
+
+def _delays(found: Sequence[BrokerMetadata]) -> Iterator[Row]:
+    first = found[0]  # one file, whatever the form
+    for level, offset in sorted(first.delay_offsets.items()):
+        yield {"level": level, "offset": offset}
+
+
+def _offset_count(found: BrokerMetadata) -> int:
+    return sum(len(row) for each in (found.offsets, found.pull_offsets) for row in each.values())
+
+
+_COUNTS: dict[Shown, Callable[[BrokerMetadata], int]] = {
+    Shown.FORMS: lambda _: 1,
+    Shown.TOPICS: lambda found: len(found.topics),
+    Shown.GROUPS: lambda found: len(found.groups),
+    Shown.OFFSETS: _offset_count,
+    Shown.DELAYS: lambda found: len(found.delay_offsets),
+}
+"""The rows of one form. Of delays the first form's alone are shown: there are few."""
+_ROWS = {
+    Shown.FORMS: _forms,
+    Shown.TOPICS: _topics,
+    Shown.GROUPS: _groups,
+    Shown.OFFSETS: _offsets,
+    Shown.DELAYS: _delays,
+}

@@ -1,0 +1,96 @@
+"""Changes tables of a broker's metadata in the form in which they are; all else of it stays.
+
+A file of JSON is replaced as a whole, its ``.bak`` with it. A database is built beside the one that
+is there, read back and compared, and the two change places in one call of the system: at every
+instant one of them lies whole under its name. What was there before is kept.
+
+Source: RocketMQ ``ConfigManager.persist``, ``RocksDBConsumerOffsetManager``.
+"""
+
+import ctypes
+import errno
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+from cqstore.broker.metadata.convert import build_beside
+from cqstore.broker.metadata.json_repair import Repair, apply_repairs
+from cqstore.broker.metadata.json_writer import content_of, encoded
+from cqstore.broker.metadata.locations import FILES_OF_TABLE, SINGLE_FOLDER, V1_FOLDERS, V2_FOLDER
+from cqstore.broker.metadata.model import BrokerMetadata, Form, Table
+from cqstore.broker.metadata.placing import clear_new
+from cqstore.broker.metadata.replaced_folder import new_kept_folder
+from cqstore.store.broker_files.file_names import CONFIG_FOLDER, LMQ_OFFSETS_FILE
+from cqstore.store.errors import RefusedStoreError, os_errors
+from cqstore.store.files import make_folder, sync_folder
+from cqstore.store.paths import StorePaths
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+_NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
+
+
+def change_tables(paths: StorePaths, made: BrokerMetadata, tables: Collection[Table]) -> Path:
+    """Put ``tables`` of ``made`` in the place of those of its form; return where these are kept.
+
+    The caller has the store's lock. If interrupted, each table is the old one or the new one.
+
+    Raises:
+        RefusedStoreError: the file system cannot exchange two folders.
+        CorruptionError: what was written is not what is read back; nothing was changed.
+        StoreIOError: something cannot be written.
+    """
+    if made.form is Form.JSON:
+        return _change_files(paths, made, tables)
+    build_beside(paths, made)
+    kept = new_kept_folder(paths)
+    with os_errors("change the metadata", kept):
+        make_folder(kept)
+        for name in _folders(made.form, tables):
+            (paths.new_metadata / CONFIG_FOLDER / name).rename(kept / name)
+            exchange(kept / name, paths.config / name)
+    clear_new(paths)
+    return kept
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Exchange two names, in one call, durably.
+
+    Raises:
+        RefusedStoreError: the file system cannot.
+        OSError: a name is not there, or cannot be changed.
+    """
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    code = errno.ENOSYS
+    if call is not None:
+        names = os.fsencode(one), os.fsencode(other)
+        if call(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
+            sync_folder(one.parent)
+            sync_folder(other.parent)
+            return
+        code = ctypes.get_errno()
+    if code in _NO_EXCHANGE:
+        raise RefusedStoreError(
+            "this file system cannot exchange two names: convert to json, change, convert back"
+            " (cqstore meta convert)",
+            path=other,
+        )
+    raise OSError(code, os.strerror(code), str(other))
+
+
+def _change_files(paths: StorePaths, made: BrokerMetadata, tables: Collection[Table]) -> Path:
+    config = paths.config
+    names = [name for table in tables for name in FILES_OF_TABLE[table]]
+    there = [name for name in names if name != LMQ_OFFSETS_FILE or (config / name).exists()]
+    changes = [Repair(name, "", "call", encoded(content_of(name, made))) for name in there]
+    return apply_repairs(paths, changes) or paths.replaced
+
+
+def _folders(form: Form, tables: Collection[Table]) -> list[str]:
+    """Return the folders that hold these tables in a form of RocksDB."""
+    match form:
+        case Form.V1:
+            return [V1_FOLDERS[table] for table in tables]
+        case Form.SINGLE:
+            return [SINGLE_FOLDER]
+        case _:
+            return [V2_FOLDER]

@@ -1,0 +1,127 @@
+"""The files of ``config/``, in which a broker keeps what is not in its log.
+
+Source: RocketMQ ``ConfigManager``, ``BrokerPathConfigHelper``, ``TimerCheckpoint``.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cqstore.store.broker_files.fastjson import broker_object
+from cqstore.store.broker_files.file_names import (
+    MAX_TABLE_BYTES,
+    TIMER_CHECK_BYTES,
+    TIMER_CHECK_FILE,
+    backup_of,
+    replace_keeping,
+)
+from cqstore.store.errors import CorruptionError, os_errors
+from cqstore.store.files import make_folder, read_file
+from cqstore.store.paths import StorePaths
+from cqstore.store.record.layout import Annotated, Layout, Wire
+
+Json = dict[str, Any]
+
+
+class TimerCheck(NamedTuple):
+    """``timercheck``, of which 4096 bytes are kept, and what a broker answers for it."""
+
+    last_read_time: Annotated[int, Wire("q", "up to when timer messages were delivered, ms")]
+    log_flush_pos: Annotated[int, Wire("q", "up to where the broker's own timer log is on disk")]
+    queue_offset: Annotated[int, Wire("q", "next one of the timer's queue to go into that log")]
+    master_queue_offset: Annotated[int, Wire("q", "the same at the master")]
+    state_version: Annotated[int, Wire("q", "of the version")]
+    version_time: Annotated[int, Wire("q", "of the version, ms since the epoch")]
+    counter: Annotated[int, Wire("q", "of the version")]
+
+
+TIMER_CHECK_POINT = Layout(TimerCheck)
+
+
+class ConfigFiles:
+    """The files of one store. One thread at a time."""
+
+    def __init__(self, paths: StorePaths) -> None:
+        """Take the folder of ``paths``; no file is read yet."""
+        self._folder = paths.config
+
+    def path(self, name: str) -> Path:
+        """Return where a file lies."""
+        return self._folder / name
+
+    def read(self, name: str) -> Json | None:
+        """Return the object in a file; ``None``: there is no file.
+
+        Raises:
+            CorruptionError: it is none that a broker would read.
+            StoreIOError: it cannot be read.
+        """
+        path, data = self._folder / name, self._bytes(name)
+        if data is None:
+            return None
+        try:
+            return broker_object(data)
+        except ValueError as exc:
+            raise CorruptionError(
+                f"this is no file of a broker's: {exc}. Its former content may be in"
+                f" {backup_of(path).name}; without the file the master's is taken", path=path,
+            ) from exc  # fmt: skip
+
+    def write(self, name: str, content: Mapping[str, object], *, backup: bool = True) -> bool:
+        """Make ``content`` all of a file, durably; return whether it was something else.
+
+        ``backup``: what the file held goes to ``.bak``, if it is one that a broker would read.
+
+        Raises:
+            StoreIOError: it cannot be written; the present file is unchanged.
+        """
+        return self._replace(name, json.dumps(content).encode(), backup=backup)
+
+    def merge_timer_check(self, answer: bytes) -> bool:
+        """Take of a master's check point what a slave takes; the rest is about its own timer log.
+
+        Raises:
+            CorruptionError, StoreIOError: as ``read`` and ``write``.
+
+        Source: RocketMQ ``SlaveSynchronize.syncTimerCheckPoint``.
+        """
+        data = self._bytes(TIMER_CHECK_FILE) or bytes(TIMER_CHECK_BYTES)
+        if len(data) != TIMER_CHECK_BYTES:
+            raise CorruptionError(
+                "the timer's check point has another size", path=self._folder / TIMER_CHECK_FILE,
+                expected=f"{TIMER_CHECK_BYTES} bytes", got=f"{len(data)} bytes",
+            )  # fmt: skip
+        own, master = TIMER_CHECK_POINT.unpack_from(data), TIMER_CHECK_POINT.unpack_from(answer)
+        merged = master._replace(log_flush_pos=own.log_flush_pos, queue_offset=own.queue_offset)
+        packed = TIMER_CHECK_POINT.pack(merged)
+        return self._replace(TIMER_CHECK_FILE, packed + data[len(packed) :], backup=False)
+
+    def _bytes(self, name: str) -> bytes | None:
+        path = self._folder / name
+        with os_errors("read a file of the broker's", path):
+            try:
+                return read_file(path, MAX_TABLE_BYTES)
+            except FileNotFoundError:
+                return None
+
+    def _replace(self, name: str, data: bytes, *, backup: bool) -> bool:
+        """Write a file if it is another one; what it was becomes its backup. Return whether."""
+        former = self._bytes(name)
+        if former == data:
+            return False
+        path = self._folder / name
+        with os_errors("write a file of the broker's", path):
+            make_folder(self._folder)
+            keeps = former is not None and backup and _is_object(former)
+            replace_keeping(path, data, former if keeps else None)
+        return True
+
+
+def _is_object(data: bytes) -> bool:
+    """Return whether a broker would read it; what a kill cut off must not replace its backup."""
+    try:
+        broker_object(data)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,165 @@
+"""Converts a broker's metadata from one form into another, proved before it is put in place."""
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+
+from cqstore.broker.metadata.form_limits import refuse_unfit
+from cqstore.broker.metadata.forms import read_forms
+from cqstore.broker.metadata.json_form import offsets_disagree, unknown_fields
+from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Table
+from cqstore.broker.metadata.placing import clear_new, place
+from cqstore.broker.metadata.writing import differences, write_form
+from cqstore.store.broker_files.file_names import LMQ_OFFSETS_FILE, OFFSETS_FILE
+from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreIOError
+from cqstore.store.paths import StorePaths
+
+
+class Droppable(StrEnum):
+    """A table that a form has no place for, and that may be left out of it."""
+
+    FORBIDDEN = "forbidden"
+    """What groups may not do; version 2 keeps none of it."""
+    PULL_OFFSETS = "pull-offsets"
+    """Of consumers that pull by themselves; version 2 alone keeps them."""
+
+
+def dropped(found: BrokerMetadata, to: Form, drop: Collection[Droppable]) -> list[Droppable]:
+    """Return what of ``drop`` is there and has no place in the form ``to``; other tables stay."""
+    homeless = {
+        Droppable.FORBIDDEN: to is Form.V2 and any(found.forbidden.values()),
+        Droppable.PULL_OFFSETS: to is not Form.V2 and any(found.pull_offsets.values()),
+    }
+    return [each for each in drop if homeless[each]]
+
+
+def choose_form(found: Sequence[BrokerMetadata], wanted: Form | None, root: Path) -> BrokerMetadata:
+    """Return the form to convert from: ``wanted``, or the only one that is there.
+
+    Raises:
+        RefusedStoreError: there is none, or several and none is ``wanted``.
+    """
+    forms = [each for each in found if wanted in {None, each.form}]
+    if len(forms) == 1:
+        return forms[0]
+    if not forms:
+        missing = "" if wanted is None else f" in the form {wanted}"
+        raise RefusedStoreError(f"no metadata of a broker is in config/{missing}", path=root)
+    there = ", ".join(each.form for each in forms)
+    raise RefusedStoreError(
+        f"several forms are here ({there}): name the one that counts with --from. The others are"
+        " moved away (cqstore meta DIR --check compares them)",
+        path=root,
+    )
+
+
+def converted(found: BrokerMetadata, to: Form, drop: Collection[Droppable] = ()) -> BrokerMetadata:
+    """Return what ``found`` is to be in the form ``to``.
+
+    All of it, but for what is to be dropped and has no place there. A file of JSON that counts no
+    change gets counter 1: a broker that later keeps its metadata in RocksDB would pass over it.
+
+    Raises:
+        RefusedStoreError: ``found`` is damaged, or ``to`` does not hold something of it.
+    """
+    refuse_unless_whole(found)
+    return fitted(found, to, drop)
+
+
+def fitted(found: BrokerMetadata, to: Form, drop: Collection[Droppable] = ()) -> BrokerMetadata:
+    """Return what ``found``, which has no fault, is to be in the form ``to``; see ``converted``.
+
+    Raises:
+        RefusedStoreError: ``to`` does not hold something of it.
+    """
+    out = dropped(found, to, drop)
+    made = replace(
+        found, form=to, versions=dict(found.versions), delay_offsets={},
+        forbidden={} if Droppable.FORBIDDEN in out else found.forbidden,
+        pull_offsets={} if Droppable.PULL_OFFSETS in out else found.pull_offsets,
+    )  # fmt: skip
+    if to is Form.JSON:
+        now = time.time_ns() // 1_000_000
+        for table in Table:
+            version = made.versions.get(table, DataVersion(timestamp=now))
+            made.versions[table] = version._replace(counter=max(1, version.counter))
+    refuse_unfit(made, to)
+    return made
+
+
+def convert(
+    paths: StorePaths, made: BrokerMetadata, *, lmq: bool = False, keep: Collection[Form] = ()
+) -> Path:
+    """Write ``made`` beside the store, compare every field, put it in place of the other forms.
+
+    The caller has the store's lock, and has finished what an earlier call left. Forms to ``keep``
+    stay where they are.
+
+    Returns:
+        the folder that the other forms were moved to.
+
+    Raises:
+        CorruptionError: what was written is not what is read back; nothing was changed.
+        StoreIOError: something cannot be written, see ``place``.
+    """
+    build_beside(paths, made, lmq=lmq)
+    return place(paths, made.form, keep)
+
+
+def build_beside(paths: StorePaths, made: BrokerMetadata, *, lmq: bool = False) -> None:
+    """Write ``made`` into ``new_metadata``, read it back and compare every field.
+
+    What an earlier call has left there is removed. The caller has the store's lock.
+
+    Raises:
+        CorruptionError: what was written is not what is read back.
+        StoreIOError: something cannot be written or read.
+    """
+    clear_new(paths)
+    write_form(made, made.form, paths.new_metadata, lmq=lmq)
+    wrong = list(_wrong_with_new(paths, made))
+    if wrong:
+        raise CorruptionError(
+            f"what was written is not what was read: {'; '.join(wrong)}", path=paths.new_metadata
+        )
+
+
+def _wrong_with_new(paths: StorePaths, made: BrokerMetadata) -> Iterator[str]:
+    """Yield in what the new form, read back, is not what was to be written."""
+    new = read_forms(StorePaths(paths.new_metadata))
+    if [each.form for each in new] != [made.form]:
+        yield "not one form is there"
+    for each in new:
+        for fault in each.faults:
+            if isinstance(fault, StoreIOError):
+                raise fault
+            yield str(fault)
+        yield from differences(made, each)
+
+
+def refuse_unless_whole(found: BrokerMetadata) -> None:
+    """Refuse a form that cannot be written again with all that it holds.
+
+    Raises:
+        RefusedStoreError: it is damaged, or holds what this project does not know.
+    """
+    if found.faults:
+        raise RefusedStoreError(
+            f"this form is damaged ({len(found.faults)}, first: {found.faults[0]}): cqstore meta"
+            " repair mends it first", path=found.path,
+        )  # fmt: skip
+    if found.form is not Form.JSON:
+        return
+    if unknown := unknown_fields(found.path):
+        raise RefusedStoreError(
+            f"these hold something that no other form is known to hold: {', '.join(unknown)}",
+            path=found.path,
+        )
+    if keys := offsets_disagree(found.path):
+        raise RefusedStoreError(
+            f"{OFFSETS_FILE} and {LMQ_OFFSETS_FILE} differ in {len(keys)} keys, first {keys[0]!r}:"
+            " move away the one that no broker writes any more (the latter is that of enableLmq)",
+            path=found.path,
+        )

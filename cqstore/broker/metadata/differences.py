@@ -1,0 +1,238 @@
+"""What differs in the tables of two brokers, whatever form each of them keeps its own in.
+
+Source: RocketMQ ``TopicConfigManager``, ``SubscriptionGroupManager``, ``ConsumerOffsetManager``,
+``ConsumerFilterManager``, ``ConsumerOrderInfoManager``.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cqstore.broker.metadata.json_form import fault_of, read_delays
+from cqstore.broker.metadata.model import FIELDS_OF_TABLE, BrokerMetadata, Form, Table
+from cqstore.broker.metadata.offset_keys import fitting_readings, is_own_group
+from cqstore.broker.metadata.table_forms import (
+    faults_of,
+    forms_there,
+    newest_file,
+    read_newest,
+    table_forms,
+)
+from cqstore.store.broker_files.fastjson import broker_object
+from cqstore.store.broker_files.file_names import DELAYS_FILE
+from cqstore.store.errors import CorruptionError, StoreError, os_errors
+from cqstore.store.files import read_file
+from cqstore.store.paths import StorePaths
+from cqstore.store.record.topic_names import is_exempt
+
+_MAX_BYTES = 512 << 20
+_TABLES = {name: table for table, names in FIELDS_OF_TABLE.items() for name in names}
+_FILES = {"consumerFilter.json": "filterDataByTopic", "consumerOrderInfo.json": "table"}
+"""Tables that are files of JSON under every form."""
+_DELAYS = "delay_offsets"
+_MADE = {"topics": is_exempt, "groups": is_own_group}
+"""Names that a broker makes at each start; not every form keeps them."""
+Rows = dict[str, object]
+
+
+@dataclass(slots=True)
+class BrokerTables:
+    """The tables below one folder ``config``, each from the form that was written last."""
+
+    forms: dict[Table, Form]
+    """Tables that lie nowhere are not named."""
+    older: list[Form]
+    """Forms that are there too, and that no table was read from."""
+    found: BrokerMetadata
+    """All tables; only these count."""
+    files: dict[str, Rows] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+    """Table → why it cannot be read as a whole: a sentence that names its form."""
+    from_backup: list[str] = field(default_factory=list)
+    """A sentence for each file that a broker reads from its ``.bak``."""
+
+    def form_of(self, name: str) -> Form | None:
+        """Return which form the table ``name`` was read from; ``None``: it lies nowhere."""
+        return self.forms.get(_TABLES[name])
+
+    def sentences(self) -> list[str]:
+        """Return each thing that could not be read, once."""
+        return [*self.sentences_of(*self.unread), *self.from_backup]
+
+    def sentences_of(self, *names: str) -> list[str]:
+        """Return why these tables cannot be read, each sentence once."""
+        return [*dict.fromkeys(self.unread[name] for name in names if name in self.unread)]
+
+    def rows(self, name: str) -> Rows:
+        """Return name → entry of one table; offsets by queue, as JSON has them."""
+        if name in _FILES:
+            return self.files.get(name, {})
+        table = getattr(self.found, name)
+        if name in {"topics", "groups"}:
+            return dict(table)
+        if name == _DELAYS:
+            return {str(level): offset for level, offset in table.items()}
+        return {key: {str(each): row[each] for each in row} for key, row in table.items() if row}
+
+    def shown(self) -> str:
+        """Return the forms in a few words."""
+        forms = set(self.forms.values())
+        if len(forms) > 1:
+            text = ", ".join(f"{table} {form}" for table, form in self.forms.items())
+        else:
+            text = next(iter(forms), "none")
+        return text + (f" (older: {', '.join(self.older)})" if self.older else "")
+
+    def as_json(self) -> dict[str, object]:
+        """Return the forms by name."""
+        return {
+            "forms": {table.value: form.value for table, form in self.forms.items()},
+            "olderForms": [form.value for form in self.older],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class EntryDifference:
+    """One name whose entries differ; ``None``: it has none on that side."""
+
+    table: str
+    name: str
+    one: object
+    other: object
+
+    def as_json(self) -> dict[str, object]:
+        """Return the fields under the names that the report has."""
+        return {"table": self.table, "name": self.name, "a": self.one, "b": self.other}
+
+
+def read_tables(config: Path) -> BrokerTables:
+    """Return what the folder ``config`` holds. Changes nothing.
+
+    Raises:
+        StoreIOError: the folder cannot be read.
+    """
+    sources = read_newest(config, table_forms(StorePaths(config.parent)))
+    forms = {table: source.form for table, source in sources.items()}
+    older = [form for form in forms_there(config) if form not in forms.values()]
+    made = BrokerTables(forms, older, BrokerMetadata(Form.JSON, config))
+    for table, source in sources.items():
+        names = FIELDS_OF_TABLE[table]
+        for name in names:
+            setattr(made.found, name, getattr(source, name))
+        if faults := faults_of(table, source, config):
+            sentence = f"the {table} cannot be read from the form {source.form}: {faults[0]}"
+            made.unread |= dict.fromkeys(names, sentence)
+        elif source.form is Form.JSON:
+            made.from_backup += _from_backup(config, table)
+    _read_delays(config, made)
+    _read_files(config, made)
+    return made
+
+
+def compare_tables(one: BrokerTables, other: BrokerTables) -> list[EntryDifference]:
+    """Return what differs, table by table and sorted by name.
+
+    A table that is on one side alone counts as empty on the other one; one that cannot be read is
+    not compared. Versions of data do not count. Topics and groups that a broker makes at each start
+    count where both sides have one form.
+    """
+    found: list[EntryDifference] = []
+    for name in (*_TABLES, _DELAYS, *_FILES):
+        if name in one.unread or name in other.unread or _has_no_place(name, one, other):
+            continue
+        mine, others = one.rows(name), other.rows(name)
+        names = sorted(mine.keys() | others.keys())
+        if name in _MADE and one.form_of(name) is not other.form_of(name):
+            names = [each for each in names if not _MADE[name](each)]
+        for each in names:
+            found += _unlike(name, each, mine.get(each), others.get(each))
+    return found
+
+
+def not_compared(one: BrokerTables, other: BrokerTables) -> Iterator[str]:
+    """Yield a sentence for each table that one side has, and the other's form has no place for."""
+    for name in _TABLES:
+        if _has_no_place(name, one, other) and (one.rows(name) or other.rows(name)):
+            forms = f"{one.form_of(name) or 'none'} and {other.form_of(name) or 'none'}"
+            yield f"{name} are not compared: of the forms {forms} one has no place for them"
+
+
+def offsets_by_queue(tables: BrokerTables) -> dict[tuple[str, str, int], int]:
+    """Return (topic, group, queue id) → offset, under every topic that a key can mean."""
+    found = tables.found
+    return {
+        (topic, group, queue_id): offset
+        for key, row in found.offsets.items()
+        for topic, group in fitting_readings(key, found.topics, found.groups)
+        for queue_id, offset in row.items()
+    }
+
+
+def _has_no_place(name: str, one: BrokerTables, other: BrokerTables) -> bool:
+    """Return whether table ``name`` cannot be compared: one side's form cannot hold it.
+
+    What groups may not do (``forbidden``) is in every form but version 2 of RocksDB, the offsets of
+    pull consumers (``pull_offsets``) in that one alone.
+    """
+    if name not in {"forbidden", "pull_offsets"}:
+        return False
+    return (one.form_of(name) is Form.V2) != (other.form_of(name) is Form.V2)
+
+
+def _unlike(table: str, name: str, mine: object, others: object) -> list[EntryDifference]:
+    if mine == others:
+        return []
+    if isinstance(mine, dict) and isinstance(others, dict):  # what is the same need not be reported
+        keys = [key for key in {**mine, **others} if mine.get(key) != others.get(key)]
+        mine, others = ({key: each.get(key) for key in keys} for each in (mine, others))
+    return [EntryDifference(table, name, mine, others)]
+
+
+def _from_backup(config: Path, table: Table) -> Iterator[str]:
+    """Yield a sentence if a table was read from its backup."""
+    name = newest_file(config, table)
+    try:
+        fault = fault_of(name, config / name)
+    except FileNotFoundError:  # a broker was killed while it wrote it
+        return
+    if fault is not None:
+        yield f"{name} cannot be read, its .bak was: {fault}"
+
+
+def _read_delays(config: Path, made: BrokerTables) -> None:
+    read_delays(config, made.found)
+    faults = made.found.faults
+    if len(faults) > 1:
+        made.unread[_DELAYS] = f"{DELAYS_FILE} cannot be read: {faults[0]}"
+    elif faults and (config / DELAYS_FILE).exists():
+        made.from_backup.append(f"{DELAYS_FILE} cannot be read, its .bak was: {faults[0]}")
+
+
+def _read_files(config: Path, made: BrokerTables) -> None:
+    for name, key in _FILES.items():
+        try:
+            made.files[name] = _read_file(config / name, key)
+        except StoreError as exc:
+            made.unread[name] = f"{name} cannot be read: {exc}"
+
+
+def _read_file(path: Path, key: str) -> Rows:
+    """Return the table ``key`` of a JSON file; empty without file or table.
+
+    Raises:
+        CorruptionError: it is none.
+    """
+    with os_errors("read a table of the broker's", path):
+        if not path.exists():
+            return {}
+        data = read_file(path, _MAX_BYTES)
+    try:
+        whole = broker_object(data) if data.strip() else {}
+    except ValueError as exc:
+        raise CorruptionError(f"this is no table of a broker's: {exc}", path=path) from exc
+    table = whole.get(key)
+    if table is None:
+        return {}
+    if not isinstance(table, dict):
+        raise CorruptionError("there is no table in it", path=path)
+    return table

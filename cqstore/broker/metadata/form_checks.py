@@ -1,0 +1,199 @@
+"""Checks of metadata by itself: forms against each other, versions, names and counts.
+
+Source: RocketMQ ``RocksDBTopicConfigManager.merge`` and its siblings (a file counts if its counter
+is higher), ``ConsumerOffsetManager`` (splits keys at each @), ``AdminBrokerProcessor`` (pages of
+2000 names), ``ConsumerOffsetManagerV2.assignResetOffset``.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+from cqstore.broker.metadata.findings import MetaFinding, Severity
+from cqstore.broker.metadata.json_form import offsets_disagree
+from cqstore.broker.metadata.model import FIELDS_OF_TABLE, BrokerMetadata, Form, Table
+from cqstore.broker.metadata.offset_keys import fitting_readings
+from cqstore.broker.metadata.writing import differences_in
+from cqstore.store.broker_files.file_names import (
+    LMQ_OFFSETS_FILE,
+    OFFSETS_FILE,
+    TOPIC_GROUP_SEPARATOR,
+)
+from cqstore.store.record.topic_names import is_exempt
+
+_PAGE = 2000
+_TAKEN_IN = {Form.JSON: (Form.V1, Form.SINGLE), Form.V1: (Form.SINGLE,)}
+"""A form → the forms whose managers take it in where its counter is higher."""
+
+
+def check_forms(found: Sequence[BrokerMetadata]) -> Iterator[MetaFinding]:
+    """Yield what is wrong with the forms of one folder; needs no queues."""
+    for one, other in combinations(map(_made_by_operators, found), 2):
+        yield from _disagreements(one, other)
+    for each in found:
+        yield from _damage(each)
+        yield from _counters_of_zero(each)
+        yield from _names_and_keys(each)
+        yield from _ambiguous(each)
+        yield from _lost_resets(each)
+        yield from _lost_by_a_slave(each)
+        yield from _files_of_offsets(each)
+
+
+def _made_by_operators(found: BrokerMetadata) -> BrokerMetadata:
+    """Return ``found`` without the topics that a broker makes at each start."""
+    topics = {name: config for name, config in found.topics.items() if not is_exempt(name)}
+    return replace(found, topics=topics)
+
+
+def _disagreements(one: BrokerMetadata, other: BrokerMetadata) -> Iterator[MetaFinding]:
+    """Yield a finding for each table in which two forms differ."""
+    forms = f"{one.form}, {other.form}"
+    for table in Table:
+        unlike = [
+            sentence
+            for name in FIELDS_OF_TABLE[table]
+            if not _is_missing_by_form(name, one.form, other.form)
+            for sentence in differences_in(name, getattr(one, name), getattr(other, name))
+        ]
+        if unlike:
+            sentence = "The two forms do not hold the same, and a broker reads one of them."
+            finding = MetaFinding(forms, Severity.WARN, f"{table}-disagree", sentence)
+            yield finding.with_names(unlike)
+            yield from _version_trap(one, other, table)
+
+
+def _is_missing_by_form(name: str, *forms: Form) -> bool:
+    """Return whether one of ``forms`` has no place for a table at all."""
+    if name == "forbidden":
+        return Form.V2 in forms
+    return name == "pull_offsets" and set(forms) != {Form.V2}
+
+
+def _version_trap(
+    one: BrokerMetadata, other: BrokerMetadata, table: Table
+) -> Iterator[MetaFinding]:
+    """Yield what a broker makes at its start of two forms that differ, by their data versions."""
+    if other.form not in _TAKEN_IN.get(one.form, ()):
+        return
+    counters = [_counter(each, table) for each in (one, other)]
+    if counters[0] > counters[1]:
+        code = f"{table}-taken-in"
+        sentence = (
+            f"A broker that keeps {other.form} takes {one.form} in at its next start, over its"
+        )
+        sentence += " own rows: its data version has the higher counter."
+    else:
+        code = f"{table}-passed-over"
+        sentence = (
+            f"A broker that keeps {other.form} never reads {one.form}: its data version has no"
+        )
+        sentence += " higher counter."
+    finding = MetaFinding(f"{one.form}, {other.form}", Severity.WARN, code, sentence)
+    yield finding.with_names([f"counters {counters[0]} and {counters[1]}"])
+
+
+def _counter(found: BrokerMetadata, table: Table) -> int:
+    version = found.versions.get(table)
+    return 0 if version is None else version.counter
+
+
+def _damage(found: BrokerMetadata) -> Iterator[MetaFinding]:
+    if found.faults:
+        sentence = "Files or rows cannot be read; a broker does not start, or starts without them."
+        finding = MetaFinding(found.form, Severity.WARN, "damaged", sentence)
+        yield finding.with_names(map(str, found.faults))
+
+
+def _counters_of_zero(found: BrokerMetadata) -> Iterator[MetaFinding]:
+    """Yield a finding of JSON tables of a young broker: a counter of 0 is higher than no other."""
+    if found.form is not Form.JSON:
+        return
+    young = [
+        table
+        for table in Table
+        if _counter(found, table) <= 0
+        and any(getattr(found, name) for name in FIELDS_OF_TABLE[table])
+    ]
+    if young:
+        sentence = (
+            "The data version counts no change: under storeType=defaultRocksDB a broker drops these"
+            " tables. cqstore meta convert and cqstore migrate raise the counter."
+        )
+        yield MetaFinding(found.form, Severity.INFO, "counter-zero", sentence).with_names(young)
+
+
+def _names_and_keys(found: BrokerMetadata) -> Iterator[MetaFinding]:
+    sentence = "The name in the configuration is not that of its row: forms take one or the other."
+    finding = MetaFinding(found.form, Severity.WARN, "name-mismatch", sentence)
+    for kind, table in (("topicName", found.topics), ("groupName", found.groups)):
+        finding.with_names(name for name, config in table.items() if config.get(kind) != name)
+    if finding.total:
+        yield finding
+
+
+def _ambiguous(found: BrokerMetadata) -> Iterator[MetaFinding]:
+    """Yield findings on keys of offsets that no topic and group fit, or several."""
+    keys = [*found.offsets, *found.pull_offsets]
+    ambiguous = MetaFinding(
+        found.form, Severity.WARN, "ambiguous-key",
+        "Two readings of topic@group fit the tables: nothing says whose offset it is.",
+    )  # fmt: skip
+    no_key = MetaFinding(
+        found.form, Severity.WARN, "no-topic-at-group", "An offset belongs to no topic and group."
+    )
+    several = MetaFinding(
+        found.form, Severity.INFO, "name-with-separator",
+        "Names hold @: a broker never removes these offsets with their topic or group.",
+    )  # fmt: skip
+    for key in keys:
+        fitting = fitting_readings(key, found.topics, found.groups)
+        if not fitting:
+            no_key.add(key)
+        elif len(fitting) > 1:
+            ambiguous.add(key)
+        elif key.count(TOPIC_GROUP_SEPARATOR) > 1:
+            several.add(key)
+    yield from (finding for finding in (ambiguous, no_key, several) if finding.total)
+
+
+def _lost_resets(found: BrokerMetadata) -> Iterator[MetaFinding]:
+    """Yield a finding of resets under version 2, which are written as ``group@topic``."""
+    if found.form is not Form.V2:
+        return
+    finding = MetaFinding(
+        found.form, Severity.WARN, "reset-lost",
+        "An offset was reset by the broker and written with topic and group swapped: after the next"
+        " start the group is where it was before, unless it has committed since.",
+    )  # fmt: skip
+    for key in found.offsets:
+        group, _, topic = key.partition(TOPIC_GROUP_SEPARATOR)
+        if topic in found.topics and group in found.groups and group not in found.topics:
+            finding.add(f"{topic}@{group}")
+    if finding.total:
+        yield finding
+
+
+def _lost_by_a_slave(found: BrokerMetadata) -> Iterator[MetaFinding]:
+    """Yield a finding of tables of a size with which a RocketMQ slave loses the last entry."""
+    for table, names in ((Table.TOPICS, found.topics), (Table.GROUPS, found.groups)):
+        if len(names) > _PAGE and len(names) % _PAGE == 1:
+            sentence = (
+                f"There are 2000k+1 {table}: a slave of RocketMQ never gets the last one, and"
+                " deletes it if it had it. One more or one less is enough."
+            )
+            code = f"{table}-2000k-plus-1"
+            finding = MetaFinding(found.form, Severity.WARN, code, sentence)
+            yield finding.with_names([f"{len(names)} {table}"])
+
+
+def _files_of_offsets(found: BrokerMetadata) -> Iterator[MetaFinding]:
+    """Yield a finding if both files of offsets differ."""
+    keys = offsets_disagree(found.path) if found.form is Form.JSON else []
+    if keys:
+        sentence = (
+            f"{OFFSETS_FILE} and {LMQ_OFFSETS_FILE} differ: a broker with enableLmq reads the"
+            " second alone, any other broker the first."
+        )
+        finding = MetaFinding(found.form, Severity.WARN, "lmq-offsets-disagree", sentence)
+        yield finding.with_names(keys)

@@ -1,0 +1,125 @@
+"""What a form of metadata cannot hold: each such thing by its name, before a byte is written.
+
+Source: RocketMQ ``ConfigHelper`` (a name's length is a ``short``), ``SubscriptionGroupManagerV2``
+(keeps no forbidden table), ``ConsumerOffsetManager`` (pull offsets are in memory alone),
+``RocksDBSubscriptionGroupManager.decodeForbidden`` (an ``Integer``).
+"""
+
+import json
+from collections.abc import Iterator
+from itertools import chain
+
+from cqstore.broker.metadata.model import BrokerMetadata, Form, Json, Offsets
+from cqstore.broker.metadata.offset_keys import fitting_readings
+from cqstore.store.errors import RefusedStoreError
+from cqstore.store.sentences import some_of
+
+MAX_NAME_BYTES = (1 << 15) - 1
+"""Of a name in a key of version 2."""
+_INT_BITS, _LONG_BITS = 31, 63
+_MAX_SHOWN = 5
+
+
+def refuse_unfit(found: BrokerMetadata, form: Form) -> None:
+    """Refuse metadata that ``form`` has no place for, see ``refusals``.
+
+    Raises:
+        RefusedStoreError: there is something.
+    """
+    refused = list(refusals(found, form))
+    if refused:
+        shown = some_of(refused[:_MAX_SHOWN], len(refused), "; ")
+        raise RefusedStoreError(f"this cannot be kept in the form {form}: {shown}", path=found.path)
+
+
+def refusals(found: BrokerMetadata, form: Form) -> Iterator[str]:
+    """Yield a sentence for each thing in ``found`` that a broker would not read from ``form``."""
+    yield from _unfit_names(found)
+    yield from _unfit_numbers(found)
+    if form is Form.V2:
+        yield from _unfit_for_v2(found)
+    elif found.pull_offsets:
+        yield f"{form} holds no offsets of pull consumers: {_few(found.pull_offsets)}"
+
+
+def _unfit_names(found: BrokerMetadata) -> Iterator[str]:
+    """Yield the names that no form can hold, a sentence each."""
+    in_forbidden = chain.from_iterable(found.forbidden.values())
+    tables = (found.topics, found.groups, found.forbidden, in_forbidden)
+    for name in chain(*tables, found.offsets, found.pull_offsets):
+        if not name:
+            yield "a name is empty"
+        elif not _is_text(name):
+            yield f"the name {name!r} is no text of UTF-8"
+
+
+def _unfit_numbers(found: BrokerMetadata) -> Iterator[str]:
+    """Yield the numbers that no form can hold, a sentence each."""
+    yield from _unfit_offsets("offset", found.offsets)
+    yield from _unfit_offsets("pull offset", found.pull_offsets)
+    for group, row in found.forbidden.items():
+        for topic, bits in row.items():
+            if not _fits(bits, _INT_BITS):
+                yield f"what {group!r} may not do with {topic!r}: {bits} is beyond 32 bits"
+    for table, version in found.versions.items():
+        if not all(_fits(number, _LONG_BITS) for number in version):
+            yield f"the data version of {table}: {version} is beyond 64 bits"
+    for name, config in chain(found.topics.items(), found.groups.items()):
+        try:
+            json.dumps(config, allow_nan=False)
+        except ValueError:
+            yield f"the configuration of {name!r} has a number that JSON has not"
+
+
+def _unfit_offsets(what: str, offsets: Offsets) -> Iterator[str]:
+    for key, row in offsets.items():
+        for queue_id, offset in row.items():
+            if not _fits(queue_id, _INT_BITS) or not _fits(offset, _LONG_BITS):
+                yield f"the {what} of {key!r}, queue {queue_id}: {offset} is beyond its bits"
+
+
+def _unfit_for_v2(found: BrokerMetadata) -> Iterator[str]:
+    """Yield what version 2 cannot hold, a sentence each."""
+    groups = [group for group, row in found.forbidden.items() if row]
+    if groups:
+        yield f"v2 keeps nothing of what groups may not do: {_few(groups)}"
+    for key in chain(found.offsets, found.pull_offsets):
+        fitting = fitting_readings(key, found.topics, found.groups)
+        if not fitting:
+            yield f"the offset of {key!r} is of no topic and group"
+        elif len(fitting) > 1:
+            ways = " or ".join(f"topic {topic!r} of group {group!r}" for topic, group in fitting)
+            yield f"the offset of {key!r} is of {ways}, and no table says which"
+        yield from _unfit_lengths(key, *fitting[:1])
+    for kind, table in (("topicName", found.topics), ("groupName", found.groups)):
+        yield from _unfit_configs(kind, table)
+
+
+def _unfit_configs(kind: str, table: dict[str, Json]) -> Iterator[str]:
+    for name, config in table.items():
+        yield from _unfit_lengths(name, (name,))
+        if config.get(kind) != name:  # v2 takes the name from there
+            yield f"the configuration of {name!r} has {kind} {config.get(kind)!r}"
+
+
+def _unfit_lengths(key: str, *names: tuple[str, ...]) -> Iterator[str]:
+    for name in chain.from_iterable(names):
+        size = len(name.encode("utf-8", "surrogatepass"))
+        if size > MAX_NAME_BYTES:
+            yield f"{key[:40]!r}… has a name of {size} bytes, v2 takes {MAX_NAME_BYTES}"
+
+
+def _fits(number: int, bits: int) -> bool:
+    return -(1 << bits) <= number < 1 << bits
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _few(names: Offsets | list[str]) -> str:
+    return some_of(sorted(names)[:_MAX_SHOWN], len(names))

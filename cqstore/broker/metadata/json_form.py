@@ -1,0 +1,223 @@
+"""The form of JSON files: read as a broker reads them, each with its ``.bak`` behind it.
+
+Source: RocketMQ ``ConfigManager.load``, ``TopicConfigManager.decode``,
+``SubscriptionGroupManager.decode``, ``ConsumerOffsetManager.decode``,
+``LmqConsumerOffsetManager``, ``ScheduleMessageService.decode``.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from cqstore.broker.metadata.locations import FILES
+from cqstore.broker.metadata.model import BrokerMetadata, Form, Json, Table
+from cqstore.broker.metadata.values import (
+    bits_of,
+    configs_of,
+    json_object,
+    numbers_of,
+    object_of,
+    offsets_of,
+    version_of,
+)
+from cqstore.store.broker_files.file_names import (
+    DELAYS_FILE,
+    GROUPS_FILE,
+    LMQ_OFFSETS_FILE,
+    MAX_TABLE_BYTES,
+    OFFSETS_FILE,
+    TOPICS_FILE,
+    backup_of,
+    is_either_there,
+)
+from cqstore.store.errors import CorruptionError, StoreError, StoreIOError, os_errors
+from cqstore.store.files import read_file
+
+Decoder = Callable[[Json, BrokerMetadata], None]
+
+
+def read_json(config: Path) -> BrokerMetadata | None:
+    """Return what the files below ``config`` hold; ``None`` if none of them is there.
+
+    A file that is missing, empty or torn is read from its ``.bak``, as a broker does it. That it
+    was, and what neither holds, is among ``faults``.
+    """
+    present = [name for name in FILES if is_either_there(config / name)]
+    if not present:
+        return None
+    found = BrokerMetadata(Form.JSON, config)
+    for name in present:
+        read_table(config / name, _DECODERS[name], found)
+    read_delays(config, found)
+    return found
+
+
+def read_json_file(config: Path, name: str) -> BrokerMetadata:
+    """Return what the file ``name``, one of ``FILES``, holds, or else its ``.bak``.
+
+    A file that is missing, empty or torn is no fault where its ``.bak`` can be read. One that the
+    system does not give now is: what it holds may be newer.
+    """
+    found = BrokerMetadata(Form.JSON, config)
+    read_table(config / name, _DECODERS[name], found)
+    if len(found.faults) == 1 and not isinstance(found.faults[0], StoreIOError):
+        found.faults.clear()
+    return found
+
+
+def unknown_fields(config: Path) -> list[str]:
+    """Return ``FILE: FIELD`` for what the files hold beside the fields that are read here.
+
+    Empty ones do not count, nor files that cannot be read.
+    """
+    found: list[str] = []
+    for name, fields in _FIELDS.items():
+        for path in (config / name, backup_of(config / name)):
+            try:
+                content = _content(path)
+            except StoreError:
+                continue
+            found += [f"{name}: {key}" for key in content if key not in fields and content[key]]
+            break
+    return found
+
+
+def other_fields(config: Path, name: str) -> Json:
+    """Return the fields of the file ``name`` that are not read here, with what they hold.
+
+    Of the file, or else of its ``.bak``; nothing where neither can be read.
+    """
+    for path in (config / name, backup_of(config / name)):
+        try:
+            content = _content(path)
+            _DECODERS[name](content, BrokerMetadata(Form.JSON, config))
+        except StoreError:
+            continue
+        return {key: value for key, value in content.items() if key not in _FIELDS[name]}
+    return {}
+
+
+def fault_of(name: str, path: Path) -> StoreError | None:
+    """Return why a broker cannot read ``path`` as its file ``name``; ``None``: it can.
+
+    Raises:
+        FileNotFoundError: it is not there.
+    """
+    path.stat()
+    try:
+        _DECODERS[name](_content(path), BrokerMetadata(Form.JSON, path.parent))
+    except StoreError as exc:
+        return exc
+    return None
+
+
+def offsets_disagree(config: Path) -> list[str]:
+    """Return the keys whose offsets differ between the two files of offsets, if both are there.
+
+    A broker with ``enableLmq`` writes one of them, any other broker the other: one is out of date.
+    """
+    both = []
+    for name in (OFFSETS_FILE, LMQ_OFFSETS_FILE):
+        if not is_either_there(config / name):
+            return []
+        read_table(config / name, _DECODERS[name], found := BrokerMetadata(Form.JSON, config))
+        both.append(found.offsets)
+    return sorted(key for key in both[0].keys() | both[1] if both[0].get(key) != both[1].get(key))
+
+
+def read_delays(config: Path, into: BrokerMetadata) -> None:
+    """Add the offsets of delay levels, which are in a file of JSON under every form."""
+    if is_either_there(config / DELAYS_FILE):
+        read_table(config / DELAYS_FILE, _delays, into)
+
+
+def read_table(path: Path, decode: Decoder, into: BrokerMetadata) -> None:
+    """Read one file, or its ``.bak``, into its tables; what is wrong becomes a fault."""
+    try:
+        decode(_content(path), into)
+    except StoreError as exc:
+        into.faults.append(exc)
+        try:
+            decode(_content(backup_of(path)), into)
+        except StoreError as second:
+            into.faults.append(second)
+
+
+def _content(path: Path) -> Json:
+    """Return the JSON object of a broker's file.
+
+    Raises:
+        CorruptionError: it is missing, empty, or none.
+    """
+    with os_errors("read a file of the broker's", path):
+        try:
+            data = read_file(path, MAX_TABLE_BYTES)
+        except FileNotFoundError as exc:
+            raise CorruptionError("this file of the broker's is missing", path=path) from exc
+    if not data:
+        raise CorruptionError("this file of the broker's is empty", path=path)
+    try:
+        return json_object(data)
+    except ValueError as exc:
+        raise CorruptionError(f"this is no file of a broker's: {exc}", path=path) from exc
+
+
+def _checked(decode: Decoder, name: str) -> Decoder:
+    """Return ``decode`` with its ``ValueError`` as an error that names the file."""
+
+    def checked(content: Json, into: BrokerMetadata) -> None:
+        try:
+            decode(content, into)
+        except ValueError as exc:
+            raise CorruptionError(
+                f"this is no table of a broker's: {exc}", path=into.path / name
+            ) from exc
+
+    return checked
+
+
+def _decode_topics(content: Json, into: BrokerMetadata) -> None:
+    into.topics = configs_of(content, "topicConfigTable")
+    _version(content, Table.TOPICS, into)
+
+
+def _decode_groups(content: Json, into: BrokerMetadata) -> None:
+    groups, forbidden = (
+        configs_of(content, name) for name in ("subscriptionGroupTable", "forbiddenTable")
+    )
+    into.forbidden = {group: bits_of(row) for group, row in forbidden.items()}
+    into.groups = groups
+    _version(content, Table.GROUPS, into)
+
+
+def _decode_offsets(content: Json, into: BrokerMetadata) -> None:
+    rows = offsets_of(object_of(content, "offsetTable"))
+    for key, row in offsets_of(object_of(content, "lmqOffsetTable")).items():
+        rows.setdefault(key, {}).update(row)  # other queues of a light group are in the first
+    into.offsets |= rows
+    if Table.OFFSETS not in into.versions:
+        _version(content, Table.OFFSETS, into)
+
+
+def _decode_delays(content: Json, into: BrokerMetadata) -> None:
+    into.delay_offsets = numbers_of(object_of(content, "offsetTable"))
+
+
+def _version(content: Json, table: Table, into: BrokerMetadata) -> None:
+    if content.get("dataVersion") is not None:
+        into.versions[table] = version_of(object_of(content, "dataVersion"))
+
+
+_FIELDS = {
+    TOPICS_FILE: {"topicConfigTable", "dataVersion"},
+    GROUPS_FILE: {"subscriptionGroupTable", "forbiddenTable", "dataVersion"},
+    OFFSETS_FILE: {"offsetTable", "groupTopicMap", "dataVersion"},
+    LMQ_OFFSETS_FILE: {"offsetTable", "lmqOffsetTable", "groupTopicMap", "dataVersion"},
+}
+"""All that a broker writes; it makes ``groupTopicMap`` of the keys and does not read it."""
+_delays = _checked(_decode_delays, DELAYS_FILE)
+_DECODERS: dict[str, Decoder] = {
+    TOPICS_FILE: _checked(_decode_topics, TOPICS_FILE),
+    GROUPS_FILE: _checked(_decode_groups, GROUPS_FILE),
+    OFFSETS_FILE: _checked(_decode_offsets, OFFSETS_FILE),
+    LMQ_OFFSETS_FILE: _checked(_decode_offsets, LMQ_OFFSETS_FILE),
+}

@@ -1,0 +1,177 @@
+"""Repairs a broker's JSON files: from their backups, from another form, or from the queues.
+
+Source: RocketMQ ``ConfigManager.load``, ``MixAll.string2File``.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from cqstore.broker.metadata.form_limits import refuse_unfit
+from cqstore.broker.metadata.json_form import fault_of
+from cqstore.broker.metadata.json_writer import content_of, encoded
+from cqstore.broker.metadata.locations import FILES, FILES_OF_TABLE
+from cqstore.broker.metadata.made_topics import TopicQueues, topic_row
+from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Json, Table
+from cqstore.broker.metadata.replaced_folder import new_kept_folder
+from cqstore.broker.metadata.writing import differences_in
+from cqstore.store.broker_files.file_names import (
+    MAX_TABLE_BYTES,
+    TOPICS_FILE,
+    backup_of,
+    replace_keeping,
+)
+from cqstore.store.errors import RefusedStoreError, os_errors
+from cqstore.store.files import make_folder, read_file, replace_file
+from cqstore.store.paths import StorePaths
+from cqstore.store.record.topic_names import is_exempt
+
+_TABLES = {name: table for table, names in FILES_OF_TABLE.items() for name in names}
+
+
+class Repair(NamedTuple):
+    """One file that a broker cannot read, and what is to be in its place."""
+
+    name: str
+    fault: str
+    source: str
+    """``bak``, a form, ``queues``; empty: nothing has it."""
+    content: bytes
+
+
+def plan_repairs(
+    paths: StorePaths, found: Sequence[BrokerMetadata], queues: Mapping[str, TopicQueues]
+) -> Iterator[Repair]:
+    """Yield what is to be done for each file that cannot be read; changes nothing.
+
+    A backup comes first: it is what a broker reads. Then the only other form, if it has no faults;
+    of several one may be out of date. Then, for topics, the queues. A file whose backup alone is
+    torn needs nothing: the next write makes a new one.
+    """
+    config = paths.config
+    others = [each for each in found if each.form is not Form.JSON]
+    if any(each.faults for each in others):
+        others = []
+    for name in FILES:
+        fault = _fault(name, config / name)
+        backup = backup_of(config / name)
+        if fault == "" or (fault is None and not backup.exists()):
+            continue
+        fault = fault or "it is missing, and has a backup"
+        if _fault(name, backup) == "":
+            with os_errors("read a backup of the broker's", backup):
+                yield Repair(name, fault, "bak", read_file(backup, MAX_TABLE_BYTES))
+        elif len(others) == 1:
+            yield Repair(name, fault, others[0].form, _table_of(others[0], name, found))
+        elif name == TOPICS_FILE and queues:
+            yield Repair(name, fault, "queues", with_made_topics(found, None, queues))
+        else:
+            yield Repair(name, fault, "", b"")
+
+
+def with_made_topics(
+    found: Sequence[BrokerMetadata],
+    base: BrokerMetadata | None,
+    queues: Mapping[str, TopicQueues],
+) -> bytes:
+    """Return ``topics.json`` with the topics of ``base`` and of ``queues`` that it has not.
+
+    Its counter is higher than that of every form in ``found``: a broker that keeps its topics in
+    databases takes the file in at its next start.
+    """
+    topics = {} if base is None else dict(base.topics)
+    topics |= {name: topic_row(name, shown) for name, shown in queues.items() if name not in topics}
+    made = BrokerMetadata(Form.JSON, Path(TOPICS_FILE), topics=topics)
+    made.versions[Table.TOPICS] = next_version(found, Table.TOPICS)
+    refuse_unfit(made, Form.JSON)
+    return encoded(content_of(TOPICS_FILE, made))
+
+
+def apply_repairs(paths: StorePaths, repairs: Sequence[Repair]) -> Path | None:
+    """Keep each file as it is, then replace it, durably; return where they are kept.
+
+    The caller has the store's lock. Killed between two files, those that are left are repaired by
+    the next call; each is what it was or what it is to be.
+
+    Raises:
+        StoreIOError: a file cannot be written.
+    """
+    config, kept = paths.config, None
+    for repair in repairs:
+        path = config / repair.name
+        there = [each for each in (path, backup_of(path)) if each.exists()]
+        kept = kept or (new_kept_folder(paths) if there else None)
+        with os_errors("repair a file of the broker's", path):
+            make_folder(config)
+            if kept is not None:
+                _retain(there, kept)
+            is_whole = repair.source == "bak"
+            replace_keeping(path, repair.content, None if is_whole else repair.content)
+    return kept
+
+
+def base_of_topics(found: Sequence[BrokerMetadata], root: Path) -> BrokerMetadata | None:
+    """Return the form whose topics count for a new ``topics.json``; ``None``: there is none.
+
+    Raises:
+        RefusedStoreError: a broker would not read the file, or the form is damaged.
+    """
+    forms = {each.form: each for each in found}
+    if Form.V2 in forms:
+        raise RefusedStoreError(
+            "a broker with configManagerVersion=v2 reads no topics.json: convert to v1 first, then"
+            " back (cqstore meta convert)", path=root,
+        )  # fmt: skip
+    for each in found:
+        if each.faults:
+            raise RefusedStoreError(
+                f"the form {each.form} is damaged: {each.faults[0]} (cqstore meta repair)",
+                path=root,
+            )
+        if unlike := list(differences_in("topics", *map(_operator_topics, (found[0], each)))):
+            raise RefusedStoreError(
+                f"{found[0].form} and {each.form} differ: {unlike[0]}. cqstore meta convert --from"
+                " the form that counts leaves that one alone", path=root,
+            )  # fmt: skip
+    return found[0] if found else None
+
+
+def _operator_topics(found: BrokerMetadata) -> dict[str, Json]:
+    """Return the topics that a broker does not make by itself at each start."""
+    return {name: row for name, row in found.topics.items() if not is_exempt(name)}
+
+
+def _fault(name: str, path: Path) -> str | None:
+    """Return what is wrong with a file, empty if nothing; ``None``: it is not there."""
+    try:
+        fault = fault_of(name, path)
+    except FileNotFoundError:
+        return None
+    return "" if fault is None else str(fault)
+
+
+def _table_of(other: BrokerMetadata, name: str, found: Sequence[BrokerMetadata]) -> bytes:
+    """Return the JSON file ``name`` with what another form has."""
+    made = BrokerMetadata(
+        Form.JSON, other.path, topics=other.topics, groups=other.groups,
+        forbidden=other.forbidden, offsets=other.offsets,
+    )  # fmt: skip
+    table = _TABLES[name]
+    made.versions[table] = next_version(found, table)
+    refuse_unfit(made, Form.JSON)
+    return encoded(content_of(name, made))
+
+
+def next_version(found: Sequence[BrokerMetadata], table: Table) -> DataVersion:
+    """Return a version that counts above that of every form: a broker takes the higher one."""
+    known = [each.versions[table] for each in found if table in each.versions]
+    state = max((version.state_version for version in known), default=0)
+    counter = max((version.counter for version in known), default=0)
+    return DataVersion(state, time.time_ns() // 1_000_000, counter + 1)
+
+
+def _retain(files: Sequence[Path], kept: Path) -> None:
+    make_folder(kept)
+    for path in files:
+        replace_file(kept / path.name, read_file(path, MAX_TABLE_BYTES))

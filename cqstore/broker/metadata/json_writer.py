@@ -1,0 +1,102 @@
+"""Writes metadata as the JSON files of a broker, each with a ``.bak`` that holds the same.
+
+Source: RocketMQ ``ConfigManager.persist``, ``TopicConfigManager.encode``,
+``SubscriptionGroupManager.encode``, ``ConsumerOffsetManager.encode``, ``LmqConsumerOffsetManager``,
+``ScheduleMessageService.encode``.
+"""
+
+import json
+from pathlib import Path
+
+from cqstore.broker.metadata.locations import FILES
+from cqstore.broker.metadata.model import BrokerMetadata, Json, Offsets, Table
+from cqstore.store.broker_files.file_names import (
+    DELAYS_FILE,
+    GROUPS_FILE,
+    LMQ_OFFSETS_FILE,
+    TOPIC_GROUP_SEPARATOR,
+    TOPICS_FILE,
+    replace_both,
+)
+from cqstore.store.errors import os_errors
+from cqstore.store.files import make_folder, replace_file
+from cqstore.store.record.message import LMQ_PREFIX
+
+
+def write_json(found: BrokerMetadata, config: Path, *, lmq: bool = False) -> None:
+    """Write topics, groups and offsets into ``config``, durably.
+
+    ``lmq``: also ``lmqConsumerOffset.json``, which a broker with ``enableLmq`` reads alone.
+
+    Raises:
+        StoreIOError: a file cannot be written.
+    """
+    for name in FILES if lmq else FILES[:-1]:
+        data = encoded(content_of(name, found))
+        with os_errors("write a file of the broker's", config):
+            make_folder(config)
+            replace_both(config / name, data)
+
+
+def content_of(name: str, found: BrokerMetadata) -> Json:
+    """Return what the file ``name``, one of ``FILES``, is to hold of ``found``."""
+    if name == TOPICS_FILE:
+        return {"topicConfigTable": found.topics} | _version(found, Table.TOPICS)
+    if name == GROUPS_FILE:
+        tables: Json = {
+            "subscriptionGroupTable": found.groups, "forbiddenTable": found.forbidden,
+        }  # fmt: skip
+        return tables | _version(found, Table.GROUPS)
+    tables = (
+        _lmq_offsets(found.offsets)
+        if name == LMQ_OFFSETS_FILE
+        else {"groupTopicMap": _topics_of_groups(found.offsets), "offsetTable": found.offsets}
+    )
+    return tables | _version(found, Table.OFFSETS)
+
+
+def encoded(content: Json) -> bytes:
+    """Return the bytes of a file, in lines as a broker writes them; names of keys in quotes."""
+    return json.dumps(content, ensure_ascii=False, indent="\t", separators=(",", ":")).encode()
+
+
+def write_delays(found: BrokerMetadata, config: Path) -> None:
+    """Write the offsets of delay levels, if there are any, durably; the file of every form.
+
+    Raises:
+        StoreIOError: it cannot be written.
+    """
+    if found.delay_offsets:
+        path = config / DELAYS_FILE
+        with os_errors("write a file of the broker's", path):
+            make_folder(config)
+            replace_file(path, encoded({"offsetTable": found.delay_offsets}))
+
+
+def _version(found: BrokerMetadata, table: Table) -> Json:
+    version = found.versions.get(table)
+    if version is None:
+        return {}
+    state, timestamp, counter = version
+    return {"dataVersion": {"counter": counter, "stateVersion": state, "timestamp": timestamp}}
+
+
+def _topics_of_groups(offsets: Offsets) -> dict[str, list[str]]:
+    """Return the map that a broker writes and does not read: of names with one @ between them."""
+    made: dict[str, list[str]] = {}
+    for key in offsets:
+        topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
+        if topic and group and TOPIC_GROUP_SEPARATOR not in group:
+            made.setdefault(group, []).append(topic)
+    return made
+
+
+def _lmq_offsets(offsets: Offsets) -> Json:
+    """Return both tables of ``lmqConsumerOffset.json``: an LMQ group has queue 0 alone there."""
+    light = {
+        key: row[0]
+        for key, row in offsets.items()
+        if 0 in row and key.partition(TOPIC_GROUP_SEPARATOR)[2].startswith(LMQ_PREFIX)
+    }
+    rows = {key: row for key, row in offsets.items() if key not in light or len(row) > 1}
+    return {"lmqOffsetTable": light, "offsetTable": rows}

@@ -1,0 +1,56 @@
+"""The two files of consumer offsets that a broker may read, and each made of the other.
+
+A broker with ``enableLmq`` whose queues are in files reads ``lmqConsumerOffset.json`` alone, any
+other one ``consumerOffset.json`` alone. In the former the offsets of LMQ groups are a table of
+their own, without queue ids: an LMQ has queue 0.
+
+Source: RocketMQ ``LmqConsumerOffsetManager``, ``ConsumerOffsetManager``,
+``RocksDBConsumerOffsetManager``, ``BrokerController``.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from cqstore.broker.metadata.merged_offsets import Offsets, offsets_in
+from cqstore.store.broker_files.file_names import TOPIC_GROUP_SEPARATOR
+from cqstore.store.errors import CorruptionError
+from cqstore.store.record.message import LMQ_PREFIX
+
+LMQ_TABLE = "lmqOffsetTable"
+_TABLE, _VERSION = "offsetTable", "dataVersion"
+_QUEUE = "0"
+Json = dict[str, Any]
+
+
+def all_offsets(content: Json | None, path: Path) -> Offsets:
+    """Return the offsets in either file, those of LMQ groups with queue 0.
+
+    Raises:
+        CorruptionError: there is no such table.
+    """
+    lmq = (content or {}).get(LMQ_TABLE) or {}
+    if not isinstance(lmq, dict) or not all(type(each) is int for each in lmq.values()):
+        raise CorruptionError(f"{LMQ_TABLE} of this file is no table of offsets", path=path)
+    rows = offsets_in(content, path)
+    return rows | {key: {_QUEUE: offset} for key, offset in lmq.items()}
+
+
+def consumer_offset(offsets: Offsets, version: Json) -> Json:
+    """Return the content of ``consumerOffset.json``."""
+    return {_TABLE: offsets, _VERSION: version}
+
+
+def lmq_consumer_offset(offsets: Offsets, version: Json) -> Json:
+    """Return the content of ``lmqConsumerOffset.json``.
+
+    Of an LMQ group only the offset of queue 0 is read there; its other queues stay in the table
+    that the broker does not ask for that group.
+    """
+    flat = {key: row[_QUEUE] for key, row in offsets.items() if _is_lmq(key) and _QUEUE in row}
+    rows = {key: row for key, row in offsets.items() if key not in flat or len(row) > 1}
+    return {_TABLE: rows, LMQ_TABLE: flat, _VERSION: version}
+
+
+def _is_lmq(key: str) -> bool:
+    """Return whether a key ``topic@group`` is of an LMQ group."""
+    return key.partition(TOPIC_GROUP_SEPARATOR)[2].startswith(LMQ_PREFIX)

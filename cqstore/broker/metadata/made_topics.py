@@ -1,0 +1,49 @@
+"""Rows for topics that have queues and no metadata, made of what the queues show.
+
+Source: RocketMQ ``TopicConfig``, ``TopicAttributes.QUEUE_TYPE_ATTRIBUTE``.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cqstore.broker.metadata.model import Json
+from cqstore.store.queue.facts import QueueSpan, QueueType
+from cqstore.store.record.topic_names import is_exempt
+
+_READ_AND_WRITE = 6
+
+
+@dataclass(slots=True)
+class TopicQueues:
+    """What the queues of one topic show of how the topic is to be configured."""
+
+    queues: int = 0
+    """The highest queue id and 1: how many a producer and a consumer must ask."""
+    units: int = 0
+    queue_type: QueueType = QueueType.SIMPLE
+
+
+def topics_of_spans(spans: Iterable[QueueSpan]) -> dict[str, TopicQueues]:
+    """Return what each topic has that a broker would not make by itself."""
+    found: dict[str, TopicQueues] = {}
+    for (topic, queue_id), low, high in spans:
+        if not is_exempt(topic):
+            one = found.setdefault(topic, TopicQueues())
+            one.queues = max(one.queues, queue_id + 1)
+            one.units += high - low
+    return found
+
+
+def topic_row(topic: str, shown: TopicQueues) -> Json:
+    """Return the configuration of a topic: RocketMQ's defaults, and what the queues show."""
+    is_batch = shown.queue_type is QueueType.BATCH  # read as other queues its units are torn
+    return {
+        "attributes": {"queue.type": QueueType.BATCH.value} if is_batch else {},
+        "order": False,
+        "perm": _READ_AND_WRITE,
+        "readQueueNums": shown.queues,
+        "topicFilterType": "SINGLE_TAG",
+        "topicName": topic,
+        "topicSysFlag": 0,
+        "writeQueueNums": shown.queues,
+    }

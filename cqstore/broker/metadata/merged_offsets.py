@@ -1,0 +1,55 @@
+"""Consumer offsets: the master's and those that are here, merged so that none goes back unseen."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cqstore.store.errors import CorruptionError
+
+Offsets = dict[str, dict[str, int]]
+"""``topic@group`` → queue id → offset; of delays: an empty key, and levels."""
+
+
+class Lower(NamedTuple):
+    """An offset that is lower at the master than here."""
+
+    key: str
+    queue_id: str
+    own: int
+    master: int
+
+
+def offsets_in(content: dict[str, Any] | None, path: Path) -> Offsets:
+    """Return the table of offsets in a file of a broker's; an empty one without a file.
+
+    Raises:
+        CorruptionError: it has no such table.
+    """
+    if content is None:
+        return {}
+    table = content.get("offsetTable")
+    if isinstance(table, dict) and all(type(each) is int for each in table.values()) and table:
+        table = {"": table}
+    if not isinstance(table, dict) or not all(map(_is_row, table.values())):
+        raise CorruptionError("this file of a broker's has no table of offsets", path=path)
+    return table
+
+
+def _is_row(found: object) -> bool:
+    return isinstance(found, dict) and all(type(each) is int for each in found.values())
+
+
+def merged(own: Offsets, master: Offsets, *, accept_lower: bool) -> tuple[Offsets, list[Lower]]:
+    """Return all offsets, where both have one the higher, and which are lower at the master.
+
+    ``accept_lower``: the master's counts even then. What only one of them has stays.
+    """
+    result, lower = {key: dict(row) for key, row in own.items()}, list[Lower]()
+    for key, row in master.items():
+        mine = result.setdefault(key, {})
+        for queue_id, offset in row.items():
+            before = mine.get(queue_id, offset)
+            if offset < before:
+                lower.append(Lower(key, queue_id, before, offset))
+            if offset >= before or accept_lower:
+                mine[queue_id] = offset
+    return result, lower

@@ -1,0 +1,85 @@
+"""BrokerMetadata: topics, subscription groups and offsets, whatever form they were read from.
+
+Source: RocketMQ ``TopicConfigManager``, ``SubscriptionGroupManager``, ``ConsumerOffsetManager``,
+``DataVersion``.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from cqstore.store.broker_files.file_names import TOPIC_GROUP_SEPARATOR
+from cqstore.store.errors import StoreError
+
+Json = dict[str, object]
+Offsets = dict[str, dict[int, int]]
+"""``topic@group`` → queue id → next offset. A queue that has no entry was never committed."""
+
+
+class Form(StrEnum):
+    """How a broker keeps its metadata."""
+
+    JSON = "json"
+    """Files of JSON below ``config/``."""
+    V1 = "v1"
+    """Three RocksDB databases below ``config/`` (``storeType=defaultRocksDB``)."""
+    SINGLE = "single"
+    """One database, ``config/metadata`` (``useSingleRocksDBForAllConfigs``)."""
+    V2 = "v2"
+    """One database, ``config/rdb`` (``configManagerVersion=v2``)."""
+
+
+class Table(StrEnum):
+    """A table that has a ``DataVersion``."""
+
+    TOPICS = "topics"
+    GROUPS = "groups"
+    OFFSETS = "offsets"
+
+
+FIELDS_OF_TABLE = {
+    Table.TOPICS: ("topics",),
+    Table.GROUPS: ("groups", "forbidden"),
+    Table.OFFSETS: ("offsets", "pull_offsets"),
+}
+"""What of ``BrokerMetadata`` a table is."""
+
+
+class DataVersion(NamedTuple):
+    """How often and when a table was changed; a broker takes the table with the higher counter."""
+
+    state_version: int = 0
+    timestamp: int = 0
+    """Milliseconds since the epoch."""
+    counter: int = 0
+
+
+@dataclass(slots=True)
+class BrokerMetadata:
+    """One form of a broker's metadata, as far as it can be read."""
+
+    form: Form
+    path: Path
+    """The folder ``config`` or that of the database."""
+    topics: dict[str, Json] = field(default_factory=dict)
+    groups: dict[str, Json] = field(default_factory=dict)
+    forbidden: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Group → topic → bits of what the group may not do there."""
+    offsets: Offsets = field(default_factory=dict)
+    pull_offsets: Offsets = field(default_factory=dict)
+    delay_offsets: dict[int, int] = field(default_factory=dict)
+    """Delay level → next offset of its queue; a file of JSON under every form."""
+    versions: dict[Table, DataVersion] = field(default_factory=dict)
+    faults: list[StoreError] = field(default_factory=list)
+    """What could not be read. A table with a fault is what its ``.bak`` has, or empty."""
+
+
+def readings(key: str) -> Iterator[tuple[str, str]]:
+    """Yield every topic and group that ``topic@group`` can mean: several where names have @."""
+    at = key.find(TOPIC_GROUP_SEPARATOR)
+    while at >= 0:
+        if 0 < at < len(key) - 1:
+            yield key[:at], key[at + 1 :]
+        at = key.find(TOPIC_GROUP_SEPARATOR, at + 1)

@@ -1,0 +1,47 @@
+"""``topic@group`` taken apart: which topic and group a key of an offset means.
+
+Source: RocketMQ ``ConsumerOffsetManager``, which joins both names with @, whatever they hold.
+"""
+
+from collections.abc import Collection
+
+from cqstore.broker.metadata.model import readings
+from cqstore.store.record.message import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX
+
+"""What a group's own topics are called, with its name behind it."""
+
+
+_OWN_GROUPS = frozenset({
+    "TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL", "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS",
+})  # fmt: skip
+
+
+def fitting_readings(
+    key: str, topics: Collection[str], groups: Collection[str]
+) -> list[tuple[str, str]]:
+    """Return the topics and groups that ``key`` fits best; several if the names do not decide.
+
+    A reading whose topic and group are both known fits better than one with one of them, and that
+    better than one without. Light queues and a group's own topics count as known. Empty: the key
+    has no @ between two names.
+    """
+    found = list(readings(key))
+    if len(found) < 2:  # noqa: PLR2004 - nothing to choose from
+        return found
+    scores = [_is_topic(*each, topics) + (each[1] in groups) for each in found]
+    best = max(scores)
+    return [each for each, score in zip(found, scores, strict=True) if score == best]
+
+
+def _is_topic(topic: str, group: str, topics: Collection[str]) -> bool:
+    own = any(topic == f"{prefix}{group}" for prefix in (RETRY_PREFIX, DLQ_PREFIX))
+    return own or topic in topics or topic.startswith(LMQ_PREFIX)
+
+
+def is_own_group(group: str) -> bool:
+    """Return whether a broker makes ``group`` at each start; version 2 does not keep those.
+
+    Source: RocketMQ ``SubscriptionGroupManager.init``.
+    """
+    return group in _OWN_GROUPS

@@ -1,0 +1,108 @@
+"""OwnedTable: a table of a broker's metadata that the program with the store's lock goes on with.
+
+It is written as files of JSON, which every broker but one with ``configManagerVersion=v2`` reads.
+One that keeps its tables in databases takes a file in whose counter is the higher one.
+
+Source: RocketMQ ``ConfigManager``, ``RocksDBConsumerOffsetManager.merge``, ``DataVersion``.
+"""
+
+import time
+
+from cqstore.broker.metadata.forms import read_forms
+from cqstore.broker.metadata.json_form import other_fields
+from cqstore.broker.metadata.json_repair import next_version
+from cqstore.broker.metadata.json_writer import content_of, encoded
+from cqstore.broker.metadata.locations import FILES_OF_TABLE
+from cqstore.broker.metadata.model import (
+    FIELDS_OF_TABLE,
+    BrokerMetadata,
+    DataVersion,
+    Form,
+    Json,
+    Offsets,
+    Table,
+)
+from cqstore.broker.metadata.table_forms import faults_of, forms_there, read_newest, table_forms
+from cqstore.store.broker_files.file_names import is_either_there, replace_both
+from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreIOError, os_errors
+from cqstore.store.files import make_folder
+from cqstore.store.paths import StorePaths
+
+
+class OwnedTable:
+    """One table; reads what was written last, in whichever form, and keeps what it does not know.
+
+    The caller has the store's lock. One thread writes.
+    """
+
+    def __init__(self, paths: StorePaths, table: Table) -> None:
+        """Read ``table``; changes nothing.
+
+        Raises:
+            CorruptionError: it cannot be read as a whole.
+            RefusedStoreError: it is kept in a form that is not written here.
+            StoreIOError: the system does not give it.
+        """
+        self._config = config = paths.config
+        self._table = table
+        names = FILES_OF_TABLE[table]
+        self._names = [each for each in names if each == names[0] or is_either_there(config / each)]
+        self._others = {name: other_fields(config, name) for name in self._names}
+        self.found = _read(paths, table)
+        """What was there."""
+        self._last = _last_version(paths, table)
+
+    def write(self, rows: dict[str, Json] | Offsets) -> None:
+        """Replace the table by ``rows``, durably; its ``.bak`` too.
+
+        If interrupted, each of the files is the old one or the new one.
+
+        Raises:
+            StoreIOError: a file cannot be written.
+        """
+        last = self._last
+        version = DataVersion(last.state_version, time.time_ns() // 1_000_000, last.counter + 1)
+        made = BrokerMetadata(Form.JSON, self._config, versions={self._table: version})
+        setattr(made, FIELDS_OF_TABLE[self._table][0], rows)
+        for name in self._names:
+            data = encoded(self._others[name] | content_of(name, made))
+            path = self._config / name
+            with os_errors("write a file of the broker's", path):
+                make_folder(self._config)
+                replace_both(path, data)
+        self._last = version
+
+
+def _read(paths: StorePaths, table: Table) -> BrokerMetadata:
+    """Return a table in its newest form, empty without one.
+
+    Raises:
+        RefusedStoreError: that form is not written here.
+        CorruptionError, StoreIOError: it cannot be read.
+    """
+    config = paths.config
+    source = read_newest(config, table_forms(paths)).get(table)
+    if source is None:
+        return BrokerMetadata(Form.JSON, config)
+    if source.form is Form.V2:
+        raise RefusedStoreError(
+            f"the broker's {table} are kept in the form v2, which is not written here: convert them"
+            " first (cqstore meta convert)", path=source.path,
+        )  # fmt: skip
+    for fault in faults_of(table, source, config):
+        if isinstance(fault, StoreIOError):
+            raise fault
+        raise CorruptionError(
+            f"the broker's {table} cannot be read from the form {source.form}: {fault.reason}"
+            " (cqstore meta repair)",
+            path=fault.path,
+        ) from fault
+    return source
+
+
+def _last_version(paths: StorePaths, table: Table) -> DataVersion:
+    """Return the version with the highest counter of all forms: the next one is above it."""
+    if not forms_there(paths.config):
+        return DataVersion()
+    state, timestamp, counter = next_version(read_forms(paths), table)
+    return DataVersion(state, timestamp, counter - 1)

@@ -1,0 +1,159 @@
+"""Puts a new form of metadata in place of the others: a journal of renames, each done once.
+
+First what is left of the new form from before moves away, then the new one comes in, and only then
+the others move away. So at every instant one form lies whole in ``config``; where the process is
+killed, the next call carries out what the journal still asks for. Nothing is removed.
+
+The journal is tied to the file ``lock``, which RocketMQ writes at each start: a broker that has run
+since may have changed the form that was to move away, and then the journal is void. So it is where
+something below the names that are to move is younger than the journal, as what a follower writes.
+"""
+
+import shutil
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from cqstore.broker.metadata.locations import names_of
+from cqstore.broker.metadata.model import Form
+from cqstore.broker.metadata.replaced_folder import new_kept_folder
+from cqstore.store.broker_files.file_names import CONFIG_FOLDER
+from cqstore.store.errors import CorruptionError, RefusedStoreError, os_errors
+from cqstore.store.files import make_folder, remove_file, sync_folder
+from cqstore.store.journals.journal import Entry
+from cqstore.store.journals.note import read_note, write_note
+from cqstore.store.journals.store_lock import lock_identity
+from cqstore.store.paths import StorePaths
+
+Move = tuple[str, str]
+"""From and to, below the root."""
+
+
+def place(paths: StorePaths, form: Form, keep: Collection[Form] = ()) -> Path:
+    """Put ``form`` in place and all others away but those to ``keep``; return where they are then.
+
+    What lies in ``new_metadata`` takes the place of that form; where nothing lies there the form
+    stays as it is. The caller has the store's lock.
+
+    Raises:
+        RefusedStoreError: ``config`` is on another file system than ``cqstore``.
+        StoreIOError: a name cannot be changed; the next ``finish_placing`` goes on.
+    """
+    away = new_kept_folder(paths)
+    moves = _moves(paths, form, away, keep)
+    with os_errors("place a form of metadata", away):
+        make_folder(away)
+        if away.stat().st_dev != paths.config.stat().st_dev:
+            raise RefusedStoreError(
+                f"{paths.own} is on another file system: nothing can be renamed into this folder",
+                path=paths.config,
+            )
+    entry = {"moves": [list(move) for move in moves], "lock": list(lock_identity(paths) or ())}
+    write_note(paths.placing_metadata, entry)
+    _carry_out(paths, entry)  # whatever the times say: nothing can have changed since
+    return away
+
+
+def is_placing(paths: StorePaths) -> bool:
+    """Return whether a form is half in place, after a kill; ``finish_placing`` ends it."""
+    return paths.placing_metadata.exists()
+
+
+def finish_placing(paths: StorePaths) -> str | None:
+    """Carry out what the journal asks for, or drop it if it is void; return a sentence about it.
+
+    ``None``: there is none. The caller has the store's lock.
+
+    Raises:
+        CorruptionError: the journal is damaged, or a file that it names is gone.
+        StoreIOError: a name cannot be changed.
+    """
+    damaged = "the journal of metadata that is being put in place is damaged"
+    entry = read_note(paths.placing_metadata, _is_entry, damaged)
+    if entry is None:
+        return None
+    is_void = entry["lock"] != list(lock_identity(paths) or ()) or _is_older(paths, entry)
+    _carry_out(paths, {"moves": []} if is_void else entry)
+    if is_void:
+        return (
+            "an earlier call was interrupted, and a broker or a follower has run since: what it has"
+            f" not done is dropped. What it moved away is below {paths.replaced}"
+        )
+    return "what an earlier call had begun is finished"
+
+
+def _carry_out(paths: StorePaths, entry: Entry) -> None:
+    for old, new in entry["moves"]:
+        _move(paths.root / old, paths.root / new)
+    with os_errors("end the placing of metadata", paths.placing_metadata):
+        clear_new(paths)
+        remove_file(paths.placing_metadata)
+
+
+def _is_older(paths: StorePaths, entry: Entry) -> bool:
+    """Return whether something that is to move was written after the journal."""
+    with os_errors("look for changes of metadata", paths.placing_metadata):
+        noted = paths.placing_metadata.stat().st_mtime_ns
+        moving = [paths.root / old for old, _ in entry["moves"]]
+        there = [path for path in moving if path.exists()]
+        below = [each for path in there if path.is_dir() for each in path.iterdir()]
+        return any(path.stat().st_mtime_ns > noted for path in (*there, *below))
+
+
+def clear_new(paths: StorePaths) -> None:
+    """Remove what an earlier call has built and not placed."""
+    with os_errors("remove an unfinished form of metadata", paths.new_metadata):
+        if paths.new_metadata.exists():
+            shutil.rmtree(paths.new_metadata)
+            sync_folder(paths.own)
+
+
+def _moves(paths: StorePaths, form: Form, away: Path, keep: Collection[Form]) -> list[Move]:
+    """Return the moves that put a form in its place, and others away, in order."""
+    config, new = paths.config, paths.new_metadata / CONFIG_FOLDER
+    others = [name for other in Form if other not in {form, *keep} for name in names_of(other)]
+    built = [name for name in names_of(form) if (new / name).exists()]
+    former = _there(config, names_of(form)) if built else []
+    moves = [
+        *((config / name, away / name) for name in former),
+        *((new / name, config / name) for name in built),
+        *((config / name, away / name) for name in _there(config, others)),
+    ]
+    return [tuple(str(path.relative_to(paths.root)) for path in move) for move in moves]  # type: ignore[misc]
+
+
+def _there(config: Path, names: Iterable[str]) -> list[str]:
+    return [name for name in names if (config / name).exists()]
+
+
+def _move(old: Path, new: Path) -> None:
+    """Rename once: where ``new`` is there it was done, for nothing was there before."""
+    if new.exists():
+        return
+    if not old.exists():
+        raise CorruptionError(
+            f"metadata that was to be renamed is gone; it was to become {new}", path=old
+        )
+    with os_errors("rename a part of the metadata", old):
+        old.rename(new)
+        sync_folder(new.parent)
+        sync_folder(old.parent)
+
+
+def _is_entry(entry: Entry) -> bool:
+    """Return whether ``entry`` is the note of a placing."""
+    moves, lock = entry.get("moves"), entry.get("lock")
+    return (
+        isinstance(lock, list)
+        and isinstance(moves, list)
+        and all(
+            isinstance(move, list) and len(move) == 2 and all(map(_is_below_root, move))  # noqa: PLR2004
+            for move in moves
+        )
+    )
+
+
+def _is_below_root(name: object) -> bool:
+    if not isinstance(name, str) or not name:
+        return False
+    path = Path(name)
+    return not path.is_absolute() and ".." not in path.parts and "\0" not in name

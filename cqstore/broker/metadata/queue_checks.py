@@ -1,0 +1,100 @@
+"""Checks of metadata against the queues of its store.
+
+Source: RocketMQ ``RocksDBConsumeQueueStore.cleanDirty``, ``PullMessageProcessor``.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from cqstore.broker.metadata.findings import MetaFinding, Severity
+from cqstore.broker.metadata.model import BrokerMetadata
+from cqstore.broker.metadata.offset_keys import fitting_readings
+from cqstore.store.queue.facts import QueueSpan
+from cqstore.store.record.topic_names import is_exempt
+
+_Places = dict[tuple[str, int], list[tuple[str, int]]]
+"""Topic and queue id → key and offset of each group that committed there."""
+
+
+class QueueChecks:
+    """Compares one form with queues as they are streamed: memory grows with offsets alone."""
+
+    def __init__(self, found: BrokerMetadata) -> None:
+        self._known = found.topics
+        self._offsets = _places(found)
+        self._unseen = dict.fromkeys(self._offsets)
+        self._topics = set[str]()
+        form = found.form
+        self._beyond = MetaFinding(
+            form, Severity.WARN, "offset-beyond-queue",
+            "A group's offset is beyond its queue: at its next pull it is moved to the end, and"
+            " what was put there before that is never consumed.",
+        )  # fmt: skip
+        self._below = MetaFinding(
+            form, Severity.INFO, "offset-below-queue",
+            "A group's offset is below its queue: the messages between are expired.",
+        )  # fmt: skip
+        self._no_queue = MetaFinding(
+            form, Severity.WARN, "offset-without-queue",
+            "A group has consumed of a queue that is not there: it passes over what comes first.",
+        )  # fmt: skip
+        self._unknown = MetaFinding(
+            form, Severity.WARN, "topics-without-metadata",
+            "Topics have queues and no row: a broker deletes their RocksDB queues ten minutes after"
+            " its start (cqstore meta make-topics).",
+        )  # fmt: skip
+        self._idle = MetaFinding(
+            form, Severity.INFO, "topics-without-queues",
+            "Topics have no queues: nothing was written to them.",
+        )  # fmt: skip
+
+    def compare(self, span: QueueSpan) -> None:
+        """Compare the metadata with the ends of one queue."""
+        key, low, high = span
+        topic, queue_id = key
+        if topic not in self._topics:
+            self._topics.add(topic)
+            if topic not in self._known and not is_exempt(topic):
+                self._unknown.add(topic)
+        if (topic, queue_id) not in self._unseen:
+            return
+        del self._unseen[topic, queue_id]
+        for name, offset in self._offsets[topic, queue_id]:
+            if offset > high:
+                self._beyond.add(f"{name} {queue_id}: {offset} > {high}")
+            elif offset < low:
+                self._below.add(f"{name} {queue_id}: {offset} < {low}")
+
+    def findings(self) -> Iterator[MetaFinding]:
+        """Yield what was found once every queue was taken."""
+        for topic, queue_id in self._unseen:
+            for name, offset in self._offsets[topic, queue_id]:
+                if offset > 0:
+                    self._no_queue.add(f"{name} {queue_id}: {offset}")
+        self._idle.with_names(
+            name for name in self._known if name not in self._topics and not is_exempt(name)
+        )
+        kinds = (self._unknown, self._beyond, self._no_queue, self._below, self._idle)
+        yield from (finding for finding in kinds if finding.total)
+
+
+def check_queues(
+    found: Iterable[BrokerMetadata], spans: Iterable[QueueSpan]
+) -> Iterator[MetaFinding]:
+    """Yield what does not fit between each form and the queues, which are read once."""
+    checks = [QueueChecks(each) for each in found]
+    for span in spans:
+        for check in checks:
+            check.compare(span)
+    for check in checks:
+        yield from check.findings()
+
+
+def _places(found: BrokerMetadata) -> _Places:
+    """Return where each offset belongs; a key that several readings fit is left out."""
+    made: _Places = {}
+    for key, row in found.offsets.items():
+        fitting = fitting_readings(key, found.topics, found.groups)
+        if len(fitting) == 1:
+            for queue_id, offset in row.items():
+                made.setdefault((fitting[0][0], queue_id), []).append((key, offset))
+    return made

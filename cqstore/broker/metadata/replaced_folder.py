@@ -1,0 +1,15 @@
+"""Where files of a broker's metadata are kept that something else takes the place of."""
+
+import time
+from pathlib import Path
+
+from cqstore.store.paths import StorePaths
+
+
+def new_kept_folder(paths: StorePaths) -> Path:
+    """Return the name of a new folder below ``cqstore/replaced``; makes nothing."""
+    stamp = time.strftime("%Y%m%dT%H%M%S-metadata", time.gmtime())
+    folder, number = paths.replaced / stamp, 1
+    while folder.exists():
+        folder, number = paths.replaced / f"{stamp}-{number}", number + 1
+    return folder

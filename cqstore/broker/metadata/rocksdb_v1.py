@@ -1,0 +1,135 @@
+"""Version 1 of metadata in RocksDB: three databases, or one with a family a table.
+
+Source: RocketMQ ``config.v1.RocksDBTopicConfigManager``, ``RocksDBSubscriptionGroupManager``,
+``RocksDBConsumerOffsetManager``, ``RocksDBConfigManager``.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from cqstore.broker.metadata.json_form import read_delays
+from cqstore.broker.metadata.locations import SINGLE_FOLDER, V1_FOLDERS
+from cqstore.broker.metadata.model import BrokerMetadata, Form, Table
+from cqstore.broker.metadata.values import bits_of, json_object, object_of, offsets_of, version_of
+from cqstore.cq_rocksdb.engine.raw_database import RawDatabase
+from cqstore.store.errors import CorruptionError, StoreError
+from cqstore.store.service.offline.database_copy import is_database
+
+VERSION_KEY = b"kvDataVersionKey"
+
+
+class _Rows(NamedTuple):
+    """One kind of rows of version 1: in which database and family, and what reads a row."""
+
+    folder: str
+    """Of the three databases."""
+    family: str
+    """There."""
+    single: str
+    """The family of ``config/metadata``."""
+    take: Callable[[BrokerMetadata, str, bytes], None]
+
+
+def read_v1(config: Path) -> BrokerMetadata | None:
+    """Return what the three databases hold; ``None`` if none of them is there."""
+    folders = {rows.folder for rows in _ROWS}
+    present = {name for name in folders if is_database(config / name)}
+    if not present:
+        return None
+    found = BrokerMetadata(Form.V1, config)
+    for name in sorted(present):
+        families = [(rows.family, rows.take) for rows in _ROWS if rows.folder == name]
+        _read(config / name, families, found)
+    read_delays(config, found)
+    return found
+
+
+def read_single(config: Path) -> BrokerMetadata | None:
+    """Return what ``config/metadata`` holds; ``None`` if it is not there."""
+    folder = config / SINGLE_FOLDER
+    if not is_database(folder):
+        return None
+    found = BrokerMetadata(Form.SINGLE, folder)
+    _read(folder, [(rows.single, rows.take) for rows in _ROWS], found)
+    read_delays(config, found)
+    return found
+
+
+def families_of_databases() -> list[tuple[str, str, str]]:
+    """Return each family: database of the three, its name there, its name in the single one."""
+    return [(rows.folder, rows.family, rows.single) for rows in _ROWS]
+
+
+def _read(
+    folder: Path,
+    families: list[tuple[str, Callable[[BrokerMetadata, str, bytes], None]]],
+    into: BrokerMetadata,
+) -> None:
+    """Add all rows of one database; one that cannot be read becomes a fault, the others stay."""
+    try:
+        with RawDatabase(folder) as database:
+            if database.fault is not None:
+                into.faults.append(database.fault)
+            for family, take in families:
+                for key, value in database.items(family):
+                    _take(folder, take, into, key, value)
+    except StoreError as exc:
+        into.faults.append(exc)
+
+
+def _take(
+    folder: Path,
+    take: Callable[[BrokerMetadata, str, bytes], None],
+    into: BrokerMetadata,
+    key: bytes,
+    value: bytes,
+) -> None:
+    """Take a row into the metadata; one that is none becomes a fault."""
+    try:
+        take(into, key.decode(), value)
+    except ValueError as exc:
+        into.faults.append(CorruptionError(f"the row of {key!r}: {exc}", path=folder))
+
+
+def _topic(into: BrokerMetadata, name: str, value: bytes) -> None:
+    into.topics[name] = json_object(value)
+
+
+def _group(into: BrokerMetadata, name: str, value: bytes) -> None:
+    into.groups[name] = json_object(value)
+
+
+def _forbidden(into: BrokerMetadata, group: str, value: bytes) -> None:
+    into.forbidden[group] = bits_of(json_object(value))
+
+
+def _offset(into: BrokerMetadata, key: str, value: bytes) -> None:
+    row: Mapping[str, object] = object_of(json_object(value), "offsetTable")
+    into.offsets |= offsets_of({key: row})
+
+
+def _version(table: Table) -> Callable[[BrokerMetadata, str, bytes], None]:
+    def take(into: BrokerMetadata, key: str, value: bytes) -> None:
+        if key.encode() == VERSION_KEY:
+            into.versions[table] = version_of(json_object(value))
+
+    return take
+
+
+_ROWS = (
+    _Rows(V1_FOLDERS[Table.TOPICS], "default", "topic", _topic),
+    _Rows(V1_FOLDERS[Table.TOPICS], "kvDataVersion", "topicVersion", _version(Table.TOPICS)),
+    _Rows(V1_FOLDERS[Table.GROUPS], "default", "subscriptionGroup", _group),
+    _Rows(V1_FOLDERS[Table.GROUPS], "forbidden", "forbidden", _forbidden),
+    _Rows(
+        V1_FOLDERS[Table.GROUPS],
+        "kvDataVersion",
+        "subscriptionGroupVersion",
+        _version(Table.GROUPS),
+    ),
+    _Rows(V1_FOLDERS[Table.OFFSETS], "default", "consumerOffset", _offset),
+    _Rows(
+        V1_FOLDERS[Table.OFFSETS], "kvDataVersion", "consumerOffsetVersion", _version(Table.OFFSETS)
+    ),
+)

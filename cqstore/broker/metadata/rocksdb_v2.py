@@ -1,0 +1,143 @@
+"""Version 2 of metadata in RocksDB: one database whose keys say what a row is.
+
+Source: RocketMQ ``config.v2.ConfigHelper``, ``TopicConfigManagerV2``,
+``SubscriptionGroupManagerV2``, ``ConsumerOffsetManagerV2``, ``TableId``, ``RecordPrefix``.
+"""
+
+import struct
+from enum import IntEnum
+from pathlib import Path
+from struct import Struct
+
+from cqstore.broker.metadata.json_form import read_delays
+from cqstore.broker.metadata.locations import V2_FOLDER
+from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Json, Table
+from cqstore.broker.metadata.values import json_object
+from cqstore.cq_rocksdb.engine.raw_database import RawDatabase
+from cqstore.store.broker_files.file_names import TOPIC_GROUP_SEPARATOR
+from cqstore.store.errors import CorruptionError, StoreError
+from cqstore.store.service.offline.database_copy import is_database
+
+HEAD = Struct(">BHB")
+"""A table's prefix (1), its number, and what kind of row this is."""
+LENGTH, QUEUE_ID, OFFSET = Struct(">H"), Struct(">i"), Struct(">q")
+VERSION = Struct(">qqq")
+TABLE_PREFIX, CTRL_1, JSON = 1, 1, 1
+VERSION_NAME = b"data_version"
+
+
+class RowKind(IntEnum):
+    """What a row of version 2 holds, as its key says."""
+
+    DATA_VERSION = 1
+    DATA = 2
+
+
+class TableId(IntEnum):
+    """The number of a table in the keys of its rows."""
+
+    CONSUMER_OFFSET = 1
+    PULL_OFFSET = 2
+    TOPIC = 3
+    SUBSCRIPTION_GROUP = 4
+
+
+VERSIONS = {
+    TableId.CONSUMER_OFFSET: Table.OFFSETS,
+    TableId.TOPIC: Table.TOPICS,
+    TableId.SUBSCRIPTION_GROUP: Table.GROUPS,
+}
+
+
+def read_v2(config: Path) -> BrokerMetadata | None:
+    """Return what ``config/rdb`` holds; ``None`` if it is not there.
+
+    A row that no release is known to write becomes a fault and is passed over.
+    """
+    folder = config / V2_FOLDER
+    if not is_database(folder):
+        return None
+    found = BrokerMetadata(Form.V2, folder)
+    try:
+        with RawDatabase(folder) as database:
+            if database.fault is not None:
+                found.faults.append(database.fault)
+            for key, value in database.items("default"):
+                try:
+                    _take(found, key, value)
+                except (ValueError, struct.error) as exc:
+                    sentence = f"the row of {key!r}: {exc}"
+                    found.faults.append(CorruptionError(sentence, path=folder))
+    except StoreError as exc:
+        found.faults.append(exc)
+    read_delays(config, found)
+    return found
+
+
+def _take(into: BrokerMetadata, key: bytes, value: bytes) -> None:
+    """Take a row of version 2 into the metadata.
+
+    Raises:
+        ValueError: it is none.
+    """
+    prefix, number, kind = HEAD.unpack_from(key)
+    if prefix != TABLE_PREFIX:
+        raise ValueError("its key is none of a table")
+    table, row_kind, rest = TableId(number), RowKind(kind), key[HEAD.size :]
+    if row_kind is RowKind.DATA_VERSION:
+        if rest != VERSION_NAME:
+            raise ValueError("its key is none of a data version")
+        if table in VERSIONS:
+            into.versions[VERSIONS[table]] = DataVersion(*VERSION.unpack(value))
+    else:
+        _take_data(into, table, rest, value)
+
+
+def _take_data(into: BrokerMetadata, table: TableId, rest: bytes, value: bytes) -> None:
+    """Take a row of a topic, a group or an offset into the metadata.
+
+    Raises:
+        ValueError: it is none, or contradicts another one.
+    """
+    name, rest = _name(rest)
+    if table is TableId.TOPIC:
+        into.topics[name] = _config(rest, value)
+    elif table is TableId.SUBSCRIPTION_GROUP:
+        into.groups[name] = _config(rest, value)
+    else:
+        topic, queue_id = _topic_and_queue(rest)
+        (offset,) = OFFSET.unpack(value)
+        to = into.offsets if table is TableId.CONSUMER_OFFSET else into.pull_offsets
+        row = to.setdefault(f"{topic}{TOPIC_GROUP_SEPARATOR}{name}", {})
+        former, row[queue_id] = row.get(queue_id, offset), offset  # a broker takes the last one
+        if former != offset:
+            raise ValueError(f"another row has {former} for the same topic@group and queue")
+
+
+def _config(rest: bytes, value: bytes) -> Json:
+    if rest:
+        raise ValueError(f"its key goes on for {len(rest)} bytes behind the name")
+    if value[:1] != bytes([JSON]):
+        raise ValueError(f"its value is of kind {value[:1].hex() or 'none'}, not JSON")
+    return json_object(value[1:])
+
+
+def _topic_and_queue(rest: bytes) -> tuple[str, int]:
+    """Split topic and queue id, which follow a group, with a byte 1 before each."""
+    topic, rest = _name(_behind_ctrl(rest))
+    (queue_id,) = QUEUE_ID.unpack(_behind_ctrl(rest))
+    return topic, queue_id
+
+
+def _behind_ctrl(rest: bytes) -> bytes:
+    if rest[:1] != bytes([CTRL_1]):
+        raise ValueError("no byte 1 follows a name in its key")
+    return rest[1:]
+
+
+def _name(rest: bytes) -> tuple[str, bytes]:
+    (length,) = LENGTH.unpack_from(rest)
+    end = LENGTH.size + length
+    if end > len(rest):
+        raise ValueError(f"a name of {length} bytes in {len(rest) - LENGTH.size}")
+    return rest[LENGTH.size : end].decode(), rest[end:]

@@ -1,0 +1,171 @@
+"""Which form of a broker's tables counts: the one that was written last.
+
+A broker with ``storeType=defaultRocksDB`` takes the JSON files in once and from then on keeps
+topics, groups and consumer offsets in databases; the files stay as they were. A broker with queues
+in files reads and writes the files alone. Which of both is the newer one is told by when the files
+were written: a broker writes either form every few seconds, and when it stops.
+
+Source: RocketMQ ``BrokerController``, ``RocksDBConfigManager``, ``ConfigRocksDBStorage``,
+``ConfigStorage``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cqstore.broker.metadata.json_form import read_json_file
+from cqstore.broker.metadata.locations import (
+    FILES_OF_TABLE,
+    SINGLE_FOLDER,
+    V1_FOLDERS,
+    V2_FOLDER,
+    names_of,
+)
+from cqstore.broker.metadata.model import BrokerMetadata, Form, Table
+from cqstore.broker.metadata.rocksdb_v1 import read_single, read_v1
+from cqstore.broker.metadata.rocksdb_v2 import read_v2
+from cqstore.store.broker_files.file_names import CURRENT, DELAYS_FILE, backup_of
+from cqstore.store.errors import StoreError, os_errors
+from cqstore.store.paths import StorePaths
+from cqstore.store.service.offline.database_copy import is_database
+
+_READERS = {Form.V1: read_v1, Form.SINGLE: read_single, Form.V2: read_v2}
+
+
+@dataclass(frozen=True, slots=True)
+class TableForms:
+    """The files and databases that hold one table of a broker's, and which was written last."""
+
+    table: Table
+    files: tuple[Path, ...]
+    """Whether they are there or not."""
+    databases: tuple[Path, ...]
+    """Those that are there, without that of version 2."""
+    newest: Path | None
+    """File or database that was written last."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of its own database in version 1."""
+        return V1_FOLDERS[self.table]
+
+    @property
+    def form(self) -> Form | None:
+        """Return which form counts; the database where both are of the same age; ``None``: none."""
+        if self.newest is None:
+            return None
+        if self.newest in self.files:
+            return Form.JSON
+        if self.newest not in self.databases:
+            return Form.V2
+        return Form.SINGLE if self.newest.name == SINGLE_FOLDER else Form.V1
+
+    @property
+    def is_in_databases(self) -> bool:
+        """Return whether what counts is read by a broker with ``storeType=defaultRocksDB`` alone.
+
+        Version 2 is read by one with ``configManagerVersion=v2``, whatever its ``storeType``.
+        """
+        return self.form in {Form.V1, Form.SINGLE}
+
+
+def table_forms(paths: StorePaths) -> list[TableForms]:
+    """Look at topics, groups and consumer offsets; changes nothing.
+
+    Raises:
+        StoreIOError: a folder cannot be read.
+    """
+    folder = paths.config
+    with os_errors("look at the broker's tables", folder):
+        return [_forms(folder, table) for table in Table]
+
+
+def forms_there(config: Path) -> list[Form]:
+    """Return the forms that ``config`` holds, whether they can be read or not."""
+    return [form for form in Form if any(_is_there(config / name) for name in names_of(form))]
+
+
+def read_newest(config: Path, tables: Sequence[TableForms]) -> dict[Table, BrokerMetadata]:
+    """Return for each table that lies somewhere what the form holds that was written last.
+
+    Of what is returned the table alone counts; what cannot be read of the form is in its faults. A
+    JSON file that is torn is read from its ``.bak``, and that is no fault.
+    """
+    found: dict[Table, BrokerMetadata] = {}
+    databases: dict[Form, BrokerMetadata] = {}
+    for each in tables:
+        form = each.form
+        if form is None:
+            continue
+        if form is Form.JSON:
+            found[each.table] = read_json_file(config, newest_file(config, each.table))
+            continue
+        if form not in databases:
+            databases[form] = _READERS[form](config) or BrokerMetadata(form, config)
+        found[each.table] = databases[form]
+    return found
+
+
+def faults_of(table: Table, source: BrokerMetadata, config: Path) -> list[StoreError]:
+    """Return what may have kept rows of ``table`` from being read from ``source``."""
+    delays = config / DELAYS_FILE
+    others = {config / V1_FOLDERS[each] for each in Table if each is not table}
+    return [each for each in source.faults if each.path not in {*others, delays, backup_of(delays)}]
+
+
+def newest_file(config: Path, table: Table) -> str:
+    """Return the file that was written last; of offsets there may be two, see ``enableLmq``."""
+    names = reversed(FILES_OF_TABLE[table])
+    return max(names, key=lambda name: file_written(config / name))
+
+
+def file_written(path: Path) -> int:
+    """Return when a JSON file was written, ns, -1 without one.
+
+    A broker that was killed while it wrote the file has left the backup alone.
+    """
+    written = _written(path)
+    return written if written >= 0 else _written(backup_of(path))
+
+
+def newer_in_database(paths: StorePaths) -> list[TableForms]:
+    """Return the tables whose files are older than databases that file brokers do not read."""
+    return [table for table in table_forms(paths) if table.is_in_databases]
+
+
+def _forms(folder: Path, table: Table) -> TableForms:
+    """Return where a table lies in each form, and which was written last."""
+    files = tuple(folder / each for each in FILES_OF_TABLE[table])
+    databases = [folder / each for each in (V1_FOLDERS[table], SINGLE_FOLDER)]
+    written = {path: _written_to(path) for path in (*databases, folder / V2_FOLDER)}
+    written |= {path: file_written(path) for path in files}
+    newest = max(written, key=lambda path: written[path])
+    return TableForms(
+        table, files, tuple(path for path in databases if written[path] >= 0),
+        newest if written[newest] >= 0 else None,
+    )  # fmt: skip
+
+
+def _is_there(path: Path) -> bool:
+    return path.is_file() or is_database(path)
+
+
+def _written_to(database: Path) -> int:
+    """Return when a database was written last; to open it read-only writes nothing but ``LOG``."""
+    if not is_database(database):
+        return -1
+    return max(map(_written, filter(_holds_data, database.iterdir())), default=-1)
+
+
+def _holds_data(path: Path) -> bool:
+    if path.name == CURRENT or path.name.startswith("MANIFEST-"):
+        return True
+    return path.suffix in {".log", ".sst"} and path.stem.isdecimal()
+
+
+def _written(path: Path) -> int:
+    """Return when a file was written, ns; -1: it is not there, or no longer."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return -1

@@ -1,0 +1,30 @@
+"""The topics of a broker's metadata, complete or an error; ``known_topics`` finds this."""
+
+from pathlib import Path
+
+from cqstore.broker.metadata.model import Table
+from cqstore.broker.metadata.table_forms import faults_of, read_newest, table_forms
+from cqstore.store.broker_files.known_topics import TopicTable
+from cqstore.store.errors import CorruptionError, StoreIOError
+from cqstore.store.paths import StorePaths
+
+
+def known_topics(config: Path) -> TopicTable | None:
+    """Return the topics of the form that was written last; ``None``: there is none.
+
+    Raises:
+        CorruptionError: that form cannot be read as a whole.
+        StoreIOError: the system does not give it.
+    """
+    sources = read_newest(config, table_forms(StorePaths(config.parent)))
+    source = sources.get(Table.TOPICS)
+    if source is None:
+        return None
+    for fault in faults_of(Table.TOPICS, source, config):
+        if isinstance(fault, StoreIOError):
+            raise fault
+        raise CorruptionError(
+            f"the broker's topics cannot be read from the form {source.form}: {fault.reason}",
+            path=fault.path,
+        ) from fault
+    return TopicTable(source.form.value, source.topics.keys())

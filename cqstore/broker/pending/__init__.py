@@ -1,0 +1,1 @@
+"""``cqstore pending``: messages that wait to be delivered or decided."""

@@ -1,0 +1,208 @@
+"""The verb ``cqstore pending``."""
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Annotated
+
+import typer
+
+from cqstore.broker.metadata.json_form import read_delays
+from cqstore.broker.metadata.model import BrokerMetadata, Form
+from cqstore.broker.one_form import BrokerForm, end_with_faults, find_one_form
+from cqstore.broker.pending.delayed import delay_levels, delayed_messages, delayed_units
+from cqstore.broker.pending.half_messages import HalfMessages
+from cqstore.broker.pending.pending_parts import PendingMessage, PendingPart, PendingSource, Step
+from cqstore.broker.pending.rocksdb_pending import rocksdb_pending
+from cqstore.broker.pending.timer import timer_parts
+from cqstore.broker.ranking import Limit, Sort, ranked
+from cqstore.cli.options import (
+    Backend,
+    CommitLogFolder,
+    ConfigFile,
+    Dir,
+    Rows,
+    note,
+    open_store,
+)
+from cqstore.cli.output import RowFormat, output
+from cqstore.cli.progress import progress
+from cqstore.cli.table import Row
+from cqstore.store.progress import Progress
+from cqstore.store.record.message import HALF_TOPIC, SCHEDULE_TOPIC
+from cqstore.store.service.message_store import MessageStore
+
+PART_COLUMNS = (
+    "source", "part", "position", "max", "pending", "overdue", "decided", "firstDueTimestamp",
+    "lastDueTimestamp", "oldestStoreTimestamp",
+)  # fmt: skip
+_TIMERS = (PendingSource.TIMER, PendingSource.TIMER_QUEUE, PendingSource.ROCKSDB_TIMER)
+MESSAGE_COLUMNS = (
+    "source", "part", "queueOffset", "phy", "topic", "uniqKey", "storeTimestamp", "dueTimestamp",
+    "checkTimes", "opOffset",
+)  # fmt: skip
+
+Source = Annotated[
+    PendingSource | None,
+    typer.Option(
+        metavar="SOURCE", help=f"Messages of this source alone: {', '.join(PendingSource)}."
+    ),
+]
+Listed = Annotated[bool, typer.Option("--list", help="A row a message; reads their records.")]
+Precision = Annotated[
+    int,
+    typer.Option("--timer-precision", metavar="MS", min=1, help="The broker's timerPrecisionMs."),
+]
+
+
+def pending(
+    root: Dir,
+    of: Source = None,
+    sort: Sort = "source",
+    limit: Limit = 0,
+    *,
+    listed: Listed = False,
+    precision: Precision = 1000,
+    form: BrokerForm = None,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    commit_log: CommitLogFolder = None,
+    kind: Rows = RowFormat.TABLE,
+) -> None:
+    """Show messages that wait: delayed, timer and half messages. Changes nothing.
+
+    Delayed messages are counted by level from the broker's position on, with their due times; half
+    messages by queue, with those that an op message has decided; timer messages in the wheel, in
+    their queue and in rocksdbstore (--list shows none of these). Times are in ms since the epoch.
+    Exit code 1 if a position or an op message cannot be read.
+    """
+    now = time.time_ns() // 1_000_000
+    if listed and of not in {None, PendingSource.DELAY, PendingSource.HALF}:
+        raise typer.BadParameter(f"no messages of {of} are listed", param_hint="--list")
+    with open_store(root, config, backend, commit_log) as store, progress("reading") as tick:
+        broker = _positions(store, form, of)
+        steps = _Steps(tick)
+        half = HalfMessages(store, broker.offsets, steps)
+        tick.measure(_units(store, broker, half, of), "messages")
+        if listed:
+            found = map(_message_row, _messages(store, broker, half, of, steps))
+            output(kind).rows(ranked(found, sort, MESSAGE_COLUMNS, limit))
+        else:
+            parts = list(_parts(store, broker, half, of, now, steps))
+            parts += _timer_parts(store, of, precision, now)
+            output(kind).rows(ranked(map(_part_row, parts), sort, PART_COLUMNS, limit))
+            _say_totals(parts)
+    end_with_faults([*broker.faults, *half.faults])
+
+
+class _Steps:
+    """Adds up what was read, for a display of the sum."""
+
+    def __init__(self, show: Progress) -> None:
+        self._show, self._sum = show, 0
+
+    def __call__(self, count: int) -> None:
+        self._sum += count
+        self._show(self._sum)
+
+
+def _units(
+    store: MessageStore, broker: BrokerMetadata, half: HalfMessages, of: PendingSource | None
+) -> int:
+    """Return how many units and records are to be read; of timers there is nothing to count."""
+    found = delayed_units(store, broker.delay_offsets) if of in {None, PendingSource.DELAY} else 0
+    return found + (half.units() if of in {None, PendingSource.HALF} else 0)
+
+
+def _positions(store: MessageStore, form: Form | None, of: PendingSource | None) -> BrokerMetadata:
+    """Return the broker's positions in the queues that are there; say what is not known.
+
+    Raises:
+        RefusedStoreError: half messages are there, and metadata in several forms.
+    """
+    config = store.paths.config
+    found = BrokerMetadata(Form.JSON, config)  # filled from whatever form there is
+    if of in {None, PendingSource.DELAY} and _has_queues(store, SCHEDULE_TOPIC):
+        read_delays(config, found)
+        if not found.delay_offsets:
+            note("no positions of delay levels are there: a broker begins at each level's minimum")
+    if of in {None, PendingSource.HALF} and _has_queues(store, HALF_TOPIC):
+        broker = find_one_form(store.paths, form)
+        if broker is None:
+            note("no metadata is there: a broker looks at half messages from the minimum on")
+            return found
+        found.offsets = broker.offsets
+        known = {*map(str, found.faults)}  # the file of delay levels is in every form
+        found.faults += [each for each in broker.faults if str(each) not in known]
+    return found
+
+
+def _has_queues(store: MessageStore, topic: str) -> bool:
+    return next(store.queue_keys(topic), None) is not None
+
+
+def _parts(
+    store: MessageStore, broker: BrokerMetadata, half: HalfMessages,
+    of: PendingSource | None, now: int, step: Step,
+) -> Iterator[PendingPart]:  # fmt: skip
+    """Yield what waits by level and by queue of half messages, of source ``of`` or of all."""
+    if of in {None, PendingSource.DELAY}:
+        yield from delay_levels(store, broker.delay_offsets, now, step)
+    if of in {None, PendingSource.HALF}:
+        yield from half.parts()
+
+
+def _timer_parts(
+    store: MessageStore, of: PendingSource | None, precision: int, now: int
+) -> Iterator[PendingPart]:
+    """Return what waits for a timer, of source ``of`` or of all."""
+    if of in {PendingSource.DELAY, PendingSource.HALF}:
+        return iter(())
+    database = rocksdb_pending(store.paths, now)
+    found = timer_parts(store, database.timer_offset, precision, now) + database.parts
+    return (part for part in found if of in {None, part.source})
+
+
+def _messages(
+    store: MessageStore,
+    broker: BrokerMetadata,
+    half: HalfMessages,
+    of: PendingSource | None,
+    step: Step,
+) -> Iterator[PendingMessage]:
+    """Yield each message that waits, of source ``of`` or of all."""
+    if of in {None, PendingSource.DELAY}:
+        yield from delayed_messages(store, broker.delay_offsets, step)
+    if of in {None, PendingSource.HALF}:
+        yield from half.messages()
+
+
+def _say_totals(parts: Iterable[PendingPart]) -> None:
+    """Print in a sentence how many messages wait, of all sources."""
+    sums = {source: [0, 0] for source in PendingSource}
+    for part in parts:
+        sums[part.source][0] += part.pending
+        sums[part.source][1] += part.overdue + part.decided
+    timers = sum(sums[source][0] for source in _TIMERS)
+    delayed, overdue = sums[PendingSource.DELAY]
+    half = sums[PendingSource.HALF][0] + sums[PendingSource.ROCKSDB_HALF][0]
+    note(
+        f"{delayed} delayed messages wait, {overdue} of them overdue; "
+        f"{half} half messages are undecided, {sums[PendingSource.HALF][1]} decided; "
+        f"{timers} timer messages wait"
+    )
+
+
+def _part_row(part: PendingPart) -> Row:
+    values = (
+        part.source.value, part.part, part.position, part.max_offset, part.pending, part.overdue,
+        part.decided, part.first_due, part.last_due, part.oldest,
+    )  # fmt: skip
+    return dict(zip(PART_COLUMNS, values, strict=True))
+
+
+def _message_row(found: PendingMessage) -> Row:
+    values = (
+        found.source.value, found.part, found.queue_offset, found.phy_offset, found.topic,
+        found.unique_key, found.store_timestamp, found.due, found.check_times, found.op_offset,
+    )  # fmt: skip
+    return dict(zip(MESSAGE_COLUMNS, values, strict=True))

@@ -1,0 +1,121 @@
+"""FollowedEnds: where queues end in a store that another process writes, look after look.
+
+A store that is opened to read shows where they ended then, and of RocksDB's queues not what the
+writer has in memory. The records of its log say the rest: the last one of a queue is its end.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from cqstore.store.errors import RefusedStoreError
+from cqstore.store.log.log_files import list_log_files
+from cqstore.store.log.log_follower import LogFollower
+from cqstore.store.queue.facts import QueueSpan
+from cqstore.store.queue.light_home import is_light
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.record.message import DLQ_PREFIX, RETRY_PREFIX, is_queued
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.reading.topic_follower import light_offsets
+
+Ends = dict[int, tuple[int, int]]
+"""Queue id → minimum and maximum."""
+
+
+class FollowedEnds:
+    """The ends of the queues of some topics, and of all retry and dead-letter topics. One thread.
+
+    The store is opened anew where a topic is asked for that was not, where log files have expired
+    (queues begin later then), and where the log was cut. In memory are the ends of those queues.
+    """
+
+    def __init__(self, open_store: Callable[[], MessageStore]) -> None:
+        """``open_store`` opens the store to read, as it is at that moment."""
+        self._open_store = open_store
+        self._ends: dict[str, Ends] = {}
+        self._has_light = False
+        self._log: _UndispatchedLog | None = None
+
+    def refresh(self, topics: Collection[str]) -> None:
+        """Read on; ``topics`` are those whose ends are asked for next.
+
+        Raises:
+            StoreError: the store cannot be opened to read, or its log not be read.
+        """
+        if self._log is None or self._log.has_expired() or not self._ends.keys() >= {*topics}:
+            self._begin(topics)
+        try:
+            self._read_on()
+        except RefusedStoreError:  # the log was cut behind what was read
+            self._begin(topics)
+            self._read_on()
+
+    def topics(self) -> Iterator[str]:
+        """Yield the topics whose queues are known, in no promised order."""
+        yield from self._ends
+
+    def spans(self, topic: str) -> Sequence[QueueSpan]:
+        """Return the queues of ``topic`` with their ends, by queue id."""
+        ends = sorted(self._ends.get(topic, {}).items())
+        return [QueueSpan(QueueKey(topic, queue_id), *each) for queue_id, each in ends]
+
+    def _begin(self, topics: Collection[str]) -> None:
+        """Take what the queues show, and where the log goes on behind that."""
+        with self._open_store() as store:
+            wanted = {*topics, *store.topics(RETRY_PREFIX), *store.topics(DLQ_PREFIX)}
+            self._ends = {
+                topic: {key.queue_id: (low, high) for key, low, high in store.queue_spans(topic)}
+                for topic in wanted
+            }
+            self._has_light = any(map(is_light, wanted))
+            self._log = _UndispatchedLog(store)
+
+    def _read_on(self) -> None:
+        """Take in the records that came."""
+        log = self._log
+        if log is None:
+            return
+        for message in log.follower.poll():
+            if message.is_passed_over or not is_queued(message.sys_flag):
+                continue
+            self._note(log, message, message.topic, message.queue_id, message.queue_offset)
+            if self._has_light:
+                for name, offset in light_offsets(message).items():
+                    self._note(log, message, name, 0, offset)
+        log.follower.passed_over.clear()  # ``check`` lists what is damaged
+
+    def _note(
+        self,
+        log: "_UndispatchedLog",
+        message: StoredMessage,
+        topic: str,
+        queue_id: int,
+        offset: int,
+    ) -> None:
+        """Take in a record of a queue: it ends behind it."""
+        ends = self._ends.get(topic)
+        if ends is None:
+            if not topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+                return
+            ends = self._ends[topic] = {}
+        if not log.deleted.has_record(topic, message.phy_offset):
+            low, _ = ends.get(queue_id, (offset, offset))
+            ends[queue_id] = min(low, offset), offset + 1  # also of a queue that has begun anew
+
+
+class _UndispatchedLog:
+    """Follows the log from where the queues of an opened store may end."""
+
+    def __init__(self, store: MessageStore) -> None:
+        low, high = store.commit_log.min_phy_offset(), store.commit_log.max_phy_offset()
+        start = min(max(store.queues.dispatch_from_phy_offset(), low, 0), high)
+        self.deleted = store.deleted_topics
+        self._folders = store.layout.log_folders
+        self._first = self._first_file()
+        self.follower = LogFollower(self._folders, start)
+
+    def has_expired(self) -> bool:
+        """Return whether the first of its files is another one now."""
+        return self._first is not None and self._first_file() != self._first
+
+    def _first_file(self) -> int | None:
+        return next(iter(list_log_files(self._folders)), None)

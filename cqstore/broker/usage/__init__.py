@@ -1,0 +1,1 @@
+"""``cqstore usage``: what fills the log."""

@@ -1,0 +1,120 @@
+"""The verb ``cqstore usage``."""
+
+from collections.abc import Container
+from typing import Annotated
+
+import typer
+
+from cqstore.broker.metadata.forms import read_forms
+from cqstore.broker.metadata.model import BrokerMetadata, Form
+from cqstore.broker.one_form import end_with_faults, read_one_form
+from cqstore.broker.ranking import Limit, Sort, ranked
+from cqstore.broker.usage.owner_usage import Owners, OwnersPass, UsageBy, total_bytes
+from cqstore.broker.usage.usage_rows import COLUMNS, usage_rows
+from cqstore.cli.options import (
+    Backend,
+    CommitLogFolder,
+    ConfigFile,
+    Dir,
+    Rows,
+    note,
+    open_store,
+)
+from cqstore.cli.output import RowFormat, output
+from cqstore.cli.progress import progress
+from cqstore.store.errors import RefusedStoreError, StoreConfigError
+from cqstore.store.service.message_store import MessageStore
+
+RowOf = Annotated[UsageBy, typer.Option(help="A row a topic, group, parent, or day (UTC).")]
+Prefix = Annotated[str, typer.Option(metavar="TEXT", help="Topics that begin so alone.")]
+Unused = Annotated[
+    bool, typer.Option("--unused", help="Topics that the broker's metadata does not know.")
+]
+UnusedForm = Annotated[
+    Form | None, typer.Option("--form", help="With --unused: the form that the broker reads.")
+]
+
+
+def usage(
+    root: Dir,
+    by: RowOf = UsageBy.TOPIC,
+    sort: Sort = "bytes",
+    limit: Limit = 0,
+    prefix: Prefix = "",
+    *,
+    unused: Unused = False,
+    form: UnusedForm = None,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    commit_log: CommitLogFolder = None,
+    kind: Rows = RowFormat.TABLE,
+) -> None:
+    """Show what fills the log: units and bytes by topic, group, parent or day. Changes nothing.
+
+    Counted from the queues alone, without expired units. A group has its retry and dead-letter
+    topics, a parent its lite topics. Units of light queues point to records of other topics: they
+    are no part of the totals. Times are store times in ms. Totals are on standard error. With --by
+    group the exit code is 1 if some of the metadata cannot be read.
+
+    With --unused only topics with queues that no topic of the metadata has the name of, without
+    light queues and the broker's own: a broker with RocksDB queues deletes those. Refused without
+    metadata, and if its topics cannot be read whole.
+    """
+    if (unused and by is not UsageBy.TOPIC) or (form is not None and not unused):
+        raise StoreConfigError("--unused goes with --by topic, and --form with --unused")
+    with open_store(root, config, backend, commit_log) as store:
+        known = _known_topics(store, form) if unused else None
+        metadata = _metadata(store, by)
+        owners = _count(store, by, prefix, known, metadata)
+        output(kind).rows(ranked(usage_rows(owners, by), sort, COLUMNS[by], limit))
+        note(_totals(store, owners))
+    end_with_faults([fault for each in metadata for fault in each.faults])
+
+
+def _count(
+    store: MessageStore, by: UsageBy, prefix: str, known: Container[str] | None,
+    metadata: list[BrokerMetadata],
+) -> Owners:  # fmt: skip
+    """Return owner → what its queues come to; show how far that is.
+
+    Of the whole log that is measured in bytes, of a part of its topics in queues.
+    """
+    groups = {group for each in metadata for group in each.groups}
+    of_queues = bool(prefix) or known is not None
+    if of_queues:
+        shown = progress("counting", store.queues.queues_estimate(), "queues")
+    else:
+        log = store.commit_log
+        shown = progress("counting", log.max_phy_offset() - max(log.min_phy_offset(), 0))
+    with shown as tick:
+        return OwnersPass(store, by, prefix, known, groups, tick, of_queues=of_queues).owners()
+
+
+def _totals(store: MessageStore, owners: Owners) -> str:
+    """Return in a sentence what all owners come to, beside the log."""
+    log = store.commit_log
+    units = sum(each.total.units for each in owners.values())
+    light = sum(each.light.units for each in owners.values())
+    return (
+        f"{total_bytes(owners)} bytes in {units} units, and {light} units of light queues; "
+        f"the log has {log.max_phy_offset() - log.min_phy_offset()} bytes"
+    )
+
+
+def _known_topics(store: MessageStore, form: Form | None) -> Container[str]:
+    """Return the topics that the metadata configures.
+
+    Raises:
+        RefusedStoreError: there is none, it is damaged, has no topics, or has several forms.
+    """
+    metadata = read_one_form(store.paths, form)
+    if metadata.faults:
+        raise RefusedStoreError(f"topics are unused only by whole metadata: {metadata.faults[0]}")
+    if not metadata.topics:
+        raise RefusedStoreError("the metadata has no topics at all", path=metadata.path)
+    return metadata.topics
+
+
+def _metadata(store: MessageStore, by: UsageBy) -> list[BrokerMetadata]:
+    """Return the metadata, in whatever forms, where it says which groups there are."""
+    return read_forms(store.paths) if by is UsageBy.GROUP else []

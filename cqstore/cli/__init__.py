@@ -1,0 +1,5 @@
+"""The command ``cqstore``: one file a verb."""
+
+from cqstore.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,180 @@
+"""The application: its verbs, those of upper layers, and how an error ends it.
+
+Exit codes: 0 fine, 1 damage or difference found, 2 wrong use or refused, or output that cannot be
+written; 141 where the reader of the output has gone.
+"""
+
+import atexit
+import gc
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.models import CommandInfo
+
+from cqstore.cli.completion_command import COMPLETE, make_ready
+from cqstore.cli.lazy_verbs import VERBOSE, Quiet, RootGroup, add_verb
+from cqstore.cli.progress import QUIET
+from cqstore.cli.streams import OutputError, ReaderGoneError, guard_streams
+from cqstore.store.entry_points import entries
+from cqstore.store.errors import CorruptionError, StoreError, StoreIOError
+
+COMMANDS_GROUP = "cqstore.commands"
+EXIT_DAMAGE = 1
+EXIT_REFUSED = 2
+_OBJECTS_A_COLLECTION = 100_000
+"""New ones between two looks of the garbage collector. A command that lists a million queues makes
+millions that live as long as it does; at Python's 700 they are looked at again and again."""
+_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
+"""Numpy starts threads for products of matrices, of which no verb has one: a tenth of a start."""
+_BUS_HANDLER = "CQSTORE_BUS_HANDLER"
+"""``cqstore.store.core.BUS_HANDLER``: the process is ours, and so is what it does with signals."""
+
+app = typer.Typer(
+    name="cqstore",
+    cls=RootGroup,
+    help="Open, check, read, search and append to message stores of Apache RocketMQ.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(*, value: bool) -> None:
+    if value:
+        typer.echo(f"cqstore {version('cqstore')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    ctx: typer.Context,
+    *,
+    show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Name every key of --config that is not ours.")
+    ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Open, check, read, search and append to message stores of Apache RocketMQ."""
+    VERBOSE.set(verbose)
+    before = QUIET.set(quiet)
+    ctx.call_on_close(lambda: QUIET.reset(before))
+
+
+_WAITING = {"put", "tail", "top"}
+"""For input, or to be ended."""
+_PLACES = {"import": "cqstore.cli.import_command:import_"}
+"""Of verbs that are words of Python."""
+for _name, _sentence in {
+    "info": "Show layout, backend, engine, versions, sizes, offsets and warnings. Changes nothing.",
+    "check": "Check the whole store and list what is wrong, with file and offset. Changes nothing.",
+    "dump": "Decode what lies on disk: a whole store, one record, some units, or a bare file.",
+    "get": "Print messages with their bodies (text, or Base64 where it is none). Changes nothing.",
+    "tail": "Print the newest messages of a topic over all of its queues, by store time."
+    " Changes nothing.",
+    "export": "Write the messages of topics to a file, or into a store of their own."
+    " Changes nothing in DIR.",
+    "import": "Put the messages that export or archive wrote. Opens the store read-write (and"
+    " recovers it).",
+    "put": "Append messages and print their places. Opens the store read-write (and recovers it).",
+    "topics": "List every queue with its type, minimum, maximum and messages. Changes nothing.",
+    "offset": "Search a queue by store time. Changes nothing.",
+    "query": "Print the newest messages of a topic with a key, in log order. Changes nothing.",
+    "clean": "Show which commit log files go, and why; delete them with --yes.",
+    "backup": "Copy a store, open or closed, with sizes and digests of all files. Changes nothing.",
+    "recover": "Open the store read-write, recover it, close it cleanly, and report what was done.",
+    "mode": "Show which backends the store keeps and which steps can be done; take one with --to.",
+    "rebuild": "Rebuild all queues from the commit log, in another backend too, or single ones.",
+    "completion": "Print the script that completes cqstore's words in bash, zsh or fish.",
+    "top": "Watch a store that another process has open: ends, rates, lag, checkpoint, sizes.",
+}.items():
+    add_verb(
+        app,
+        _name,
+        _PLACES.get(_name, f"cqstore.cli.{_name}:{_name}"),
+        _sentence,
+        progress_told=_name not in _WAITING,
+    )
+
+
+def _add_commands_of_upper_layers() -> None:
+    """Add the commands that packages above the store bring, by their entry points."""
+    for entry in entries(COMMANDS_GROUP):
+        upper: typer.Typer = entry.load()
+        only = _only_command(upper)
+        if only is not None:
+            app.registered_commands.append(only)
+        else:
+            app.add_typer(upper, name=entry.name)
+
+
+def _only_command(upper: typer.Typer) -> CommandInfo | None:
+    """Return the command of an application that has one and nothing else: that is no group."""
+    if upper.registered_callback or upper.registered_groups or len(upper.registered_commands) != 1:
+        return None
+    return upper.registered_commands[0]
+
+
+def main() -> None:
+    """Run the command line; a fault is one sentence on standard error and an exit code."""
+    os.environ.setdefault(_BLAS_THREADS, "1")
+    os.environ.setdefault(_BUS_HANDLER, "1")
+    gc.set_threshold(_OBJECTS_A_COLLECTION, *gc.get_threshold()[1:])
+    atexit.register(gc.freeze)  # or the last collection looks at every module
+    try:
+        guard_streams()
+        try:
+            _run()
+        finally:
+            sys.stdout.flush()
+    except ReaderGoneError as exc:
+        sys.exit(exc.exit_code)
+    except OutputError as exc:
+        _stop(exc, exc.exit_code)
+
+
+def _run() -> None:
+    """Run the command line; an error ends the process with its exit code.
+
+    Raises:
+        OutputError: standard output takes no more.
+    """
+    _add_commands_of_upper_layers()
+    if COMPLETE in os.environ:
+        make_ready()
+    try:
+        app()
+    except OutputError:
+        raise
+    except CorruptionError as exc:
+        _stop(exc, EXIT_DAMAGE)
+    except StoreError as exc:
+        _stop(exc, EXIT_REFUSED)
+    except OSError as exc:  # of a look at a path, where nothing nearer says what for
+        if exc.filename is None:
+            _stop_without_folder()
+            raise
+        place = Path(os.fsdecode(exc.filename))
+        _stop(StoreIOError(f"cannot look at this: {exc.strerror}", path=place), EXIT_REFUSED)
+
+
+def _stop_without_folder() -> None:
+    """End the process if the folder that it was called in is gone: no relative path means one."""
+    try:
+        os.getcwd()  # noqa: PTH109 - what a path would ask
+    except FileNotFoundError:
+        _stop(StoreIOError("the current folder is not there any more"), EXIT_REFUSED)
+
+
+def _stop(exc: StoreError, code: int) -> None:
+    print(f"cqstore: {exc}", file=sys.stderr)
+    sys.exit(code)

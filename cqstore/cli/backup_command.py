@@ -1,0 +1,50 @@
+"""``cqstore backup``: a copy of a store, open or closed, with a manifest."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cqstore.cli.options import CommitLogFolder, ConfigFile, Dir, about_end, note, read_config
+from cqstore.cli.progress import progress
+from cqstore.store.errors import os_errors
+from cqstore.store.service.offline.backup import back_up
+from cqstore.store.service.offline.backup_manifest import BackupManifest, manifest_path
+from cqstore.store.service.offline.store_copy import blocks_below
+
+
+def backup(
+    root: Dir,
+    target: Annotated[Path, typer.Argument(metavar="TO", help="Folder to make; not there yet.")],
+    config: ConfigFile = None,
+    commit_log: CommitLogFolder = None,
+    *,
+    link: Annotated[
+        bool,
+        typer.Option("--link", help="Closed log files and tables as hard links: no room, no time."),
+    ] = False,
+) -> None:
+    """Copy a store, open or closed, with sizes and digests of all files. Changes nothing.
+
+    The backup of an open store opens as after a crash at that moment: the log up to its last whole
+    record, queues that are brought up to it, offsets that lie before it. TO appears when all of it
+    is on disk. Prove it later with cqstore check TO --against backup.json. To restore, copy TO.
+    Exit code 1 if the log is damaged: it is copied as it is.
+    """
+    settings = read_config(config, root)
+    with progress("copying", about_end(root, settings)) as tick:
+        manifest = back_up(root, target, settings, commit_log=commit_log, link=link, progress=tick)
+    with os_errors("measure the backup", target):
+        size = blocks_below(target)  # its files have holes
+    note(
+        f"{target}: {len(manifest.files)} files, {size} bytes on disk, log"
+        f" {manifest.min_phy_offset} to {manifest.max_phy_offset}{_state(manifest)};"
+        f" manifest {manifest_path(target)}"
+    )
+    if manifest.damaged_at is not None:
+        note(f"the log is damaged at phy offset {manifest.damaged_at} (cqstore check)")
+        raise typer.Exit(1)
+
+
+def _state(manifest: BackupManifest) -> str:
+    return ", of an open store: its opening is one after a crash" if manifest.was_open else ""

@@ -1,0 +1,226 @@
+"""``cqstore check``: every record, every unit, every file; and what can be done about damage."""
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cqstore.cli.options import (
+    Backend,
+    CommitLogFolder,
+    ConfigFile,
+    CutAt,
+    Dir,
+    Format,
+    about_end,
+    check_is_there,
+    note,
+    note_state,
+    opened_by,
+    read_config,
+    refuse_beside,
+)
+from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.progress import progress
+from cqstore.cli.table import Row
+from cqstore.store.errors import StoreConfigError
+from cqstore.store.journals.store_lock import refuse_if_open
+from cqstore.store.paths import StorePaths, beside
+from cqstore.store.service.maintenance.check import CheckFinding
+from cqstore.store.service.offline.backup_manifest import (
+    Difference,
+    compare,
+    find_manifest,
+    read_manifest,
+)
+from cqstore.store.service.offline.obstacles import Obstacle, OpenedPast, open_past
+from cqstore.store.service.offline.repair import RepairPlan, carry_out, check_cut, plan_repair
+from cqstore.store.service.offline.store_copy import blocks_below, check_copy_target, copy_store
+from cqstore.store.settings.config import StoreConfig
+
+Repair = Annotated[
+    bool, typer.Option("--repair", help="Mend a copy of the store; says first what it does.")
+]
+CopyTo = Annotated[
+    Path | None, typer.Option(metavar="PATH", help="Where the copy goes; without it DIR.repaired.")
+]
+InPlace = Annotated[bool, typer.Option("--in-place", help="Mend the store itself, not a copy.")]
+Against = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="MANIFEST",
+        help="Compare all files with a backup's manifest instead; a bare name is one of DIR's.",
+    ),
+]
+
+
+def check(
+    root: Dir,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    commit_log: CommitLogFolder = None,
+    kind: Format = OutputFormat.TABLE,
+    *,
+    repair: Repair = False,
+    copy_to: CopyTo = None,
+    in_place: InPlace = False,
+    cut_at: CutAt = None,
+    against: Against = None,
+) -> None:
+    """Check the whole store and list what is wrong, with file and offset. Changes nothing.
+
+    Exit code 1 if anything is damaged or the store needs recovery. Of a store that another process
+    has open nothing counts as damage: it may be what that process has not written yet. With
+    --repair a copy is mended and checked again, and the exit code is that of the second check.
+    With --against the files alone are compared, by size and digest: of a backup that has not been
+    opened since.
+    """
+    if against is not None:
+        refuse_beside("--against", repair=repair or None, copy_to=copy_to, cut_at=cut_at)
+        _compare(root, against, kind)
+        return
+    target = root if in_place else copy_to or beside(root, ".repaired")
+    if repair:
+        _check_repair(root, target, commit_log, copy_to, in_place=in_place)
+    elif copy_to or in_place or cut_at is not None:
+        raise StoreConfigError("--copy-to, --in-place and --cut-at belong to --repair")
+    plan = _run_check(root, config, backend, commit_log, kind)
+    if repair and cut_at is not None and (plan is None or plan.cut_at is None):
+        raise StoreConfigError(f"the log is not damaged at {cut_at}: nothing is to be cut")
+    if plan is None:
+        return
+    if not repair:
+        raise typer.Exit(1)
+    _mend(root, target, read_config(config), plan, cut_at, in_place=in_place)
+    if _run_check(target, config, backend, None, kind) is not None:
+        raise typer.Exit(1)
+
+
+def _mend(
+    root: Path, target: Path, settings: StoreConfig, plan: RepairPlan, cut_at: int | None,
+    *, in_place: bool,
+) -> None:  # fmt: skip
+    """Say what is done; do it to a copy of the store that becomes ``target``, or ``in_place``.
+
+    Raises:
+        typer.Exit: nothing can be done.
+        RefusedStoreError: the log must be cut, and ``cut_at`` is not that place.
+    """
+    for step in plan.steps():
+        note(step)
+    if not plan:
+        raise typer.Exit(1)
+    check_cut(root, plan, cut_at)
+    if not in_place:
+        with progress("copying", blocks_below(root)) as tick:
+            copy_store(root, target, tick)
+        note(f"mending the copy {target}")
+    with progress("mending", about_end(root, settings)) as tick:
+        carry_out(target, settings, plan.moved_to(root, target), cut_at, tick)
+
+
+def _compare(root: Path, against: Path, kind: OutputFormat) -> None:
+    """Print what of the files differs from a manifest.
+
+    Raises:
+        typer.Exit: anything does.
+    """
+    path = find_manifest(root, against)
+    manifest, found = read_manifest(path), list[Difference]()
+    check_is_there(root)
+
+    def rows() -> Iterator[Row]:
+        for each in compare(root, manifest):
+            found.append(each)
+            yield {
+                "problem": each.problem.value, "path": each.path,
+                "expected": each.expected, "got": each.got,
+            }  # fmt: skip
+
+    output(kind).rows(rows())
+    note(f"{len(manifest.files)} files of the manifest {path} compared; {len(found)} differ")
+    if found:
+        raise typer.Exit(1)
+
+
+def _check_repair(
+    root: Path, target: Path, commit_log: Path | None, copy_to: Path | None, *, in_place: bool
+) -> None:
+    """Refuse options of a repair that exclude each other, a store that is open, a place for none.
+
+    Raises:
+        StoreConfigError: two options contradict each other.
+        StoreLockedError: a process has the store open.
+        RefusedStoreError: the copy cannot go to ``target``.
+    """
+    if in_place and copy_to:
+        raise StoreConfigError("--in-place makes no copy: leave --copy-to out")
+    if commit_log:
+        raise StoreConfigError("a store whose log lies elsewhere can only be read")
+    refuse_if_open(StorePaths(root))
+    if not in_place:
+        check_copy_target(root, target)
+
+
+def _run_check(
+    root: Path,
+    config: Path | None,
+    backend: str | None,
+    commit_log: Path | None,
+    kind: OutputFormat,
+) -> RepairPlan | None:
+    """Check and print; return what could be done, ``None`` if nothing is wrong."""
+    opener, damage = opened_by(root), list[CheckFinding]()
+    settings = read_config(config, root)
+    with progress("checking") as tick, open_past(root, settings, backend, commit_log) as past:
+        store = past.store
+        tick.measure(store.commit_log.max_phy_offset())
+        if not past.obstacles:  # what lies behind them is not as it is served
+            note_state(store, root)
+        checking = store.checker(tick)
+        obstacles = [_of_obstacle(obstacle) for obstacle in past.obstacles]
+
+        def rows() -> Iterator[Row]:
+            for finding in chain(obstacles, checking.run(queues=past.has_queues)):
+                if finding.damage:
+                    damage.append(finding)
+                yield _row(finding, past, is_open=bool(opener))
+
+        output(kind).rows(rows())
+        counts = f"{checking.records} records, {checking.units} units checked"
+        if opener:
+            note(f"{counts}; nothing counts as damage while process {opener} has the store open")
+            return None
+        note(f"{counts}; {len(damage)} damaged")
+        if damage or not store.last_exit_ok or store.report.needed:
+            plan = plan_repair(store, damage[len(obstacles) :], past.obstacles)
+            plan.beyond = [past.named(problem) for problem in plan.beyond]
+            return plan
+    return None
+
+
+def _of_obstacle(obstacle: Obstacle) -> CheckFinding:
+    return CheckFinding(
+        obstacle.problem, path=str(obstacle.path), phy_offset=obstacle.phy_offset,
+        position=obstacle.position, expected=obstacle.expected, found=obstacle.found,
+    )  # fmt: skip
+
+
+def _row(finding: CheckFinding, past: OpenedPast, *, is_open: bool) -> Row:
+    """Return a finding as a row; of an open store a missing unit may be one that comes yet."""
+    queue = finding.queue
+    return {
+        "severity": ("open" if is_open else "damage") if finding.damage else "note",
+        "problem": past.named(finding.problem),
+        "path": past.named(finding.path),
+        "position": finding.position,
+        "key": finding.key.hex() or None,
+        "expected": finding.expected,
+        "found": finding.found,
+        "phyOffset": finding.phy_offset,
+        "topic": queue.topic if queue else None,
+        "queueId": queue.queue_id if queue else None,
+        "queueOffset": finding.queue_offset,
+    }

@@ -1,0 +1,74 @@
+"""``cqstore clean``: log files that have expired by RocketMQ's rules."""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+
+from cqstore.cli.options import ConfigFile, Dir, Format, Yes, note, open_to_delete
+from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.table import Row
+from cqstore.store.service.maintenance.disk_levels import DiskDemand
+from cqstore.store.service.maintenance.file_expiry import FileOutlook
+from cqstore.store.settings.config import StoreConfig
+
+
+def clean(
+    root: Dir,
+    *,
+    yes: Yes = False,
+    config: ConfigFile = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Show which commit log files go, and why; delete them with --yes.
+
+    As RocketMQ does, at any hour: files that were not written for fileReservedTime hours, and where
+    the disk is nearly full ten more. Their units and index entries go with them; the last file
+    is never deleted. Refused while the store is open. Without --yes nothing is changed.
+    """
+    with open_to_delete(root, config, yes=yes) as store:
+        settings = store.config
+        demand, files = store.expiring_files()
+        going = [file for file in files if file.goes]
+        if yes and going:
+            report = store.delete_expired_files(going[-1].end)
+            going = [file for file in going if file.end <= report.min_phy_offset]
+            if report.fault is not None:
+                raise report.fault
+    output(kind).rows(_rows(files))
+    note(_levels(demand, settings))
+    done = "deleted" if yes else "would go (--yes deletes them)"
+    size = sum(file.file_size for file in going)
+    if "file_reserved_time" not in settings.model_fields_set:
+        note(f"fileReservedTime is {settings.file_reserved_time} hours unless --config says other")
+    note(f"{len(going)} of {len(files)} log files, {size} bytes, {done}")
+
+
+def _rows(files: Iterable[FileOutlook]) -> Iterator[Row]:
+    """Yield a row for each log file: whether it goes, and why."""
+    for file in files:
+        yield {
+            "phyOffset": file.file_from_offset,
+            "bytes": file.file_size,
+            "lastWritten": datetime.fromtimestamp(file.written, UTC).isoformat(timespec="seconds"),
+            "goes": file.goes,
+            "reason": file.reason,
+        }
+
+
+def _levels(demand: DiskDemand, settings: StoreConfig) -> str:
+    """Return in a sentence how full the disks are, and what a running store deletes for that."""
+    used = [f"{percent} %" if percent >= 0 else "unknown"
+            for percent in (demand.log_percent, demand.queues_percent)]  # fmt: skip
+    asks = (
+        f"up to {settings.disk_max_used_space_ratio} % (diskMaxUsedSpaceRatio) a running store"
+        f" deletes what is old at the hours {settings.delete_when} (deleteWhen) alone"
+    )
+    if demand.delete:
+        asks = "a running store deletes what is old at any hour (diskMaxUsedSpaceRatio)"
+    if demand.at_once:
+        asks = (
+            "a running store deletes the oldest files though they are not old"
+            " (diskSpaceCleanForciblyRatio)"
+        )
+    return (
+        f"the disk of the commit log is used by {used[0]}, that of the queues by {used[1]}: {asks}"
+    )

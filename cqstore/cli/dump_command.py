@@ -1,0 +1,183 @@
+"""``cqstore dump``: records, units and files as they lie on disk."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cqstore.cli.dump_file import file_rows
+from cqstore.cli.known_queues import require_queue
+from cqstore.cli.message_files.dump_rows import message_row, queue_row, sorted_queues, unit_rows
+from cqstore.cli.options import (
+    Backend,
+    CommitLogFolder,
+    ConfigFile,
+    Format,
+    java_int,
+    java_long,
+    meant,
+    note,
+    open_store,
+    read_config,
+    refuse_beside,
+)
+from cqstore.cli.output import OutputFormat, body_fields, output
+from cqstore.cli.progress import PHY_OFFSETS, counted
+from cqstore.cli.table import Row
+from cqstore.store.errors import CorruptionError, NoSuchMessageError, RefusedStoreError
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.log.log_span import span_at
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.record.scan import ScanRules
+from cqstore.store.service.message_store import MessageStore
+
+Place = Annotated[Path, typer.Argument(metavar="DIR|FILE", help="A store, or one of its files.")]
+Messages = Annotated[bool, typer.Option("--messages", help="Every record of the log.")]
+Queues = Annotated[bool, typer.Option("--queues", help="Every queue with its units.")]
+LogOffset = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=0, callback=java_long, help="The record that starts at this phy offset."
+    ),
+]
+Topic = Annotated[str | None, typer.Option(metavar="T", help="Units of this topic.")]
+OneQueue = Annotated[
+    int | None, typer.Option(metavar="Q", min=0, callback=java_int, help="… of this queue; 0.")
+]
+FirstOffset = Annotated[
+    int | None, typer.Option(metavar="N", min=0, callback=java_long, help="… from this offset on.")
+]
+Count = Annotated[int | None, typer.Option(metavar="M", min=1, help="… and so many; 1.")]
+
+
+def dump(
+    place: Place,
+    *,
+    messages: Messages = False,
+    queues: Queues = False,
+    commitlog_offset: LogOffset = None,
+    topic: Topic = None,
+    queue_id: OneQueue = None,
+    offset: FirstOffset = None,
+    count: Count = None,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    commit_log: CommitLogFolder = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Decode what lies on disk: a whole store, one record, some units, or a bare file.
+
+    Shows the disk as it is, also of a store that needs recovery. Changes nothing.
+    """
+    asked = [messages, queues, commitlog_offset is not None, topic is not None]
+    if place.is_file():
+        if any(asked):
+            raise typer.BadParameter("a bare file takes none of the store's options")
+        rows = file_rows(place, read_config(config))
+        output(kind).rows(counted(rows, "dumping", None, "rows"))
+        return
+    meant(place)
+    if not place.exists():
+        raise RefusedStoreError("no such file or folder", path=place)
+    if sum(asked) != 1:
+        raise typer.BadParameter("give one of --messages, --queues, --commitlog-offset, --topic")
+    if topic is None:
+        by = ("--messages", "--queues", "--commitlog-offset")[asked.index(True)]
+        refuse_beside(by, queue_id=queue_id, offset=offset, count=count)
+    with open_store(place, config, backend, commit_log) as store:
+        if messages:
+            output(kind).rows(_messages(store))
+        elif queues:
+            output(kind).rows(_queues(store))
+        elif commitlog_offset is not None:
+            output(kind).record(_whole(_record_at(store, commitlog_offset)))
+        elif topic is not None:
+            key = QueueKey(topic, queue_id or 0)
+            require_queue(store, *key)
+            output(kind).rows(_units(store, key, offset, count or 1))
+
+
+def _messages(store: MessageStore) -> Iterator[Row]:
+    log = store.commit_log
+    records = log.scan(max(log.min_phy_offset(), 0))
+    end = log.max_phy_offset()
+    for record in counted(records, "dumping", end, PHY_OFFSETS, lambda each: each.phy_offset):
+        yield message_row(StoredMessage(log.view(record.phy_offset, record.size)))
+
+
+def _queues(store: MessageStore) -> Iterator[Row]:
+    keys = sorted_queues(store.queues)
+    told = counted(keys, "dumping", len(keys), "queues")
+    return (queue_row(store.queues, key) for key in told)
+
+
+def _record_at(store: MessageStore, phy_offset: int) -> StoredMessage:
+    """Return the record that begins at ``phy_offset``.
+
+    Raises:
+        NoSuchMessageError: none begins there, and what lies there is sound.
+        CorruptionError: the log is damaged there, or before it in the same file.
+    """
+    try:
+        message = store.message_by_offset(phy_offset)
+    except CorruptionError as exc:
+        _refuse_within(store.commit_log, phy_offset, exc)
+        raise
+    if message.phy_offset != phy_offset:  # a body may hold what looks like one
+        try:
+            _refuse_within(store.commit_log, phy_offset)
+        except CorruptionError as exc:
+            note(str(exc))
+    return message
+
+
+def _refuse_within(log: CommitLog, phy_offset: int, problem: CorruptionError | None = None) -> None:
+    """Refuse a phy offset at which no record begins, and say what lies there.
+
+    ``problem``: what is known to be wrong there.
+
+    Raises:
+        NoSuchMessageError: none begins there.
+        CorruptionError: it is unknown, as the log is damaged before.
+    """
+    low, high = max(log.min_phy_offset(), 0), log.max_phy_offset()
+    none = f"no record begins at phy offset {phy_offset}"
+    if not low <= phy_offset < high:
+        raise NoSuchMessageError(f"{none}: this log goes from {low} to {high}") from problem
+    try:
+        span = span_at(log, phy_offset, ScanRules())
+    except CorruptionError as exc:
+        if exc.phy_offset == phy_offset:
+            raise problem or exc from None
+        raise CorruptionError(
+            f"what lies at phy offset {phy_offset} is unknown, as the log is damaged before:"
+            f" {exc.reason}", phy_offset=exc.phy_offset, expected=exc.expected, got=exc.got,
+        ) from exc  # fmt: skip
+    if span is None or (span.start == phy_offset and span.record is not None):
+        return
+    next_ = f"the next begins at {span.end}" if span.end < high else "there the log ends"
+    raise NoSuchMessageError(f"{none}: it lies in {span}; {next_}") from problem
+
+
+def _whole(message: StoredMessage) -> Row:
+    row = message_row(message)
+    row.update(body_fields(message.body))
+    return row
+
+
+def _units(store: MessageStore, key: QueueKey, offset: int | None, count: int) -> Iterator[Row]:
+    """Yield ``count`` units of a queue from ``offset`` on, a hole as a row that says so."""
+    first = store.min_offset(*key) if offset is None else offset
+    low, high = store.min_offset(*key), store.max_offset(*key)
+    last = min(first + count, high)
+    if first >= high:
+        note(f"no unit from offset {first} on: the queue has {low} to {high}")
+    rows = unit_rows(store.queues, key, first, last)
+    for row in counted(rows, "dumping", max(last - first, 0), "units"):
+        if row is None:
+            yield {"queueOffset": None, "problem": "missing unit"}
+            continue
+        names = ("queueOffset", "phy", "size", "tagsCode", "storeTimestamp", "messages")
+        yield dict(zip(names, row, strict=False))

@@ -1,0 +1,240 @@
+"""``cqstore export``: the messages of topics into a file, or into a store of their own."""
+
+import sys
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, BinaryIO, cast
+
+import typer
+
+from cqstore.cli.known_queues import require_queue, require_topic
+from cqstore.cli.message_files.export_file import ExportPosition, part_file
+from cqstore.cli.message_files.export_store import StoreWriter, new_store
+from cqstore.cli.message_files.message_fields import ReadMessage
+from cqstore.cli.message_files.message_format import MessageFormat
+from cqstore.cli.message_files.text_files import (
+    CsvWriter,
+    FileFormat,
+    JsonLinesWriter,
+    MessageWriter,
+    PatternWriter,
+    TextWriter,
+)
+from cqstore.cli.options import (
+    Backend,
+    CommitLogFolder,
+    ConfigFile,
+    Dir,
+    java_int,
+    note,
+    open_store,
+)
+from cqstore.cli.progress import progress
+from cqstore.cli.selection import Begin, End, Grep, Key, SelectedReads, Selection, Tags
+from cqstore.store.record.message import LMQ_PREFIX
+from cqstore.store.service.message_store import MessageStore
+
+_LINES = {FileFormat.JSONL, FileFormat.CSV}
+_WRITTEN = [each for each in FileFormat if each is not FileFormat.ARCHIVE]
+_SUFFIXES = {f".{each.value}": each for each in _WRITTEN if each is not FileFormat.STORE}
+_Kind = FileFormat | MessageFormat
+
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", metavar="T", help="A topic; may be repeated. Default: all."),
+]
+OneQueue = Annotated[
+    int | None, typer.Option(metavar="Q", min=0, callback=java_int, help="Of this queue alone.")
+]
+Kind = Annotated[
+    str | None,
+    typer.Option(
+        "--format", metavar="FORMAT",
+        help="jsonl, csv, parquet, arrow, store, or a line a message as of tail;"
+        " default: by the name of the file, else jsonl.",
+    ),
+]  # fmt: skip
+Target = Annotated[
+    Path | None,
+    typer.Option("--to", metavar="PATH", help="The file or store to make; standard output."),
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on with an export into lines that was cut short.")
+]
+
+
+def export(
+    root: Dir,
+    topics: Topics = None,
+    queue_id: OneQueue = None,
+    begin: Begin = None,
+    end: End = None,
+    tags: Tags = None,
+    key: Key = None,
+    grep: Grep = None,
+    kind: Kind = None,
+    target: Target = None,
+    *,
+    resume: Resume = False,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    commit_log: CommitLogFolder = None,
+) -> None:
+    """Write the messages of topics to a file, or into a store of their own. Changes nothing in DIR.
+
+    Topic by topic, each over all of its queues by store time. cqstore import takes jsonl, csv,
+    parquet, arrow and store back. A file has its name when it is whole; until then it is PATH.part.
+    Light queues are written where they are named: their messages are in topics. Exit code 1 if
+    something damaged was passed over.
+    """
+    form = _form(kind, target)
+    selection = Selection.of(begin, end, queue_id, tags, key, grep)
+    _check(form, target, resume=resume)
+    asked: dict[str, object] = {
+        "store": str(root.absolute()), "topics": sorted({*(topics or ())}), "format": str(form),
+        "begin": begin, "end": end, "queueId": queue_id, "tags": tags, "key": key, "grep": grep,
+    }  # fmt: skip
+    with open_store(root, config, backend, commit_log, check_crc_on_pull=True) as store:
+        reads = SelectedReads(store, selection)
+        count = _write(store, reads, topics, form, target, ExportPosition(asked), resume=resume)
+    note(f"{count} messages")
+    if reads.damaged:
+        raise typer.Exit(1)
+
+
+def _form(kind: str | None, target: Path | None) -> _Kind:
+    """Return what ``--format`` names, or else what the name of the file ends with.
+
+    Raises:
+        typer.BadParameter: it is no format.
+    """
+    if kind is None:
+        suffix = "" if target is None else target.suffix
+        return _SUFFIXES.get(suffix, FileFormat.JSONL)
+    if "%" in kind:
+        return MessageFormat(kind)
+    if kind in _WRITTEN:
+        return FileFormat(kind)
+    known = ", ".join(each.value for each in _WRITTEN)
+    raise typer.BadParameter(
+        f"{kind!r} is no format: there are {known}, and lines with %t, %b ...",
+        param_hint="--format",
+    )
+
+
+def _check(form: _Kind, target: Path | None, *, resume: bool) -> None:
+    """Refuse what does not go together, before the store is opened.
+
+    Raises:
+        typer.BadParameter: two options contradict each other.
+    """
+    is_lines = isinstance(form, MessageFormat) or form in _LINES
+    if target is None and not is_lines:
+        raise typer.BadParameter(f"{form} is no text: give --to")
+    if resume and (target is None or not is_lines):
+        raise typer.BadParameter("--resume goes on with a file of lines: jsonl, csv, or %...")
+
+
+def _write(
+    store: MessageStore, reads: SelectedReads, topics: list[str] | None, form: _Kind,
+    target: Path | None, position: ExportPosition, *, resume: bool,
+) -> int:  # fmt: skip
+    """Write what is asked for; return how many messages the file has now."""
+    unseen = reads.unseen_topics()
+    names = _topics(store, topics, reads.selection.queue_id, unseen)
+    with ExitStack() as stack:
+        writer, noted = _open_writer(stack, store, form, target, position, resume=resume)
+        position = noted[0] if noted else position
+        if position.messages:
+            note(f"{position.messages} messages were written before")
+        end_of = _total(store, names) if reads.selection.is_all else None
+        with progress("exporting", end_of, "messages") as tick:
+            for read in _messages(reads, names, unseen, position):
+                writer.write(read)
+                position.messages += 1
+                position.offsets[read.queue_id] = read.queue_offset + 1
+                tick(position.messages)
+                if noted:
+                    noted[1]()
+        writer.finish()
+    return position.messages
+
+
+def _topics(
+    store: MessageStore, given: list[str] | None, queue_id: int | None, unseen: Collection[str]
+) -> list[str]:
+    """Return the topics to export, in order.
+
+    Raises:
+        NoSuchQueueError: one that was named is not there.
+    """
+    if not given:
+        known = {*store.topics(), *unseen}
+        return sorted(name for name in known if not name.startswith(LMQ_PREFIX))
+    for name in given:
+        if name in unseen:
+            continue
+        require_topic(store, name)
+        if queue_id is not None:
+            require_queue(store, name, queue_id)
+    return sorted({*given})
+
+
+def _open_writer(
+    stack: ExitStack, store: MessageStore, form: _Kind, target: Path | None,
+    position: ExportPosition, *, resume: bool,
+) -> tuple[MessageWriter, tuple[ExportPosition, Callable[[], object]] | None]:  # fmt: skip
+    """Return the writer; for a file of lines also where it goes on, and what notes that."""
+    if target is None:
+        sys.stdout.flush()
+        return _text(form, cast("BinaryIO", sys.stdout.buffer), is_new=True), None
+    if form is FileFormat.STORE:
+        return StoreWriter(stack.enter_context(new_store(target, store))), None
+    if form in {FileFormat.PARQUET, FileFormat.ARROW}:
+        from cqstore.cli.message_files import message_arrow  # noqa: PLC0415 - an extra
+
+        message_arrow.require_arrow()
+        part, _ = stack.enter_context(part_file(target, None, resume=False))
+        if form is FileFormat.PARQUET:
+            return message_arrow.ParquetWriter(part.file), None
+        return message_arrow.ArrowWriter(part.file), None
+    part, begun = stack.enter_context(part_file(target, position, resume=resume))
+    assert begun is not None
+    return _text(form, part.file, is_new=not begun.written_bytes), (begun, part.note)
+
+
+def _text(form: _Kind, file: BinaryIO, *, is_new: bool) -> TextWriter:
+    """Return what writes messages to ``file`` as text."""
+    writer: TextWriter
+    if isinstance(form, MessageFormat):
+        writer = PatternWriter(file, form)
+    else:
+        writer = CsvWriter(file) if form is FileFormat.CSV else JsonLinesWriter(file)
+    if is_new:
+        writer.head()
+    return writer
+
+
+def _messages(
+    reads: SelectedReads, names: list[str], unseen: Collection[str], position: ExportPosition
+) -> Iterator[ReadMessage]:
+    """Yield the messages that ``position`` has not; it is moved to each topic that is begun."""
+    for name in names:
+        if name < position.topic:
+            continue
+        if name != position.topic:
+            position.topic, position.offsets = name, {}
+        begins = dict(position.offsets)
+        for read in reads.topic(
+            name, begins, with_undispatched=name in unseen or name.startswith(LMQ_PREFIX)
+        ):
+            if read.queue_offset >= begins.get(read.queue_id, 0):
+                yield read
+
+
+def _total(store: MessageStore, names: list[str]) -> int:
+    """Return how many messages the queues of topics have."""
+    return sum(
+        span.max_offset - span.min_offset for name in names for span in store.queue_spans(name)
+    )

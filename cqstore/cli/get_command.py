@@ -1,0 +1,229 @@
+"""``cqstore get``: messages by queue offset, by id, or by key."""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from cqstore.cli.known_queues import require_queue, require_topic
+from cqstore.cli.message_files.dump_rows import host_text
+from cqstore.cli.message_files.message_fields import read_messages
+from cqstore.cli.message_files.message_output import MessageOutput
+from cqstore.cli.options import (
+    Backend,
+    CommitLogFolder,
+    ConfigFile,
+    Dir,
+    Rows,
+    java_int,
+    java_long,
+    note,
+    open_store,
+    refuse_beside,
+)
+from cqstore.cli.output import RowFormat
+from cqstore.cli.progress import counted
+from cqstore.cli.selection import Begin, End, Pattern, SelectedReads, Selection, Tags
+from cqstore.store.errors import CorruptionError, NoSuchMessageError
+from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.record.message_id import decode_message_id
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.reading.puller import TagFilter
+from cqstore.store.service.results import DamagedRecord, GetMessageStatus
+
+_COUNT = 32
+
+Topic = Annotated[str | None, typer.Option(metavar="T", help="The topic.")]
+OneQueue = Annotated[
+    int | None,
+    typer.Option(metavar="Q", min=0, callback=java_int, help="The queue; 0, or with a time all."),
+]
+FirstOffset = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=0, callback=java_long, help="First queue offset; default: the minimum."
+    ),
+]
+Count = Annotated[
+    int | None,
+    typer.Option(
+        metavar="M", min=1, callback=java_int, help="At most so many; 32, or with a time all."
+    ),
+]
+OneKey = Annotated[
+    str | None, typer.Option(metavar="KEY", help="Messages of the topic with this key.")
+]
+MessageId = Annotated[str | None, typer.Option(metavar="ID", help="The message with this id.")]
+
+
+def get(
+    root: Dir,
+    topic: Topic = None,
+    queue_id: OneQueue = None,
+    offset: FirstOffset = None,
+    count: Count = None,
+    tags: Tags = None,
+    key: OneKey = None,
+    message_id: MessageId = None,
+    begin: Begin = None,
+    end: End = None,
+    pattern: Pattern = None,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    commit_log: CommitLogFolder = None,
+    kind: Rows = RowFormat.JSONL,
+) -> None:
+    """Print messages with their bodies (text, or Base64 where it is none). Changes nothing.
+
+    With --begin or --end: all that were stored between the two, over all queues of the topic or
+    those of --queue-id, by store time. Where the messages end, and what damaged is passed over, is
+    said on standard error; for the latter the exit code is 1.
+    """
+    if (topic is None) == (message_id is None):
+        raise typer.BadParameter(
+            "give --topic (with --offset, --key, or --begin and --end), or --message-id"
+        )
+    printed = MessageOutput(kind, pattern)
+    timed = begin is not None or end is not None
+    _refuse_together(queue_id, offset, count, tags, key, message_id, timed=timed)
+    selection = Selection.of(begin, end, queue_id, tags, None, None)
+    with open_store(root, config, backend, commit_log, check_crc_on_pull=True) as store:
+        if timed:
+            _print_between(store, topic or "", selection, count, printed)
+            return
+        found: Iterable[tuple[int, StoredMessage]]
+        damaged: list[DamagedRecord] = []
+        if message_id is not None:
+            message = _by_id(store, message_id)
+            found = [(message.queue_offset, message)]
+        elif key is not None:
+            found = _by_key(store, topic or "", key, count or _COUNT)
+        else:
+            limit = count or _COUNT
+            found = _from(store, topic or "", queue_id or 0, offset, limit, selection, damaged)
+        printed.messages(read for each in found for read in read_messages(*each))
+        if damaged:
+            raise typer.Exit(1)
+
+
+def _refuse_together(
+    queue_id: int | None, offset: int | None, count: int | None, tags: str | None,
+    key: str | None, message_id: str | None, *, timed: bool,
+) -> None:  # fmt: skip
+    """Refuse options of another way to choose messages than the one that was given.
+
+    Raises:
+        typer.BadParameter: by id, by key, between two times and by offset do not mix.
+    """
+    if message_id is not None or key is not None:
+        by = "--message-id" if message_id is not None else "--key"
+        refuse_beside(by, queue_id=queue_id, offset=offset, tags=tags)
+    if message_id is not None:
+        refuse_beside("--message-id", key=key, count=count)
+    if timed:
+        refuse_beside("--begin or --end", offset=offset, key=key, message_id=message_id)
+
+
+def _by_key(
+    store: MessageStore, topic: str, key: str, count: int
+) -> list[tuple[int, StoredMessage]]:
+    found = store.query_message(topic, key, count)
+    if not found:
+        require_topic(store, topic)
+    return [(message.queue_offset, message) for message in found]
+
+
+def _print_between(
+    store: MessageStore, topic: str, selection: Selection, count: int | None, printed: MessageOutput
+) -> None:
+    """Print the messages of a topic that were stored between two times.
+
+    Raises:
+        typer.Exit: something damaged was passed over.
+    """
+    if selection.queue_id is None:
+        require_topic(store, topic)
+    else:
+        require_queue(store, topic, selection.queue_id)
+    reads = SelectedReads(store, selection)
+    found = counted(islice(reads.topic(topic), count), "reading", count, "messages")
+    note(f"{printed.messages(found)} messages")
+    if reads.damaged:
+        raise typer.Exit(1)
+
+
+def _by_id(store: MessageStore, message_id: str) -> StoredMessage:
+    """Return the message that has an id; another one may lie where the id points.
+
+    Raises:
+        NoSuchMessageError: the id is no message's of this store.
+        IllegalMessageError: it is no id.
+    """
+    host, phy_offset = decode_message_id(message_id)
+    whose = f"message id {message_id} is of {host_text(host)} at phy offset {phy_offset}"
+    low, high = store.commit_log.min_phy_offset(), store.commit_log.max_phy_offset()
+    if not low <= phy_offset < high:
+        raise NoSuchMessageError(
+            f"{whose}, and this log goes from {low} to {high} (a"
+            " client's id is a key: --topic T --key ID)"
+        )
+    try:
+        message = store.message_by_offset(phy_offset)
+    except CorruptionError as exc:
+        raise NoSuchMessageError(
+            f"{whose}, where no message of this log starts: the id is of another broker, or the"
+            f" record is damaged, which cqstore check finds ({exc})"
+        ) from exc
+    if message.message_id != message_id.upper():
+        raise NoSuchMessageError(
+            f"{whose}, where the message {message.message_id} of {host_text(message.store_host)}"
+            " lies: the id is of another broker"
+        )
+    return message
+
+
+def _from(
+    store: MessageStore, topic: str, queue_id: int, offset: int | None, count: int,
+    selection: Selection, damaged: list[DamagedRecord],
+) -> Iterable[tuple[int, StoredMessage]]:  # fmt: skip
+    """Return ``count`` messages of a queue from an offset on.
+
+    Raises:
+        NoSuchQueueError: there is no such queue.
+    """
+    require_queue(store, topic, queue_id)
+    tags = selection.tags or TagFilter()
+    pulled = _pull(store, topic, queue_id, offset, count, tags, damaged)
+    return counted(pulled, "reading", count, "messages")
+
+
+def _pull(
+    store: MessageStore, topic: str, queue_id: int, offset: int | None, count: int,
+    tags: TagFilter, damaged: list[DamagedRecord],
+) -> Iterator[tuple[int, StoredMessage]]:  # fmt: skip
+    """Pull until ``count`` messages have come or the queue ends; what is passed over is noted."""
+    at = store.min_offset(topic, queue_id) if offset is None else offset
+    left = count
+    while left > 0:
+        result = store.get_message(topic, queue_id, at, left, tags)
+        messages = result.messages()
+        yield from zip(result.queue_offsets, messages, strict=True)
+        damaged += result.damaged
+        for record in result.damaged:
+            note(f"unit {record.queue_offset} is passed over: {record.reason}")
+        left -= len(messages)
+        if (
+            result.status not in _GOING_ON and not result.damaged
+        ) or result.next_begin_offset >= result.max_offset:
+            hole = result.hole
+            missing = f", units {hole.start} to {hole.stop - 1} are missing" if hole else ""
+            note(
+                f"{result.status.name}{missing}: next offset "
+                f"{result.next_begin_offset}, min {result.min_offset}, max {result.max_offset}"
+            )
+            return
+        at = result.next_begin_offset
+
+
+_GOING_ON = (GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE)

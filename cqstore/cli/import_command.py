@@ -1,0 +1,251 @@
+"""``cqstore import``: messages of a file, or of another store, put into a store."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import takewhile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cqstore.cli.interrupts import INTERRUPTED, interrupts
+from cqstore.cli.message_files.archive_manifest import is_archive
+from cqstore.cli.message_files.import_position import ImportPosition, pass_rows_put
+from cqstore.cli.message_files.message_fields import to_put
+from cqstore.cli.message_files.message_lines import IllegalLineError, MessageLine
+from cqstore.cli.message_files.text_files import FileFormat, read_csv, read_json_lines
+from cqstore.cli.new_store import nothing_half_made
+from cqstore.cli.options import (
+    Backend,
+    ConfigFile,
+    Dir,
+    Format,
+    check_is_store,
+    note,
+    open_store,
+    read_config,
+)
+from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.progress import progress
+from cqstore.cli.selection import SelectedReads, Selection
+from cqstore.store.errors import (
+    CorruptionError,
+    RefusedStoreError,
+    StoreError,
+    UnsupportedFormatError,
+)
+from cqstore.store.progress import Progress
+from cqstore.store.record.message import LMQ_PREFIX
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import FlushDiskType
+
+_SECONDS = 2.0
+"""Between two positions."""
+
+Source = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A file of export, a store, or an archive.")
+]
+Kind = Annotated[
+    FileFormat | None,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help=f"What FILE is, {', '.join(FileFormat)}; default: by its name; a folder is a store, or"
+        " an archive.",
+    ),
+]
+ContinueFrom = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="The line or row to begin with; 1.")
+]
+PositionFile = Annotated[
+    Path | None,
+    typer.Option(metavar="PATH", help="Note there how far it is; if it is there, go on from it."),
+]
+New = Annotated[bool, typer.Option("--new", help="Make the store if there is none.")]
+
+
+def import_(
+    root: Dir,
+    source: Source,
+    kind: Kind = None,
+    continue_from: ContinueFrom = None,
+    position: PositionFile = None,
+    *,
+    new: New = False,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    out: Format = OutputFormat.TABLE,
+) -> None:
+    """Put the messages that export or archive wrote. Opens the store read-write (and recovers it).
+
+    Topic, queue, body, properties, flags, born time and hosts are kept; queue offsets, places and
+    store times are new. At a row that is no message, or that the store refuses, it ends: those
+    before it are put, and --continue-from goes on there. All are on disk when it ends.
+    """
+    form = _form(source, kind)
+    if position is not None and continue_from is not None:
+        raise typer.BadParameter("--continue-from says nothing beside --position")
+    settings = read_config(config, root, puts=True)
+    if not new:
+        check_is_store(root, settings, " (--new makes a store)")
+    begun = None
+    if position is not None and position.is_dir():
+        raise RefusedStoreError("a position is kept in a file, this is a folder", path=position)
+    if position is not None and position.exists():
+        begun = ImportPosition.read(position, source)
+    first = begun.next_row if begun else continue_from or 1
+    with nothing_half_made(root, settings, new=new), ExitStack() as stack:
+        rows = _rows(stack, root, source, form, first)
+        store = stack.enter_context(
+            open_store(
+                root, settings, backend, None, read_only=False,
+                flush_disk_type=FlushDiskType.ASYNC_FLUSH,
+            )
+        )  # fmt: skip
+        if begun is not None:
+            first = pass_rows_put(store, begun, rows)
+        done = _Import(store, source, position, first)
+        _run(done, rows)
+        found = {"put": done.count, "next": done.next_row, "phy": store.commit_log.max_phy_offset()}
+    output(out).record(found)
+
+
+def _run(done: "_Import", rows: Iterator[MessageLine]) -> None:
+    """Put the messages of ``rows``, and show how far that is, until Ctrl-C.
+
+    Raises:
+        typer.Exit: Ctrl-C came; what was put before is noted.
+    """
+    with progress("importing", unit="messages") as tick, interrupts() as is_interrupted:
+        done.run(takewhile(lambda _: not is_interrupted(), rows), tick)
+        if is_interrupted():
+            note(f"interrupted at row {done.next_row}: {done.sentence(done.next_row)}")
+            raise typer.Exit(INTERRUPTED)
+
+
+def _form(source: Path, kind: FileFormat | None) -> FileFormat:
+    """Return the format that was given, else that which the name of ``source`` says.
+
+    Raises:
+        RefusedStoreError: it is not there.
+        UnsupportedFormatError: its name does not say.
+    """
+    if not source.exists():
+        raise RefusedStoreError("no such file", path=source)
+    if kind is not None:
+        return kind
+    if source.is_dir():
+        return FileFormat.ARCHIVE if is_archive(source) else FileFormat.STORE
+    try:
+        return FileFormat(source.suffix.removeprefix("."))
+    except ValueError as exc:
+        raise UnsupportedFormatError(
+            "the name of the file does not say what it is: give --format", path=source
+        ) from exc
+
+
+def _rows(
+    stack: ExitStack, root: Path, source: Path, form: FileFormat, first: int
+) -> Iterator[MessageLine]:
+    """Return the messages of ``source``, from number ``first`` on, read in its form.
+
+    Raises:
+        RefusedStoreError: the source is the store that they are for.
+    """
+    if form is FileFormat.JSONL:
+        return read_json_lines(source, first)
+    if form is FileFormat.CSV:
+        return read_csv(source, first)
+    if form is FileFormat.STORE:
+        if root.exists() and source.samefile(root):
+            raise RefusedStoreError("a store is not put into itself", path=source)
+        store = stack.enter_context(open_store(source, None, None, None, check_crc_on_pull=True))
+        return _rows_of_store(store, source, first)
+    if form is FileFormat.ARCHIVE:
+        from cqstore.cli.message_files.archive_lines import read_archive  # noqa: PLC0415 - of few imports
+
+        return read_archive(source, first)
+    from cqstore.cli.message_files.message_arrow import read_columns, require_arrow  # noqa: PLC0415 - an extra
+
+    require_arrow()
+    return read_columns(source, form, first)
+
+
+def _rows_of_store(store: MessageStore, source: Path, first: int) -> Iterator[MessageLine]:
+    """Yield the messages of all topics but light queues, in the order of ``export``.
+
+    Raises:
+        CorruptionError: one is damaged or missing.
+    """
+    reads, number = SelectedReads(store, Selection()), 0
+    unseen = reads.unseen_topics()
+    names = (name for name in {*store.topics(), *unseen} if not name.startswith(LMQ_PREFIX))
+    for topic in sorted(names):
+        for read in reads.topic(topic, with_undispatched=topic in unseen):
+            number += 1
+            if not reads.damaged and number >= first:
+                yield MessageLine(number, to_put(read.message))
+        if reads.damaged:
+            raise CorruptionError(
+                f"topic {topic} is not whole: cqstore export --format store writes what is",
+                path=source,
+            )
+
+
+class _Import:
+    """One import; what was put is said in every error that ends it."""
+
+    def __init__(
+        self, store: MessageStore, source: Path, position: Path | None, first: int
+    ) -> None:
+        self._store, self._source, self._position = store, source, position
+        self.count, self.next_row = 0, first
+
+    def run(self, rows: Iterator[MessageLine], progress: Progress) -> None:
+        """Put ``rows``, one after the other.
+
+        Raises:
+            IllegalMessageError: one is no message or is refused; those before it were put.
+            StoreError: something cannot be read or written; likewise.
+        """
+        if self._position is not None:
+            self.note()  # before the first put: else a crash would leave none to go on from
+        noted = time.monotonic()
+        try:
+            for row in rows:
+                self._put(row)
+                self.count += 1
+                self.next_row = row.number + 1
+                progress(self.count)
+                if self._position is not None and time.monotonic() - noted >= _SECONDS:
+                    self.note()
+                    noted = time.monotonic()
+        except StoreError as exc:
+            self._end(exc)
+            raise
+        self.note()
+
+    def _put(self, row: MessageLine) -> None:
+        result = self._store.put_message(row.message)
+        if not result.ok:
+            error = IllegalLineError(f"row {row.number} is refused: {result.reason}")
+            error.number = row.number
+            raise error
+
+    def note(self) -> None:
+        """Make what was put durable, and note that."""
+        self._store.flush()
+        if self._position is not None:
+            end = self._store.commit_log.max_phy_offset()
+            ImportPosition(str(self._source.absolute()), self.next_row, end).write(self._position)
+
+    def sentence(self, following: int) -> str:
+        """Return what was put before row ``following``, and how to go on."""
+        return f"{self.count} messages before it were put; go on with --continue-from {following}"
+
+    def _end(self, exc: StoreError) -> None:
+        """Add to an error what was put, and how to go on."""
+        number = exc.number if isinstance(exc, IllegalLineError) else self.next_row
+        exc.reason += f" ({self.sentence(number)})"
+        exc.path = exc.path or self._source

@@ -1,0 +1,95 @@
+"""``cqstore info``: what a directory holds, and warnings about it."""
+
+import json
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cqstore.cli.info_facts import FACTS, facts, schema
+from cqstore.cli.options import Backend, CommitLogFolder, ConfigFile, Format, meant, open_store
+from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.progress import progress
+
+_WIDTH = 100
+"""That the table keeps to."""
+_NONE = {"state": "not set (cqstore mode)", "warnings": "nothing", "index_files": "none is kept"}
+_SHOWN_OTHERWISE = {"opened_by", "counted_all", "index_fault"}
+"""In a table, at another fact."""
+_EXITS = {"not clean": "not clean: recovery is needed"}
+
+
+def info(
+    root: Annotated[
+        Path | None,
+        typer.Argument(metavar="DIR", help="Root of the store (storePathRootDir).", callback=meant),
+    ] = None,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    commit_log: CommitLogFolder = None,
+    kind: Format = OutputFormat.TABLE,
+    *,
+    show_schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON schema of the facts, and no more.")
+    ] = False,
+) -> None:
+    """Show layout, backend, engine, versions, sizes, offsets and warnings. Changes nothing."""
+    if show_schema:
+        typer.echo(json.dumps(schema(), indent=2))
+        return
+    if root is None:
+        raise typer.BadParameter("name a store", param_hint="DIR")
+    with progress("reading"), open_store(root, config, backend, commit_log) as store:
+        found = dict(facts(store))
+    if kind is OutputFormat.TABLE:
+        for line in _lines(found):
+            typer.echo(line)
+    else:
+        output(kind).record(found)
+
+
+def _lines(found: dict[str, object]) -> Iterator[str]:
+    """Yield label and value, the values under each other and folded at the hundredth column."""
+    rows = list(_rows(found))
+    width = max(len(label) for label, _ in rows)
+    for label, value in rows:
+        folded = textwrap.wrap(value, _WIDTH - width - 2, break_on_hyphens=False) or [""]
+        yield f"{label:{width}}  {folded[0]}".rstrip()
+        for more in folded[1:]:
+            yield f"{'':{width}}  {more}"
+
+
+def _rows(found: dict[str, object]) -> Iterator[tuple[str, str]]:
+    """Yield label and text of each fact."""
+    for name, value in found.items():
+        if name in _SHOWN_OTHERWISE or (name.endswith("stamp") and name[:-5] in found):
+            continue
+        if isinstance(value, dict):
+            yield from ((key.replace("_", " "), _text(key, each)) for key, each in value.items())
+            continue
+        label = FACTS[name].label or name.replace("_", " ")
+        if name == "warnings" and isinstance(value, list) and value:
+            yield from ((name if not number else "", each) for number, each in enumerate(value))
+        elif name == "last_exit":
+            opener = found["opened_by"]
+            told = f"none: process {opener} has the store open" if opener else str(value)
+            yield label, _EXITS.get(told, told)
+        elif name == "index_files" and found["index_fault"]:
+            yield label, "cannot be read: see warnings"
+        elif name in {"topics", "queues"}:
+            yield label, f"{value}{'' if found['counted_all'] else '+'}"
+        else:
+            yield label, _NONE.get(name, "none") if value in (None, []) else _text(name, value)
+
+
+def _text(name: str, value: object) -> str:
+    """Return the value of fact ``name`` as people read it, with its unit."""
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if isinstance(value, int | float) and name.endswith("bytes"):
+        return f"{value:,} bytes"
+    if isinstance(value, int | float) and name.endswith("percent"):
+        return f"{value} %"
+    return str(value)

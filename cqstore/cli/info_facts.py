@@ -1,0 +1,192 @@
+"""What ``cqstore info`` reports of a store: for each fact a name, a type and a meaning."""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import islice
+from typing import NamedTuple
+
+from cqstore.cli.options import opened_by
+from cqstore.store.index.index_check import REBUILD_INDEX
+from cqstore.store.log.checkpoint import CheckpointFields
+from cqstore.store.service.layout.left_behind import sentence
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.metrics.metrics import disk_used_ratio
+
+COUNTED_QUEUES = 1_000_000
+_MAX_DAMAGED = 10
+_PERCENT = 100
+
+
+class Fact(NamedTuple):
+    """One fact: its type in JSON, what it is, and its label in a table where the name is none."""
+
+    kind: str
+    what: str
+    label: str = ""
+
+
+_TIMES = {"physic_msg": "the log is", "logics_msg": "file queues are", "index_msg": "the index is"}
+FACTS: dict[str, Fact] = {
+    "root": Fact("string", "Folder of the store, storePathRootDir."),
+    "backends": Fact("array", "Backends whose queues lie here.", "queues in"),
+    "state": Fact("string|null", "As cqstore mode set it; null: it never did."),
+    "kept_backends": Fact("array", "Backends that are kept.", "kept, the one read first"),
+    "last_exit": Fact("string", "clean, not clean (it needs recovery), or open."),
+    "opened_by": Fact("integer|null", "The process that has the store open."),
+    "commit_log_files": Fact("integer", "Files of the commit log."),
+    "commit_log_file_bytes": Fact("integer", "Size of one of them.", "commit log file size"),
+    "min_phy_offset": Fact("integer", "Where the log begins; -1 without files."),
+    "max_phy_offset": Fact("integer", "Where the log ends."),
+    "topics": Fact("integer", "Topics that have queues."),
+    "queues": Fact("integer", "Queues."),
+    "counted_all": Fact("boolean", f"False: there are more than the {COUNTED_QUEUES:,} counted."),
+    "queues_disk_bytes": Fact("integer", "Allocated for the queues.", "queues on disk"),
+    "queue_facts": Fact("object", "What the backends report of themselves."),
+    "index_files": Fact("integer|null", "Files of the index by keys; null: none, or index_fault."),
+    "index_fault": Fact("string|null", "Why the index cannot be read; null: it can, or is none."),
+    **{
+        f"checkpoint_{name}": Fact("integer", f"Of the checkpoint: {name}, as RocketMQ names it.")
+        for name in CheckpointFields._fields
+    },
+    **{
+        f"checkpoint_{name}_time": Fact(
+            "string|null", f"Store time up to which {what} on disk, ISO 8601 in UTC."
+        )
+        for name, what in _TIMES.items()
+    },
+    "file_reserved_hours": Fact("integer", "fileReservedTime: log files go when so old."),
+    "delete_when": Fact("string", "deleteWhen: at these hours of the day."),
+    "oldest_file_time": Fact(
+        "string|null", "When the oldest log file was written last, ISO 8601 in UTC."
+    ),
+    "commit_log_disk_used_percent": Fact("number", "Of the commit log's file system."),
+    "queues_disk_used_percent": Fact("number", "Of the queues' file system."),
+    "disk_max_used_percent": Fact("integer", "diskMaxUsedSpaceRatio: beyond it old files go."),
+    "warnings": Fact("array", "What should not be so, a sentence each."),
+}
+_JSON_TYPES = {"array": {"type": "array", "items": {"type": "string"}}}
+
+
+def schema() -> dict[str, object]:
+    """Return the JSON schema of what ``facts`` yields."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "cqstore info",
+        "type": "object",
+        "properties": {
+            name: {**_JSON_TYPES.get(fact.kind, _type(fact.kind)), "description": fact.what}
+            for name, fact in FACTS.items()
+        },
+        "required": list(FACTS),
+        "additionalProperties": False,
+    }
+
+
+def _type(kind: str) -> dict[str, object]:
+    kinds = kind.split("|")
+    return {"type": kinds if len(kinds) > 1 else kind}
+
+
+def facts(store: MessageStore) -> Iterator[tuple[str, object]]:
+    """Yield each of ``FACTS`` with its value."""
+    log, layout, config = store.commit_log, store.layout, store.config
+    opener = opened_by(store.paths.root)
+    yield "root", str(store.paths.root)
+    yield "backends", list(layout.backends)
+    yield "state", layout.backend_state.mode or None
+    yield "kept_backends", [backend.name for backend in store.queues.backends()]
+    yield "last_exit", "open" if opener else "clean" if store.last_exit_ok else "not clean"
+    yield "opened_by", opener or None
+    yield "commit_log_files", len(log.files.files())
+    yield "commit_log_file_bytes", config.mapped_file_size_commit_log
+    yield "min_phy_offset", log.min_phy_offset()
+    yield "max_phy_offset", log.max_phy_offset()
+    yield from _counted(store)
+    yield "queues_disk_bytes", store.queues.total_size_bytes()
+    yield "queue_facts", {snake(name): value for name, value in store.queues.describe().items()}
+    yield "index_files", None if store.index is None else len(store.index.files)
+    fault = store.report.index_left_out
+    yield "index_fault", None if fault is None else str(fault)
+    yield from _checkpoint(store.checkpoint.fields)
+    yield from _retention(store)
+    yield "warnings", list(_warnings(store))
+
+
+def snake(label: str) -> str:
+    """Return a label as a key: lower case, with underscores."""
+    return re.sub(r"[^0-9a-z]+", "_", label.lower()).strip("_")
+
+
+def utc(seconds: float) -> str | None:
+    """Return a time as ISO 8601 in UTC; ``None`` for 0, which is none."""
+    if seconds <= 0:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def _counted(store: MessageStore) -> Iterator[tuple[str, object]]:
+    """Yield how many topics and queues there are, counted up to a limit."""
+    topics = queues = 0
+    last = None
+    for topic, _ in islice(store.queue_keys(), COUNTED_QUEUES):  # those of a topic together
+        queues += 1
+        topics += topic != last
+        last = topic
+    yield "topics", topics
+    yield "queues", queues
+    yield "counted_all", queues < COUNTED_QUEUES
+
+
+def _checkpoint(fields: CheckpointFields) -> Iterator[tuple[str, object]]:
+    for name, value in fields._asdict().items():
+        yield f"checkpoint_{name}", value
+    for name in _TIMES:
+        yield f"checkpoint_{name}_time", utc(getattr(fields, f"{name}_timestamp") / 1000)
+
+
+def _retention(store: MessageStore) -> Iterator[tuple[str, object]]:
+    """Yield when log files expire, and how full the disks are."""
+    config, files = store.config, store.commit_log.files.files()
+    yield "file_reserved_hours", config.file_reserved_time
+    yield "delete_when", config.delete_when
+    yield "oldest_file_time", utc(files[0].path.stat().st_mtime) if files else None
+    for name, folder in (
+        ("commit_log", store.paths.commit_log), ("queues", store.paths.consume_queue),
+    ):  # fmt: skip
+        yield f"{name}_disk_used_percent", round(_PERCENT * disk_used_ratio(folder), 1)
+    yield "disk_max_used_percent", config.disk_max_used_space_ratio
+
+
+def _warnings(store: MessageStore) -> Iterator[str]:
+    """Yield what an operator should know of the store, a sentence each."""
+    layout = store.layout
+    yield from (f"read-only here: {reason}" for reason in layout.refusals)
+    kept = [backend.name for backend in store.queues.backends()]
+    if layout.is_combined:
+        both = "double write" if len(kept) > 1 else f"only the {kept[0]} queues are kept"
+        yield f"two backends hold queues ({both})"
+    for name, at in layout.backend_state.lagging.items():
+        how = "lag" if name in kept else "are left behind"
+        yield f"the {name} queues {how}, whole up to phy offset {at}"
+        if name in store.report.written_since:
+            yield sentence(name, at, store.report.written_since[name], kept[0])
+    for name, exc in store.detached_backends().items():
+        yield f"the {name} queues are detached: {exc}"
+    for damage in islice(store.report.queues_damaged, _MAX_DAMAGED):
+        topic, queue_id = damage.queue
+        yield f"queue {queue_id} of {topic!r} is damaged: {damage.problem} ({damage.path})"
+    if len(store.report.queues_damaged) > _MAX_DAMAGED:
+        yield f"{len(store.report.queues_damaged)} queues are damaged: cqstore check lists them"
+    yield from _of_index(store)
+    if store.report.dropped_bytes:
+        yield f"{store.report.dropped_bytes} bytes lie behind the end of the log"
+    if store.report.first_bad is not None:
+        yield str(store.report.first_bad)
+
+
+def _of_index(store: MessageStore) -> Iterator[str]:
+    if (fault := store.report.index_left_out) is not None:
+        yield f"the index cannot be read: {fault}; {REBUILD_INDEX}"
+    for lost in islice(store.index.unread if store.index is not None else (), _MAX_DAMAGED):
+        yield f"not all of the index can be read: {lost.problem} ({lost.path})"

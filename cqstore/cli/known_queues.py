@@ -1,0 +1,54 @@
+"""Topics and queues that a command names: refused with near names where the store has none such."""
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from itertools import islice
+
+from cqstore.store.errors import NoSuchQueueError
+from cqstore.store.service.message_store import MessageStore
+
+_COMPARED = 20_000
+"""Names of topics that a wrong one is compared with; more would take seconds."""
+_SHOWN = 8
+
+
+def require_topic(store: MessageStore, topic: str) -> list[int]:
+    """Return the queue ids of a topic, ascending.
+
+    Raises:
+        NoSuchQueueError: it has no queue; the sentence has names that are near.
+    """
+    ids = sorted(key.queue_id for key in store.queue_keys(topic))
+    if not ids:
+        raise NoSuchQueueError(f"no topic {topic!r} in this store{near(store, topic)}")
+    return ids
+
+
+def require_queue(store: MessageStore, topic: str, queue_id: int) -> None:
+    """Refuse a queue that is not there.
+
+    Raises:
+        NoSuchQueueError: the topic is not there, or has no queue of this id.
+    """
+    ids = require_topic(store, topic)
+    if queue_id not in ids:
+        raise NoSuchQueueError(
+            f"topic {topic!r} has no queue {queue_id}; it has {', '.join(_listed(ids))}"
+        )
+
+
+def near(store: MessageStore, topic: str) -> str:
+    """Return names of topics that are near to one that is not there, as the end of a sentence."""
+    names = list(islice(store.topics(), _COMPARED))
+    found = get_close_matches(topic, names, n=3)
+    return f"; is {' or '.join(map(repr, found))} meant?" if found else ""
+
+
+def _listed(ids: list[int]) -> Iterator[str]:
+    """Yield the ids, runs of them as one."""
+    if ids == list(range(ids[0], ids[-1] + 1)) and len(ids) > 1:
+        yield f"{ids[0]} to {ids[-1]}"
+        return
+    yield from map(str, ids[:_SHOWN])
+    if len(ids) > _SHOWN:
+        yield f"{len(ids) - _SHOWN} more up to {ids[-1]}"

@@ -1,0 +1,167 @@
+"""Verbs that are imported when they are called: a list of them needs no more than a sentence."""
+
+import inspect
+from collections.abc import Callable
+from contextlib import nullcontext
+from contextvars import ContextVar
+from functools import wraps
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from cqstore.cli.progress import QUIET, progress
+from cqstore.store.errors import StoreConfigError
+
+VERBOSE: ContextVar[bool] = ContextVar("verbose", default=False)
+"""Whether ``--verbose`` was given before the verb."""
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+
+
+class Verb(TyperCommand):
+    """A verb that is listed: it has a name and a sentence, and knows where the whole one is."""
+
+    place = ""
+    """Of its function, ``module:function``."""
+    told = True
+    """Whether its progress is shown; not of one that waits for input or for others."""
+
+    def load(self) -> Any:
+        """Import the function; return its command, with options and arguments."""
+        module, _, name = self.place.partition(":")
+        function = getattr(import_module(module), name)
+        alone = typer.Typer(add_completion=False)
+        telling = _telling(function, (self.name or "") if self.told else "")
+        alone.command(self.name, help=paragraphs(function.__doc__ or ""))(telling)
+        return typer.main.get_command(alone)
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        """Begin a call, or the help or completion of one: all of these go to the whole verb."""
+        return self.load().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Call the whole verb, whose context ``ctx`` is."""
+        return ctx.command.invoke(ctx)
+
+
+def paragraphs(text: str) -> str:
+    """Return a docstring with a line a paragraph, for a terminal of any width."""
+    found = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(" ".join(each.split()) for each in found)
+
+
+def _telling(function: Callable[..., Any], label: str) -> Callable[..., Any]:
+    """Return a verb's function that takes ``--quiet`` too and shows that it is at work."""
+
+    @wraps(function)
+    def telling(*args: Any, quiet: bool = False, **options: Any) -> Any:
+        before = QUIET.set(quiet or QUIET.get())
+        try:
+            with progress(label) if label else nullcontext():
+                return function(*args, **options)
+        finally:
+            QUIET.reset(before)
+
+    signature, made = inspect.signature(function), cast("Any", telling)
+    quiet = inspect.Parameter(
+        "quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Quiet
+    )
+    made.__signature__ = signature.replace(parameters=[*signature.parameters.values(), quiet])
+    made.__annotations__ = {**function.__annotations__, "quiet": Quiet}
+    del made.__wrapped__
+    return telling
+
+
+class DefaultGroup(TyperGroup):
+    """A group with a verb that is called where none is named: ``meta DIR`` is ``meta show DIR``.
+
+    A folder that is called like a verb is written with a path (``./convert``).
+    """
+
+    default = "show"
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the default verb before arguments that name none, not even a misspelt one."""
+        named = {*self.commands, *ctx.help_option_names}
+        if args and args[0] not in named and not self._is_misspelt(args[0]):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+    def _is_misspelt(self, word: str) -> bool:
+        """Check whether a word is similar to a verb, and no folder: the error names the verb."""
+        from difflib import get_close_matches  # noqa: PLC0415 - few calls need it
+
+        return bool(get_close_matches(word, self.commands)) and not Path(word).exists()
+
+
+class VerbGroup(TyperGroup):
+    """A group without a default verb; a folder in the place of a verb is reported."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse a folder or file where a verb is expected.
+
+        Raises:
+            StoreConfigError: there is one of that name.
+        """
+        if args and args[0] not in self.commands and Path(args[0]).exists():
+            verbs = ", ".join(self.commands)
+            raise StoreConfigError(f"{args[0]} is no verb: one of {verbs} comes before it")
+        return super().parse_args(ctx, args)
+
+
+class RootGroup(TyperGroup):
+    """The verbs of ``cqstore`` itself; a folder in the place of one is reported."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse a folder or file where a verb is expected.
+
+        Raises:
+            StoreConfigError: there is one of that name.
+        """
+        first = next((word for word in args if not word.startswith("-")), "")
+        if first and first not in self.commands and Path(first).exists():
+            raise StoreConfigError(
+                f"{first} is no verb; is cqstore info {first} meant? (cqstore --help lists all)"
+            )
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Call the verb; a value that does not fit its option is said as one of a file is.
+
+        Raises:
+            typer.BadParameter: there is such a value.
+        """
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as exc:
+            from pydantic import ValidationError  # noqa: PLC0415 - typer has imported it by now
+
+            from cqstore.store.settings.validation import first_fault  # noqa: PLC0415
+
+            if isinstance(cause := exc.__cause__, ValidationError):
+                exc.message = first_fault(cause)
+            raise
+
+
+def add_verb(
+    app: typer.Typer, name: str, where: str, sentence: str, *, progress_told: bool = True
+) -> None:
+    """Add the verb whose function is at ``where``, ``module:function``.
+
+    ``sentence`` is the first paragraph of the function's docstring, which a list of verbs shows.
+    ``progress_told``: see ``Verb.told``.
+    """
+
+    class Here(Verb):
+        place = where
+        told = progress_told
+
+    app.command(name, cls=Here, help=sentence)(_not_here)
+
+
+def _not_here() -> None:
+    """Placeholder for a function that is not imported yet."""

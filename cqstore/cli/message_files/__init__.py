@@ -1,0 +1,1 @@
+"""Messages in files: JSON lines, CSV, Parquet, Arrow, archives."""

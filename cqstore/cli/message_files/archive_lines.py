@@ -1,0 +1,137 @@
+"""The messages of an archive, in the order in which ``cqstore import`` puts them.
+
+Batch by batch, in each topic by topic, and of a topic by source and phy offset: the order that each
+queue had in its log. A batch that comes later comes behind all others, so the number of a row stays
+what it was. Needs pyarrow.
+"""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cqstore.cli.message_files.archive_manifest import (
+    CATALOG,
+    ArchivedFile,
+    batch_folder,
+    batch_numbers,
+    read_manifest,
+)
+from cqstore.cli.message_files.message_arrow import COLUMNS, TIMES, batch_rows, require_arrow
+from cqstore.cli.message_files.message_lines import IllegalLineError, MessageLine, to_message
+from cqstore.store.errors import CorruptionError, IllegalMessageError, os_errors
+from cqstore.store.files import check_regular
+
+_READ_ROWS = 256
+_PLACE = ("source", "phy", "queueOffset")
+_US = 1000
+Row = dict[str, Any]
+
+
+class _Found(NamedTuple):
+    """A row, compared by its place: no two rows of a batch have one."""
+
+    source: str
+    phy: int
+    queue_offset: int
+    row: Row
+
+
+def read_archive(folder: Path, first: int) -> Iterator[MessageLine]:
+    """Yield the messages of the archive in ``folder`` from row ``first`` on, 1 for the first.
+
+    Raises:
+        StoreConfigError: pyarrow is not installed.
+        CorruptionError: a file or a manifest is missing or damaged; rows before it were yielded.
+        IllegalLineError: a row is no message; likewise.
+        StoreIOError: something cannot be read.
+    """
+    require_arrow()
+    number = 0
+    for place, given in _batches_of(folder):
+        files = sorted(given, key=lambda each: (each.topic, each.path))
+        for _, of_topic in groupby(files, key=lambda each: each.topic):
+            some = list(of_topic)
+            count = sum(each.messages for each in some)
+            if number + count < first:
+                number += count
+                continue
+            for found in _merged(place, some):
+                number += 1
+                if number >= first:
+                    yield _line(number, found.row)
+
+
+def _batches_of(folder: Path) -> Iterator[tuple[Path, Sequence[ArchivedFile]]]:
+    """Yield the folder and the files of each batch."""
+    if (folder / CATALOG).is_file():
+        from cqstore.cli.message_files.archive_iceberg import table_batches  # noqa: PLC0415 - an extra
+
+        yield from table_batches(folder)
+        return
+    for number in batch_numbers(folder):
+        place = batch_folder(folder, number)
+        yield place, read_manifest(place).files
+
+
+def _merged(place: Path, files: Sequence[ArchivedFile]) -> Iterator[_Found]:
+    """Yield the rows of a topic's files in one order; each file is in that order."""
+    return heapq.merge(*(_rows(place / each.path, each) for each in files), key=lambda row: row[:3])
+
+
+def _rows(path: Path, file: ArchivedFile) -> Iterator[_Found]:
+    """Yield the messages of a Parquet file of an archive, checked against its line of the manifest.
+
+    Raises:
+        CorruptionError: it is not as the manifest or ``cqstore archive`` has it.
+    """
+    arrow, count = require_arrow(), 0
+    with os_errors("read a file of an archive", path):
+        check_regular(path)
+        _check(path, file.size, path.stat().st_size, "bytes")
+        try:
+            for batch in _batches(path):
+                for row in batch_rows(arrow, batch):
+                    count += 1
+                    yield _Found(row["source"], row["phy"], row["queueOffset"], row)
+        except (arrow.ArrowException, OSError, UnicodeDecodeError, MemoryError, KeyError) as exc:
+            if isinstance(exc, OSError) and exc.errno is not None:
+                raise
+            raise CorruptionError(
+                f"no whole file of an archive behind row {count}", path=path,
+                expected="Parquet as cqstore archive writes it", got=str(exc),
+            ) from exc  # fmt: skip
+    _check(path, file.messages, count, "rows")
+
+
+def _check(path: Path, expected: int, got: int, what: str) -> None:
+    if expected != got:
+        raise CorruptionError(
+            "a file of the archive is not the one that was written", path=path,
+            expected=f"{expected} {what}", got=f"{got} {what}",
+        )  # fmt: skip
+
+
+def _batches(path: Path) -> Iterator[Any]:
+    parquet = import_module("pyarrow.parquet")
+    columns = [*_PLACE, *(name for name in COLUMNS if name not in _PLACE)]
+    with parquet.ParquetFile(path, page_checksum_verification=True) as file:
+        yield from file.iter_batches(batch_size=_READ_ROWS, columns=columns)
+
+
+def _line(number: int, row: Row) -> MessageLine:
+    """Return a row of an archive as a message to be put.
+
+    Raises:
+        IllegalLineError: it is none.
+    """
+    fields = {name: value for name, value in row.items() if name != "source"}
+    fields["properties"] = dict(row["properties"])
+    for name in TIMES:
+        fields[name] = (row[name] or 0) // _US
+    try:
+        return MessageLine(number, to_message(fields))
+    except IllegalMessageError as exc:
+        raise IllegalLineError.at(number, f"row {number}: {exc.reason}") from exc

@@ -1,0 +1,180 @@
+"""The file that an export writes: under another name until it is whole, and gone on with later.
+
+``NAME.part`` is the file until then. Beside it, for formats of lines, ``NAME.part.position`` says
+how much of it is whole and which messages these are; it is replaced after the bytes are on disk.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from cqstore.store.errors import CorruptionError, RefusedStoreError, os_errors
+from cqstore.store.files import open_regular, read_file, remove_file, replace_file, sync_folder
+
+_MAX_POSITION_BYTES = 64 << 20
+_SECONDS = 2.0
+"""Between two notes of a position."""
+
+
+@dataclass(slots=True)
+class ExportPosition:
+    """How far an export is: which messages its file has."""
+
+    asked: dict[str, object]
+    """What was exported: another question is not gone on with."""
+    written_bytes: int = 0
+    messages: int = 0
+    topic: str = ""
+    """The last topic that was begun; those before it, in the order of names, are done."""
+    offsets: dict[int, int] = field(default_factory=dict)
+    """Of its queues: where they go on."""
+
+    def to_json(self) -> bytes:
+        """Return what the file holds."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+
+    @classmethod
+    def read(cls, path: Path) -> "ExportPosition":
+        """Return what the file ``path`` holds.
+
+        Raises:
+            CorruptionError: it is no such file.
+            StoreIOError: it cannot be read.
+        """
+        with os_errors("read the position of an export", path):
+            data = read_file(path, _MAX_POSITION_BYTES)
+        try:
+            fields = json.loads(data)
+            offsets = {int(key): int(at) for key, at in fields.pop("offsets").items()}
+            found = cls(offsets=offsets, **fields)
+            numbers = [found.written_bytes, found.messages, *offsets.values()]
+            sound = all(type(each) is int and each >= 0 for each in numbers)
+            if not sound or not isinstance(found.topic, str) or not isinstance(found.asked, dict):
+                raise TypeError  # noqa: TRY301 - as of what is not there
+        except (ValueError, TypeError, AttributeError, KeyError) as exc:
+            raise CorruptionError(
+                "this is no position of an export", path=path,
+                expected="JSON as an export writes it", got=f"{data[:60]!r}",
+            ) from exc  # fmt: skip
+        return found
+
+
+class PartFile:
+    """``NAME.part``, open to be written."""
+
+    def __init__(self, path: Path, file: BinaryIO, position: ExportPosition | None) -> None:
+        self._file, self._path = file, path
+        self._position = position
+        self._noted = time.monotonic()
+
+    @property
+    def file(self) -> BinaryIO:
+        """Return the file, at its end."""
+        return self._file
+
+    def note(self, *, now: bool = False) -> None:
+        """Say how far the file is whole, every few seconds or ``now``.
+
+        Raises:
+            StoreIOError: it cannot be written.
+        """
+        position = self._position
+        if position is None or (not now and time.monotonic() - self._noted < _SECONDS):
+            return
+        with os_errors("write an export", self._path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            position.written_bytes = self._file.tell()
+            replace_file(_position_path(self._path), position.to_json())
+        self._noted = time.monotonic()
+
+
+@contextmanager
+def part_file(
+    target: Path, position: ExportPosition | None, *, resume: bool
+) -> Iterator[tuple[PartFile, ExportPosition | None]]:
+    """Give the file to be written, and the position it goes on from; rename it when all is well.
+
+    With a ``position`` what was written stays beside ``target`` when the block ends otherwise, and
+    ``resume`` goes on with it. Else it is removed.
+
+    Raises:
+        RefusedStoreError: ``target`` is there, or an unfinished one; or there is none to go on
+            with, or one of another export.
+        CorruptionError: the unfinished one is shorter than its position says.
+        StoreIOError: something cannot be written.
+    """
+    refuse_existing(target)
+    part = target.with_name(f"{target.name}.part")
+    if resume and _position_path(part).exists():
+        position = _to_resume(part, position)
+    elif os.path.lexists(part):
+        way = "remove it" if resume or position is None else "go on with --resume, or remove it"
+        raise RefusedStoreError(f"an export was not finished: {way}", path=part)
+    with os_errors("write an export", target):
+        fd = open_regular(part, os.O_RDWR | os.O_CREAT)
+        whole = False
+        try:
+            with os.fdopen(fd, "r+b") as file:
+                if position is not None:
+                    _cut(part, file, position.written_bytes)
+                written = PartFile(part, file, position)
+                if position is not None:
+                    written.note(now=True)
+                yield written, position
+                file.flush()
+                os.fsync(fd)
+            refuse_existing(target)
+            part.rename(target)
+            whole = True
+            sync_folder(target.parent)
+            remove_file(_position_path(part))
+        finally:
+            if not whole and position is None:
+                with suppress(OSError):
+                    part.unlink()
+
+
+def refuse_existing(target: Path) -> None:
+    """Refuse to write in the place of something.
+
+    Raises:
+        RefusedStoreError: ``target`` is there.
+    """
+    if os.path.lexists(target):
+        raise RefusedStoreError("this is there already, and is not written over", path=target)
+
+
+def _position_path(part: Path) -> Path:
+    return part.with_name(f"{part.name}.position")
+
+
+def _to_resume(part: Path, asked: ExportPosition | None) -> ExportPosition:
+    found = ExportPosition.read(_position_path(part))
+    if asked is None or found.asked != asked.asked:
+        raise RefusedStoreError(
+            f"this export asked for something else: {json.dumps(found.asked)}", path=part
+        )
+    return found
+
+
+def _cut(part: Path, file: BinaryIO, size: int) -> None:
+    """Cut an unfinished export to ``size`` bytes, to go on from there.
+
+    Raises:
+        CorruptionError: it has fewer.
+    """
+    found = os.fstat(file.fileno()).st_size
+    if found < size:
+        raise CorruptionError(
+            "the unfinished export is too short", path=part,
+            expected=f"at least {size} bytes", got=f"{found} bytes",
+        )  # fmt: skip
+    file.truncate(size)
+    file.seek(size)

@@ -1,0 +1,93 @@
+"""The store that an export makes: a folder of its own, with the messages that were asked for."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cqstore.cli.message_files.export_file import refuse_existing
+from cqstore.cli.message_files.message_fields import ReadMessage, to_put
+from cqstore.cli.message_files.text_files import MessageWriter
+from cqstore.store.errors import IllegalMessageError, RefusedStoreError, os_errors
+from cqstore.store.files import sync_folder
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import FlushDiskType
+
+_LIST = 256
+
+
+class StoreWriter(MessageWriter):
+    """Puts messages into a store, a list at once."""
+
+    def __init__(self, store: MessageStore) -> None:
+        """Put into ``store``, which is open."""
+        self._store = store
+        self._waiting = list[Message]()
+        self._places = list[str]()
+
+    def write(self, read: ReadMessage) -> None:
+        """Keep a message until there are ``_LIST`` of them, which are then put at once.
+
+        Raises:
+            IllegalMessageError: it, or one before it, cannot be put; the sentence says which.
+        """
+        message = read.message
+        self._places.append(f"{message.topic}, queue {read.queue_id}, offset {read.queue_offset}")
+        self._waiting.append(to_put(message))
+        if len(self._waiting) == _LIST:
+            self.finish()
+
+    def finish(self) -> None:
+        """Put what waits; it is durable once the store is closed.
+
+        Raises:
+            IllegalMessageError: the new store does not take a message.
+            StoreError: it cannot be written.
+        """
+        results = self._store.put_messages(self._waiting)
+        for place, result in zip(self._places, results, strict=True):
+            if not result.ok:
+                raise IllegalMessageError(
+                    f"{place} cannot be put into a store: {result.status.name}, {result.reason}"
+                )
+        self._waiting, self._places = [], []
+
+
+@contextmanager
+def new_store(target: Path, source: MessageStore) -> Iterator[MessageStore]:
+    """Give a new store with the backend and file sizes of ``source``, ``target`` when all is well.
+
+    Until then its folder is ``NAME.part``; when the block ends otherwise, it is removed.
+
+    Raises:
+        RefusedStoreError: ``target``, or an unfinished one, is there.
+        StoreIOError: something cannot be written.
+    """
+    refuse_existing(target)
+    part = target.with_name(f"{target.name}.part")
+    if os.path.lexists(part):
+        raise RefusedStoreError("an export was not finished: remove it", path=part)
+    config = source.config.without_replicas().model_copy(
+        update={
+            "flush_disk_type": FlushDiskType.ASYNC_FLUSH,
+            "max_message_size": source.config.mapped_file_size_commit_log,
+            "rocksdb_cq_double_write_enable": False,
+        }
+    )
+    backend = next(iter(source.queues.backends())).name
+    whole = False
+    try:
+        with MessageStore.open(
+            part, config, backend=backend, housekeeping=False, installed_hooks=False
+        ) as store:
+            yield store
+        refuse_existing(target)
+        with os_errors("rename the store", target):
+            part.rename(target)
+            whole = True
+            sync_folder(target.parent)
+    finally:
+        if not whole:
+            shutil.rmtree(part, ignore_errors=True)

@@ -1,0 +1,239 @@
+"""Files of messages in columns: Parquet, and Arrow's IPC files (Feather 2).
+
+Needs pyarrow (``pip install 'cqstore[arrow]'``), which is imported when such a file is written or
+read, and by nothing else.
+"""
+
+from abc import abstractmethod
+from collections.abc import Collection, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from cqstore.cli.message_files.message_fields import ReadMessage, flat_fields
+from cqstore.cli.message_files.message_lines import IllegalLineError, MessageLine, to_message
+from cqstore.cli.message_files.text_files import FileFormat, MessageWriter
+from cqstore.store.errors import CorruptionError, IllegalMessageError, StoreConfigError, os_errors
+from cqstore.store.files import check_regular
+
+_BATCH_ROWS = 1024
+_BATCH_BYTES = 16 << 20
+_READ_ROWS = 256
+TIMES = {"storeTimestamp", "bornTimestamp"}
+COLUMNS = {
+    "topic": "string", "queueId": "int32", "queueOffset": "int64", "phy": "int64",
+    "msgId": "string", "storeTimestamp": "time", "bornTimestamp": "time", "bornHost": "string",
+    "storeHost": "string", "flag": "int32", "sysFlag": "int32", "reconsumeTimes": "int32",
+    "preparedTransactionOffset": "int64", "properties": "properties", "body": "binary",
+}  # fmt: skip
+"""Times are timestamps of ms in UTC, properties a map of texts, the body bytes."""
+
+
+def require_arrow() -> Any:
+    """Return the module ``pyarrow``.
+
+    Raises:
+        StoreConfigError: it is not installed.
+    """
+    try:
+        return import_module("pyarrow")
+    except ImportError as exc:
+        raise StoreConfigError(
+            "Parquet and Arrow need pyarrow: pip install 'cqstore[arrow]'"
+        ) from exc
+
+
+def schema(names: Collection[str] = tuple(COLUMNS)) -> Any:
+    """Return the schema of both kinds of files, or of those of its columns that are named."""
+    arrow = require_arrow()
+    types = {
+        "string": arrow.string(), "int32": arrow.int32(), "int64": arrow.int64(),
+        "time": arrow.timestamp("ms", tz="UTC"), "binary": arrow.binary(),
+        "properties": arrow.map_(arrow.string(), arrow.string()),
+    }  # fmt: skip
+    return arrow.schema([arrow.field(name, types[COLUMNS[name]], nullable=False) for name in names])
+
+
+def column_values(read: ReadMessage) -> dict[str, Any]:
+    """Return the values of all columns of a message."""
+    row = {
+        **flat_fields(read),
+        "body": bytes(read.message.body),
+        "properties": [*read.message.properties.items()],
+    }
+    del row["bodyBase64"]
+    return row
+
+
+class ColumnWriter(MessageWriter):
+    """Writes batches of rows into ``file``; at most one batch is in memory."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        """Begin a file of columns where the position of ``file`` is."""
+        self._arrow, self._schema = require_arrow(), schema()
+        self._rows: list[dict[str, Any]] = []
+        self._bytes = 0
+        self._writer = self.open(file)
+
+    @abstractmethod
+    def open(self, file: BinaryIO) -> Any:
+        """Begin the file; return pyarrow's writer of its format."""
+
+    @abstractmethod
+    def put_batch(self, batch: Any) -> None:
+        """Write a batch of rows, ``pyarrow.RecordBatch``."""
+
+    def write(self, read: ReadMessage) -> None:
+        """Take a row; write a batch when there are enough."""
+        row = column_values(read)
+        self._rows.append(row)
+        self._bytes += len(row["body"])
+        if len(self._rows) >= _BATCH_ROWS or self._bytes >= _BATCH_BYTES:
+            self._flush()
+
+    def finish(self) -> None:
+        """Write the last batch and the end of the file."""
+        self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        if self._rows:
+            self.put_batch(self._arrow.RecordBatch.from_pylist(self._rows, schema=self._schema))
+            self._rows, self._bytes = [], 0
+
+
+class ArrowWriter(ColumnWriter):
+    """Writes messages into an Arrow IPC file."""
+
+    def open(self, file: BinaryIO) -> Any:
+        """Begin an Arrow IPC file, whose head is the schema."""
+        return self._arrow.ipc.new_file(file, self._schema)
+
+    def put_batch(self, batch: Any) -> None:
+        """Write a record batch."""
+        self._writer.write_batch(batch)
+
+
+class ParquetWriter(ColumnWriter):
+    """Writes messages into a Parquet file."""
+
+    def open(self, file: BinaryIO) -> Any:
+        """Begin a Parquet file of the schema."""
+        parquet = import_module("pyarrow.parquet")
+        return parquet.ParquetWriter(
+            file, self._schema, compression="zstd", write_page_checksum=True
+        )
+
+    def put_batch(self, batch: Any) -> None:
+        """Write a row group."""
+        self._writer.write_batch(batch)
+
+
+def read_columns(path: Path, kind: FileFormat, first: int) -> Iterator[MessageLine]:
+    """Yield the messages of a Parquet or Arrow file from row ``first`` on, 1 for the first.
+
+    Raises:
+        StoreConfigError: pyarrow is not installed.
+        CorruptionError: it is no such file, or is damaged; rows before that were yielded.
+        IllegalLineError: a row is no message; those before it were yielded.
+        StoreIOError: the file cannot be read.
+    """
+    arrow = require_arrow()
+    number = 0
+    with os_errors("read messages", path):
+        check_regular(path)
+        try:
+            for batch in _batches(path, kind):
+                if number == 0:
+                    _check_schema(path, batch.schema)
+                if number + batch.num_rows < first:
+                    number += batch.num_rows
+                    continue
+                for row in batch_rows(arrow, batch):
+                    number += 1
+                    if number >= first:
+                        yield _message(number, row)
+        except (arrow.ArrowException, OSError, UnicodeDecodeError, MemoryError) as exc:
+            if (type(exc) is OSError and exc.errno is None) or not isinstance(exc, OSError):
+                raise CorruptionError(
+                    f"no whole {kind.value} file behind row {number}", path=path,
+                    expected=f"{kind.value} with the columns that export writes", got=str(exc),
+                ) from exc  # fmt: skip
+            raise
+
+
+def _batches(path: Path, kind: FileFormat) -> Iterator[Any]:
+    """Yield the batches of an Arrow or Parquet file, its schema checked before."""
+    arrow = require_arrow()
+    if kind is FileFormat.PARQUET:
+        parquet = import_module("pyarrow.parquet")
+        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
+            _check_schema(path, file.schema_arrow)
+            yield from file.iter_batches(batch_size=_READ_ROWS)
+        return
+    with arrow.OSFile(str(path)) as source, arrow.ipc.open_file(source) as file:
+        _check_schema(path, file.schema)
+        for index in range(file.num_record_batches):
+            batch = file.get_batch(index)
+            batch.validate(full=True)
+            yield batch
+
+
+def _check_schema(path: Path, found: Any) -> None:
+    """Refuse columns that are not known, or of another type.
+
+    Raises:
+        CorruptionError: so they are; the first one is named.
+    """
+    wanted = schema()
+    for field in found:
+        if field.name not in wanted.names:
+            raise CorruptionError(
+                f"an unknown column {field.name!r:.60}", path=path, expected=", ".join(wanted.names)
+            )
+        if not _is_like(field.type, wanted.field(field.name).type):
+            raise CorruptionError(
+                f"column {field.name} is of another type", path=path,
+                expected=str(wanted.field(field.name).type), got=str(field.type),
+            )  # fmt: skip
+    if "topic" not in found.names:
+        raise CorruptionError("no column topic", path=path, got=", ".join(found.names)[:200])
+
+
+def _is_like(found: Any, wanted: Any) -> bool:
+    """Return whether a column holds the same values, whatever its parts are called."""
+    types = require_arrow().types
+    if types.is_map(wanted):
+        return bool(
+            types.is_map(found)
+            and types.is_string(found.key_type)
+            and types.is_string(found.item_type)
+        )
+    return bool(found.equals(wanted))
+
+
+def batch_rows(arrow: Any, batch: Any) -> Iterator[dict[str, Any]]:
+    """Yield the rows; times as whole numbers of the column's unit, whatever a calendar has."""
+    columns = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        values = column.cast(arrow.int64()) if name in TIMES else column
+        columns.append(values.to_pylist())
+    for row in zip(*columns, strict=True):
+        yield dict(zip(batch.schema.names, row, strict=True))
+
+
+def _message(number: int, row: dict[str, object]) -> MessageLine:
+    """Return a row of an Arrow or Parquet file as a message.
+
+    Raises:
+        IllegalLineError: it is none.
+    """
+    try:
+        pairs = row.get("properties") or []
+        assert isinstance(pairs, list)
+        properties = dict(pairs)
+        if len(properties) != len(pairs):
+            raise IllegalMessageError("a property is given twice")  # noqa: TRY301 - as all others
+        return MessageLine(number, to_message({**row, "properties": properties}))
+    except IllegalMessageError as exc:
+        raise IllegalLineError.at(number, f"row {number}: {exc.reason}") from exc

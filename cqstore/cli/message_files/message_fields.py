@@ -1,0 +1,158 @@
+"""A message as fields: what ``get``, ``tail`` and ``export`` print and ``put`` and ``import`` take.
+
+``FIELDS`` are all of them. Those of ``PLACES`` say where the message was and when it was stored;
+a put gives it new ones, so they are read and dropped. All others are kept.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from cqstore.cli.message_files.dump_rows import host_text
+from cqstore.cli.output import body_fields
+from cqstore.cli.table import Row
+from cqstore.store.errors import IllegalMessageError
+from cqstore.store.record.client_batch import decode_client_batch
+from cqstore.store.record.compression import compress
+from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.record.message import (
+    COMPRESSION_SHIFT,
+    CompressionType,
+    Host,
+    Message,
+    MessageProperty,
+    SysFlag,
+)
+
+PLACES = ("queueOffset", "phy", "msgId", "storeTimestamp")
+FIELDS = (
+    "topic", "queueId", *PLACES, "bornTimestamp", "bornHost", "storeHost", "flag", "sysFlag",
+    "reconsumeTimes", "preparedTransactionOffset", "properties", "body", "bodyBase64",
+)  # fmt: skip
+OF_THE_RECORD = (MessageProperty.CRC32, MessageProperty.INNER_MULTI_QUEUE_OFFSET)
+"""Properties that the store itself gives a record: its checksum, its offsets in light queues."""
+_BATCH_BITS = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
+_COMPRESSED_BITS = int(SysFlag.COMPRESSED | SysFlag.COMPRESSION_TYPE)
+_PORT_BYTES = 4
+_KNOWN_HOSTS = 4096
+"""Of the last messages; to make the text of one takes as long as to read a message."""
+shown_host = lru_cache(_KNOWN_HOSTS)(host_text)
+"""A host as every row shows it: the address, a space and the port."""
+_PORT = re.compile(r"-?\d{1,10}")
+
+
+class ReadMessage(NamedTuple):
+    """A message that was read: with the fields of the put, its body decompressed, and its record.
+
+    ``queue_id`` and ``queue_offset`` are those of the queue that was read.
+    """
+
+    queue_id: int
+    queue_offset: int
+    message: Message
+    stored: StoredMessage
+
+
+def read_messages(
+    queue_offset: int, stored: StoredMessage, queue_id: int | None = None
+) -> Iterator[ReadMessage]:
+    """Yield the message of a record; of the record of a batch queue the messages that are in it.
+
+    A batch that cannot be taken apart stays one, as its flag says, which no put takes.
+
+    Raises:
+        CorruptionError: its body cannot be decompressed.
+    """
+    message = Message(
+        stored.topic, stored.body, stored.queue_id, stored.properties, stored.head.flag,
+        stored.sys_flag, stored.head.born_timestamp, stored.born_host, stored.store_host,
+        stored.tail.reconsume_times, stored.tail.prepared_transaction_offset,
+    )  # fmt: skip
+    inner = [message]
+    if stored.sys_flag & SysFlag.INNER_BATCH:
+        message.sys_flag &= ~(_BATCH_BITS | _COMPRESSED_BITS)
+        try:
+            inner = decode_client_batch(message)
+        except IllegalMessageError:
+            message.sys_flag = stored.sys_flag
+    for at, each in enumerate(inner, queue_offset):
+        yield ReadMessage(stored.queue_id if queue_id is None else queue_id, at, each, stored)
+
+
+def message_fields(read: ReadMessage) -> Row:
+    """Return a message as a row: text as text, a body that is no UTF-8 as Base64."""
+    return {**_head_fields(read), **body_fields(bytes(read.message.body))}
+
+
+def flat_fields(read: ReadMessage) -> Row:
+    """Return the same with all of ``FIELDS``, of the two for the body one empty."""
+    body = {"body": "", "bodyBase64": "", **body_fields(bytes(read.message.body))}
+    return {**_head_fields(read), **body}
+
+
+def _head_fields(read: ReadMessage) -> dict[str, object]:
+    """Return the fields of a message that every form of output has."""
+    message, stored = read.message, read.stored
+    return {
+        "topic": message.topic,
+        "queueId": message.queue_id,
+        "queueOffset": read.queue_offset,
+        "phy": stored.phy_offset,
+        "msgId": stored.message_id,
+        "storeTimestamp": stored.store_timestamp,
+        "bornTimestamp": message.born_timestamp,
+        "bornHost": shown_host(message.born_host),
+        "storeHost": shown_host(message.store_host),
+        "flag": message.flag,
+        "sysFlag": message.sys_flag,
+        "reconsumeTimes": message.reconsume_times,
+        "preparedTransactionOffset": message.prepared_transaction_offset,
+        "properties": message.properties,
+    }
+
+
+def to_put(message: Message) -> Message:
+    """Return a message that was read as it is put: its body compressed again as ``sys_flag`` says.
+
+    Without the properties that the store gives each record.
+
+    Raises:
+        IllegalMessageError: the flag asks for a compression that the format does not know.
+    """
+    for name in OF_THE_RECORD:
+        if name in message.properties:
+            message.properties = {
+                name: text for name, text in message.properties.items() if name not in OF_THE_RECORD
+            }
+            break
+    if message.sys_flag & SysFlag.COMPRESSED:
+        number = (message.sys_flag & SysFlag.COMPRESSION_TYPE) >> COMPRESSION_SHIFT
+        try:
+            kind = CompressionType(number)
+        except ValueError as exc:
+            raise IllegalMessageError(
+                f"sysFlag is {message.sys_flag}, and no compression has type {number}"
+            ) from exc
+        message.body, _ = compress(bytes(message.body), kind)
+    return message
+
+
+@lru_cache(_KNOWN_HOSTS)
+def host_of(field: str, text: str) -> Host:
+    """Return the host that ``host_text`` shows as ``text``, address and port.
+
+    Raises:
+        IllegalMessageError: it shows none so.
+    """
+    address, _, port = text.rpartition(" ")
+    try:
+        if not _PORT.fullmatch(port):
+            raise ValueError  # noqa: TRY301 - as of what follows
+        packed = ipaddress.ip_address(address).packed
+        return Host(packed + int(port).to_bytes(_PORT_BYTES, "big", signed=True))
+    except (ValueError, OverflowError) as exc:
+        raise IllegalMessageError(
+            f"{field} is {text!r:.60}, not an address, a space and a port"
+        ) from exc

@@ -1,0 +1,100 @@
+"""``--format``: a line of text for each message, with ``%`` and a letter for each of its fields."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import typer
+
+from cqstore.cli.message_files.dump_rows import host_text
+from cqstore.cli.message_files.message_fields import ReadMessage
+from cqstore.cli.output import body_fields, to_json
+from cqstore.store.record.message import MessageProperty
+
+_Part = Callable[[ReadMessage], str]
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+def _property(name: str) -> _Part:
+    return lambda read: read.message.properties.get(name, "")
+
+
+def _body(read: ReadMessage) -> str:
+    (text,) = body_fields(bytes(read.message.body)).values()
+    return str(text)
+
+
+def iso_time(timestamp: int) -> str:
+    """Return ms since the epoch in ISO 8601, UTC; as a number where no calendar has that time."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=timestamp)
+    except OverflowError:
+        return str(timestamp)
+    return moment.isoformat(timespec="milliseconds")
+
+
+PARTS: dict[str, tuple[str, _Part]] = {
+    "t": ("topic", lambda read: read.message.topic),
+    "q": ("queue id", lambda read: str(read.message.queue_id)),
+    "o": ("queue offset", lambda read: str(read.queue_offset)),
+    "p": ("phy offset", lambda read: str(read.stored.phy_offset)),
+    "i": ("message id", lambda read: read.stored.message_id),
+    "k": ("keys", _property(MessageProperty.KEYS)),
+    "g": ("tags", _property(MessageProperty.TAGS)),
+    "u": ("unique key", _property(MessageProperty.UNIQ_KEY)),
+    "h": ("properties as JSON", lambda read: to_json(read.message.properties)),
+    "T": ("store time, ISO 8601", lambda read: iso_time(read.stored.store_timestamp)),
+    "s": ("store time, ms", lambda read: str(read.stored.store_timestamp)),
+    "B": ("born time, ISO 8601", lambda read: iso_time(read.message.born_timestamp)),
+    "m": ("born time, ms", lambda read: str(read.message.born_timestamp)),
+    "H": ("born host", lambda read: host_text(read.message.born_host)),
+    "S": ("size of the body, bytes", lambda read: str(len(read.message.body))),
+    "b": ("body (Base64 where it is no UTF-8)", _body),
+    "%": ("a percent sign", lambda _: "%"),
+}
+_ESCAPES = {"n": "\n", "t": "\t", "0": "\0", "\\": "\\"}
+
+
+class MessageFormat:
+    """One ``--format``, checked, which makes a line of each message."""
+
+    def __init__(self, text: str) -> None:
+        """Take ``text`` apart.
+
+        Raises:
+            typer.BadParameter: a ``%`` or a backslash with a letter that means nothing.
+        """
+        self._text = text
+        self._parts: list[str | _Part] = []
+        at, plain = 0, ""
+        while at < len(text):
+            mark, letter = text[at], text[at + 1 : at + 2]
+            if mark == "%":
+                if letter not in PARTS:
+                    raise _unknown(text, at, ", ".join(f"%{each}" for each in PARTS))
+                self._parts += [plain, PARTS[letter][1]] if plain else [PARTS[letter][1]]
+                plain = ""
+            elif mark == "\\":
+                if letter not in _ESCAPES:
+                    raise _unknown(text, at, "\\n, \\t, \\0, \\\\")
+                plain += _ESCAPES[letter]
+            else:
+                plain += mark
+            at += 2 if mark in "%\\" else 1
+        if plain:
+            self._parts.append(plain)
+
+    def __str__(self) -> str:
+        return self._text
+
+    def line(self, read: ReadMessage) -> str:
+        """Return the line of a message, with its end."""
+        texts = (part if isinstance(part, str) else part(read) for part in self._parts)
+        return "".join(texts) + "\n"
+
+
+def _unknown(text: str, at: int, known: str) -> typer.BadParameter:
+    what = text[at : at + 2]
+    return typer.BadParameter(
+        f"{what!r} at character {at + 1} of {text!r} means nothing; there are {known}",
+        param_hint="--format",
+    )

@@ -1,0 +1,236 @@
+"""Messages as lines of JSON: what ``cqstore put`` reads from standard input, and ``import``.
+
+A value of another type than its field's is refused, never turned into text: what was meant can
+only be guessed. Every refusal names line and field.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Self
+
+from cqstore.cli.message_files.message_fields import PLACES, host_of, to_put
+from cqstore.store.errors import IllegalMessageError
+from cqstore.store.java_numbers import INT_MAX, LONG_MAX
+from cqstore.store.record.message import LOOPBACK, Host, Message
+
+FIELDS = (
+    "topic", "queueId", "body", "bodyBase64", "properties", "tags", "keys", "flag", "sysFlag",
+    "bornTimestamp", "bornHost", "storeHost", "reconsumeTimes", "preparedTransactionOffset",
+)  # fmt: skip
+_LONGS = {"queueOffset", "phy", "storeTimestamp"}
+_SHOWN = 40
+"""Characters of a value that a refusal shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageLine:
+    """A message and the number of the line that it was read from, 1 for the first."""
+
+    number: int
+    message: Message
+
+
+class IllegalLineError(IllegalMessageError):
+    """Line ``number`` is no message."""
+
+    number = 0
+
+    @classmethod
+    def at(cls, number: int, reason: str) -> Self:
+        """Return the error of line ``number``; ``reason`` names it in words."""
+        error = cls(reason)
+        error.number = number
+        return error
+
+
+def message_lines(lines: Iterable[bytes], first: int = 1) -> Iterator[MessageLine]:
+    """Yield the message of each line from number ``first`` on; empty lines hold none.
+
+    Raises:
+        IllegalLineError: a line is no message; those before it were yielded.
+    """
+    for number, line in enumerate(lines, 1):
+        if number < first or not line.strip():
+            continue
+        try:
+            message = to_message(_object(line))
+        except IllegalMessageError as exc:
+            raise IllegalLineError.at(number, f"line {number}: {exc.reason}") from exc
+        yield MessageLine(number, message)
+
+
+def to_message(fields: dict[str, object]) -> Message:
+    """Return the message that a JSON object describes.
+
+    ``topic``, ``body`` (text) or ``bodyBase64``, ``properties`` (an object of texts), ``tags``,
+    ``keys`` (a text, or a list of texts that are joined by spaces), ``queueId``, ``flag``,
+    ``sysFlag``, ``bornTimestamp``, ``bornHost``, ``storeHost``, ``reconsumeTimes`` and
+    ``preparedTransactionOffset``. ``null`` means that properties, tags or keys are left out.
+    The places that ``get`` prints are checked and dropped: the put gives others.
+
+    Raises:
+        IllegalMessageError: a field is missing, unknown, given twice or of another type.
+    """
+    if unknown := sorted(fields.keys() - _KNOWN):
+        raise IllegalMessageError(
+            f"unknown fields: {', '.join(unknown)}; known are {', '.join(FIELDS)}"
+        )
+    _check_places(fields)
+    properties = _properties(fields.get("properties"))
+    for field, name in (("tags", "TAGS"), ("keys", "KEYS")):
+        if (given := fields.get(field)) is None:
+            continue
+        if name in properties:
+            raise IllegalMessageError(f"{field} and the property {name} are both given")
+        properties[name] = _keys(given) if field == "keys" else _text(field, given)
+    message = Message(
+        topic=_text("topic", fields.get("topic")),
+        body=_body(fields),
+        queue_id=_number("queueId", fields.get("queueId", 0), 0),
+        flag=_number("flag", fields.get("flag", 0), -INT_MAX - 1),
+        properties=properties,
+        sys_flag=_number("sysFlag", fields.get("sysFlag", 0), -INT_MAX - 1),
+        born_timestamp=_long("bornTimestamp", fields.get("bornTimestamp", 0)),
+        born_host=_host(fields, "bornHost"),
+        store_host=_host(fields, "storeHost"),
+        reconsume_times=_number("reconsumeTimes", fields.get("reconsumeTimes", 0), -INT_MAX - 1),
+        prepared_transaction_offset=_long(
+            "preparedTransactionOffset", fields.get("preparedTransactionOffset", 0)
+        ),
+    )
+    return to_put(message)
+
+
+_KNOWN = {*FIELDS, *PLACES}
+
+
+def _check_places(fields: dict[str, object]) -> None:
+    for name in PLACES:
+        if name in fields:
+            given = fields[name]
+            _ = _long(name, given) if name in _LONGS else _text(name, given)
+
+
+def _host(fields: dict[str, object], name: str) -> Host:
+    return host_of(name, _text(name, fields[name])) if name in fields else LOOPBACK
+
+
+def _object(line: bytes) -> dict[str, object]:
+    """Return the JSON object of a line.
+
+    Raises:
+        IllegalMessageError: the line is none, or has a name twice.
+    """
+    try:
+        fields = json.loads(line.decode().rstrip(), object_pairs_hook=_once)
+    except UnicodeDecodeError as exc:
+        raise IllegalMessageError(
+            f"byte {exc.start + 1} is no UTF-8 ({exc.reason}); a body of any bytes is a bodyBase64"
+        ) from exc
+    except (json.JSONDecodeError, RecursionError) as exc:
+        raise IllegalMessageError(f"no JSON: {json_fault(exc)}") from exc
+    if not isinstance(fields, dict):
+        raise IllegalMessageError(f"{_shown(fields)} is no JSON object with a topic")
+    return fields
+
+
+def json_fault(exc: ValueError | RecursionError) -> str:
+    """Return why a line is no JSON; its number, which the caller names, is not that of Python."""
+    if isinstance(exc, json.JSONDecodeError):
+        return f"{exc.msg} (character {exc.pos + 1})"
+    return str(exc)
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise IllegalMessageError(f"{twice} is given twice")
+    return fields
+
+
+def _body(fields: dict[str, object]) -> bytes:
+    """Return the body that a line gives as text or as Base64.
+
+    Raises:
+        IllegalMessageError: it gives both, or no Base64.
+    """
+    if isinstance(body := fields.get("body"), bytes):  # of a file that holds bytes
+        return body
+    if "bodyBase64" not in fields:
+        return _text("body", fields.get("body", "")).encode()
+    if "body" in fields:
+        raise IllegalMessageError("body and bodyBase64 are both given")
+    try:
+        return base64.b64decode(_text("bodyBase64", fields["bodyBase64"]), validate=True)
+    except (binascii.Error, ValueError) as exc:
+        raise IllegalMessageError(f"bodyBase64 is no Base64: {exc}") from exc
+
+
+def _properties(given: object) -> dict[str, str]:
+    """Return the properties that a line gives.
+
+    Raises:
+        IllegalMessageError: they are no object of texts.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise IllegalMessageError(f"properties is {_shown(given)}, not an object of texts")
+    return {
+        _text("a property's name", name): _text(f"property {name}", each)
+        for name, each in given.items()
+    }
+
+
+def _keys(given: object) -> str:
+    """Return the keys that a line gives as a text or as a list.
+
+    Raises:
+        IllegalMessageError: one is no key.
+    """
+    if not isinstance(given, list):
+        return _text("keys", given)
+    keys = [_text("an element of keys", each) for each in given]
+    for key in keys:
+        if not key or " " in key:
+            raise IllegalMessageError(f"an element of keys is {_shown(key)}: spaces separate keys")
+    return " ".join(keys)
+
+
+def _text(field: str, given: object) -> str:
+    """Return a value that is to be a text.
+
+    Raises:
+        IllegalMessageError: it is none.
+    """
+    if not isinstance(given, str):
+        raise IllegalMessageError(f"{field} is {_shown(given)}, not a text")
+    try:
+        given.encode()
+    except UnicodeEncodeError as exc:
+        raise IllegalMessageError(
+            f"{field} has half a surrogate pair at character {exc.start + 1}, which no UTF-8 holds"
+        ) from exc
+    return given
+
+
+def _number(field: str, given: object, minimum: int, limit: int = INT_MAX) -> int:
+    if type(given) is not int:
+        raise IllegalMessageError(f"{field} is {_shown(given)}, not a whole number")
+    if not minimum <= given <= limit:
+        raise IllegalMessageError(f"{field} is {given}, not within {minimum} to {limit}")
+    return given
+
+
+def _long(field: str, given: object) -> int:
+    return _number(field, given, -LONG_MAX - 1, LONG_MAX)
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

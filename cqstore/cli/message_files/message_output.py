@@ -1,0 +1,60 @@
+"""MessageOutput: messages as ``--output`` or ``--format`` says, the same in every verb."""
+
+import sys
+from collections.abc import Iterable
+
+import typer
+
+from cqstore.cli.message_files.message_fields import ReadMessage, flat_fields, message_fields
+from cqstore.cli.message_files.message_format import MessageFormat
+from cqstore.cli.output import RowFormat, output
+
+ENDLESS = (RowFormat.JSONL, RowFormat.CSV)
+"""What can be printed of messages that have no end."""
+
+
+class MessageOutput:
+    """Prints messages on standard output."""
+
+    def __init__(self, kind: RowFormat, pattern: str | None, *, endless: bool = False) -> None:
+        """Check what was asked for, before anything is read.
+
+        Raises:
+            typer.BadParameter: the pattern has a field that is none, or does not go with ``kind``;
+                or ``kind`` is not printed before its end and is to be ``endless``.
+        """
+        self._kind, self._pattern = kind, None
+        if pattern is not None:
+            if kind is not RowFormat.JSONL:
+                raise typer.BadParameter(f"--output {kind.value} says nothing beside --format")
+            self._kind, self._pattern = _form_of(pattern)
+        if endless and self._kind not in ENDLESS:
+            raise typer.BadParameter(f"{self._kind.value} has an end, and --follow has none")
+
+    def messages(self, reads: Iterable[ReadMessage]) -> int:
+        """Print ``reads`` as they come; return how many there were."""
+        if self._pattern is None:
+            fields = flat_fields if self._kind is RowFormat.CSV else message_fields
+            return output(self._kind).rows(map(fields, reads))
+        count = 0
+        for count, read in enumerate(reads, 1):  # noqa: B007 - it is returned
+            sys.stdout.write(self._pattern.line(read))
+        return count
+
+
+def _form_of(text: str) -> tuple[RowFormat, MessageFormat | None]:
+    """Return what ``--format`` asks for: a form that has a name, or lines.
+
+    Raises:
+        typer.BadParameter: it is neither.
+    """
+    if "%" in text:
+        return RowFormat.JSONL, MessageFormat(text)
+    try:
+        return RowFormat(text), None
+    except ValueError as exc:
+        known = ", ".join(each.value for each in RowFormat)
+        raise typer.BadParameter(
+            f"{text!r} is no format: there are {known}, and lines with %t, %b ...",
+            param_hint="--format",
+        ) from exc

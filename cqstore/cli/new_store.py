@@ -1,0 +1,61 @@
+"""A store that a verb makes with ``--new``: what is left of it where nothing came into it."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from cqstore.cli.options import note
+from cqstore.store.errors import StoreError
+from cqstore.store.journals.store_lock import refuse_if_open
+from cqstore.store.paths import StorePaths
+from cqstore.store.service.layout.store_layout import detect
+from cqstore.store.settings.config import StoreConfig
+
+
+@contextmanager
+def nothing_half_made(root: Path, settings: StoreConfig, *, new: bool) -> Iterator[None]:
+    """Remove what the block has made of a ``new`` store in ``root`` if it ends without a message.
+
+    That is: by an error, on a full disk for one, while the log has no file. What was there before
+    stays: a store, or a folder with anything in it, is not touched.
+    """
+    made = _missing(root) if new else []
+    was_empty = new and root.is_dir() and not any(root.iterdir())
+    try:
+        yield
+    except BaseException:
+        if (made or was_empty) and root.is_dir() and _is_unused(root, settings):
+            _remove(root, made)
+        raise
+
+
+def _missing(root: Path) -> list[Path]:
+    """Return ``root`` and the folders above it that are not there, the deepest first."""
+    whole = root.absolute()
+    return [each for each in (whole, *whole.parents) if not os.path.lexists(each)]
+
+
+def _is_unused(root: Path, settings: StoreConfig) -> bool:
+    """Return whether no process has the store open, and its log has no file."""
+    try:
+        refuse_if_open(StorePaths(root))
+        folders = detect(root, settings).log_folders
+        return not any(path.stat().st_size for each in folders for path in each.glob("*"))
+    except (OSError, StoreError):
+        return False
+
+
+def _remove(root: Path, made: list[Path]) -> None:
+    """Remove what was made of a new store, and the folders that were made for it."""
+    for path in root.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                path.unlink()
+    for folder in made:
+        with suppress(OSError):  # something else has come into it
+            folder.rmdir()
+    note(f"{root}: nothing was put, and what was made of a new store is removed again")

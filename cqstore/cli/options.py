@@ -1,0 +1,301 @@
+"""Options that several verbs share, and the opening of a store by them."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from cqstore.cli.lazy_verbs import VERBOSE
+from cqstore.cli.output import OutputFormat, RowFormat
+from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreConfigError, StoreError
+from cqstore.store.java_numbers import INT_MAX, LONG_MAX
+from cqstore.store.journals.store_lock import locked_by, refuse_if_open
+from cqstore.store.journals.store_mode import StoreMode, store_modes
+from cqstore.store.log.approximate_end import about_log_end
+from cqstore.store.paths import StorePaths
+from cqstore.store.service.layout.resolve_layout import resolve_layout
+from cqstore.store.service.layout.root_folder import refuse_file, refuse_part
+from cqstore.store.service.layout.store_layout import detect
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.broker_conf import conf_notes, read_broker_conf, unused_keys
+from cqstore.store.settings.config import StoreConfig
+from cqstore.store.settings.installed_backends import backend_names
+
+
+def meant(place: Path | None) -> Path | None:
+    """Return what was given as the folder of a store.
+
+    Raises:
+        RefusedStoreError: it is a part of one, which the error names, or a file.
+    """
+    if place is None or not place.exists():
+        return place
+    refuse_part(place)
+    refuse_file(place)
+    return place
+
+
+Dir = Annotated[
+    Path,
+    typer.Argument(metavar="DIR", help="Root of the store (storePathRootDir).", callback=meant),
+]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="BROKER_CONF", help="The broker's configuration file."),
+]
+Backend = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Backend to read of a combined store, or of a new one: "
+        f"{' or '.join(backend_names())}.",
+    ),
+]
+CommitLogFolder = Annotated[
+    Path | None,
+    typer.Option("--commitlog", metavar="PATH", help="Folder of a commit log that lies elsewhere."),
+]
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def java_int(value: int | None) -> int | None:
+    """Return the value of an option if Java's ``int`` holds it; else a refusal that says so.
+
+    With ``max`` each help would show the number, and little else.
+    """
+    return _at_most(INT_MAX, value)
+
+
+def java_long(value: int | None) -> int | None:
+    """Return the value of an option if Java's ``long`` holds it; else a refusal that says so."""
+    return _at_most(LONG_MAX, value)
+
+
+def bounded(value: float | None) -> float | None:
+    """Return the value of an option in seconds and the like; a refusal beyond a billion.
+
+    No clock and no sum of times takes all that Python reads as a number.
+    """
+    return _at_most(1_000_000_000, value)
+
+
+def _at_most(limit: int, value: _Number | None) -> _Number | None:
+    if value is not None and value > limit:
+        raise typer.BadParameter(f"{value} is more than {limit}")
+    return value
+
+
+def _java_longs(values: list[int] | None) -> list[int] | None:
+    return [each for each in values if java_long(each) is not None] if values else values
+
+
+QueueId = Annotated[int, typer.Option(metavar="Q", min=0, callback=java_int, help="The queue.")]
+CutAt = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=0,
+        callback=java_long,
+        help="Lose everything from this phy offset on (see check).",
+    ),
+]
+PassOver = Annotated[
+    list[int] | None,
+    typer.Option(
+        metavar="N",
+        min=0,
+        callback=_java_longs,
+        help="Lose the damaged record at this phy offset; may be repeated.",
+    ),
+]
+Yes = Annotated[
+    bool, typer.Option("--yes", help="Do it; without this only what would be done is shown.")
+]
+Format = Annotated[OutputFormat, typer.Option("--output", help="How to print.")]
+Rows = Annotated[RowFormat, typer.Option("--output", help="How to print.")]
+"""Of a verb whose rows all have the same columns."""
+
+
+def read_config(path: Path | None, root: Path | None = None, *, puts: bool = False) -> StoreConfig:
+    """Return the configuration in ``path``; keys that are not ours are named where they matter.
+
+    With ``--verbose`` all of them are. Of a store in ``root`` it is said too which lines are none,
+    and that the settings are of another one. What promises replicas stays for a verb that
+    ``puts``.
+
+    Raises:
+        StoreConfigError: no properties, a value does not fit; or, for a verb that ``puts``, a key
+            is misspelt: it may be the one that asks for durable puts.
+        StoreIOError: it cannot be read.
+    """
+    if path is None:
+        return StoreConfig()
+    config, unknown = read_broker_conf(path)
+    unused = [f"{key} is no setting of cqstore's: {w}" for key, w in unused_keys(unknown).items()]
+    if unused and puts:
+        raise StoreConfigError("; ".join(unused), path=path)
+    for sentence in [*unused, *(conf_notes(path, root) if root is not None else ())]:
+        note(f"{path}: {sentence}")
+    if unknown and VERBOSE.get():
+        note(f"{path}: no setting of cqstore's: {', '.join(sorted(unknown))}")
+    return config if puts else config.without_replicas()
+
+
+def open_store(
+    root: Path,
+    config: Path | StoreConfig | None,
+    backend: str | None,
+    commit_log: Path | None,
+    *,
+    read_only: bool = True,
+    **settings: object,
+) -> MessageStore:
+    """Open the store as the options and ``settings`` say.
+
+    What a reader has to know is said on stderr: that another process has the store open, that the
+    log is damaged, that the store needs recovery.
+    """
+    given = config if isinstance(config, StoreConfig) else read_config(config, root)
+    with pointing_to_check(root):
+        store = MessageStore.open(
+            root, given.model_copy(update=settings), read_only=read_only,
+            backend=backend, commit_log=commit_log, housekeeping=False,
+        )  # fmt: skip
+    note_state(store, root, read_only=read_only)
+    return store
+
+
+@contextmanager
+def pointing_to_check(root: Path) -> Iterator[None]:
+    """Say on stderr what lists all damage, where some keeps the store from being opened."""
+    try:
+        yield
+    except CorruptionError:
+        note(f"{root} is damaged: cqstore check lists all of it, and --repair mends a copy")
+        raise
+
+
+def about_end(root: Path, settings: StoreConfig) -> int | None:
+    """Return about where the log of a store that is not open ends; ``None``: unknown."""
+    try:
+        return about_log_end(detect(root, settings).log_folders)
+    except StoreError:  # opening the store reports that
+        return None
+
+
+def note_state(store: MessageStore, root: Path, *, read_only: bool = True) -> None:
+    """Say on stderr what a reader of the store in ``root`` has to know, see ``open_store``."""
+    if read_only and (opener := opened_by(root)):
+        note(opened_note(store, opener))
+    elif store.report.damage is not None:
+        note(f"{root}: the log is damaged: {store.report.damage} (cqstore check)")
+    elif read_only and store.report.needed:
+        note(f"{root}: this store needs recovery and is shown as it lies (cqstore recover)")
+    if not read_only:
+        for lacking in filter(None, (each.lacking() for each in store.queues.backends())):
+            note(lacking)
+
+
+def opened_by(root: Path) -> int:
+    """Return the process that has the store open, 0 where there is none or it is unknown."""
+    try:
+        holder = locked_by(StorePaths(root))
+    except StoreError:
+        return 0
+    return 0 if holder == os.getpid() else holder
+
+
+def opened_note(store: MessageStore, opener: int) -> str:
+    """Return what a reader of a store that process ``opener`` has open does not see."""
+    in_memory = ""
+    if any(each.name != "file" for each in store.queues.backends()):
+        in_memory = "; what its RocksDB has in memory alone is not seen"
+    return f"{store.paths.root}: process {opener} has the store open and may be writing{in_memory}"
+
+
+def open_to_delete(
+    root: Path, config: Path | None, backend: str | None = None, *, yes: bool
+) -> MessageStore:
+    """Open an existing store that is not open elsewhere; read-only unless ``yes``.
+
+    Raises:
+        StoreLockedError: it is open elsewhere, so what would be deleted is not certain.
+        RefusedStoreError: there is none.
+    """
+    refuse_if_open(StorePaths(root))
+    settings = read_config(config, root)
+    resolve_layout(root, settings, None, read_only=True)  # a new one is not to be made
+    return open_store(root, settings, backend, None, read_only=not yes)
+
+
+def refuse_beside(option: str, **others: object) -> None:
+    """Refuse options that say nothing beside ``option``, which was given.
+
+    Raises:
+        typer.BadParameter: one of ``others`` is not ``None``.
+    """
+    given = ["--" + name.replace("_", "-") for name, value in others.items() if value is not None]
+    if given:
+        raise typer.BadParameter(f"{', '.join(given)} says nothing beside {option}")
+
+
+def to_state(sentence: str) -> Any:
+    """Return the option ``--to`` of a verb that leads a store to a state; its help lists them."""
+    return typer.Option(
+        "--to", parser=_state, autocompletion=_states, metavar="STATE",
+        help=f"{sentence} One of {', '.join(store_modes())}.",
+    )  # fmt: skip
+
+
+def _states() -> list[str]:
+    return [*store_modes()]
+
+
+def _state(text: str) -> StoreMode:
+    """Return the state of a store that an option names.
+
+    Raises:
+        typer.BadParameter: there is none; all that there are are named.
+    """
+    try:
+        return StoreMode(text)
+    except ValueError as exc:
+        raise typer.BadParameter(str(exc)) from exc
+
+
+def check_is_there(root: Path) -> None:
+    """Refuse a folder that is not there: a new store is not to be made.
+
+    Raises:
+        RefusedStoreError: there is none, or a file.
+    """
+    if root.exists():
+        refuse_file(root)
+    if not root.is_dir():
+        raise RefusedStoreError("no such folder", path=root)
+
+
+def check_is_store(root: Path, settings: StoreConfig, remedy: str = "") -> None:
+    """Refuse a folder without a store, which a read-write open would make one of.
+
+    A store that never had a message has a checkpoint. ``remedy`` is the end of the sentence.
+
+    Raises:
+        RefusedStoreError: neither commit log, queues nor checkpoint are there.
+        StoreError: as ``detect``.
+    """
+    layout = detect(root, settings)
+    if not (layout.has_log or layout.backends or layout.paths.checkpoint.is_file()):
+        what = "no store here" if root.is_dir() else "no such folder"
+        raise RefusedStoreError(f"{what}: is its file system mounted?{remedy}", path=root)
+
+
+def note(text: str) -> None:
+    """Print one line for the operator, on stderr."""
+    print(f"cqstore: {text}", file=sys.stderr)

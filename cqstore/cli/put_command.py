@@ -1,0 +1,269 @@
+"""``cqstore put``: append messages, from options or from JSON lines on standard input."""
+
+import io
+import os
+import stat
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from cqstore.cli.message_files.message_lines import IllegalLineError, MessageLine, message_lines
+from cqstore.cli.new_store import nothing_half_made
+from cqstore.cli.options import (
+    Backend,
+    ConfigFile,
+    Dir,
+    Format,
+    check_is_store,
+    java_int,
+    open_store,
+    read_config,
+)
+from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.progress import PHY_OFFSETS, progress
+from cqstore.cli.streams import OutputError, standard_input
+from cqstore.cli.table import Row
+from cqstore.store.errors import IllegalMessageError
+from cqstore.store.progress import Progress, noop
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.results import PutMessageResult
+
+_LIST = 256
+
+Topic = Annotated[str | None, typer.Option(metavar="T", help="The topic of one message.")]
+OneQueue = Annotated[
+    int | None, typer.Option(metavar="Q", min=0, callback=java_int, help="Its queue; 0.")
+]
+Body = Annotated[str | None, typer.Option(metavar="TEXT", help="Its body.")]
+Tag = Annotated[str | None, typer.Option(metavar="TEXT", help="Its tag.")]
+Keys = Annotated[str | None, typer.Option(metavar="TEXT", help="Its keys, separated by spaces.")]
+Properties = Annotated[
+    list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="One property.")
+]
+FirstLine = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="The line of standard input to begin with; 1."),
+]
+New = Annotated[bool, typer.Option("--new", help="Make the store if there is none.")]
+
+
+def put(
+    root: Dir,
+    topic: Topic = None,
+    queue_id: OneQueue = None,
+    body: Body = None,
+    tags: Tag = None,
+    keys: Keys = None,
+    properties: Properties = None,
+    continue_from: FirstLine = None,
+    *,
+    new: New = False,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    kind: Format = OutputFormat.JSONL,
+) -> None:
+    """Append messages and print their places. Opens the store read-write (and recovers it).
+
+    Without --topic, each line of standard input is a JSON object: topic, queueId, body or
+    bodyBase64, properties, tags, keys, flag, and what else get and export print; the old places of
+    a message are dropped. At a line that is no message it ends: those before it are put, and
+    --continue-from goes on there. Exit code 1 if a message was refused.
+    """
+    if topic is None:
+        _refuse_without_topic(queue_id, body, tags, keys, properties)
+        taken = _LinesTaken(standard_input())
+        lines = message_lines(taken, continue_from or 1)
+    elif continue_from is not None:
+        raise typer.BadParameter("--continue-from is a line of standard input, --topic reads none")
+    else:
+        message = _message(topic, queue_id, body, tags, keys, properties)
+        taken = _LinesTaken(())
+        lines = iter([MessageLine(1, message)])
+    settings = read_config(config, root, puts=True)
+    if not new:
+        check_is_store(root, settings, " (--new makes a store)")
+    with nothing_half_made(root, settings, new=new):
+        with open_store(root, settings, backend, None, read_only=False) as store:
+            refused = _put_and_print(store, taken, lines, kind)
+        if refused:
+            raise typer.Exit(1)
+
+
+def _put_and_print(
+    store: MessageStore, taken: "_LinesTaken", lines: Iterator[MessageLine], kind: OutputFormat
+) -> int:
+    """Put the messages of ``lines``, which take ``taken``; return how many were refused.
+
+    Raises:
+        OutputError: the places cannot be written; the sentence says what was put and how to go on.
+    """
+    refused, done = 0, PutLines()
+
+    def rows(tick: Progress) -> Iterator[Row]:
+        nonlocal refused
+        for result in put_all(store, lines, done, tick):
+            refused += not result.ok
+            yield _row(result)
+
+    try:
+        with _put_progress(taken) as tick:
+            output(kind).rows(rows(tick))
+            sys.stdout.flush()
+    except OutputError as exc:
+        raise type(exc)(f"{exc.reason}; {done.sentence()}") from exc
+    return refused
+
+
+@dataclass(slots=True)
+class PutLines:
+    """How many messages were put, and the line behind the last one."""
+
+    count: int = 0
+    next_line: int = 1
+
+    def sentence(self) -> str:
+        """Return what was put and how to go on, for an error that ends a put of several."""
+        return f"{self.count} messages were put; go on with --continue-from {self.next_line}"
+
+
+class _LinesTaken:
+    """The lines of the input, with how many bytes of it were taken."""
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        self._lines = lines
+        self.bytes = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for line in self._lines:
+            self.bytes += len(line)
+            yield line
+
+    @property
+    def size_bytes(self) -> int | None:
+        """How many bytes there are to take; ``None``: it is no file."""
+        if not isinstance(self._lines, io.IOBase):
+            return None
+        try:
+            found = os.fstat(self._lines.fileno())
+            return found.st_size - self._lines.tell() if stat.S_ISREG(found.st_mode) else None
+        except OSError:
+            return None
+
+
+@contextmanager
+def _put_progress(taken: _LinesTaken) -> Iterator[Progress]:
+    """Show how many messages were put, and how much of a file was read for them.
+
+    Nothing is shown of lines typed at a terminal.
+    """
+    if sys.stdin is None or sys.stdin.isatty():
+        yield noop
+        return
+    began, end = time.monotonic(), taken.size_bytes
+    with progress("putting", end, "messages" if end is None else PHY_OFFSETS) as tick:
+        tick(0)
+
+        def put(count: int) -> None:
+            if end is None:
+                tick(count)
+                return
+            rate = count / max(time.monotonic() - began, 1e-3)
+            tick.set_label(f"putting, {count:,} messages, {rate:,.0f} messages/s")
+            tick(taken.bytes)
+
+        yield put
+
+
+def put_all(
+    store: MessageStore,
+    lines: Iterator[MessageLine],
+    done: PutLines | None = None,
+    progress: Progress = noop,
+) -> Iterator[PutMessageResult]:
+    """Put the messages, a list at once; at a line that is none those before it first.
+
+    ``done`` is brought up to date with each list, before its results are yielded; ``progress`` is
+    told how many were put.
+
+    Raises:
+        IllegalMessageError: a line is no message; the sentence says what was put and how to go on.
+    """
+    done, fault = done or PutLines(), None
+    while fault is None:
+        group, fault = _group(lines)
+        if not group:
+            break
+        results = store.put_messages([line.message for line in group])
+        done.count += sum(result.ok for result in results)
+        done.next_line = group[-1].number + 1
+        progress(done.count)
+        yield from results
+    if fault is not None:
+        way = f"{done.count} messages before it were put; go on with --continue-from {fault.number}"
+        raise IllegalMessageError(f"{fault.reason} ({way})") from fault
+
+
+def _group(lines: Iterator[MessageLine]) -> tuple[list[MessageLine], IllegalLineError | None]:
+    """Return at most 256 messages, and what ended them early."""
+    group: list[MessageLine] = []
+    try:
+        while len(group) < _LIST and (line := next(lines, None)) is not None:
+            group.append(line)
+    except IllegalLineError as exc:
+        return group, exc
+    return group, None
+
+
+def _refuse_without_topic(*fields: object) -> None:
+    if any(field not in (None, []) for field in fields):
+        raise typer.BadParameter(
+            "--queue-id, --body, --tags, --keys and --property belong to one message, which has a"
+            " --topic; without one messages are read from standard input"
+        )
+
+
+def _message(
+    topic: str,
+    queue_id: int | None,
+    body: str | None,
+    tags: str | None,
+    keys: str | None,
+    properties: list[str] | None,
+) -> Message:
+    """Return the message that the options describe.
+
+    Raises:
+        typer.BadParameter: a property is given twice, or is none.
+    """
+    pairs = [_pair(text) for text in properties or []]
+    named = {"TAGS": tags, "KEYS": keys}
+    pairs += [(name, text) for name, text in named.items() if text is not None]
+    given = dict(pairs)
+    if len(given) != len(pairs):
+        raise typer.BadParameter("a property is given twice")
+    data = (body or "").encode("utf-8", "surrogateescape")  # the bytes of the command line
+    return Message(topic=topic, body=data, queue_id=queue_id or 0, properties=given)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise typer.BadParameter(f"a property is NAME=VALUE, not {text!r}")
+    return name, value
+
+
+def _row(result: PutMessageResult) -> Row:
+    """Return a result of a put as a row."""
+    return {
+        "status": result.status.name,
+        "phy": result.phy_offset,
+        "queueOffset": result.queue_offset,
+        "msgId": result.message_id,
+        "reason": result.reason,
+    }

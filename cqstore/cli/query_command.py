@@ -1,0 +1,112 @@
+"""``cqstore query``: messages by key and time."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cqstore.cli.known_queues import require_topic
+from cqstore.cli.message_files.message_fields import read_messages
+from cqstore.cli.message_files.message_output import MessageOutput
+from cqstore.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, Rows, note, open_store
+from cqstore.cli.output import RowFormat
+from cqstore.cli.selection import Begin, End, Pattern, time_span
+from cqstore.store.errors import CorruptionError, StoreError
+from cqstore.store.index.index_check import REBUILD_INDEX
+from cqstore.store.index.key_index import KeyIndex, open_indexes
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.reading.other_indexes import AskedIndex
+
+
+def query(
+    root: Dir,
+    topic: Annotated[str, typer.Option(metavar="T", help="The topic.")],
+    key: Annotated[str, typer.Option(metavar="KEY", help="One of KEYS, or the UNIQ_KEY.")],
+    count: Annotated[int, typer.Option("--max", metavar="M", min=1, help="At most so many.")] = 32,
+    begin: Begin = None,
+    end: End = None,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    commit_log: CommitLogFolder = None,
+    pattern: Pattern = None,
+    kind: Rows = RowFormat.JSONL,
+) -> None:
+    """Print the newest messages of a topic with a key, in log order. Changes nothing.
+
+    Asked are the index in files and, where a broker with indexRocksDBEnable keeps one, that in
+    rocksdbstore. Exit code 1 if there is no index, or one cannot be read.
+    """
+    printed, span = MessageOutput(kind, pattern), time_span(begin, end)
+    with open_store(root, config, backend, commit_log) as store, ExitStack() as stack:
+        others, unread = _others(store.paths.root)
+        for other in others:
+            stack.callback(other.close)
+        if store.index is None and not others:
+            note(f"this store has no index that can be read: {_why_none(store)}")
+            raise typer.Exit(1)
+        unread = _report_index_files(store) or unread
+        found = store.query_index_files(topic, key, count, *span)
+        for other in others:
+            asked = AskedIndex(other, store.messages_with_key)
+            unread = _report_end(asked, store) or unread
+            found = asked.newest(found, topic, key, count, *span)
+            unread = _report_index(asked) or unread
+        printed.messages(
+            read for message in found for read in read_messages(message.queue_offset, message)
+        )
+        if not found:
+            require_topic(store, topic)
+        note(f"{len(found)} messages")
+    if unread:
+        raise typer.Exit(1)
+
+
+def _why_none(store: MessageStore) -> str:
+    """Return why nothing can be found by key in the index files, and what mends that."""
+    fault = store.report.index_left_out
+    return "nothing can be found by key" if fault is None else f"{fault}; {REBUILD_INDEX}"
+
+
+def _report_index_files(store: MessageStore) -> bool:
+    """Say which index files cannot be read; return whether there are any."""
+    if (fault := store.report.index_left_out) is not None:
+        note(f"the index in files cannot be read: {fault}; {REBUILD_INDEX}")
+    lost = store.index.unread if store.index is not None else []
+    for each in lost:
+        note(f"not all of the index in files can be read: {each.problem} ({each.path})")
+    return bool(lost) or fault is not None
+
+
+def _others(root: Path) -> tuple[list[KeyIndex], bool]:
+    """Return the indexes beside that in files, and whether one cannot be read, which is said."""
+    try:
+        return open_indexes(root), False
+    except StoreError as exc:
+        note(f"an index of keys cannot be read, and was not asked: {exc}")
+        return [], True
+
+
+def _report_end(asked: AskedIndex, store: MessageStore) -> bool:
+    """Say how far an index goes; return whether that cannot be read."""
+    try:
+        built_to = asked.index.built_to
+    except CorruptionError as exc:
+        note(f"not all of this index can be read: {exc}")
+        return True
+    note(
+        f"the index in {asked.index.folder} was asked too; it knows records up to phy offset"
+        f" {built_to}, the log ends at {store.commit_log.max_phy_offset()}"
+    )
+    return False
+
+
+def _report_index(asked: AskedIndex) -> bool:
+    """Say what an index was like; return whether something of it could not be read."""
+    if asked.fault is not None:
+        note(f"not all of this index can be read: {asked.fault}")
+    if asked.index.fault is not None:
+        note(f"its newest entries may be missing: {asked.index.fault}")
+    if asked.lost:
+        note(f"{len(asked.lost)} of its entries lead to no record, the first: {asked.lost[0]}")
+    return asked.fault is not None

@@ -1,0 +1,141 @@
+"""``cqstore rebuild``: queues and index anew from the commit log."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cqstore.cli.known_queues import near
+from cqstore.cli.options import (
+    Backend,
+    ConfigFile,
+    CutAt,
+    Dir,
+    Format,
+    about_end,
+    check_is_store,
+    java_int,
+    note,
+    pointing_to_check,
+    read_config,
+)
+from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.progress import Tick, progress
+from cqstore.store.errors import CorruptionError, NoSuchQueueError, StoreConfigError, StoreError
+from cqstore.store.journals.store_lock import refuse_if_open
+from cqstore.store.paths import StorePaths
+from cqstore.store.record.message import LMQ_PREFIX
+from cqstore.store.record.scan import ScanRules
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.recovering.replacement import Rebuild
+from cqstore.store.settings.config import StoreConfig
+
+Topic = Annotated[str | None, typer.Option(metavar="T", help="Only the queues of this topic.")]
+QueueId = Annotated[
+    int | None,
+    typer.Option(metavar="Q", min=0, callback=java_int, help="Only this queue of the topic."),
+]
+Index = Annotated[bool, typer.Option("--index", help="The index by keys, and not the queues.")]
+
+
+def rebuild(
+    root: Dir,
+    topic: Topic = None,
+    queue_id: QueueId = None,
+    *,
+    index: Index = False,
+    cut_at: CutAt = None,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Rebuild all queues from the commit log, in another backend too, or single ones.
+
+    All queues, or the index: what was there is moved to DIR/cqstore/replaced, and with --backend
+    the new queues are in that backend. Single queues are replaced in their place. Next offsets of
+    queues without records stay, and deleted topics stay deleted.
+    """
+    settings = read_config(config, root)
+    check_is_store(root, settings)
+    if topic is None:
+        if queue_id is not None:
+            raise StoreConfigError("--queue-id needs --topic")
+        parts = Rebuild.INDEX if index else Rebuild.QUEUES
+    elif index:
+        raise StoreConfigError("--index builds the whole index: leave --topic out")
+    else:
+        parts = Rebuild.NOTHING
+        _check_has_records(root, settings, topic, queue_id)
+    with (
+        pointing_to_check(root),
+        progress("rebuilding", about_end(root, settings)) as tick,
+        MessageStore.open(
+            root, settings, backend=None if topic else backend, cut_at=cut_at,
+            rebuild=parts, housekeeping=False, progress=tick,
+        ) as store,
+    ):  # fmt: skip
+        record: dict[str, object] = {
+            "backend": "+".join(each.name for each in store.queues.backends())
+        }
+        if topic is None:
+            record["scannedRecords"] = store.report.scanned_records
+            if not index:
+                record["units"] = store.report.dispatched_units
+        else:
+            record |= _rebuild_queues(store, topic, queue_id, tick)
+        before = store.paths.replaced
+    output(kind).record(record)
+    if topic is None and before.is_dir():
+        note(f"what was there before lies in {before}; remove it when you are content")
+
+
+def _rebuild_queues(
+    store: MessageStore, topic: str, queue_id: int | None, tick: Tick
+) -> dict[str, object]:
+    """Rebuild single queues; return what was done.
+
+    Raises:
+        NoSuchQueueError: the log has no record of theirs, and nothing was done.
+    """
+    done = store.rebuild_queues(topic, queue_id, tick)
+    if not done.queues:
+        raise _without_records(store, topic, queue_id)
+    return {"topic": topic, "queues": done.queues, "units": done.units}
+
+
+def _check_has_records(root: Path, settings: StoreConfig, topic: str, queue_id: int | None) -> None:
+    """Refuse queues that are not there and have no record, before the store is opened to write.
+
+    The log is read only where the queues are not there: then these may be what is to be built. A
+    store that cannot be opened to read is left to the opening.
+
+    Raises:
+        NoSuchQueueError: there are none, and no record of one.
+        StoreLockedError: another process has the store open.
+    """
+    refuse_if_open(StorePaths(root))
+    try:
+        store = MessageStore.open(root, settings, read_only=True, housekeeping=False)
+    except StoreError:
+        return
+    with store, suppress(CorruptionError):
+        keys = [key for key in store.queue_keys(topic) if queue_id in {None, key.queue_id}]
+        # Records of other topics lead to an LMQ queue.
+        if keys or topic.startswith(LMQ_PREFIX) or _has_record(store, topic, queue_id):
+            return
+        raise _without_records(store, topic, queue_id)
+
+
+def _has_record(store: MessageStore, topic: str, queue_id: int | None) -> bool:
+    with progress("reading the log", store.commit_log.max_phy_offset()) as tick:
+        for record in store.commit_log.scan_kept(ScanRules(check_crc=False)):
+            tick(record.phy_offset)
+            if record.topic == topic and queue_id in {None, record.queue_id}:
+                return True
+    return False
+
+
+def _without_records(store: MessageStore, topic: str, queue_id: int | None) -> NoSuchQueueError:
+    which = f"queue {queue_id} of topic" if queue_id is not None else "topic"
+    return NoSuchQueueError(f"{which} {topic!r} has no record in the log{near(store, topic)}")

@@ -1,0 +1,124 @@
+"""``cqstore recover``: what a read-write open does, with its report."""
+
+from collections.abc import Iterator
+
+import typer
+
+from cqstore.cli.options import (
+    Backend,
+    ConfigFile,
+    CutAt,
+    Dir,
+    Format,
+    PassOver,
+    about_end,
+    check_is_store,
+    note,
+    pointing_to_check,
+    read_config,
+)
+from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.progress import Tick, progress
+from cqstore.store.errors import CorruptionError
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.recovering.recovery import RecoveryReport
+
+
+def recover(
+    root: Dir,
+    cut_at: CutAt = None,
+    pass_over: PassOver = None,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Open the store read-write, recover it, close it cleanly, and report what was done.
+
+    Bytes that are cut or passed over are kept below DIR/cqstore/cut. A second run finds nothing
+    to do. RocksDB's queues are read through. Exit code 0 if the store is whole now; 1 if something
+    is damaged that this does not mend: the sentence says what does; 2 if it is refused, as where
+    the log is damaged and neither --cut-at nor --pass-over says what is to be lost. No byte of
+    the log is changed then.
+    """
+    settings = read_config(config, root)
+    check_is_store(root, settings)
+    with (
+        pointing_to_check(root),
+        progress("recovering", about_end(root, settings)) as tick,
+        MessageStore.open(
+            root,
+            settings,
+            backend=backend,
+            cut_at=cut_at,
+            pass_over=pass_over or (),
+            housekeeping=False,
+            progress=tick,
+        ) as store,
+    ):
+        report, left = store.report, list(_left_damaged(store, tick))
+    output(kind).record(_record(report))
+    for sentence in left:
+        note(sentence)
+    if left:
+        raise typer.Exit(1)
+
+
+def _left_damaged(store: MessageStore, tick: Tick) -> Iterator[str]:
+    """Yield what of an open store its opening has not mended."""
+    for each in store.report.queues_damaged:
+        key = each.queue
+        yield (
+            f"queue {key.queue_id} of {key.topic!r} stays damaged: {each.problem} ({each.path});"
+            " cqstore check lists all of it"
+        )
+    for name, exc in store.detached_backends().items():
+        yield f"the {name} queues are detached: {exc}"
+    tick.set_label("reading the queues")
+    tick.measure(None, "rows")
+    try:
+        store.queues.read_through(tick)
+    except CorruptionError as exc:
+        yield str(exc)
+
+
+def _record(report: RecoveryReport) -> dict[str, object]:
+    """Return what a recovery did as one record."""
+    return {
+        "lastExit": "clean" if report.last_exit_ok else "not clean",
+        "scanFrom": report.start_phy_offset,
+        "scannedRecords": report.scanned_records,
+        "scannedBytes": report.scanned_bytes,
+        "logEnd": report.end_phy_offset,
+        "watermarks": report.watermarks,
+        "dispatchedUnits": report.dispatched_units,
+        "leftBehindWrittenTo": dict(report.written_since),
+        "queuesCut": report.queues_cut,
+        "droppedBytes": report.dropped_bytes,
+        "firstBad": str(report.first_bad) if report.first_bad else None,
+        "saved": [str(tail.path) for tail in report.saved],
+        "passedOver": [
+            {
+                "phy": passed.phy_offset,
+                "size": passed.size,
+                "place": list(passed.place) if passed.place else None,
+                "saved": str(passed.saved),
+            }
+            for passed in report.passed_over
+        ],
+        "queuesMended": [f"{key.topic}/{key.queue_id}" for key in report.queues_mended],
+        "queuesDamaged": [
+            f"{each.queue.topic}/{each.queue.queue_id}: {each.problem}"
+            for each in report.queues_damaged
+        ],
+        "indexFilesCut": report.index_files_cut,
+        "indexDropped": report.index_dropped or None,
+        "restartedQueues": [
+            {
+                "topic": restart.queue.topic,
+                "queueId": restart.queue.queue_id,
+                "dropped": [restart.dropped.start, restart.dropped.stop],
+                "phy": restart.phy_offset,
+            }
+            for restart in report.restarts
+        ],
+    }

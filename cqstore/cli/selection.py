@@ -1,0 +1,186 @@
+"""Which messages ``tail``, ``get`` and ``export`` read: options they share, and the reading."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from cqstore.cli.message_files.message_fields import ReadMessage, read_messages
+from cqstore.cli.offset_command import milliseconds
+from cqstore.cli.options import note
+from cqstore.store.errors import CorruptionError
+from cqstore.store.record.message import MessageProperty
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.reading.puller import TagFilter
+from cqstore.store.service.reading.topic_follower import TopicFollower
+from cqstore.store.service.reading.topic_reader import LATEST, TopicDamage, TopicMessage, read_topic
+
+Begin = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Stored at or after; ms, or ISO 8601 (UTC if bare)."),
+]
+End = Annotated[str | None, typer.Option(metavar="TIME", help="Stored at or before.")]
+Tags = Annotated[str | None, typer.Option(metavar="EXPR", help="'*', or 'TagA || TagB'.")]
+Key = Annotated[
+    str | None, typer.Option(metavar="KEY", help="With this key: one of KEYS, or the UNIQ_KEY.")
+]
+Grep = Annotated[
+    str | None,
+    typer.Option(metavar="RE", help="With a body in which this regular expression is found."),
+]
+Pattern = Annotated[
+    str | None,
+    typer.Option(
+        "--format", metavar="FORMAT",
+        help="jsonl, csv, json, table, or a line: %t topic, %q queue, %o offset, %b body ...",
+    ),
+]  # fmt: skip
+
+
+def time_span(begin: str | None, end: str | None) -> tuple[int, int]:
+    """Return the two times of ``--begin`` and ``--end``, ms.
+
+    Raises:
+        typer.BadParameter: one is no time, or the first is the later one.
+    """
+    first = 0 if begin is None else milliseconds(begin, "--begin")
+    last = LATEST if end is None else milliseconds(end, "--end")
+    if begin is None and last < first:
+        raise typer.BadParameter(f"{end} is before 1970, when no message was", param_hint="--end")
+    if end is None and first > last:
+        raise typer.BadParameter(f"{begin} is later than any time", param_hint="--begin")
+    if first > last:
+        raise typer.BadParameter(f"--begin {begin} is later than --end {end}")
+    return first, last
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which messages of each topic a verb is to read."""
+
+    begin: int = 0
+    end: int = LATEST
+    queue_id: int | None = None
+    tags: TagFilter | None = None
+    key: str | None = None
+    grep: re.Pattern[bytes] | None = None
+
+    @classmethod
+    def of(
+        cls, begin: str | None, end: str | None, queue_id: int | None, tags: str | None,
+        key: str | None, grep: str | None,
+    ) -> "Selection":  # fmt: skip
+        """Return what the options ask for.
+
+        Raises:
+            typer.BadParameter: a time or the regular expression is none.
+        """
+        try:
+            body = None if grep is None else re.compile(grep.encode("utf-8", "surrogateescape"))
+        except re.error as exc:
+            raise typer.BadParameter(
+                f"{grep!r} is no regular expression: {exc}", param_hint="--grep"
+            ) from exc
+        wanted = TagFilter(tags) if tags else None
+        return cls(*time_span(begin, end), queue_id, wanted, key, body)
+
+    @property
+    def is_all(self) -> bool:
+        """Return whether every message of a topic is asked for."""
+        return self == Selection()
+
+    @property
+    def queue_ids(self) -> set[int] | None:
+        """Return the queues to read, ``None``: all."""
+        return None if self.queue_id is None else {self.queue_id}
+
+    def takes(self, found: TopicMessage) -> bool:
+        """Return whether a record is of the queue and time, and has tags and key, asked for."""
+        message = found.message
+        if self.queue_id is not None and found.queue_id != self.queue_id:
+            return False
+        if not self.begin <= message.store_timestamp <= self.end:
+            return False
+        if self.tags is not None and not self.tags.matches(message):
+            return False
+        if self.key is None:
+            return True
+        properties = message.properties
+        keys = properties.get(MessageProperty.KEYS, "").split(" ")
+        return self.key in keys or self.key == properties.get(MessageProperty.UNIQ_KEY)
+
+
+class SelectedReads:
+    """Reads messages of an open store; what is damaged is said on stderr and counted."""
+
+    def __init__(self, store: MessageStore, selection: Selection) -> None:
+        self._store, self.selection = store, selection
+        self.damaged = 0
+        """Units and records that were passed over."""
+
+    def unseen_topics(self) -> set[str]:
+        """Return the topics of which the queues do not show all messages that the log has."""
+        return TopicFollower(self._store).topics()
+
+    def topic(
+        self,
+        topic: str,
+        from_offsets: Mapping[int, int] | None = None,
+        *,
+        with_undispatched: bool = True,
+    ) -> Iterator[ReadMessage]:
+        """Yield the messages of ``topic``, those that its queues do not show yet last.
+
+        ``from_offsets``: where to begin in a queue at the earliest. ``with_undispatched``: whether
+        there may be any that the queues do not show; the log is read for them.
+        """
+        yield from self.queues(topic, from_offsets)
+        if with_undispatched:
+            yield from self.undispatched_messages(topic, TopicFollower(self._store), from_offsets)
+
+    def queues(
+        self, topic: str, from_offsets: Mapping[int, int] | None = None
+    ) -> Iterator[ReadMessage]:
+        """Yield the messages that the queues of ``topic`` show."""
+        wanted = self.selection
+        found = read_topic(
+            self._store, topic, wanted.begin, wanted.end, queue_ids=wanted.queue_ids,
+            tags=wanted.tags, from_offsets=from_offsets,
+            on_damage=lambda each: self._say(topic, each),
+        )  # fmt: skip
+        for each in found:
+            yield from self.opened(topic, each)
+
+    def undispatched_messages(
+        self, topic: str, follower: TopicFollower, from_offsets: Mapping[int, int] | None = None
+    ) -> Iterator[ReadMessage]:
+        """Yield the messages that a follower finds now."""
+        given = from_offsets or {}
+        for each in follower.poll(topic):
+            if each.queue_offset >= given.get(each.queue_id, 0):
+                yield from self.opened(topic, each)
+        for fault in follower.passed_over():
+            self._count(f"a record of the log is passed over: {fault}")
+
+    def opened(self, topic: str, found: TopicMessage) -> Iterator[ReadMessage]:
+        """Yield the messages of a record that are asked for."""
+        if not self.selection.takes(found):
+            return
+        grep = self.selection.grep
+        try:
+            for read in read_messages(found.queue_offset, found.message, found.queue_id):
+                if grep is None or grep.search(read.message.body):
+                    yield read
+        except CorruptionError as exc:
+            self._say(topic, TopicDamage(found.queue_id, found.queue_offset, 1, str(exc)))
+
+    def _say(self, topic: str, damage: TopicDamage) -> None:
+        first, last = damage.queue_offset, damage.queue_offset + damage.units - 1
+        units = f"unit {first} is" if first == last else f"units {first} to {last} are"
+        self._count(f"{topic}, queue {damage.queue_id}: {units} passed over: {damage.reason}")
+
+    def _count(self, sentence: str) -> None:
+        self.damaged += 1
+        note(sentence)

@@ -1,0 +1,196 @@
+"""Standard streams of a command: what cannot be written is one error, in any nested call."""
+
+import errno
+import io
+import os
+import select
+import sys
+import threading
+from typing import Any, BinaryIO, TextIO, cast
+
+from cqstore.store.errors import StoreConfigError, StoreError
+
+
+class OutputError(StoreError):
+    """Standard output cannot be written: what was printed is not complete.
+
+    No ``OSError``: a handler of file errors around a print would take it for one of the store.
+    """
+
+    exit_code = 2
+
+
+class ReaderGoneError(OutputError):
+    """The reader of standard output has gone, as ``head`` does: no fault, and nothing is said."""
+
+    exit_code = 128 + 13
+    """As of a shell for a process that SIGPIPE ended."""
+
+
+class _RawOutput(io.FileIO):
+    """A descriptor; after its first error, or an interrupt, it takes all and writes nothing."""
+
+    failed = False
+
+    def write(self, data: Any) -> int:
+        """Write as much as the kernel takes, and wait where a terminal does not block."""
+        if self.failed:
+            return len(data)
+        try:
+            while (written := super().write(data)) is None:
+                select.select([], [self], [])
+        except OSError as exc:
+            self.failed = True
+            return self.on_error(exc, len(data))
+        except BaseException:  # of a signal: whether this was written is not known any more
+            self.failed = True
+            raise
+        return written
+
+    def on_error(self, exc: OSError, size: int) -> int:
+        """Raise what is to be raised; ``size`` bytes were to be written.
+
+        Raises:
+            ReaderGoneError: nothing reads standard output any more.
+            OutputError: the system refused the bytes.
+        """
+        if exc.errno == errno.EPIPE:
+            raise ReaderGoneError("the reader of standard output has gone") from exc
+        reason = f"cannot write standard output: {exc.strerror or exc}; it is cut short"
+        raise OutputError(reason) from exc
+
+
+class _RawNotes(_RawOutput):
+    """Standard error: what it does not take is lost, for there is no place to say so."""
+
+    def on_error(self, exc: OSError, size: int) -> int:
+        """Drop what cannot be written; it counts as written."""
+        _ = exc
+        return size
+
+
+class StatusLine:
+    """The last line of a terminal, rewritten in place: what is printed appears above it.
+
+    Any thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # guards all
+        self._stream: TextIO | None = None  # where it is shown
+        self._busy = self._held = False
+
+    def show(self, stream: TextIO, text: str) -> None:
+        """Write the line, unless what was printed last has no end yet."""
+        with self._lock:
+            if not self._held:
+                self._stream = stream
+                self._put(f"\r{text}{_TO_THE_END}")
+
+    def clear(self) -> None:
+        """Take the line off the terminal."""
+        with self._lock:
+            if self._stream is not None:
+                self._put(f"\r{_TO_THE_END}")
+                self._stream = None
+
+    def make_room(self, text: str) -> None:
+        """Take the line away for ``text``, which is to be printed on the same terminal."""
+        with self._lock:
+            if text and not self._busy:  # else it is the line itself
+                self.clear()
+                self._held = not text.endswith("\n")
+
+    def _put(self, text: str) -> None:
+        """Write to the terminal; a handler of a signal sees that it must not meanwhile."""
+        assert self._stream is not None
+        self._busy = True
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        finally:
+            self._busy = False
+
+
+_TO_THE_END = "\x1b[K"
+"""Of a terminal: what is behind the cursor in its line goes."""
+STATUS = StatusLine()
+
+
+class _TextNotes(io.TextIOWrapper):
+    """Standard error as text."""
+
+    def write(self, text: str) -> int:
+        """Write ``text``, on a terminal above the line of progress."""
+        if self.isatty():
+            STATUS.make_room(text)
+        return super().write(text)
+
+
+class _TextOutput(io.TextIOWrapper):
+    """Standard output as text."""
+
+    def write(self, text: str) -> int:
+        """Write ``text``, on a terminal above the line of progress.
+
+        Raises:
+            OutputError: the encoding has no such character.
+        """
+        if self.line_buffering:  # a terminal
+            STATUS.make_room(text)
+        try:
+            return super().write(text)
+        except UnicodeEncodeError as exc:
+            lacking = text[exc.start].encode("unicode_escape").decode()
+            raise OutputError(
+                f"the encoding of standard output, {self.encoding}, has no {lacking}; the output is"
+                " cut short (set PYTHONIOENCODING=utf-8)"
+            ) from exc
+
+
+def guard_streams() -> None:
+    """Put streams in place of ``sys.stdout`` and ``sys.stderr`` whose errors are as said above.
+
+    A descriptor below 3 that is closed is opened: else the next file of a store would get its
+    number, and what a library prints would go there.
+
+    Raises:
+        OutputError: standard output is closed.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is not None and _is_a_file(sys.stderr):
+        sys.stderr = _TextNotes(
+            io.BufferedWriter(_RawNotes(sys.stderr.fileno(), "w", closefd=False)),
+            sys.stderr.encoding, "backslashreplace", line_buffering=True,
+        )  # fmt: skip
+    if sys.stdout is None:
+        raise OutputError("standard output is closed")
+    if not _is_a_file(sys.stdout):  # of a caller in this process
+        return
+    sys.stdout = _TextOutput(
+        io.BufferedWriter(_RawOutput(sys.stdout.fileno(), "w", closefd=False)),
+        sys.stdout.encoding, sys.stdout.errors, line_buffering=sys.stdout.isatty(),
+    )  # fmt: skip
+
+
+def _is_a_file(stream: TextIO) -> bool:
+    try:
+        stream.fileno()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def standard_input() -> BinaryIO:
+    """Return the bytes of standard input.
+
+    Raises:
+        StoreConfigError: it is closed.
+    """
+    if sys.stdin is None:
+        raise StoreConfigError("standard input is closed")
+    return cast("BinaryIO", sys.stdin.buffer)

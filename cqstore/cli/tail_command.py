@@ -1,0 +1,123 @@
+"""``cqstore tail``: the newest messages of a topic over its queues, and those that come."""
+
+import select
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import takewhile
+from typing import Annotated
+
+import typer
+
+from cqstore.cli.interrupts import INTERRUPTED, interrupts
+from cqstore.cli.known_queues import require_queue, require_topic
+from cqstore.cli.message_files.message_fields import ReadMessage
+from cqstore.cli.message_files.message_output import MessageOutput
+from cqstore.cli.options import (
+    Backend,
+    CommitLogFolder,
+    ConfigFile,
+    Dir,
+    Rows,
+    java_int,
+    open_store,
+)
+from cqstore.cli.output import RowFormat
+from cqstore.cli.selection import Grep, Key, Pattern, SelectedReads, Selection, Tags
+from cqstore.cli.streams import ReaderGoneError
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.reading.topic_follower import TopicFollower
+from cqstore.store.service.reading.topic_reader import last_offsets
+
+_POLL_MS = 200
+
+
+def tail(
+    root: Dir,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    count: Annotated[
+        int, typer.Option("--count", "-n", metavar="N", min=0, callback=java_int, help="So many.")
+    ] = 10,
+    *,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with those that come, until Ctrl-C.")
+    ] = False,
+    queue_id: Annotated[
+        int | None, typer.Option(metavar="Q", min=0, callback=java_int, help="Of this queue alone.")
+    ] = None,
+    tags: Tags = None,
+    key: Key = None,
+    grep: Grep = None,
+    pattern: Pattern = None,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    commit_log: CommitLogFolder = None,
+    kind: Rows = RowFormat.JSONL,
+) -> None:
+    """Print the newest messages of a topic over all of its queues, by store time. Changes nothing.
+
+    With --follow it goes on with messages as they come, also from another process that has the
+    store open: read from the log as soon as they are whole there. Of the last N only those with
+    --tags, --key and --grep are shown. Ctrl-C ends it with exit code 130.
+    """
+    printed = MessageOutput(kind, pattern, endless=follow)
+    selection = Selection.of(None, None, queue_id, tags, key, grep)
+    with open_store(root, config, backend, commit_log, check_crc_on_pull=True) as store:
+        reads = SelectedReads(store, selection)
+        with interrupts() as is_interrupted:
+            wait = partial(wait_for_more, is_interrupted) if follow else None
+            messages = messages_of_tail(store, reads, topic, count, wait)
+            printed.messages(takewhile(lambda _: not is_interrupted(), messages))
+            sys.stdout.flush()
+            if is_interrupted():
+                raise typer.Exit(INTERRUPTED)
+    if reads.damaged:
+        raise typer.Exit(1)
+
+
+def messages_of_tail(
+    store: MessageStore,
+    reads: SelectedReads,
+    topic: str,
+    count: int,
+    wait: Callable[[], bool] | None = None,
+) -> Iterator[ReadMessage]:
+    """Yield the last ``count`` messages; with ``wait`` those that come too, until it says False.
+
+    Raises:
+        NoSuchQueueError: there is no such topic, or no such queue of it.
+    """
+    follower, queue_ids = TopicFollower(store), reads.selection.queue_ids
+    unseen = (
+        each for each in follower.poll(topic) if queue_ids is None or each.queue_id in queue_ids
+    )
+    newest = deque(unseen, count)  # which the queues do not show yet
+    if not newest:
+        require_topic(store, topic)
+        if queue_ids is not None:
+            require_queue(store, topic, *queue_ids)
+    begins = last_offsets(store, topic, count - len(newest), queue_ids=queue_ids)
+    yield from reads.queues(topic, begins)
+    for found in newest:
+        yield from reads.opened(topic, found)
+    while wait is not None:
+        yield from reads.undispatched_messages(topic, follower)
+        if not wait():
+            return
+
+
+def wait_for_more(is_interrupted: Callable[[], bool]) -> bool:
+    """Write out what was printed and wait a moment; return whether to go on.
+
+    Raises:
+        ReaderGoneError: nothing reads standard output any more.
+    """
+    sys.stdout.flush()
+    waiting = select.poll()
+    with suppress(OSError, ValueError):  # no file: of a caller in this process
+        waiting.register(sys.stdout.fileno(), 0)
+    if any(events & select.POLLERR for _, events in waiting.poll(_POLL_MS)):
+        raise ReaderGoneError("the reader of standard output has gone")
+    return not is_interrupted()

@@ -1,0 +1,354 @@
+"""``cqstore top``: a running store, looked at again and again from the outside."""
+
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Generic, Protocol, TypeVar
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from cqstore.cli.options import CommitLogFolder, ConfigFile, Dir, Format, bounded, note, read_config
+from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.table import Row, table
+from cqstore.cli.top_topics import topic_notes, topic_rows
+from cqstore.store.entry_points import entries
+from cqstore.store.errors import RefusedStoreError
+from cqstore.store.journals.following import Following
+from cqstore.store.service.layout.store_layout import StoreLayout, detect
+from cqstore.store.service.metrics.watch import StoreWatch, WatchSample
+from cqstore.store.settings.config import StoreConfig
+
+_GROUP = "cqstore.top"
+_LOGGED = re.compile(r"as (\w+) logged (.+)")
+
+
+class TopBy(StrEnum):
+    """What a row of ``cqstore top`` is about."""
+
+    FACT = "fact"
+    TOPIC = "topic"
+    GROUP = "group"
+
+
+Look = TypeVar("Look")
+Look_co = TypeVar("Look_co", covariant=True)
+
+
+class Watch(Protocol[Look_co]):
+    """Looks at one store again and again."""
+
+    def sample(self) -> Look_co:
+        """Return what there is now."""
+
+
+def _nothing(_look: Any, _before: Any) -> Sequence[str]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopView(Generic[Look]):
+    """What is looked at, the rows of a look, and what is said beside them.
+
+    The functions take a look, and the one before it.
+    """
+
+    watch: Watch[Look]
+    rows: Callable[[Look, Look | None], Iterable[Row]]
+    looks: int = 1
+    """After how many there is something to show."""
+    notes: Callable[[Look, Look | None], Sequence[str]] = _nothing
+    """Sentences, such as why there is no row."""
+    faults: Callable[[Look, Look | None], Sequence[str]] = _nothing
+    """What of the store could not be read; with one in the last look the exit code is 1."""
+
+
+class UpperView(Protocol):
+    """Makes a view of what an upper layer knows; an entry of ``cqstore.top``, by its name."""
+
+    def __call__(
+        self,
+        root: Path,
+        config: StoreConfig,
+        commit_log: Path | None,
+        form: str | None,
+        limit: int,
+        /,
+    ) -> TopView[Any]:
+        """``form`` is that of the metadata; at most ``limit`` rows, and one for all others."""
+
+
+RowOf = Annotated[
+    TopBy,
+    typer.Option(help="A row a fact, a topic that messages come to, or a consumer group."),
+]
+Limit = Annotated[
+    int, typer.Option(metavar="N", min=1, help="Topics or groups: so many, the rest in one.")
+]
+GroupsForm = Annotated[
+    str | None,
+    typer.Option(
+        metavar="json|v1|single|v2", help="Of groups: the form of metadata that the broker reads."
+    ),
+]
+Once = Annotated[bool, typer.Option("--once", help="One table, then end.")]
+Interval = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0.1, callback=bounded, help="Between two looks.")
+]
+
+
+def top(
+    root: Dir,
+    by: RowOf = TopBy.FACT,
+    limit: Limit = 20,
+    form: GroupsForm = None,
+    *,
+    once: Once = False,
+    interval: Interval = 2.0,
+    config: ConfigFile = None,
+    commit_log: CommitLogFolder = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Watch a store that another process has open: ends, rates, lag, checkpoint, sizes.
+
+    With --by topic: messages and bytes that come to the busiest topics, and to all others in one
+    row, since the look before; --once then waits for a second look.
+
+    With --by group: the groups with the largest lag, and all others in one row: their offsets and
+    the ends of their queues in sum, the lag, messages consumed a second, lag of retries, dead
+    letters. This opens the store to read. Exit code 1 if some of the metadata cannot be read.
+
+    Takes no lock and changes no byte. Ctrl-C ends it; without a terminal, and with another output
+    than a table, it looks once.
+    """
+    settings = read_config(config, root)
+    if not _is_store(layout := detect(root, settings, commit_log)):
+        raise RefusedStoreError("no store here: neither commit log nor queues", path=root)
+    if by is TopBy.GROUP:
+        view = _upper_view(by)(root, settings, commit_log, form, limit)
+    elif form is None:
+        view = _view(layout, by, kind, limit)
+    else:
+        raise typer.BadParameter("groups alone have one: --by group", param_hint="--form")
+
+    def wait() -> None:
+        time.sleep(interval)
+
+    if once or kind is not OutputFormat.TABLE or not sys.stdout.isatty():
+        is_whole = print_once(view, kind, wait)
+    else:
+        is_whole = show(view, Console(), wait)
+    if not is_whole:
+        raise typer.Exit(1)
+
+
+def _is_store(layout: StoreLayout) -> bool:
+    return bool(layout.has_log or layout.backends or layout.paths.abort.exists())
+
+
+def _view(layout: StoreLayout, by: TopBy, kind: OutputFormat, limit: int) -> TopView[WatchSample]:
+    if by is TopBy.TOPIC:
+        rows = partial(topic_rows, limit=limit)
+        return TopView(StoreWatch(layout, by_topic=True), rows, 2, topic_notes)
+    return TopView(StoreWatch(layout), narrow_facts if kind is OutputFormat.TABLE else facts)
+
+
+def print_once(view: TopView[Any], kind: OutputFormat, wait: Callable[[], object]) -> bool:
+    """Print the rows of as many looks as it takes, with ``wait`` between them.
+
+    Returns:
+        Whether all that was looked at could be read.
+    """
+    before, look = None, view.watch.sample()
+    for _ in range(view.looks - 1):
+        wait()
+        before, look = look, view.watch.sample()
+    output(kind).rows(view.rows(look, before))
+    faults = view.faults(look, before)
+    for sentence in (*view.notes(look, before), *faults):
+        note(sentence)
+    return not faults
+
+
+def _upper_view(by: TopBy) -> UpperView:
+    """Return what makes the view of a layer above.
+
+    Raises:
+        RefusedStoreError: it is not installed.
+    """
+    for entry in entries(_GROUP):
+        if entry.name == by:
+            made: UpperView = entry.load()
+            return made
+    raise RefusedStoreError(f"what shows a row a {by} is not installed")
+
+
+def narrow_facts(look: WatchSample, before: WatchSample | None = None) -> Iterator[Row]:
+    """Yield a row a fact, see ``narrow``."""
+    return narrow(facts(look, before))
+
+
+def show(view: TopView[Look], console: Console, wait: Callable[[], object]) -> bool:
+    """Show look after look, with ``wait`` between them, until Ctrl-C; the last one stays.
+
+    Returns:
+        Whether all that the last one looked at could be read.
+    """
+    before: Look | None = None
+    faults: Sequence[str] = ()
+    with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
+        while True:
+            look = view.watch.sample()
+            faults = view.faults(look, before)
+            said = map(Text, (*view.notes(look, before), *faults))
+            rows = table(view.rows(look, before), console.width)
+            live.update(Group(rows, *said), refresh=True)
+            before = look
+            wait()
+    return not faults
+
+
+def narrow(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield rows that fit eighty columns: each part is named once, and when a database logged."""
+    last = None
+    for row in rows:
+        part = str(row["part"])
+        logged = _LOGGED.fullmatch(part)
+        name = logged[1].lower() if logged else part
+        if logged and name != last:
+            yield _row(name, "as it logged at", logged[2].partition(".")[0])
+        shown = "" if name == last or logged else name
+        last = name
+        fact, value = str(row["fact"]).removeprefix(f"{name}_"), row["value"]
+        if isinstance(value, str):
+            value = value.removesuffix("+00:00")
+        yield {**row, "part": shown, "fact": fact, "value": value}
+
+
+def facts(look: WatchSample, before: WatchSample | None = None) -> Iterator[Row]:
+    """Yield a row a fact; with an earlier look, also how fast it grows."""
+    now = datetime.fromtimestamp(look.time, UTC).isoformat(sep=" ", timespec="seconds")
+    yield _row("store", "state", _state(look))
+    yield _row("store", "looked at", now)
+    yield from _log_facts(look, before)
+    yield from _follower_facts(look, before)
+    yield from _delay_facts(look, before)
+    fields = look.checkpoint
+    for label, stamp in (
+        ("log on disk, s ago", fields.physic_msg_timestamp),
+        ("file queues on disk, s ago", fields.logics_msg_timestamp),
+        ("index on disk, s ago", fields.index_msg_timestamp),
+    ):
+        yield _row("checkpoint", label, round(look.time - stamp / 1000, 1) if stamp else None)
+    yield _row("checkpoint", "confirm phy offset", fields.confirm_phy_offset)
+    for name, size in look.folders.items():
+        old = before.folders.get(name) if before is not None else None
+        more = "" if size.whole else " (of the first)"
+        yield _row(name, f"files{more}", size.files)
+        pace = _pace(look, before, size.disk_bytes, old.disk_bytes if old else None)
+        yield _row(name, f"on disk, bytes{more}", size.disk_bytes, pace)
+    yield _row("disk", "used by the log's, percent", round(100 * look.log_disk_used_ratio, 1))
+    yield _row("disk", "used by the queues', percent", round(100 * look.queue_disk_used_ratio, 1))
+    for stat in look.queue_stats:
+        yield _row(stat.part, stat.name, stat.value)
+
+
+def _log_facts(look: WatchSample, before: WatchSample | None) -> Iterator[Row]:
+    """Yield the rows of the commit log; rates are those since the look ``before``."""
+    log = look.log
+    if log is None:
+        yield _row("log", "files", 0)
+        return
+    old = before.log if before is not None else None
+    yield _row("log", "files", log.files)
+    yield _row("log", "file size, bytes", log.file_size)
+    yield _row("log", "min phy offset", log.min_phy_offset)
+    pace = _pace(look, before, log.max_phy_offset, old.max_phy_offset if old else None)
+    yield _row("log", "max phy offset", log.max_phy_offset, pace)
+    pace = _pace(look, before, log.records, old.records if old else None)
+    yield _row("log", "records since the first look", log.records, pace)
+    lag = max(log.max_phy_offset - look.checkpoint.confirm_phy_offset, 0)
+    yield _row("log", "lag of the checkpoint, bytes", lag)
+
+
+def _follower_facts(look: WatchSample, before: WatchSample | None) -> Iterator[Row]:
+    """Yield the rows of the follower, if the store is one."""
+    now = look.following
+    if now is None:
+        return
+    old = before.following if before is not None else None
+    yield _row("follower", "master", now.master)
+    yield _row("follower", "state", _follower_state(now))
+    yield _row("follower", "noted, s ago", _ago(look, now.time))
+    pace = _pace(look, before, now.end, old.end if old else None)
+    yield _row("follower", "phy offset", now.end, pace)
+    yield _row("follower", "reported to the master", _known(now.reported))
+    yield _row("follower", "master's max phy offset", _known(now.master_end))
+    yield _row("follower", "lag, bytes", now.lag_bytes)
+    stored = now.last_stored_ms / 1000
+    lag = 0.0 if now.caught_up else _ago(look, stored)
+    yield _row("follower", "lag, s", lag if stored else None)
+    yield _row("follower", "connections", now.connections)
+    pace = _pace(look, before, now.body_bytes, old.body_bytes if old else None)
+    yield _row("follower", "received, bytes", now.body_bytes, pace)
+    if now.metadata_time or now.metadata_fault:
+        whole = _ago(look, now.metadata_time) if now.metadata_time else None
+        yield _row("follower", "metadata whole, s ago", whole)
+        yield _row("follower", "metadata", now.metadata_fault or "whole")
+
+
+def _delay_facts(look: WatchSample, before: WatchSample | None) -> Iterator[Row]:
+    for level, offset in sorted(look.delay_offsets.items()):
+        old = before.delay_offsets.get(level) if before is not None else None
+        pace = _pace(look, before, offset, old)
+        yield _row("delays", f"level {level} is delivered to", offset, pace)
+
+
+def _follower_state(of: Following) -> str:
+    """Return in words what a follower is at."""
+    if not Path(f"/proc/{of.pid}").exists():
+        return f"not running, or elsewhere: there is no process {of.pid} here"
+    if not of.connected:
+        return "not connected"
+    if of.caught_up:
+        return "caught up"
+    return "verified" if of.verified else "asked"
+
+
+def _known(phy_offset: int) -> int | None:
+    return phy_offset if phy_offset >= 0 else None
+
+
+def _ago(look: WatchSample, seconds: float) -> float:
+    return round(max(look.time - seconds, 0), 1)
+
+
+def _state(look: WatchSample) -> str:
+    """Return in words whether a process has the store open."""
+    if look.opener is None:
+        return "closed"
+    if not look.opener:
+        return "open, or not closed cleanly"
+    if Path(f"/proc/{look.opener}").exists():
+        return f"open: process {look.opener}"
+    return f"not closed cleanly, or open elsewhere: there is no process {look.opener} here"
+
+
+def _pace(look: WatchSample, before: WatchSample | None, new: int, old: int | None) -> int | None:
+    """Return how much a number grew a second; ``None`` without an earlier one."""
+    if before is None or old is None or look.seconds <= before.seconds:
+        return None
+    return round((new - old) / (look.seconds - before.seconds))
+
+
+def _row(part: str, fact: str, value: object, per_second: int | None = None) -> Row:
+    return {"part": part, "fact": fact, "value": value, "perSecond": per_second}

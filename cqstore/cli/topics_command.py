@@ -1,0 +1,266 @@
+"""``cqstore topics``: topics and queues with their offsets; idle ones; topics that are to go."""
+
+import time
+from collections.abc import Iterator, Sequence
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from cqstore.cli.known_queues import require_topic
+from cqstore.cli.options import (
+    Backend,
+    CommitLogFolder,
+    ConfigFile,
+    Dir,
+    Format,
+    Yes,
+    bounded,
+    java_long,
+    note,
+    open_store,
+    open_to_delete,
+)
+from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.progress import counted
+from cqstore.cli.streams import standard_input
+from cqstore.cli.table import Row
+from cqstore.store.errors import IllegalMessageError, StoreConfigError, os_errors
+from cqstore.store.queue.facts import QueueSpan
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.record.message import SYSTEM_TOPICS
+from cqstore.store.record.topic_names import is_system_topic
+from cqstore.store.service.message_store import MessageStore
+
+_STDIN = Path("-")
+_DAY_MS = 86_400_000
+
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="NAME", help="With --delete: the topics.")
+]
+Prefix = Annotated[str, typer.Option(metavar="TEXT", help="Only topics that begin so.")]
+Limit = Annotated[
+    int, typer.Option(metavar="N", min=0, callback=java_long, help="At most so many; 0: all.")
+]
+After = Annotated[
+    str, typer.Option(metavar="TOPIC/QUEUEID", help="Go on behind this queue, the last one shown.")
+]
+Times = Annotated[
+    bool, typer.Option("--times", help="Store times of the first and last message too, ms.")
+]
+Idle = Annotated[
+    float | None,
+    typer.Option(
+        metavar="DAYS", min=0, callback=bounded,
+        help="Topics whose newest message is older than this.",
+    ),
+]  # fmt: skip
+Delete = Annotated[bool, typer.Option("--delete", help="Delete the topics that are named.")]
+DeleteFrom = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Delete those that FILE names, one a line; -: stdin."),
+]
+
+
+def topics(
+    root: Dir,
+    names: Names = None,
+    prefix: Prefix = "",
+    limit: Limit = 0,
+    after: After = "",
+    *,
+    times: Times = False,
+    idle: Idle = None,
+    delete: Delete = False,
+    delete_from: DeleteFrom = None,
+    yes: Yes = False,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    commit_log: CommitLogFolder = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """List every queue with its type, minimum, maximum and messages. Changes nothing.
+
+    With --idle DAYS a row a topic without a put for so long, or whose messages have all
+    expired; the broker's own topics are left out. Nothing is deleted by it.
+
+    With --delete or --delete-from the queues of the topics are deleted once --yes is given, with
+    --delete --prefix TEXT those of all topics that begin so, save the broker's own; without it they
+    are listed, and nothing is changed. Their records stay in the log until they expire. Refused
+    while another process has the store open. Nothing is deleted if a name is no topic's, nor if one
+    on the command line has no queues; a name in FILE may have none: a deletion is given again so.
+    """
+    given = names or []
+    if delete or delete_from:
+        if limit or after or commit_log or times or idle is not None:
+            others = "leave --limit, --after, --commitlog, --times, --idle out"
+            raise StoreConfigError(f"topics are deleted by their names or a prefix: {others}")
+        if delete != (bool(given) or bool(prefix)) or (prefix and (given or delete_from)):
+            raise StoreConfigError("--delete goes with the names of topics, or with --prefix alone")
+        going = _delete(root, config, backend, given, delete_from, prefix, yes=yes)
+        output(kind).rows(going.rows)
+        _report(going, done=yes)
+        return
+    if given or yes:
+        raise StoreConfigError("names and --yes go with --delete or --delete-from")
+    if idle is not None and (after or times):
+        raise StoreConfigError("--idle lists topics: leave --after and --times out")
+    with open_store(root, config, backend, commit_log) as store:
+        if idle is None:
+            rows = _rows(store, prefix, limit, _queue(after), times=times)
+        else:
+            rows = islice(_idle_rows(store, prefix, idle), limit or None)
+        output(kind).rows(rows)
+
+
+def _queue(text: str) -> QueueKey | None:
+    if not text:
+        return None
+    topic, slash, queue_id = text.rpartition("/")
+    if not slash or not queue_id.isascii() or not queue_id.isdecimal():
+        raise typer.BadParameter(f"{text!r} is not TOPIC/QUEUEID", param_hint="--after")
+    return QueueKey(topic, int(queue_id))
+
+
+def _rows(
+    store: MessageStore, prefix: str, limit: int, after: QueueKey | None, *, times: bool
+) -> Iterator[Row]:
+    """Yield a row for each queue of topics that begin with ``prefix``, ``limit`` at most."""
+    shown = 0
+    end = None if after else store.queues.queues_estimate()
+    if limit and not prefix:
+        end = limit if end is None else min(limit, end)
+    for span in counted(store.queue_spans(after=after), "listing", end, "queues"):
+        (topic, queue_id), low, high = span
+        if not topic.startswith(prefix):
+            continue
+        if limit and shown == limit:
+            return
+        shown += 1
+        row: dict[str, object] = {
+            "topic": topic,
+            "queueId": queue_id,
+            "type": store.queues.queue_type(topic).value,
+            "min": low,
+            "max": high,
+            "messages": high - low,
+        }
+        if times:
+            row["oldestStoreTimestamp"] = _store_time(store, span, low)
+            row["newestStoreTimestamp"] = _store_time(store, span, high - 1)
+        yield row
+
+
+def _store_time(store: MessageStore, span: QueueSpan, queue_offset: int) -> int | None:
+    """Return the store time of a unit in ms; ``None`` if the queue has no messages."""
+    if span.min_offset >= span.max_offset:
+        return None
+    timestamp = store.queues.queue(*span.queue).unit_timestamp(queue_offset)
+    return timestamp if timestamp >= 0 else None
+
+
+# ---- idle topics
+
+
+def _idle_rows(store: MessageStore, prefix: str, days: float) -> Iterator[Row]:
+    """Yield each topic whose newest message was stored more than ``days`` ago.
+
+    A queue whose newest store time cannot be read keeps its topic from being idle.
+    """
+    before = time.time() * 1000 - days * _DAY_MS
+    about = store.queues.queues_estimate()
+    every = counted(store.queue_spans(), "listing", about, "queues")
+    for topic, spans in groupby(every, lambda span: span.queue.topic):
+        if topic.startswith(prefix) and not is_system_topic(topic):
+            queues = list(spans)
+            filled = [span for span in queues if span.min_offset < span.max_offset]
+            times = [_store_time(store, span, span.max_offset - 1) for span in filled]
+            known = [timestamp for timestamp in times if timestamp is not None]
+            if len(known) == len(times) and all(timestamp < before for timestamp in known):
+                yield {
+                    "topic": topic,
+                    "queues": len(queues),
+                    "messages": sum(span.max_offset - span.min_offset for span in filled),
+                    "newestStoreTimestamp": max(known) if known else None,
+                }
+
+
+# ---- deleting
+
+
+class _TopicsToDelete(NamedTuple):
+    """The topics that were to go, and those of them that have queues."""
+
+    names: list[str]
+    rows: list[Row]
+
+
+def _delete(
+    root: Path, config: Path | None, backend: str | None, given: Sequence[str],
+    delete_from: Path | None, prefix: str, *, yes: bool,
+) -> _TopicsToDelete:  # fmt: skip
+    """Find the topics that are named, or begin with ``prefix``; delete them if ``yes``."""
+    names = [*dict.fromkeys([*given, *(_names_in(delete_from) if delete_from else ())])]
+    with open_to_delete(root, config, backend, yes=False) as store:
+        if prefix:
+            names = sorted(name for name in store.topics(prefix) if not is_system_topic(name))
+        going = _found(store, names)
+        for name in sorted(set(given) - {str(row["topic"]) for row in going}):
+            require_topic(store, name)
+    if yes and going:
+        with open_to_delete(root, config, backend, yes=True) as store:
+            going = _found(store, names)  # a crash may have left units of the log behind
+            store.delete_topics(str(row["topic"]) for row in going)
+    return _TopicsToDelete(names, going)
+
+
+def _names_in(path: Path) -> list[str]:
+    """Return the lines of a file that are not empty.
+
+    Raises:
+        StoreIOError: it cannot be read.
+        StoreConfigError: it is not UTF-8.
+    """
+    with os_errors("read the names of topics", path):
+        data = standard_input().read() if path == _STDIN else path.read_bytes()
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as exc:
+        raise StoreConfigError(f"the names of topics are not UTF-8: {exc}", path=path) from exc
+    return [name for line in text.split("\n") if (name := line.removesuffix("\r"))]
+
+
+def _found(store: MessageStore, names: Sequence[str]) -> list[Row]:
+    """Return what each of ``names`` has, without those that have no queue.
+
+    Raises:
+        IllegalMessageError: one is none of a topic, or one of the broker's own.
+    """
+    for name in names:
+        try:
+            store.queues.check_topic(name)
+        except IllegalMessageError as exc:
+            raise IllegalMessageError(f"{name!r} is no topic: {exc.reason}") from exc
+        if name in SYSTEM_TOPICS:
+            raise IllegalMessageError(f"{name!r} is a topic of the broker's own: it is not deleted")
+    found: list[Row] = []
+    for name in names:
+        spans = [(store.min_offset(*key), store.max_offset(*key)) for key in store.queue_keys(name)]
+        if spans:
+            messages = sum(high - low for low, high in spans)
+            found.append({"topic": name, "queues": len(spans), "messages": messages})
+    return found
+
+
+def _report(going: _TopicsToDelete, *, done: bool) -> None:
+    """Print in a sentence what was deleted, or would be."""
+    known = {row["topic"] for row in going.rows}
+    unknown = [name for name in going.names if name not in known]
+    if unknown:
+        note(f"no queues of {', '.join(map(repr, unknown))}")
+    queues, messages = (
+        sum(int(str(row[what])) for row in going.rows) for what in ("queues", "messages")
+    )
+    how = "deleted" if done else "would go (--yes deletes them)"
+    note(f"{len(going.rows)} topics with {queues} queues and {messages} messages {how}")

@@ -1,0 +1,1 @@
+"""An embedded log: topics, groups that keep their place, and a tail for asyncio, in one process."""

@@ -1,0 +1,320 @@
+"""ConsumerOffsets: where each group goes on in each queue, kept as a broker keeps it.
+
+A commit is in memory at once and in ``config/consumerOffset.json`` within the interval, at a flush
+and at a close. Before the file the log is made durable: a group is never ahead of what a power cut
+leaves. So a killed process can lose the commits of an interval, whose messages come again, and no
+message is skipped.
+
+Source: RocketMQ ``ConsumerOffsetManager``, ``BrokerConfig.flushConsumerOffsetInterval``.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterable
+from itertools import islice
+
+from cqstore.broker.groups.group_offsets import OffsetChange, Target, changed, copy, forget, reset
+from cqstore.broker.metadata.model import BrokerMetadata, Form, Table, readings
+from cqstore.broker.metadata.owned_table import OwnedTable
+from cqstore.embedded.names import check_group_name, is_topic_name
+from cqstore.store.broker_files.file_names import TOPIC_GROUP_SEPARATOR
+from cqstore.store.concurrency.checked_lock import CheckedLock
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.concurrency.wakeup import Latch, Wakeup
+from cqstore.store.errors import (
+    RefusedStoreError,
+    StoreClosedError,
+    StoreError,
+    StoreStateError,
+)
+from cqstore.store.java_numbers import INT_MAX
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.runtime.watched_thread import Worker
+
+_LOG = StoreLogger(__name__)
+INTERVAL_SECONDS = 5.0
+"""Between two writes of what has changed, as a broker's."""
+
+
+class ConsumerOffsets:
+    """The offsets of all groups of one open store. Any thread; a lock is held for moments."""
+
+    def __init__(self, store: MessageStore, interval: float = INTERVAL_SECONDS) -> None:
+        """Read what was kept. Offsets beyond the end of their queue are set back to it.
+
+        Raises:
+            CorruptionError, RefusedStoreError, StoreIOError: as for ``OwnedTable``.
+        """
+        self._store = store
+        self._interval = interval
+        self._table = OwnedTable(store.paths, Table.OFFSETS)
+        self._offsets = {key: dict(row) for key, row in self._table.found.offsets.items()}
+        self._lock = CheckedLock("a commit of a consumer offset")  # guards _offsets, _changes
+        self._writing = CheckedLock("a write of consumer offsets")  # one write at a time
+        self._changes = self._written = 0
+        self._wake, self._stop = Wakeup(), Latch()
+        self._closed = False
+        self._pid = os.getpid()
+        self.failures = 0
+        """Writes of the thread that failed; each is tried again."""
+        self.worker = Worker("cqstore-offsets", self._run, self._give_up, "a close writes offsets")
+        self._set_back()
+
+    def start(self) -> None:
+        """Start the thread that writes."""
+        self.worker.start()
+
+    # ---- asking
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether it takes no more commits."""
+        return self._closed
+
+    def committed(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Return the offset at which ``group`` goes on; ``None``: it has committed none there."""
+        with self._lock.entry():
+            return self._offsets.get(_key(topic, group), {}).get(queue_id)
+
+    def of_topic(self, group: str, topic: str) -> dict[int, int]:
+        """Return queue id → offset of all queues of ``topic`` in which ``group`` has one."""
+        with self._lock.entry():
+            return dict(self._offsets.get(_key(topic, group), {}))
+
+    def page(self, at: int, count: int) -> list[tuple[str, str, dict[int, int]]]:
+        """Return group, topic and offsets of ``count`` rows from row ``at`` on, for figures.
+
+        A row whose key can be split into topic and group in several ways, or in none, or whose
+        topic no topic can be, is returned without offsets, so that rows keep their numbers. Past
+        the last row there is less, or nothing.
+        """
+        found: list[tuple[str, str, dict[int, int]]] = []
+        with self._lock.entry():
+            rows = [(key, dict(row)) for key, row in islice(self._offsets.items(), at, at + count)]
+        for key, row in rows:
+            (topic, group), *others = [*readings(key)] or [("", "")]
+            known = not others and is_topic_name(topic)
+            found.append((group, topic, {
+                queue_id: offset for queue_id, offset in row.items()
+                if known and 0 <= queue_id <= INT_MAX
+            }))  # fmt: skip
+        return found
+
+    # ---- committing
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> int:
+        """Have ``group`` go on at ``offset``, never further back; return where it goes on.
+
+        In memory: see ``flush`` for what makes it durable. Whether there is such a queue is not
+        asked.
+
+        Raises:
+            IllegalMessageError: no group could have the name.
+            RefusedStoreError: ``offset`` is no whole number from 0 on.
+            StoreClosedError: it is closed.
+        """
+        self._check(group, offset)
+        with self._lock.entry():
+            self._check_open()
+            row = self._offsets.setdefault(_key(topic, group), {})
+            before = row.get(queue_id)
+            if before is not None and offset <= before:
+                return before
+            self._changes += 1  # first: of a commit that is cut short a write is one too many
+            row[queue_id] = offset
+        self._wake.set()
+        return offset
+
+    def begin(
+        self, group: str, topic: str, queue_ids: Iterable[int], first: Callable[[int], int]
+    ) -> None:
+        """Commit ``first`` of each queue in which ``group`` has committed nothing.
+
+        Raises:
+            StoreError: as for ``commit``.
+        """
+        there = self.of_topic(group, topic)
+        for queue_id in queue_ids:
+            if queue_id not in there:
+                self.commit(group, topic, queue_id, first(queue_id))
+
+    def assign(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Have ``group`` go on at ``offset``, further back too. In memory, as ``commit``.
+
+        Raises:
+            StoreError: as for ``commit``.
+        """
+        self._check(group, offset)
+        with self._lock.entry():
+            self._check_open()
+            self._changes += 1
+            self._offsets.setdefault(_key(topic, group), {})[queue_id] = offset
+        self._wake.set()
+
+    # ---- changes that are asked for, durable when they return
+
+    def reset(
+        self, group: str, topic: str, target: Target, queue_id: int | None = None
+    ) -> list[OffsetChange]:
+        """Have ``group`` go on where ``target`` says, in all queues of ``topic`` or in one.
+
+        Raises:
+            NoSuchQueueError: there is none.
+            RefusedStoreError: an offset is outside of its queue; nothing was changed.
+            StoreError: it cannot be written; it holds in memory.
+        """
+        check_group_name(group)
+        plan = reset(self._store, self._metadata(), group, topic, queue_id, target)
+        return self._change(group, plan)
+
+    def copy(self, source: str, group: str, topics: Collection[str] = ()) -> list[OffsetChange]:
+        """Have ``group`` go on where ``source`` does, in ``topics`` or in all but its retries.
+
+        Raises:
+            RefusedStoreError: ``source`` has no offsets there; nothing was changed.
+            StoreError: as for ``reset``.
+        """
+        check_group_name(group)
+        return self._change(
+            group, self._some(source, copy(self._metadata(), source, group, topics))
+        )
+
+    def forget(self, group: str, topics: Collection[str] = ()) -> list[OffsetChange]:
+        """Remove the offsets of ``group``, in ``topics`` or all: it begins as a new group does.
+
+        Raises:
+            RefusedStoreError: it has none; nothing was changed.
+            StoreError: as for ``reset``.
+        """
+        return self._change(group, self._some(group, forget(self._metadata(), group, topics)))
+
+    def forget_topic(self, topic: str) -> None:
+        """Remove what groups have in ``topic``, which was deleted or is written for the first time.
+
+        Durable when it returns. Keys that can be split in several ways stay.
+
+        Raises:
+            StoreError: it cannot be written; it holds in memory.
+        """
+        with self._lock.entry():
+            mine = [key for key in self._offsets if [topic] == [way[0] for way in readings(key)]]
+            if not mine:
+                return
+            self._changes += 1
+            self._offsets = {key: row for key, row in self._offsets.items() if key not in mine}
+        self.flush()
+
+    def _some(self, group: str, changes: Iterable[OffsetChange]) -> list[OffsetChange]:
+        found = list(changes)
+        if not found:
+            raise RefusedStoreError(
+                f"the group {group!r} has no offsets there", path=self._store.paths.root
+            )
+        return found
+
+    def _metadata(self) -> BrokerMetadata:
+        with self._lock.entry():
+            self._check_open()
+            offsets = {key: dict(row) for key, row in self._offsets.items()}
+        return BrokerMetadata(Form.JSON, self._store.paths.config, offsets=offsets)
+
+    def _change(self, group: str, plan: Iterable[OffsetChange]) -> list[OffsetChange]:
+        changes = list(plan)
+        with self._lock.entry():
+            self._changes += 1
+            self._offsets = changed(self._offsets, group, changes)
+        self.flush()
+        return changes
+
+    # ---- writing
+
+    def flush(self) -> None:
+        """Make durable what was committed before, and the messages up to there.
+
+        Raises:
+            StoreError: it cannot be written; what was committed holds in memory.
+        """
+        with self._writing.entry():
+            if self._changes == self._written:
+                return
+            with self._lock.entry():
+                changes = self._changes
+                rows = {key: dict(row) for key, row in self._offsets.items() if row}
+            self._store.flush_log()  # first: no group is ahead of the log on disk
+            self._table.write(rows)
+            self._written = changes
+
+    def close(self) -> None:
+        """Write what has changed, and end the thread; while the store is open. In a child: nothing.
+
+        Raises:
+            StoreError: as for ``flush``; what was not written is lost.
+        """
+        if self._pid != os.getpid():
+            return
+        self._stop.set()
+        self._wake.set()
+        self.worker.end()
+        try:
+            self.flush()
+        finally:
+            self._closed = True
+
+    def _run(self) -> None:
+        """Write what was committed, once an interval, until the end."""
+        while not self._stop.is_set():
+            self._wake.wait()
+            if self._stop.wait(self._interval):
+                return
+            try:
+                self.flush()
+            except StoreStateError as exc:
+                _LOG.warning("consumer offsets are written no more: %s", exc)
+                return
+            except StoreError as exc:
+                self.failures += 1
+                _LOG.warning("consumer offsets cannot be written now: %s", exc)
+                self._wake.set()
+
+    def _give_up(self, exc: BaseException) -> None:
+        self.failures += 1
+        _LOG.error("consumer offsets are written by a close alone: %s", exc)
+
+    # ---- what is asked before
+
+    def _set_back(self) -> None:
+        """Set offsets back that lie beyond their queue: what was there has been cut off the log.
+
+        A queue that is not there says nothing: another program may know it.
+        """
+        for key, row in self._offsets.items():
+            ways = list(readings(key))
+            if len(ways) != 1 or not is_topic_name(ways[0][0]):
+                continue
+            topic, group = ways[0]
+            for queue_id, offset in row.items():
+                if not 0 <= queue_id <= INT_MAX:
+                    continue
+                end = self._store.max_offset(topic, queue_id)
+                if 0 < end < offset:
+                    _LOG.warning(
+                        "group %r goes back from %d to %d, the end of queue %d of %r",
+                        group, offset, end, queue_id, topic,
+                    )  # fmt: skip
+                    row[queue_id] = end
+                    self._changes += 1
+        if self._changes:
+            self._wake.set()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError("the log is closed", path=self._store.paths.root)
+
+    @staticmethod
+    def _check(group: str, offset: int) -> None:
+        check_group_name(group)
+        if type(offset) is not int or offset < 0:
+            raise RefusedStoreError(f"{offset!r} is no offset of a queue")
+
+
+def _key(topic: str, group: str) -> str:
+    return f"{topic}{TOPIC_GROUP_SEPARATOR}{group}"

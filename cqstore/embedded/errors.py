@@ -1,0 +1,22 @@
+"""Errors of the log that the store itself does not raise."""
+
+from pathlib import Path
+
+from cqstore.store.errors import StoreError
+from cqstore.store.service.results import PutMessageStatus
+
+
+class PutRefusedError(StoreError):
+    """A message was not stored; the sentence says why, ``status`` says it in RocketMQ's word."""
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        path: Path | None = None,
+        phy_offset: int | None = None,
+        position: int | None = None,
+        status: PutMessageStatus = PutMessageStatus.UNKNOWN_ERROR,
+    ) -> None:
+        super().__init__(reason, path=path, phy_offset=phy_offset, position=position)
+        self.status = status

@@ -1,0 +1,72 @@
+"""LogMessage: a message as the log gives it, with bytes of its own."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from cqstore.store.record.message import MessageProperty
+from cqstore.store.service.reading.topic_reader import TopicMessage
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogMessage:
+    """One message; it stays as it is when the log is closed."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    store_timestamp: int
+    """ms since the epoch."""
+    body: bytes
+    properties: dict[str, str]
+    reconsume_times: int
+    """How often a group has sent it back, see ``EmbeddedLog.send_back``."""
+
+    @property
+    def origin_topic(self) -> str:
+        """Return the topic that it was put to, also of a message that was sent back."""
+        return self.properties.get(MessageProperty.RETRY_TOPIC, self.topic)
+
+    @property
+    def key(self) -> str | None:
+        """Return the key that the message was put with, if it has one."""
+        return self.properties.get(MessageProperty.KEYS)
+
+    @property
+    def tags(self) -> str | None:
+        """Return the tag that the message was put with, if it has one."""
+        return self.properties.get(MessageProperty.TAGS)
+
+    @property
+    def stored_at(self) -> datetime:
+        """Return when the log took it, in UTC."""
+        return datetime.fromtimestamp(self.store_timestamp / 1000, UTC)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TailMessage(LogMessage):
+    """A message of a group's tail, which can be committed."""
+
+    group: str
+    on_commit: Callable[[str, str, int, int], object]
+
+    def commit(self) -> None:
+        """Have the group go on behind this message, never further back. In memory: see ``Tail``.
+
+        Raises:
+            StoreClosedError: the log is closed.
+        """
+        self.on_commit(self.group, self.topic, self.queue_id, self.queue_offset + 1)
+
+
+def log_message(topic: str, found: TopicMessage) -> LogMessage:
+    """Return a copy of what was read.
+
+    Raises:
+        CorruptionError: the body cannot be decompressed.
+    """
+    queue_id, queue_offset, message = found
+    return LogMessage(
+        topic, queue_id, queue_offset, message.store_timestamp, bytes(message.body),
+        dict(message.properties), message.tail.reconsume_times,
+    )  # fmt: skip

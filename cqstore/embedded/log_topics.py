@@ -1,0 +1,135 @@
+"""LogTopics: the topics of a log and how many queues each has, kept as a broker keeps it.
+
+The number is fixed before the first message of a topic is put: messages with one key are in one
+queue as long as it stays.
+
+Source: RocketMQ ``TopicConfigManager``, ``SelectMessageQueueByHash``.
+"""
+
+from collections.abc import Callable
+from itertools import count
+
+from cqstore.broker.metadata.made_topics import TopicQueues, topic_row
+from cqstore.broker.metadata.model import Json, Table
+from cqstore.broker.metadata.owned_table import OwnedTable
+from cqstore.embedded.names import check_topic_name
+from cqstore.store.concurrency.checked_lock import CheckedLock
+from cqstore.store.errors import CorruptionError, RefusedStoreError
+from cqstore.store.record.java_hash import java_hash
+from cqstore.store.record.message import LMQ_PREFIX
+from cqstore.store.service.message_store import MessageStore
+
+_MAY_WRITE = 2
+_MAX_QUEUES = 1 << 16
+
+
+class LogTopics:
+    """The topics of one open store. Any thread; a new one is durable before it is used."""
+
+    def __init__(self, store: MessageStore, queues: int, on_new: Callable[[str], object]) -> None:
+        """``queues``: of a topic that says nothing else; ``on_new`` hears of one without queues.
+
+        Raises:
+            CorruptionError, RefusedStoreError, StoreIOError: as for ``OwnedTable``.
+            RefusedStoreError: no topic can have so many queues.
+        """
+        _check_count(queues)
+        self._store = store
+        self._queues = queues
+        self._on_new = on_new
+        self._table = OwnedTable(store.paths, Table.TOPICS)
+        self._rows: dict[str, Json] = dict(self._table.found.topics)
+        self._writable: dict[str, int] = {}  # what puts have asked for
+        self._lock = CheckedLock("a new topic")  # guards _rows, and the table
+        self._turns = count()
+
+    def names(self) -> list[str]:
+        """Return the topics that are known."""
+        return sorted(self._rows)
+
+    def create(self, topic: str, queues: int | None = None) -> int:
+        """Make ``topic`` known, durably; return how many queues it has.
+
+        Raises:
+            IllegalMessageError: a broker would not take the name.
+            RefusedStoreError: it has another number of queues than ``queues``.
+            CorruptionError: the table says nothing that can be.
+            StoreIOError: the table cannot be written; nothing has changed.
+        """
+        check_topic_name(topic)
+        if queues is not None:
+            _check_count(queues)
+        if topic not in self._rows:
+            with self._lock.entry():
+                if topic not in self._rows:
+                    self._create(topic, queues or self._queues)
+        found = self._number(topic, "writeQueueNums")
+        if queues is not None and queues != found:
+            raise RefusedStoreError(
+                f"topic {topic!r} has {found} queues, not {queues}: they are fixed at its first put"
+            )
+        return found
+
+    def create_unless_known(self, topic: str, queues: int) -> None:
+        """Make ``topic`` known with so many queues; one that is known has those that it has.
+
+        Raises:
+            StoreError: as for ``create``.
+        """
+        self.create(topic, None if topic in self._rows else queues)
+
+    def queue_of(self, topic: str, key: str | None) -> int:
+        """Return the queue for a message: by the hash of its key, or else each queue in turn.
+
+        Raises:
+            StoreError: as for ``create``.
+        """
+        queues = self._writable.get(topic)
+        if queues is None:
+            queues = self.create(topic)
+            perm = self._rows[topic].get("perm", _MAY_WRITE)
+            if not isinstance(perm, int) or not perm & _MAY_WRITE:
+                raise RefusedStoreError(f"topic {topic!r} may not be written (perm {perm!r})")
+            self._writable[topic] = queues
+        if key is None:
+            return next(self._turns) % queues
+        return abs(java_hash(key)) % queues
+
+    def queues_to_read(self, topic: str) -> list[int]:
+        """Return the ids of all queues that have messages of ``topic``, or can get some.
+
+        Raises:
+            StoreError: as for ``create``.
+        """
+        if topic.startswith(LMQ_PREFIX):
+            return [0]
+        self.create(topic)
+        there = {key.queue_id for key in self._store.queue_keys(topic)}
+        return sorted(there.union(range(self._number(topic, "readQueueNums"))))
+
+    def _create(self, topic: str, queues: int) -> None:
+        there = [key.queue_id + 1 for key in self._store.queue_keys(topic)]
+        if not there:
+            self._on_new(topic)
+        row = topic_row(topic, TopicQueues(queues=max([queues, *there])))
+        self._table.write({**self._rows, topic: row})
+        self._rows[topic] = row
+
+    def _number(self, topic: str, name: str) -> int:
+        """Return a number of queues that the table of topics has.
+
+        Raises:
+            CorruptionError: it is none.
+        """
+        found = self._rows[topic].get(name)
+        if type(found) is not int or not 0 < found <= _MAX_QUEUES:
+            raise CorruptionError(
+                f"the table of topics says of {topic!r} that {name} is {found!r}",
+                path=self._store.paths.topics, expected=f"1 to {_MAX_QUEUES}",
+            )  # fmt: skip
+        return found
+
+
+def _check_count(queues: int) -> None:
+    if type(queues) is not int or not 0 < queues <= _MAX_QUEUES:
+        raise RefusedStoreError(f"a topic has 1 to {_MAX_QUEUES} queues, not {queues!r}")

@@ -1,0 +1,35 @@
+"""OneReader: an asynchronous iterator over messages that one task reads at a time."""
+
+from abc import ABC, abstractmethod
+from typing import Generic, Self, TypeVar
+
+from cqstore.store.errors import StoreStateError
+
+M = TypeVar("M")
+
+
+class OneReader(ABC, Generic[M]):
+    """What each tail is; ``_next`` waits for the next message, or ends the iteration."""
+
+    _is_asked = False
+
+    @abstractmethod
+    async def _next(self) -> M: ...
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> M:
+        """Return the next message, once there is one.
+
+        Raises:
+            StoreStateError: another task waits for the next one.
+            StoreError: nothing will come; the tail says when.
+        """
+        if self._is_asked:
+            raise StoreStateError("a tail is read by one task at a time: open one for each")
+        self._is_asked = True
+        try:
+            return await self._next()
+        finally:
+            self._is_asked = False

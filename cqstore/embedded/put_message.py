@@ -1,0 +1,66 @@
+"""The message of one put to an embedded log, and its outcome."""
+
+from collections.abc import Mapping
+
+from cqstore.embedded.errors import PutRefusedError
+from cqstore.embedded.log_topics import LogTopics
+from cqstore.store.errors import RefusedStoreError
+from cqstore.store.record.message import Message, MessageProperty
+from cqstore.store.service.results import PutMessageResult
+
+
+def put_message_of(
+    topics: LogTopics,
+    topic: str,
+    body: bytes,
+    key: str | None,
+    tags: str | None,
+    properties: Mapping[str, str] | None,
+    queue_id: int | None,
+    delay_level: int | None,
+) -> Message:
+    """Return the message, for the queue of its key; see ``EmbeddedLog.put``.
+
+    Raises:
+        RefusedStoreError: the topic has no such queue, or it is no delay level.
+        StoreError: as for ``LogTopics.queue_of``.
+    """
+    given = dict(properties or {})
+    if delay_level is not None:
+        given[MessageProperty.DELAY] = str(checked_level(delay_level))
+    if key is not None:
+        given[MessageProperty.KEYS] = key
+    if tags is not None:
+        given[MessageProperty.TAGS] = tags
+    chosen = topics.queue_of(topic, key)
+    if queue_id is not None:
+        queues = topics.create(topic)
+        if not 0 <= queue_id < queues:
+            raise RefusedStoreError(f"topic {topic!r} has queues 0 to {queues - 1}, not {queue_id}")
+        chosen = queue_id
+    return Message(topic, body, chosen, given)
+
+
+def checked_level(level: int) -> int:
+    """Return ``level`` if it is a whole number, as a delay level is.
+
+    Raises:
+        RefusedStoreError: it is no number.
+    """
+    if type(level) is not int:
+        raise RefusedStoreError(f"{level!r} is no delay level")
+    return level
+
+
+def stored(result: PutMessageResult) -> PutMessageResult:
+    """Return the result of a put that has stored its message.
+
+    Raises:
+        PutRefusedError: the message was not stored.
+    """
+    if not result.ok:
+        raise PutRefusedError(
+            f"the message was not stored: {result.reason or result.status.name}",
+            status=result.status,
+        )
+    return result

@@ -1,0 +1,196 @@
+"""ReadOnlyTail: the messages of a topic in a log that another process writes, as they come.
+
+What queues show comes from a snapshot of the store, all else from the log itself: it is looked at
+now and then (decision 63). There is no group, and nothing is written.
+"""
+
+import asyncio
+import heapq
+import weakref
+from collections.abc import Collection, Iterator
+from operator import attrgetter
+from typing import Self
+
+from cqstore.embedded.log_message import LogMessage, log_message
+from cqstore.embedded.one_reader import OneReader
+from cqstore.embedded.store_snapshots import StoreSnapshots
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import CorruptionError, RefusedStoreError
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.reading.puller import TagFilter
+from cqstore.store.service.reading.topic_follower import TopicFollower
+from cqstore.store.service.reading.topic_reader import LATEST, TopicDamage, TopicMessage, read_topic
+
+_LOG = StoreLogger(__name__)
+_BATCH = 32
+"""Messages after which the loop gets a turn."""
+POLL_SECONDS = 0.2
+
+
+def report_damage(damage: TopicDamage) -> None:
+    """Log units that are passed over."""
+    _LOG.error(
+        "%d messages from %d of queue %d on are passed over: %s",
+        damage.units, damage.queue_offset, damage.queue_id, damage.reason,
+    )  # fmt: skip
+
+
+def stored_messages(
+    store: MessageStore,
+    follower: TopicFollower,
+    topic: str,
+    begin: int = 0,
+    end: int = LATEST,
+    *,
+    tags: TagFilter | None = None,
+    queue_ids: Collection[int] | None = None,
+    log_end: int | None = None,
+) -> Iterator[TopicMessage]:
+    """Yield what queues show and ``follower`` finds behind them before ``log_end``, by store time.
+
+    ``store`` is the one that the follower was made of; times are ms, both included.
+    """
+
+    def is_wanted(found: TopicMessage) -> bool:
+        if queue_ids is not None and found.queue_id not in queue_ids:
+            return False
+        in_time = begin <= found.message.store_timestamp <= end
+        return in_time and (tags is None or tags.matches(found.message))
+
+    shown = read_topic(
+        store, topic, begin, end, queue_ids=queue_ids, tags=tags, on_damage=report_damage
+    )
+    undispatched = filter(is_wanted, follower.poll(topic, log_end))
+    return heapq.merge(shown, undispatched, key=attrgetter("order"))
+
+
+def read_snapshot(
+    snapshots: StoreSnapshots,
+    topic: str,
+    begin: int,
+    end: int,
+    tags: TagFilter | None,
+    queue_ids: Collection[int] | None,
+) -> Iterator[LogMessage]:
+    """Yield the messages that the log had when the store was opened last, see ``EmbeddedLog.read``.
+
+    Also those that its queues did not show yet.
+    """
+    with snapshots.reading() as store:
+        follower = TopicFollower(store)
+        found = stored_messages(
+            store, follower, topic, begin, end, tags=tags, queue_ids=queue_ids,
+            log_end=follower.opened_at,
+        )  # fmt: skip
+        for each in found:
+            yield log_message(topic, each)
+        _report(follower)
+
+
+class ReadOnlyTail(OneReader[LogMessage]):
+    """Reads a topic, and what another process puts to it; see ``EmbeddedLog.tail``.
+
+    One task at a time. Of what was there each message comes once, by store time; then those that
+    come, in the order of the log. Topics that were deleted when the log was opened or refreshed
+    last have no messages. Leave it by ``async with``, or let it go.
+    """
+
+    def __init__(
+        self,
+        snapshots: StoreSnapshots,
+        topic: str,
+        begin: int,
+        *,
+        is_new_alone: bool,
+        tags: str,
+        poll_seconds: float,
+    ) -> None:
+        """Read from the store time ``begin`` on, or with ``is_new_alone`` what comes from now on.
+
+        Raises:
+            RefusedStoreError: ``poll_seconds`` is no time that passes.
+            StoreError: the log is closed, or cannot be read.
+        """
+        self._tags = TagFilter(tags) if tags != "*" else None
+        self.topic = topic
+        self._begin = begin
+        if not poll_seconds > 0:
+            raise RefusedStoreError(
+                f"a log is looked at each so many seconds, not {poll_seconds!r}"
+            )
+        self._poll_seconds = poll_seconds
+        self._snapshots = snapshots
+        store = snapshots.acquire()
+        self._release = weakref.finalize(self, snapshots.release, store)
+        self._release.atexit = False
+        self._follower = TopicFollower(store)
+        self._is_new_alone = is_new_alone
+        if is_new_alone:
+            for _ in self._follower.poll(topic):
+                pass
+        self._found = self._first(store)
+        self._given = 0
+        self._closed = False
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether it gives no more messages."""
+        return self._closed
+
+    def close(self) -> None:
+        """Give no more messages. A task that waits for one finds the end of the iteration."""
+        self._closed = True
+        self._release()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    async def _next(self) -> LogMessage:
+        """Return the next message, once there is one.
+
+        Raises:
+            RefusedStoreError: the log was cut back: what was read is no longer part of it.
+            StoreClosedError: the log was closed.
+            StoreIOError: it cannot be read.
+        """
+        if self._given % _BATCH == _BATCH - 1:
+            await asyncio.sleep(0)
+        while not self._closed:
+            for found in self._found:
+                try:
+                    message = log_message(self.topic, found)
+                except CorruptionError as exc:
+                    _LOG.error("message %d of queue %d of %r is passed over: %s",
+                               found.queue_offset, found.queue_id, self.topic, exc)  # fmt: skip
+                    continue
+                self._given += 1
+                return message
+            _report(self._follower)
+            if self._follower.has_passed_opening:
+                self._release()  # the store is asked nothing any more
+            await asyncio.sleep(self._poll_seconds)
+            self._snapshots.check_open()
+            self._found = _undispatched(self._follower, self.topic, self._tags)
+        raise StopAsyncIteration
+
+    def _first(self, store: MessageStore) -> Iterator[TopicMessage]:
+        if self._is_new_alone:
+            return iter(())
+        return stored_messages(store, self._follower, self.topic, self._begin, tags=self._tags)
+
+
+# No method: it would keep a tail that is not used any more.
+def _undispatched(
+    follower: TopicFollower, topic: str, tags: TagFilter | None
+) -> Iterator[TopicMessage]:
+    for found in follower.poll(topic):
+        if tags is None or tags.matches(found.message):
+            yield found
+
+
+def _report(follower: TopicFollower) -> None:
+    for fault in follower.passed_over():
+        _LOG.error("a record of the log is passed over: %s", fault)

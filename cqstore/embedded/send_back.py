@@ -1,0 +1,107 @@
+"""What a group could not process goes to its retry topic, and in the end to its dead letters.
+
+Source: RocketMQ ``AbstractSendMessageProcessor.consumerSendMsgBack``, ``MixAll.getRetryTopic``.
+"""
+
+from functools import partial
+
+from cqstore.embedded.consumer_offsets import ConsumerOffsets
+from cqstore.embedded.log_message import LogMessage
+from cqstore.embedded.log_topics import LogTopics
+from cqstore.embedded.names import check_group_name, is_topic_name
+from cqstore.embedded.put_message import checked_level
+from cqstore.store.errors import RefusedStoreError
+from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.record.message import DLQ_PREFIX, RETRY_PREFIX, Message, MessageProperty
+from cqstore.store.service.message_store import MessageStore
+
+MAX_RECONSUME_TIMES = 16
+"""``SubscriptionGroupConfig.retryMaxTimes``."""
+_QUEUES = 1
+"""Of a new retry topic, and of one for dead letters."""
+_FIRST_LEVEL = 3
+_OF_RECORD = {MessageProperty.CRC32, MessageProperty.INNER_MULTI_QUEUE_OFFSET}
+"""Properties that a record gets from the store."""
+
+
+class RetryTopics:
+    """The retry topics of the groups of one open store. Any thread."""
+
+    def __init__(self, store: MessageStore, topics: LogTopics, offsets: ConsumerOffsets) -> None:
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+
+    @property
+    def is_on(self) -> bool:
+        """Return whether what is sent back is delivered again."""
+        return self._store.config.enable_schedule_message_service
+
+    def of(self, group: str) -> str | None:
+        """Return the retry topic of ``group``, made known; ``None``: it has none.
+
+        Raises:
+            StoreError: as for ``LogTopics.create``.
+        """
+        topic = RETRY_PREFIX + group
+        if not self.is_on or not is_topic_name(topic):
+            return None
+        self._topics.create_unless_known(topic, _QUEUES)
+        return topic
+
+    def sent_back(
+        self, message: LogMessage, group: str, level: int | None, max_reconsume_times: int
+    ) -> Message:
+        """Return what is to be put, see ``EmbeddedLog.send_back``.
+
+        Raises:
+            RefusedStoreError: nothing delivers it, or it is in the log no more.
+            CorruptionError: it is damaged.
+            StoreError: as for ``LogTopics.create``.
+        """
+        check_group_name(group)
+        wanted = 0 if level is None else checked_level(level)
+        if not self.is_on:
+            raise RefusedStoreError(
+                "nothing gives it to the group again: that needs"
+                " StoreConfig(enable_schedule_message_service=True)", path=self._store.paths.root,
+            )  # fmt: skip
+        stored = self._stored(message)
+        times = stored.tail.reconsume_times
+        is_dead = times >= max_reconsume_times or wanted < 0
+        topic = (DLQ_PREFIX if is_dead else RETRY_PREFIX) + group
+        self._topics.create_unless_known(topic, _QUEUES)
+        if not is_dead:  # so that figures show the lag of retries that no tail reads
+            first = partial(self._store.min_offset, topic)
+            self._offsets.begin(group, topic, self._topics.queues_to_read(topic), first)
+        delay = 0 if is_dead else wanted or _FIRST_LEVEL + times
+        return _copy(stored, topic, self._topics.queue_of(topic, None), delay)
+
+    def _stored(self, message: LogMessage) -> StoredMessage:
+        """Return the record of a message that the log gave."""
+        place = message.topic, message.queue_id, message.queue_offset
+        found = self._store.get_message(*place, 1)
+        for queue_offset, stored in zip(found.queue_offsets, found.messages(), strict=True):
+            same = stored.store_timestamp == message.store_timestamp
+            if queue_offset == message.queue_offset and same:
+                stored.check_body()  # its copy would have a checksum of its own
+                return stored
+        raise RefusedStoreError(
+            f"message {place[2]} of queue {place[1]} of {place[0]!r} is in the log no more",
+            path=self._store.paths.root,
+        )
+
+
+def _copy(stored: StoredMessage, topic: str, queue_id: int, level: int) -> Message:
+    """Return the copy of a message that goes to ``topic``: it has failed once more."""
+    properties = {
+        name: value for name, value in stored.properties.items() if name not in _OF_RECORD
+    }
+    properties.setdefault(MessageProperty.RETRY_TOPIC, stored.topic)
+    properties.setdefault(MessageProperty.ORIGIN_MESSAGE_ID, stored.message_id)
+    properties[MessageProperty.DELAY] = str(level)
+    head = stored.head
+    return Message(
+        topic, bytes(stored.stored_body), queue_id, properties, head.flag, head.sys_flag,
+        head.born_timestamp, stored.born_host, reconsume_times=stored.tail.reconsume_times + 1,
+    )  # fmt: skip

@@ -1,0 +1,105 @@
+"""StoreSnapshots: a store that another process writes, as it was opened last, to be read.
+
+A refresh opens it anew. A reader of an older one goes on with that, and the last of its readers
+closes it.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from cqstore.store.concurrency.checked_lock import CheckedLock
+from cqstore.store.errors import StoreClosedError
+from cqstore.store.service.message_store import MessageStore
+
+
+class StoreSnapshots:
+    """The newest opening of one store, and those before it that are still read. Any thread."""
+
+    def __init__(self, store: MessageStore, open_again: Callable[[], MessageStore]) -> None:
+        """Begin with ``store``, which was opened to read."""
+        self._open_again = open_again
+        self._lock = CheckedLock("a look at a store that another process writes")  # guards below
+        self.newest = store
+        """The store as it was opened last."""
+        self._readers = Counter[MessageStore]()
+        self._released = deque[MessageStore]()
+        self._closed = False
+
+    def refresh(self) -> None:
+        """Open the store anew; what is asked from now on sees it as it is.
+
+        Raises:
+            StoreClosedError: all were closed.
+            StoreError: it cannot be opened; it is read as it was.
+        """
+        self.check_open()
+        made = self._open_again()
+        before: MessageStore | None = None
+        with self._lock.entry():
+            if not self._closed:
+                before, self.newest = self.newest, made
+                self._readers[before] += 1  # which is released below
+        if before is None:
+            made.close()
+            self.check_open()
+        else:
+            self.release(before)
+
+    def acquire(self) -> MessageStore:
+        """Return the newest store, which stays open until it is released.
+
+        Raises:
+            StoreClosedError: all were closed.
+        """
+        with self._lock.entry():
+            self.check_open()
+            self._readers[self.newest] += 1
+            return self.newest
+
+    def release(self, store: MessageStore) -> None:
+        """Release a store that was acquired; the last one closes it if there is a newer one.
+
+        A finalizer may call it amid any call here: then the next one closes the store.
+        """
+        self._released.append(store)
+        while self._released and not self._lock.is_mine():
+            with self._lock.entry():
+                unread = [each for each in self._take_released() if each is not self.newest]
+            for each in unread:
+                each.close()
+
+    def _take_released(self) -> Iterator[MessageStore]:
+        """Yield the stores that were released and are not read any more."""
+        while self._released:
+            store = self._released.popleft()
+            self._readers[store] -= 1
+            if self._readers[store] <= 0:
+                del self._readers[store]
+                yield store
+
+    @contextmanager
+    def reading(self) -> Iterator[MessageStore]:
+        """Give the newest store, which stays open inside the block."""
+        store = self.acquire()
+        try:
+            yield store
+        finally:
+            self.release(store)
+
+    def close(self) -> None:
+        """Close all openings; a reader of one gets an error. A second call does nothing."""
+        with self._lock.entry():
+            self._closed = True
+            stores = {self.newest, *self._readers}
+        for store in stores:
+            store.close()
+
+    def check_open(self) -> None:
+        """Refuse what comes after ``close``.
+
+        Raises:
+            StoreClosedError: all were closed.
+        """
+        if self._closed:
+            raise StoreClosedError("the log is closed", path=self.newest.paths.root)

@@ -1,0 +1,266 @@
+"""Tail: one consumer of a group, an asynchronous iterator over what comes.
+
+Messages of a queue come in its order; of those that are there at once, over all queues, the one
+that was stored first comes first.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+from cqstore.embedded.consumer_offsets import ConsumerOffsets
+from cqstore.embedded.group_members import GroupMembers
+from cqstore.embedded.log_message import TailMessage, log_message
+from cqstore.embedded.one_reader import OneReader
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import CorruptionError
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.reading.puller import TagFilter
+from cqstore.store.service.reading.topic_reader import TopicMessage
+from cqstore.store.service.results import GetMessageResult
+
+if TYPE_CHECKING:
+    from cqstore.store.service.reading.loop_waits import LoopWait
+
+_LOG = StoreLogger(__name__)
+_BATCH = 32
+"""Messages of one pull; after so many the loop gets a turn, and all queues are looked at."""
+_BATCH_BYTES = 1 << 20
+_NEVER = (1 << 62) - 1
+
+
+class _Cursor:
+    """How far a tail has read one queue, and what it has read ahead."""
+
+    __slots__ = ("at", "buffer", "is_at_end")
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.buffer: deque[tuple[tuple[int, int], TailMessage]] = deque()
+        self.is_at_end = False
+
+
+class Tail(OneReader[TailMessage]):
+    """Reads a topic for a group, and waits for what is to come; see ``EmbeddedLog.tail``.
+
+    One task at a time. At least once: what was not committed comes again, to this consumer's
+    successor or after a restart. With ``auto_commit`` a message is committed when the next one is
+    asked for, and the last one at the end of an ``async with`` that no exception leaves.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        offsets: ConsumerOffsets,
+        members: Sequence[GroupMembers],
+        topic: str,
+        group: str,
+        *,
+        tags: str,
+        auto_commit: bool,
+    ) -> None:
+        """Join the group; ``offsets`` has one for each queue that does not begin at its begin.
+
+        ``members``: of ``topic``, and of the group's retry topic, whose messages no tag is asked.
+        """
+        self._store = store
+        self._offsets = offsets
+        self._members = members
+        self.topic = topic
+        self.group = group
+        self._tags = TagFilter(tags) if tags != "*" else None
+        self._auto_commit = auto_commit
+        self._cursors: dict[QueueKey, _Cursor] = {}
+        self._last: TailMessage | None = None
+        self._wait: LoopWait | None = None
+        self._versions = [0] * len(members)
+        self._given = 0
+        self._closed = False
+        for each in members:
+            each.join(self, tags if each.topic == topic else "*")
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether it gives no more messages."""
+        return self._closed
+
+    @property
+    def queue_ids(self) -> list[int]:
+        """Return the queues of the topic that this consumer has at present."""
+        return sorted(key.queue_id for key in self._cursors if key.topic == self.topic)
+
+    def wake(self) -> None:
+        """Have the task that waits look at its share again. Any thread."""
+        if (wait := self._wait) is not None:
+            wait.wake()
+
+    def close(self) -> None:
+        """Give no more messages, and leave the queues to other consumers. Any thread.
+
+        A task that waits for a message finds the end of the iteration.
+        """
+        if not self._closed:
+            self._closed = True
+            for each in self._members:
+                each.change()
+            self.wake()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: object
+    ) -> None:
+        if kind is None and not self._closed:
+            self._commit_last()
+        self.close()
+
+    # ---- the next message
+
+    async def _next(self) -> TailMessage:
+        """Return the next message, once there is one.
+
+        Raises:
+            StoreClosedError, StoreFailedError: nothing will come.
+        """
+        self._commit_last()
+        while True:
+            if self._given >= _BATCH:
+                self._reset_ends()
+                await asyncio.sleep(0)
+            message = self._take()
+            if message is None:
+                await self._arrival()
+                message = self._take()
+            if message is not None:
+                self._given += 1
+                self._last = message
+                return message
+
+    async def _arrival(self) -> None:
+        """Wait until there may be something to read, or until the queues are shared anew."""
+        awaited = {key: cursor.at for key, cursor in self._cursors.items()}
+        # Without a queue it is woken by the others, and by the store's end.
+        with self._store.loop_wait(awaited or {QueueKey(self.topic, 0): _NEVER}) as wait:
+            self._wait = wait
+            try:
+                self._reset_ends()
+                if self._has_next() or self._is_stale or self._has_gone_back(awaited):
+                    return
+                if all(cursor.is_at_end for cursor in self._cursors.values()):
+                    await wait.future
+                else:
+                    await asyncio.sleep(0)  # a filter lets nothing through: read on
+            finally:
+                self._wait = None
+        if wait.error is not None:
+            raise wait.error
+        self._reset_ends()
+
+    def _take(self) -> TailMessage | None:
+        """Take the message that was stored first of those that are there; ``None``: none is."""
+        if self._closed:
+            raise StopAsyncIteration
+        if self._is_stale:
+            self._take_share()
+        if not self._has_next():
+            return None
+        first = min(
+            (cursor for cursor in self._cursors.values() if cursor.buffer),
+            key=lambda cursor: cursor.buffer[0][0],
+        )
+        return first.buffer.popleft()[1]
+
+    @property
+    def _is_stale(self) -> bool:
+        return self._closed or self._versions != [each.version for each in self._members]
+
+    def _has_next(self) -> bool:
+        """Read on where nothing is buffered; return whether there is a message."""
+        for key, cursor in self._cursors.items():
+            if not cursor.buffer and not cursor.is_at_end:
+                self._read(key, cursor)
+        return any(cursor.buffer for cursor in self._cursors.values())
+
+    def _has_gone_back(self, awaited: dict[QueueKey, int]) -> bool:
+        cursors = self._cursors
+        return any(cursors[key].at < offset for key, offset in awaited.items())
+
+    def _reset_ends(self) -> None:
+        self._given = 0
+        for cursor in self._cursors.values():
+            cursor.is_at_end = False
+
+    def _take_share(self) -> None:
+        """Let queues go and take others; a queue is read from where the group has committed."""
+        for number, members in enumerate(self._members):
+            self._versions[number], mine = members.share(self)
+            keys = {QueueKey(members.topic, queue_id) for queue_id in mine}
+            theirs = [each for each in self._cursors if each.topic == members.topic]
+            for key in theirs:
+                if key not in keys:
+                    del self._cursors[key]
+            for key in keys - self._cursors.keys():
+                at = self._offsets.committed(self.group, *key)
+                self._cursors[key] = _Cursor(self._store.min_offset(*key) if at is None else at)
+
+    def _commit_last(self) -> None:
+        """Commit the message that was given last, as its consumer asks for the next."""
+        last = self._last
+        if not self._auto_commit or last is None:
+            return
+        last.commit()
+        cursor = self._cursors.get(QueueKey(last.topic, last.queue_id))
+        if cursor is not None and not cursor.buffer:  # behind it a filter let nothing through
+            self._offsets.commit(self.group, last.topic, last.queue_id, cursor.at)
+        self._last = None
+
+    # ---- reading
+
+    def _read(self, key: QueueKey, cursor: _Cursor) -> None:
+        """Pull once; the cursor is at the end then, or further on."""
+        at = cursor.at
+        tags = self._tags if key.topic == self.topic else None  # sent back: it had one of them
+        found = self._store.get_message(*key, at, _BATCH, tags, _BATCH_BYTES)
+        messages = found.messages()
+        _report(key, found)
+        for queue_offset, message in zip(found.queue_offsets, messages, strict=True):
+            read = TopicMessage(key.queue_id, queue_offset, message)
+            try:
+                copied = log_message(key.topic, read)
+            except CorruptionError as exc:
+                _LOG.error("message %d of queue %d of %r is passed over: %s",
+                           queue_offset, key.queue_id, key.topic, exc)  # fmt: skip
+                continue
+            entry = TailMessage(
+                copied.topic, copied.queue_id, queue_offset, copied.store_timestamp, copied.body,
+                copied.properties, copied.reconsume_times, self.group, self._offsets.commit,
+            )  # fmt: skip
+            cursor.buffer.append((read.order, entry))
+        if found.next_begin_offset < at:
+            self._go_back(key, found)
+        cursor.at = found.next_begin_offset
+        if cursor.at <= at:
+            cursor.is_at_end = True
+        elif self._auto_commit and not messages:
+            # All before was committed: what was passed over is not read again.
+            self._offsets.commit(self.group, *key, cursor.at)
+
+    def _go_back(self, key: QueueKey, found: GetMessageResult) -> None:
+        """Follow a queue that has begun anew, for its topic was deleted, or has lost its end."""
+        _LOG.warning(
+            "group %r goes on at %d, the end of queue %d of %r", self.group,
+            found.next_begin_offset, key.queue_id, key.topic,
+        )  # fmt: skip
+        self._offsets.assign(self.group, *key, found.next_begin_offset)
+
+
+def _report(key: QueueKey, found: GetMessageResult) -> None:
+    for damaged in found.damaged:
+        _LOG.error("message %d of queue %d of %r is passed over: %s",
+                   damaged.queue_offset, key.queue_id, key.topic, damaged.reason)  # fmt: skip
+    if found.hole is not None:
+        _LOG.error("messages %d to %d of queue %d of %r are missing and passed over",
+                   found.hole.start, found.hole.stop - 1, key.queue_id, key.topic)  # fmt: skip

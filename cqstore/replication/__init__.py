@@ -1,0 +1,1 @@
+"""Replication: a store follows another one over RocketMQ's wire."""

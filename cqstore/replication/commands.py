@@ -1,0 +1,35 @@
+"""``cqstore follow``, ``feed`` and ``ha``: receive a log, serve one, and compare two."""
+
+import typer
+
+from cqstore.cli.lazy_verbs import VerbGroup, add_verb
+
+app = typer.Typer()
+
+add_verb(
+    app, "follow", "cqstore.replication.follow_command:follow",
+    "Receive the log of the running master at HOST:PORT into DIR, and build its queues.",
+    progress_told=False,
+)  # fmt: skip
+feeding = typer.Typer()
+
+add_verb(
+    feeding, "feed", "cqstore.replication.feed.feed_command:feed",
+    "Serve the log of the store in DIR to those who follow it, RocketMQ's slaves or ours.",
+    progress_told=False,
+)  # fmt: skip
+
+ha = typer.Typer(
+    cls=VerbGroup,
+    help="Compare the logs of master and slave, and bring a former master back.",
+    no_args_is_help=True,
+)
+
+add_verb(
+    ha, "check", "cqstore.replication.ha.ha_check_command:check",
+    "Compare two logs record by record, or one with a running master's. Changes nothing.",
+)  # fmt: skip
+add_verb(
+    ha, "rejoin", "cqstore.replication.ha.ha_rejoin_command:rejoin",
+    "Cut off FORMER what NEW does not have, so that it can follow NEW; shown first.",
+)  # fmt: skip

@@ -1,0 +1,53 @@
+"""A place in a network, and why it cannot be reached, as sentences have them."""
+
+import errno
+import os
+import re
+import socket
+import ssl
+
+from cqstore.store.errors import StoreError, StoreIOError
+
+_CALL_FAILED = "Connect call failed"
+"""asyncio's, with the number of the system's error for each address of a name."""
+_NUMBER = re.compile(r"\[Errno (\d+)\]")
+_REFUSED = "nothing listens there (connection refused)"
+
+
+def endpoint(host: str, port: int) -> str:
+    """Return ``HOST:PORT``, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def find_host(host: str, port: int, what: str = "the master") -> None:
+    """Look a host up, before anything is made for what comes from it.
+
+    Raises:
+        StoreIOError: no host has such a name, or it cannot be asked for now.
+    """
+    try:
+        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except socket.gaierror as exc:
+        raise not_found(host, exc, what) from exc
+
+
+def not_found(host: str, exc: socket.gaierror, what: str = "the master") -> StoreIOError:
+    """Return the error of a host that has no address."""
+    return StoreIOError(f"cannot find {what} {host}: {exc.strerror}")
+
+
+def reason_of(exc: OSError | UnicodeError | StoreError) -> str:
+    """Return why a connection failed or ended, in words; ``UnicodeError``: a name is no host's."""
+    if isinstance(exc, StoreError | UnicodeError | ssl.SSLError):
+        return str(exc)
+    text = str(exc)
+    if _CALL_FAILED in text:
+        numbers = dict.fromkeys(map(int, _NUMBER.findall(text)))
+        return ", ".join(map(_named, numbers)) if numbers else text
+    if exc.errno == errno.ECONNREFUSED:
+        return _REFUSED
+    return exc.strerror or text or "no answer in time"
+
+
+def _named(number: int) -> str:
+    return _REFUSED if number == errno.ECONNREFUSED else os.strerror(number)

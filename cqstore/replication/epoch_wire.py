@@ -1,0 +1,175 @@
+"""The replication wire under a controller: as ``wire``, with a handshake, and epochs in each frame.
+
+An epoch is the reign of one master: its number, and where in the log it began. The slave begins and
+says who it is. The master answers with all its epochs. Then the slave reports, and the master sends
+frames as on the other wire, each with the epoch of its bytes.
+
+Source: RocketMQ ``AutoSwitchHAClient``, ``AutoSwitchHAConnection``.
+"""
+
+from collections.abc import Callable
+
+from cqstore.replication.errors import WireError
+from cqstore.replication.wire import FrameHead, FrameParser, hint_at_text
+from cqstore.store.record.layout import Annotated, Layout, NamedTuple, Wire
+
+HANDSHAKE, TRANSFER = 1, 2
+"""``HAConnectionState``: what a frame is; on the wire: do not renumber."""
+MAX_EPOCHS = 1000
+"""That a master can send: RocketMQ's has a buffer for so many."""
+_NOWHERE = -1
+"""Phy offset of a heartbeat of a master whose log has no file yet."""
+
+
+class EpochEntry(NamedTuple):
+    """One epoch of a log: since when one master has written it."""
+
+    epoch: Annotated[int, Wire("i", "its number; each is greater than the one before")]
+    start_offset: Annotated[int, Wire("q", "phy offset where it began, likewise")]
+
+
+class SlaveHandshake(NamedTuple):
+    """What a slave sends first; RocketMQ's master reads it only if it comes as one."""
+
+    state: Annotated[int, Wire("i", "1: handshake")]
+    sync_from_last_file: Annotated[int, Wire("h", "1: an empty slave begins at the last file")]
+    async_learner: Annotated[int, Wire("h", "1: never to be taken into the set in sync")]
+    broker_id: Annotated[int, Wire("q", "by which the master knows its slaves")]
+
+
+class SlaveReport(NamedTuple):
+    """What a slave sends after its handshake: how far it has the log."""
+
+    state: Annotated[int, Wire("i", "2: transfer")]
+    phy_offset: Annotated[
+        int, Wire("q", "the first one: where to begin; each later one: the end of what it has")
+    ]
+
+
+class MasterHandshake(NamedTuple):
+    """What a master answers a handshake, before its epochs."""
+
+    state: Annotated[int, Wire("i", "1: handshake")]
+    size: Annotated[int, Wire("i", "bytes of the epochs that follow")]
+    max_phy_offset: Annotated[int, Wire("q", "where its log ends")]
+    last_epoch: Annotated[int, Wire("i", "number of the last one of them, -1: there is none")]
+
+
+class TransferHead(NamedTuple):
+    """What a master sends before each run of bytes of its log."""
+
+    state: Annotated[int, Wire("i", "2: transfer")]
+    size: Annotated[int, Wire("i", "how many follow; 0: a heartbeat")]
+    phy_offset: Annotated[
+        int, Wire("q", "where the bytes lie in the log, or its next ones will; -1: it has no file")
+    ]
+    epoch: Annotated[int, Wire("i", "that they are of; with the last ones of an epoch the next")]
+    epoch_start_offset: Annotated[int, Wire("q", "phy offset where that epoch began")]
+    confirm_offset: Annotated[
+        int, Wire("q", "phy offset up to which all of the set in sync have the log")
+    ]
+
+    @property
+    def entry(self) -> EpochEntry:
+        """Return the epoch that it names."""
+        return EpochEntry(self.epoch, self.epoch_start_offset)
+
+
+EPOCH_ENTRY = Layout(EpochEntry)
+SLAVE_HANDSHAKE = Layout(SlaveHandshake)
+SLAVE_REPORT = Layout(SlaveReport)
+MASTER_HANDSHAKE = Layout(MasterHandshake)
+TRANSFER_HEAD = Layout(TransferHead)
+
+
+def parse_handshake(data: bytes) -> MasterHandshake:
+    """Return the head of a master's handshake.
+
+    Raises:
+        WireError: no master under a controller sends such.
+    """
+    head = MASTER_HANDSHAKE.unpack_from(data)
+    _check_state(data, head.state, HANDSHAKE)
+    if head.size % EPOCH_ENTRY.size or not 0 <= head.size <= MAX_EPOCHS * EPOCH_ENTRY.size:
+        raise WireError(
+            "the master's handshake has an impossible size",
+            expected=f"0 to {MAX_EPOCHS} epochs of {EPOCH_ENTRY.size} bytes",
+            got=f"{head.size} bytes",
+        )
+    if head.max_phy_offset < 0:
+        raise WireError(
+            "the master's handshake has an impossible end of its log",
+            expected="0 or more", got=head.max_phy_offset,
+        )  # fmt: skip
+    return head
+
+
+def parse_epochs(head: MasterHandshake, body: bytes) -> list[EpochEntry]:
+    """Return the epochs of a handshake, oldest first.
+
+    Raises:
+        WireError: they do not grow, begin behind the log's end, or end with another than it says.
+    """
+    entries = list(EPOCH_ENTRY.iter_unpack(body))
+    refuse_unordered(entries, WireError)
+    if entries and entries[-1].start_offset > head.max_phy_offset:
+        raise WireError(
+            f"the master's epoch {entries[-1].epoch} begins behind the end of its log",
+            expected=f"at most {head.max_phy_offset}", got=entries[-1].start_offset,
+        )  # fmt: skip
+    last = entries[-1].epoch if entries else -1
+    if head.last_epoch != last:
+        raise WireError(
+            "the master's handshake names another last epoch than it brings",
+            expected=last, got=head.last_epoch,
+        )  # fmt: skip
+    return entries
+
+
+def refuse_unordered(entries: list[EpochEntry], error: Callable[[str], Exception]) -> None:
+    """Refuse epochs whose numbers or starts do not grow, from 0 on.
+
+    Raises:
+        Exception: what ``error`` makes of the sentence.
+    """
+    before = EpochEntry(-1, -1)
+    for entry in entries:
+        if entry.epoch <= before.epoch or entry.start_offset <= before.start_offset:
+            raise error(
+                f"epochs do not grow: {entry.epoch} from {entry.start_offset} on follows"
+                f" {before.epoch} from {before.start_offset} on"
+            )
+        before = entry
+
+
+class TransferParser(FrameParser):
+    """Takes what a master under a controller sends behind its handshake."""
+
+    head_size = TRANSFER_HEAD.size
+
+    def __init__(self, enter: Callable[[TransferHead], None]) -> None:
+        """``enter`` gets each head before its body, and may refuse it."""
+        super().__init__()
+        self._enter = enter
+        self.head = TransferHead(TRANSFER, 0, 0, -1, 0, -1)
+        """Of the frame that the piece is of which was yielded last."""
+
+    def begin(self, head: bytes) -> FrameHead:
+        """Return where the body lies whose head has come, and its size."""
+        found = TRANSFER_HEAD.unpack_from(head)
+        _check_state(head, found.state, TRANSFER)
+        if found.phy_offset == _NOWHERE and not found.size:
+            found = found._replace(phy_offset=0)
+        place = self.possible(FrameHead(found.phy_offset, found.size))
+        self._enter(found)
+        self.head = found
+        return place
+
+
+def _check_state(data: bytes, state: int, wanted: int) -> None:
+    if state != wanted:
+        hint = hint_at_text(data[:4]) or ". Is it a master under a controller (--controller)?"
+        raise WireError(
+            f"the head of a frame is of another kind{hint}", expected=f"state {wanted}",
+            got=f"state {state}",
+        )  # fmt: skip

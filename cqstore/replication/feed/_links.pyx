@@ -1,0 +1,498 @@
+# cython: language_level=3
+"""Links: the connections of a store's followers, what each has, and the puts that wait for it.
+
+A thread hears a follower without the interpreter's lock, and wakes the threads whose puts it
+serves. Where one put after the other waits alone, it lends the hearing, and the put hears its own
+answer. What they share lies under a native lock; no line of Python runs under that one. A waiter
+is taken from, and given back to, those that are free under the interpreter's lock.
+"""
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.errno cimport errno
+from libc.stdint cimport int64_t, uint8_t
+from libc.stdlib cimport free, qsort, realloc
+
+import os
+
+from cqstore.replication.feed._hearing cimport (
+    LEASE,
+    NOTHING,
+    REPORT,
+    TOO_LATE,
+    Hearing,
+    ask_back,
+    by_size,
+    count_alone,
+    load_of,
+    may_be_lent,
+    may_be_taken,
+    received,
+    report_at,
+    store_to,
+)
+from cqstore.store.core._waiters cimport (
+    NOWAIT_LOCK,
+    PY_LOCK_ACQUIRED,
+    PY_LOCK_INTR,
+    WAIT_LOCK,
+    Line,
+    PyLockStatus,
+    PyThread_acquire_lock,
+    PyThread_acquire_lock_timed,
+    PyThread_allocate_lock,
+    PyThread_free_lock,
+    PyThread_release_lock,
+    PyThread_type_lock,
+    Waiter,
+    append,
+    free_waiters,
+    insert,
+    monotonic,
+    new_waiter,
+    open_gates,
+    remove,
+)
+
+cdef enum:
+    LOOK_AGAIN = 1000000  # microseconds
+    NOT_SAID = -1
+
+
+cdef struct State:
+    # Of a link. Changed under the lock of its links, but for ``sent``; read by any thread.
+    int64_t position
+    int64_t start
+    int64_t sent
+    int64_t acknowledged
+    Py_ssize_t slot  # in ``best``: those of one address have the same
+    Hearing hearing
+
+
+cdef class Link:
+    """One connection of a follower. Any thread may read; its links alone change it, but ``sent``."""
+
+    cdef State state
+    cdef readonly str address
+    cdef readonly int port
+
+    def __cinit__(
+        self, str address, int port, int64_t position=NOT_SAID, int64_t start=NOT_SAID,
+        int64_t sent=NOT_SAID, int64_t acknowledged=NOT_SAID,
+    ):
+        self.address, self.port = address, port
+        self.state.position, self.state.start = position, start
+        self.state.sent, self.state.acknowledged = sent, acknowledged
+        self.state.slot = -1
+        self.state.hearing.gate = PyThread_allocate_lock()
+        if self.state.hearing.gate == NULL:
+            raise MemoryError
+        PyThread_acquire_lock(self.state.hearing.gate, NOWAIT_LOCK)
+
+    def __dealloc__(self):
+        if self.state.hearing.gate != NULL:
+            PyThread_free_lock(self.state.hearing.gate)
+
+    @property
+    def position(self):
+        """Return up to where it says that it has the log: what it asked for, then acknowledged."""
+        return load_of(&self.state.position)
+
+    @property
+    def start(self):
+        """Return from where on it is sent the log."""
+        return load_of(&self.state.start)
+
+    @property
+    def sent(self):
+        """Return up to where it was sent the log; set by who has the turn to send."""
+        return load_of(&self.state.sent)
+
+    @sent.setter
+    def sent(self, int64_t phy_offset):
+        store_to(&self.state.sent, phy_offset)
+
+    @property
+    def acknowledged(self):
+        """Return up to where it says that it has what it was sent; its request says nothing."""
+        return load_of(&self.state.acknowledged)
+
+    @property
+    def is_heard_by_put(self):
+        """Return whether a put that waits hears it now, instead of its thread."""
+        return load_of(&self.state.hearing.taken) != 0
+
+    @property
+    def heard_by_puts(self):
+        """Return how often a put that waited has heard it, instead of its thread."""
+        return load_of(&self.state.hearing.turns)
+
+
+cdef class Links:
+    """The links of one store, and who waits for them. Any thread."""
+
+    cdef PyThread_type_lock _lock
+    cdef list _links
+    cdef State **_states  # of ``_links``
+    cdef int64_t *_best  # scratch, a place for each slot
+    cdef Py_ssize_t _count, _room, _slots
+    cdef Line _waiting  # by phy offset
+    cdef Line _free  # waiters not in use
+    cdef int64_t _lease  # microseconds
+
+    def __cinit__(self, double lease=LEASE * 1e-6):
+        """Have who lends the hearing of a connection look after it each ``lease`` seconds."""
+        self._links, self._lease = [], <int64_t> (lease * 1e6)
+        self._lock = PyThread_allocate_lock()
+        if self._lock == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free_waiters(&self._free)
+        free(self._states)
+        free(self._best)
+        if self._lock != NULL:
+            PyThread_free_lock(self._lock)
+
+    @property
+    def waiting(self):
+        """Return how many puts wait."""
+        self._acquire()
+        count = self._waiting.count
+        self._release()
+        return count
+
+    def links(self):
+        """Return the connections there are."""
+        return list(self._links)
+
+    # ---- what feeders report
+
+    def join(self, Link link):
+        """Note a connection."""
+        if self._count == self._room:
+            self._make_room(max(2 * self._room, 8))
+        slot = self._slot(link.address)
+        self._links.append(link)  # the last that may fail
+        self._acquire()
+        if self._count:
+            ask_back(&self._states[0].hearing)  # a put would hear this one alone
+        link.state.slot = slot
+        self._states[self._count] = &link.state
+        self._count += 1
+        self._slots = max(self._slots, slot + 1)
+        self._release()
+
+    cdef int _make_room(self, Py_ssize_t room) except -1:
+        self._acquire()
+        states = <State **> realloc(self._states, room * sizeof(State *))
+        self._states = self._states if states == NULL else states
+        best = <int64_t *> realloc(self._best, room * sizeof(int64_t))
+        self._best = self._best if best == NULL else best
+        if states != NULL and best != NULL:
+            self._room = room
+        self._release()
+        if self._room < room:
+            raise MemoryError
+        return 0
+
+    cdef Py_ssize_t _slot(self, str address) except -1:
+        """Return the slot of an address: that of its other links, or the first that is free."""
+        taken = set()
+        for other in self._links:
+            if (<Link> other).address == address:
+                return (<Link> other).state.slot
+            taken.add((<Link> other).state.slot)
+        slot = 0
+        while slot in taken:
+            slot += 1
+        return slot
+
+    def leave(self, Link link):
+        """Forget a connection, if it is there; what it acknowledged counts no more."""
+        cdef Py_ssize_t at
+        for at in range(self._count):
+            if self._states[at] == &link.state:
+                self._acquire()
+                self._count -= 1
+                for at in range(at, self._count):
+                    self._states[at] = self._states[at + 1]
+                self._release()
+                self._links.remove(link)
+                return
+
+    def begin(self, Link link, int64_t request, int64_t start):
+        """Note that it asked for ``request``, and is served from ``start`` on."""
+        self._acquire()
+        store_to(&link.state.position, request)
+        store_to(&link.state.start, start)
+        store_to(&link.state.sent, start)
+        self._release()
+
+    def acknowledge(self, Link link, int64_t phy_offset):
+        """Note that it has what it was sent, up to ``phy_offset``; the caller has checked that."""
+        with nogil:
+            self._acknowledge(&link.state, phy_offset)
+
+    def hear(self, Link link, int fd, double patience):
+        """Take whole reports of what it was sent, as they come, until something else comes.
+
+        Returns what came then, nothing of it taken; empty: it has closed the connection.
+
+        Raises:
+            TimeoutError: nothing came for ``patience`` seconds.
+            OSError: the connection is of no more use.
+        """
+        cdef Hearing *hearing = &link.state.hearing
+        cdef Py_ssize_t got
+        with nogil:
+            self._acquire()
+            hearing.fd, hearing.heard_at = fd, monotonic()
+            self._release()
+            while True:
+                got = self._lend(hearing, patience)
+                if got == NOTHING:
+                    got = received(hearing, hearing.heard_at + patience, False)
+                    hearing.fault = errno
+                if got <= 0 or not self._take(&link.state, got):
+                    break
+        if got == TOO_LATE:
+            raise TimeoutError
+        if got < 0:
+            raise OSError(hearing.fault, os.strerror(hearing.fault))
+        return <bytes> hearing.data[:got]
+
+    cdef Py_ssize_t _lend(self, Hearing *hearing, double patience) noexcept nogil:
+        """Have puts hear if they wait one by one, until one calls or none hears.
+
+        Returns what one has left to its thread, or ``NOTHING``.
+        """
+        cdef int64_t turns
+        cdef bint called
+        self._acquire()
+        hearing.lent = may_be_lent(hearing, self._count, self._waiting.count)
+        hearing.asked_back, hearing.got, turns = False, NOTHING, hearing.turns
+        called = not hearing.lent
+        while hearing.lent:
+            self._release()
+            called = PyThread_acquire_lock_timed(hearing.gate, self._lease, 0) == PY_LOCK_ACQUIRED
+            self._acquire()
+            if hearing.lent:  # no put has called
+                hearing.asked_back = (
+                    hearing.turns == turns or monotonic() > hearing.heard_at + patience
+                )
+                turns = hearing.turns
+                hearing.lent = hearing.taken != 0 or not hearing.asked_back
+                called = not hearing.lent  # by itself
+        self._release()
+        if not called:  # a put is about to call
+            PyThread_acquire_lock(hearing.gate, WAIT_LOCK)
+        return hearing.got
+
+    cdef bint _take(self, State *state, Py_ssize_t size) noexcept nogil:
+        """Take reports that rise, and lie within what was sent; return whether they are such."""
+        cdef const uint8_t *data = state.hearing.data
+        cdef int64_t last = max(load_of(&state.position), <int64_t> 0)
+        cdef int64_t phy_offset
+        cdef Py_ssize_t at
+        if size % REPORT:
+            return False
+        for at in range(size // REPORT):
+            phy_offset = report_at(data + at * REPORT)
+            if phy_offset < last:
+                return False
+            last = phy_offset
+        if last > load_of(&state.sent):
+            return False
+        self._acknowledge(state, last)
+        return True
+
+    cdef void _acknowledge(self, State *state, int64_t phy_offset) noexcept nogil:
+        cdef Line served
+        self._acquire()
+        store_to(&state.position, phy_offset)
+        if phy_offset > state.start:  # else it is of nothing that was sent here
+            store_to(&state.acknowledged, phy_offset)
+        served = self._served()
+        state.hearing.heard_at = monotonic()
+        count_alone(&state.hearing, served.count, self._waiting.count)
+        self._release()
+        open_gates(served.first)
+
+    # ---- what a store asks
+
+    def reached(self, Py_ssize_t followers):
+        """Return up to where so many distinct followers have the log; -1: nothing, or too few."""
+        cdef int64_t found
+        self._acquire()
+        found = self._reached(followers)
+        self._release()
+        return found
+
+    def in_sync(self, int64_t phy_offset, int64_t gap):
+        """Return how many distinct followers lack less than ``gap`` bytes before ``phy_offset``."""
+        cdef Py_ssize_t at, found = 0
+        cdef int64_t position
+        self._acquire()
+        for at in range(self._slots):
+            self._best[at] = 0
+        for at in range(self._count):
+            position = self._states[at].position
+            if 0 <= position > phy_offset - gap and not self._best[self._states[at].slot]:
+                self._best[self._states[at].slot] = 1
+                found += 1
+        self._release()
+        return found
+
+    def wait(self, int64_t phy_offset, Py_ssize_t followers, double deadline, looks):
+        """Return once so many distinct followers have the log up to ``phy_offset``.
+
+        False when it is ``deadline``, by ``time.monotonic``. ``looks`` are called once it waits.
+
+        Raises:
+            BaseException: what one of ``looks`` raises, or a signal's handler in the sleep.
+        """
+        cdef Waiter *mine = self._new(phy_offset, followers)
+        cdef bint heard = False, served
+        if mine == NULL:
+            return True
+        try:
+            for look in looks:
+                look()
+            heard = self._sleep(mine, deadline)
+        finally:
+            served = self._leave(mine, heard)
+        return served
+
+    cdef void _acquire(self) noexcept nogil:
+        PyThread_acquire_lock(self._lock, WAIT_LOCK)
+
+    cdef void _release(self) noexcept nogil:
+        PyThread_release_lock(self._lock)
+
+    cdef int64_t _reached(self, Py_ssize_t followers) noexcept nogil:
+        """Under the lock."""
+        cdef Py_ssize_t at, slot, there = 0
+        for at in range(self._slots):
+            self._best[at] = -2
+        for at in range(self._count):
+            slot = self._states[at].slot
+            there += self._best[slot] == -2
+            self._best[slot] = max(self._best[slot], self._states[at].acknowledged)
+        if there < followers or followers <= 0:
+            return NOT_SAID
+        qsort(self._best, self._slots, sizeof(int64_t), by_size)
+        return self._best[self._slots - followers]
+
+    cdef Line _served(self) noexcept nogil:
+        """Take out those that have waited long enough, and return them; under the lock."""
+        cdef Waiter *waiter = self._waiting.first
+        cdef Waiter *behind
+        cdef Line served = Line(NULL, NULL, 0)
+        cdef Py_ssize_t followers = -1
+        cdef int64_t highest, reached = NOT_SAID
+        if waiter == NULL:
+            return served
+        highest = self._reached(1)
+        while waiter != NULL and waiter.phy_offset <= highest:
+            behind = waiter.behind
+            if waiter.followers != followers:
+                followers = waiter.followers
+                reached = highest if followers == 1 else self._reached(followers)
+            if waiter.phy_offset <= reached:
+                remove(waiter)
+                append(&served, waiter)
+                store_to(&waiter.served, 1)
+            waiter = behind
+        return served
+
+    cdef Waiter *_new(self, int64_t phy_offset, Py_ssize_t followers) except? NULL:
+        """Return a waiter in its line; ``NULL``: there is nothing to wait for."""
+        cdef Waiter *mine = new_waiter(&self._free, phy_offset)
+        cdef Waiter *before
+        cdef bint is_there
+        mine.followers = followers
+        self._acquire()
+        is_there = self._reached(followers) >= phy_offset
+        if not is_there:
+            before = self._waiting.last
+            while before != NULL and before.phy_offset > phy_offset:
+                before = before.before
+            insert(&self._waiting, before, mine)
+        self._release()
+        if is_there:
+            append(&self._free, mine)
+            return NULL
+        return mine
+
+    cdef bint _sleep(self, Waiter *mine, double deadline) except -1:
+        """Return whether the call has come; ``deadline`` is over, or it was served, if not."""
+        cdef double left
+        cdef int64_t microseconds
+        cdef PyLockStatus status = PY_LOCK_INTR
+        while not load_of(&mine.served):
+            left = deadline - monotonic()
+            if left <= 0:
+                return False
+            microseconds = <int64_t> min(left * 1e6 + 1, <double> LOOK_AGAIN)
+            with nogil:
+                if not self._heard_alone(mine, deadline):
+                    status = PyThread_acquire_lock_timed(mine.gate, microseconds, 1)
+            if status == PY_LOCK_ACQUIRED:
+                return True
+            PyErr_CheckSignals()
+        return False
+
+    cdef bint _heard_alone(self, Waiter *mine, double deadline) noexcept nogil:
+        """Hear what comes for a moment, if that was lent; return whether. Its thread waits for that."""
+        cdef State *state = self._taken()
+        cdef Py_ssize_t got
+        cdef bint is_other = False
+        if state == NULL:
+            return False
+        deadline = min(deadline, monotonic() + self._lease * 5e-7)
+        while not is_other and not load_of(&mine.served):
+            got = received(&state.hearing, deadline, True)
+            state.hearing.fault = errno
+            if got == TOO_LATE:
+                break
+            is_other = got <= 0 or not self._take(state, got)
+        self._give_back(&state.hearing, mine, got if is_other else <Py_ssize_t> NOTHING)
+        return True
+
+    cdef State *_taken(self) noexcept nogil:
+        """Return of which connection it may hear now what comes; ``NULL``: of none."""
+        cdef State *state = NULL
+        self._acquire()
+        if self._count and may_be_taken(&self._states[0].hearing):
+            state = self._states[0]
+            store_to(&state.hearing.taken, 1)
+        self._release()
+        return state
+
+    cdef void _give_back(self, Hearing *hearing, Waiter *mine, Py_ssize_t got) noexcept nogil:
+        """Leave the hearing to the next put, or to its thread; ``got`` is for that alone."""
+        cdef bint is_over
+        self._acquire()
+        store_to(&hearing.taken, 0)
+        hearing.got = got
+        store_to(&hearing.turns, hearing.turns + 1)
+        is_over = got != NOTHING or hearing.asked_back or self._waiting.count + mine.served > 1
+        hearing.lent = not is_over
+        self._release()
+        if is_over:
+            PyThread_release_lock(hearing.gate)
+
+    cdef bint _leave(self, Waiter *mine, bint heard) noexcept:
+        """Give one back, also where a handler raised in the sleep; return whether it was served."""
+        cdef bint served
+        self._acquire()
+        served = load_of(&mine.served) != 0
+        if not served:
+            remove(mine)
+        self._release()
+        if served and not heard:
+            with nogil:  # the thread that served it is about to call
+                PyThread_acquire_lock(mine.gate, WAIT_LOCK)
+        mine.line = NULL  # the line of those that were served together has gone
+        append(&self._free, mine)
+        return served

@@ -1,0 +1,268 @@
+"""FeedConnection: one follower is sent the log, and heard, until it goes or says what cannot be.
+
+What it has not taken yet waits in its own buffers, never in more memory than one turn takes. So a
+slow one holds up no other. A plain one is heard by a thread, and sent what puts wait for by theirs
+(``Lane``): a turn of the loop for each would cost more than the put.
+
+Source: RocketMQ ``DefaultHAConnection``, ``FlowMonitor``.
+"""
+
+import asyncio
+import math
+import socket
+import time
+from contextlib import suppress
+from typing import NoReturn
+
+from cqstore.replication.feed.append_notifier import AppendNotifier
+from cqstore.replication.feed.feed_settings import FeedSettings
+from cqstore.replication.feed.followers import Followers, Link
+from cqstore.replication.feed.frames import frames
+from cqstore.replication.feed.lane import Hearing, Lane
+from cqstore.replication.feed.reports import Reports, check_sent
+from cqstore.replication.feed.served_log import ServedLog
+from cqstore.replication.wire import FRAME_HEAD, FrameHead
+
+REPORT_BYTES = 4096
+"""Most that is read at once of what a follower says."""
+TURN_BYTES = 256 << 10
+"""Of the log that are sent before others have their turn, in as many frames as that takes."""
+_MIN_SECONDS = 0.001
+"""0 would not wait, but not be late either."""
+
+
+class FeedConnection:
+    """One connection; ``begin``, then ``run``, once, within the loop of its feeder.
+
+    Both raise:
+        OSError: the follower has gone, or says or takes nothing.
+        WireError: it said what no slave says.
+        OutsideLogError: it wants what the log does not have.
+        StoreError: the log cannot be read.
+    """
+
+    def __init__(
+        self,
+        log: ServedLog,
+        followers: Followers,
+        link: Link,
+        growth: AppendNotifier,
+        settings: FeedSettings,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        peer: socket.socket | None = None,
+    ) -> None:
+        """``peer``: the socket below ``reader`` and ``writer``, if these are that and no more."""
+        self._log = log
+        self._followers = followers
+        self._link = link
+        self._growth = growth
+        self._reader = reader
+        self._writer = writer
+        self._batch = settings.ha_transfer_batch_size
+        self._heartbeat = settings.ha_send_heartbeat_interval / 1000
+        self._patience = settings.ha_housekeeping_interval / 1000
+        self._allowance = Allowance(settings)
+        self._reports = Reports()
+        self._wrote_at = -math.inf  # the first heartbeat is due at once
+        self._sent_bytes = 0
+        self._peer = peer
+        self._lane: Lane | None = None
+        if peer is not None and not settings.ha_flow_control_enable:
+            self._lane = Lane(log, link, peer, self._batch)
+
+    @property
+    def sent_bytes(self) -> int:
+        """Return how many it was sent, heads of frames among them."""
+        return self._sent_bytes + (self._lane.sent_bytes if self._lane is not None else 0)
+
+    async def begin(self) -> None:
+        """Hear where it wants to begin."""
+        self._writer.transport.set_write_buffer_limits(high=0)
+        request, *more = await self._heard()
+        self._followers.begin(self._link, request, self._log.start(request))
+        self._acknowledge(more)
+
+    async def run(self) -> None:
+        """Send the log and hear reports until the follower goes or is refused."""
+        if self._peer is not None:
+            await self._leave_reading()
+        tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._send())]
+        try:
+            if self._lane is not None:
+                self._growth.add(self._lane)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            if self._lane is not None:
+                self._growth.remove(self._lane)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    # ---- what it says
+
+    async def _listen(self) -> None:
+        if self._peer is not None:
+            await Hearing(self._peer, self._hear).hear()
+        while True:
+            self._acknowledge(await self._heard())
+
+    async def _leave_reading(self) -> None:
+        """Take what the loop has read, and leave the rest to a thread."""
+        transport = self._writer.transport
+        assert isinstance(transport, asyncio.Transport)
+        while True:
+            transport.pause_reading()  # each time: the reader lets it go on
+            try:
+                async with asyncio.timeout(0):
+                    data = await self._reader.read(REPORT_BYTES)
+            except TimeoutError:
+                return
+            self._acknowledge(self._reported(data))
+
+    def _hear(self, peer: socket.socket) -> NoReturn:
+        """Receive in a thread, which shares ``peer`` with no other."""
+        try:
+            while True:
+                self._complete(peer)
+                other = self._followers.hear(self._link, peer.fileno(), self._patience)
+                self._acknowledge(self._reported(other))
+        except TimeoutError:
+            raise self._silent() from None
+
+    def _complete(self, peer: socket.socket) -> None:
+        """Receive until no part of a report is left.
+
+        Raises:
+            OSError: nothing came in time, or the connection ended.
+        """
+        deadline = time.monotonic() + self._patience
+        while self._reports.is_torn:
+            peer.settimeout(max(deadline - time.monotonic(), _MIN_SECONDS))
+            if found := self._reported(peer.recv(REPORT_BYTES)):
+                self._acknowledge(found)
+                deadline = time.monotonic() + self._patience
+
+    async def _heard(self) -> list[int]:
+        """Wait for bytes of the follower; return the phy offsets that it reports, at least one."""
+        found: list[int] = []
+        deadline = time.monotonic() + self._patience
+        while not found:
+            try:
+                async with asyncio.timeout(deadline - time.monotonic()):
+                    data = await self._reader.read(REPORT_BYTES)
+            except TimeoutError:
+                raise self._silent() from None
+            found = self._reported(data)
+        return found
+
+    def _silent(self) -> ConnectionAbortedError:
+        return ConnectionAbortedError(f"silent for {self._patience:g} s")
+
+    def _reported(self, data: bytes) -> list[int]:
+        if not data:
+            raise ConnectionAbortedError("it has closed the connection")
+        return self._reports.feed(data, self._link.position)
+
+    def _acknowledge(self, phy_offsets: list[int]) -> None:
+        for phy_offset in phy_offsets:
+            check_sent(phy_offset, self._link.sent)
+        if phy_offsets:
+            self._followers.acknowledge(self._link, phy_offsets[-1])
+
+    # ---- what it is sent
+
+    async def _send(self) -> None:
+        """Send what the log has, a turn at a time and within the allowance, without end."""
+        while True:
+            at, now = self._link.sent, time.monotonic()
+            if not self._log.size_at(at):
+                await self._send_nothing(at)
+                continue
+            allowed = self._allowance.remaining(now)
+            if not allowed:
+                await asyncio.sleep(self._allowance.seconds_left(now))
+                continue
+            limit = min(max(TURN_BYTES, self._batch), allowed)
+            if self._log.is_near(at):
+                data = self._log.read(at, limit)
+            else:
+                data = await asyncio.to_thread(self._log.read, at, limit)
+            self._link.sent = at + len(data)
+            await self._write(list(frames(at, data, self._batch)))
+
+    async def _send_nothing(self, at: int) -> None:
+        """Wait for the log to grow beyond ``at``; send a heartbeat when it is due."""
+        lane = self._lane
+        wrote_at = self._wrote_at if lane is None else max(self._wrote_at, lane.wrote_at)
+        left = wrote_at + self._heartbeat - time.monotonic()
+        if left <= 0:
+            await self._write([FRAME_HEAD.pack(FrameHead(at, 0))])
+        elif lane is None:
+            await self._growth.wait(self._is_due, left, lane)
+        else:
+            lane.open()
+            try:
+                await self._growth.wait(self._is_due, left, lane)
+            finally:
+                rest = lane.reclaim()
+            if rest:
+                await self._write([rest])
+
+    def _is_due(self) -> bool:
+        """Return whether the loop has something to do for this one."""
+        is_left = self._lane is not None and self._lane.asks_loop
+        return is_left or self._log.size_at(self._link.sent) != 0
+
+    async def _write(self, parts: list[bytes | memoryview]) -> None:
+        """Send ``parts``; return once the kernel has them."""
+        size = sum(map(len, parts))
+        self._allowance.consume(size)
+        self._sent_bytes += size
+        self._writer.writelines(parts)
+        left = self._writer.transport.get_write_buffer_size()
+        while left:
+            before = left
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._patience):
+                    await self._writer.drain()
+            left = self._writer.transport.get_write_buffer_size()
+            if left >= before:
+                raise ConnectionAbortedError(f"took nothing for {self._patience:g} s")
+        await self._writer.drain()  # raises what ended the connection
+        self._wrote_at = time.monotonic()
+        await asyncio.sleep(0)  # a fast one must not keep the others from their turn
+
+
+class Allowance:
+    """What one connection may be sent in this second, with ``haFlowControlEnable``.
+
+    Heads and bodies count: RocketMQ counts the heads alone, so its flow control controls nothing.
+    """
+
+    def __init__(self, settings: FeedSettings) -> None:
+        self._limit = settings.max_ha_transfer_byte_in_second
+        self._counts = settings.ha_flow_control_enable
+        self._taken = 0
+        self._until = 0.0
+
+    def remaining(self, now: float) -> int:
+        """Return how many bytes may be sent now, by ``time.monotonic``."""
+        if not self._counts:
+            return _NO_LIMIT
+        if now >= self._until:
+            self._taken, self._until = 0, now + 1
+        return max(self._limit - self._taken, 0)
+
+    def seconds_left(self, now: float) -> float:
+        """Return when more may be sent."""
+        return max(self._until - now, 0)
+
+    def consume(self, size: int) -> None:
+        """Count ``size`` bytes that were sent in this second."""
+        self._taken += size
+
+
+_NO_LIMIT = 1 << 62

@@ -1,0 +1,171 @@
+"""The verb of ``cqstore feed``."""
+
+import asyncio
+import ipaddress
+import signal
+import ssl
+from contextlib import suppress
+from pathlib import Path
+
+import typer
+
+from cqstore.cli.options import Backend, ConfigFile, Dir, Format, about_end, note, read_config
+from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.progress import progress
+from cqstore.replication.address import address
+from cqstore.replication.endpoint import endpoint
+from cqstore.replication.feed.feed_options import (
+    Allow,
+    Interval,
+    Listen,
+    MaxConnections,
+    Slave,
+    TlsCert,
+    TlsClientCa,
+    TlsKey,
+)
+from cqstore.replication.feed.feed_settings import FeedSettings
+from cqstore.replication.feed.feeder import LOOPBACK, MAX_CONNECTIONS, Feeder, Network, check_listen
+from cqstore.replication.feed.slave_brokers import SlaveBroker, ha_address
+from cqstore.replication.tls import master_context
+from cqstore.store.errors import StoreConfigError
+from cqstore.store.service.layout.resolve_layout import resolve_layout
+from cqstore.store.service.message_store import MessageStore
+
+_HERE = "127.0.0.1"
+
+
+def feed(
+    root: Dir,
+    *,
+    listen: Listen = None,
+    allow: Allow = None,
+    max_connections: MaxConnections = MAX_CONNECTIONS,
+    slave: Slave = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
+    interval: Interval = 10.0,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Serve the log of the store in DIR to those who follow it, RocketMQ's slaves or ours.
+
+    Opens the store read-write, and recovers it. Nothing is put, and nothing expires. It goes on
+    until Ctrl-C or SIGTERM. Any client that is admitted gets every message: without --listen only
+    this machine is, and beyond it those of --allow. A slave broker comes by --slave.
+    """
+    # A new store is not to be made.
+    resolve_layout(root, read_config(config, root), None, read_only=True)
+    settings = FeedSettings.read(config)
+    host, port = _HERE, settings.ha_listen_port
+    if listen is not None:
+        host, port = address(listen, "--listen", any_port=True)
+    elif port <= 0:
+        raise StoreConfigError(f"haListenPort={port} names no port: give --listen", path=config)
+    networks, slaves = _networks(host, allow or []), _slaves(slave or [], host, tls_cert)
+    tls = _tls(tls_cert, tls_key, tls_client_ca)
+    check_listen(host, port)
+    opening = read_config(config)
+    with progress("opening", about_end(root, opening)) as tick:
+        store = MessageStore.open(root, opening, backend=backend, housekeeping=False, progress=tick)
+    with store:
+        feeder = Feeder(
+            store, host=host, port=port, allow=networks, max_connections=max_connections,
+            settings=settings, tls=tls, tell=note,
+        )  # fmt: skip
+        asyncio.run(_serve(feeder, store, host, interval, slaves))
+        facts = {
+            "listened": endpoint(host, feeder.port),
+            "begin": max(store.commit_log.min_phy_offset(), 0),
+            "end": store.commit_log.max_phy_offset(),
+            "connections": feeder.connections,
+            "sentBytes": feeder.sent_bytes,
+        }
+    output(kind).record(facts)
+
+
+async def _serve(
+    feeder: Feeder, store: MessageStore, host: str, interval: float, slaves: list[SlaveBroker]
+) -> None:
+    """Feed followers, and say how far they are, until SIGINT or SIGTERM comes."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    async with feeder, asyncio.TaskGroup() as group:
+        log = store.commit_log
+        note(
+            f"{endpoint(host, feeder.port)}: feeds the log from {max(log.min_phy_offset(), 0)} to"
+            f" {log.max_phy_offset()}"
+        )
+        leading = [group.create_task(each.lead(ha_address(host, feeder.port))) for each in slaves]
+        said = ""
+        while not ended.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(interval):
+                    await ended.wait()
+            line = _line(feeder, log.max_phy_offset())
+            if line != said:
+                note(line)
+            said = line
+        for task in leading:
+            task.cancel()
+
+
+def _line(feeder: Feeder, end: int) -> str:
+    """Return one line of all followers, and what each lacks."""
+    lags = [
+        f"{link.address} lags by {end - link.position} bytes"
+        for link in feeder.followers.links()
+        if link.position >= 0
+    ]
+    return f"{len(lags)} connections: {', '.join(sorted(lags)[:8])}" if lags else "no connections"
+
+
+def _networks(host: str, texts: list[str]) -> list[Network]:
+    """Return which addresses may follow.
+
+    Raises:
+        StoreConfigError: other machines could connect, and it is not said which may.
+        typer.BadParameter: a text is no network.
+    """
+    try:
+        networks = [ipaddress.ip_network(text) for text in texts]
+    except ValueError as exc:
+        raise typer.BadParameter(f"a network is as 10.0.0.0/24 or fd00::/8: {exc}") from exc
+    if not networks and not _is_loopback(host):
+        raise StoreConfigError(
+            f"at {host} others than this machine can come, and a follower gets every message: say"
+            " who may follow with --allow (0.0.0.0/0 and ::/0 for all)"
+        )
+    return networks or list(LOOPBACK)
+
+
+def _slaves(texts: list[str], host: str, cert: Path | None) -> list[SlaveBroker]:
+    """Return the slave brokers to lead.
+
+    Raises:
+        StoreConfigError: ``host`` is no address that they could be led to.
+        typer.BadParameter: a text is no address, or they could not follow over TLS.
+    """
+    if texts and cert is not None:
+        raise typer.BadParameter("--slave: RocketMQ's slaves speak no TLS, so no --tls-cert")
+    if texts:
+        ha_address(host, 0)
+    return [SlaveBroker(*address(text, "a slave"), note) for text in texts]
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> ssl.SSLContext | None:
+    if cert is None:
+        if key is not None or client_ca is not None:
+            raise typer.BadParameter("--tls-key and --tls-client-ca need --tls-cert")
+        return None
+    return master_context(cert, key, client_ca)

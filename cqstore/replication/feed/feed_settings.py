@@ -1,0 +1,24 @@
+"""FeedSettings: RocketMQ's keys of a master that feeds slaves, with its defaults."""
+
+from pydantic import Field
+
+from cqstore.replication.ha_settings import HaSettings
+from cqstore.replication.wire import FRAME_HEAD, MAX_BODY_BYTES
+from cqstore.store.java_numbers import INT_MAX, LONG_MAX
+
+
+class FeedSettings(HaSettings):
+    """How one master feeds; frozen. The times of ``HaSettings`` hold for it too."""
+
+    ha_send_heartbeat_interval: int = Field(5_000, ge=1, le=INT_MAX)
+    """Milliseconds without a frame after which a heartbeat is sent."""
+    ha_housekeeping_interval: int = Field(20_000, ge=1, le=INT_MAX)
+    """Milliseconds without a report, or without taking a byte, until a follower is disconnected."""
+    ha_listen_port: int = Field(10_912, le=65_535)
+    """Where slaves of RocketMQ's come."""
+    ha_transfer_batch_size: int = Field(32_768, ge=1, le=MAX_BODY_BYTES - FRAME_HEAD.size)
+    """Bytes of the log in one frame; a larger frame fits no slave's buffer."""
+    ha_flow_control_enable: bool = False
+    """Whether ``max_ha_transfer_byte_in_second`` limits what a connection gets."""
+    max_ha_transfer_byte_in_second: int = Field(104_857_600, ge=1, le=LONG_MAX)
+    """Bytes that each connection gets in a second, heads of frames among them."""

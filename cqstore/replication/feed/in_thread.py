@@ -1,0 +1,67 @@
+"""Feeding from a thread of its own, for a program that puts by calls and has no loop."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+
+from cqstore.replication.feed.feeder import Feeder
+from cqstore.store.concurrency.future import StoreFuture
+from cqstore.store.concurrency.thread import StoreThread
+
+_SECONDS = 1.0
+
+
+@contextmanager
+def feeding(feeder: Feeder) -> Iterator[Feeder]:
+    """Have ``feeder`` feed until the block ends, also where it is interrupted before it begins.
+
+    Raises:
+        StoreIOError: there cannot be listened.
+    """
+    loop = _Loop(feeder)
+    try:
+        loop.thread.start()
+        loop.ready.result()
+        yield feeder
+    finally:
+        loop.is_over = True  # here: an exception may come before the first line of a call
+        loop.end()
+
+
+class _Loop:
+    """The thread of a feeder's loop; it may be told to end before it has begun."""
+
+    def __init__(self, feeder: Feeder) -> None:
+        self._feeder = feeder
+        self.is_over = False
+        """The thread finds out within a second, also if nothing wakes it."""
+        self._wake: Callable[[], object] | None = None
+        self.ready = StoreFuture[None]()
+        """Done when followers are admitted, or cannot be."""
+        self.thread = StoreThread("cqstore-feed", self._run)
+
+    def end(self) -> None:
+        """Wake the thread, if it is as far, and wait for its end; ``is_over`` is set."""
+        if self._wake is not None:
+            with suppress(RuntimeError):  # the loop is closed: its thread has failed
+                self._wake()
+        self.thread.join()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._feed())
+        except BaseException as exc:
+            if self.ready.done():
+                raise
+            self.ready.set_exception(exc)
+
+    async def _feed(self) -> None:
+        """Feed followers in this thread's loop until the caller ends it."""
+        async with self._feeder:
+            ended = asyncio.Event()
+            self._wake = partial(asyncio.get_running_loop().call_soon_threadsafe, ended.set)
+            self.ready.set_result(None)
+            while not self.is_over:  # the caller may be interrupted before it wakes the loop
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(ended.wait(), _SECONDS)

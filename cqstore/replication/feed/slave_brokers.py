@@ -1,0 +1,83 @@
+"""Leads slave brokers of RocketMQ's to a feed: gives each the address where the log is served.
+
+A broker drops its ``haMasterAddress``: it sets it before there is a client that would use it. A
+name server's answer brings the address of a master that is registered there. A request brings any
+address. A broker forgets it when it stops, so it is sent again and again.
+
+Source: RocketMQ ``AdminBrokerProcessor.updateBrokerHaInfo``, ``DefaultHAService.init``.
+"""
+
+import asyncio
+import ipaddress
+from collections.abc import Callable
+from typing import NoReturn
+
+from cqstore.replication.endpoint import endpoint, reason_of
+from cqstore.replication.synchronize.broker_client import BrokerClient
+from cqstore.store.errors import StoreConfigError, StoreError
+
+_EXCHANGE_BROKER_HA_INFO = 906
+_ADDRESS_FIELD = "masterHaAddress"
+LEAD_SECONDS = 30.0
+"""Between two requests to a broker: a restarted one has no master for that long at most."""
+RETRY_SECONDS = 5.0
+"""The same where the last request failed."""
+
+
+class SlaveBroker:
+    """One broker that is to follow the feed; one task asks it."""
+
+    def __init__(self, host: str, port: int, report: Callable[[str], None]) -> None:
+        """Lead the broker whose ``listenPort`` is ``port``; ``report`` takes what changes."""
+        self._host, self._port, self._report = host, port, report
+        self._said = ""
+
+    async def lead(self, ha_address: str) -> NoReturn:
+        """Give the broker ``ha_address``, ``HOST:PORT``, again and again, until cancelled.
+
+        What fails is reported, once until it changes, and tried again.
+        """
+        while True:
+            try:
+                is_led = await self._send_address(ha_address)
+            except (OSError, UnicodeError, StoreError) as exc:
+                is_led = False
+                self._notify(f"is not led here: {reason_of(exc)}")
+            await asyncio.sleep(LEAD_SECONDS if is_led else RETRY_SECONDS)
+
+    async def _send_address(self, ha_address: str) -> bool:
+        """Return whether the broker has taken the address."""
+        async with BrokerClient(self._host, self._port) as client:
+            what = "where its master is"
+            answer = await client.request_ok(what, _EXCHANGE_BROKER_HA_INFO)
+            if _ADDRESS_FIELD in answer.fields:
+                self._notify("is not led here: it is a master (its brokerId is 0)")
+                return False
+            what = "following this feed"
+            fields = {_ADDRESS_FIELD: ha_address}
+            await client.request_ok(what, _EXCHANGE_BROKER_HA_INFO, fields)
+            self._notify(f"is led to {ha_address}")
+            return True
+
+    def _notify(self, sentence: str) -> None:
+        if sentence != self._said:
+            self._said = sentence
+            self._report(f"slave {endpoint(self._host, self._port)}: {sentence}")
+
+
+def ha_address(host: str, port: int) -> str:
+    """Return where slaves reach a feed that listens at ``host``, as RocketMQ writes it.
+
+    Raises:
+        StoreConfigError: ``host`` means all addresses of this machine, so it is not one.
+    """
+    try:
+        ip = ipaddress.ip_address(host)
+    except ValueError:
+        return endpoint(host, port)
+    if ip.is_unspecified:
+        raise StoreConfigError(
+            f"slaves are led to an address, and {host} is none: give --listen the one at which"
+            " they reach this machine"
+        )
+    return endpoint(host, port)

@@ -1,0 +1,126 @@
+"""A base: the closed log files of a copy of the master's log, on which a follower goes on.
+
+Only the files before the last written one are taken: nothing writes to them any more; a broker
+makes its next file before it needs it, and that one is empty. They become a log
+under its name when all are there and durable; the opening then checks every record and builds the
+queues, and the first connection proves that their end is the master's (``LogReceiver``).
+"""
+
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+from cqstore.store.errors import CorruptionError, DiskFullError, RefusedStoreError, os_errors
+from cqstore.store.files import is_file_name, make_folder, reading, sync_below, sync_folder
+from cqstore.store.journals.store_lock import StoreLock
+from cqstore.store.paths import StorePaths
+from cqstore.store.progress import Progress, noop
+from cqstore.store.service.offline.store_copy import copy_file
+from cqstore.store.service.opening.unopened import mark_unopened
+
+_HEAD_BYTES = 8
+"""Size and magic of a record, neither of them 0."""
+
+
+def copy_base(source: Path, root: Path, progress: Progress = noop) -> int:
+    """Copy the closed log files in ``source`` into the new store ``root``; return their bytes.
+
+    ``source`` is a folder of log files, or one that has such a folder ``commitlog``. An
+    interrupted copy is begun again. ``progress`` is called with the phy offset copied up to.
+
+    Raises:
+        RefusedStoreError: something else lies in ``root``, or ``source`` has no closed log file.
+        StoreLockedError: the store is open, or another process takes a base.
+        CorruptionError: a file of the row is missing, or has another size.
+        DiskFullError: there is no room; nothing was copied.
+        StoreIOError: something cannot be read or written.
+    """
+    paths = StorePaths(root)
+    _refuse_unless_empty(paths)
+    files = closed_files(source)
+    lock = StoreLock(paths)
+    try:
+        _refuse_unless_empty(paths)  # another process may have been first
+        return _take(files, paths, progress)
+    finally:
+        lock.release()
+
+
+def _take(files: list[Path], paths: StorePaths, progress: Progress) -> int:
+    """Copy the log files of the base into the folder; return their bytes.
+
+    Raises:
+        DiskFullError: there is no room; nothing was copied.
+    """
+    partial = _partial(paths)
+    with os_errors("measure the base", files[0].parent):
+        size = sum(path.stat().st_size for path in files)
+        make_folder(paths.own)
+        shutil.rmtree(partial, ignore_errors=True)
+        free = shutil.disk_usage(paths.root).free
+    if size > free:
+        raise DiskFullError(f"the base takes {size} bytes, {free} are free", path=paths.root)
+    with os_errors("copy the base", files[0].parent):
+        make_folder(partial)
+        for path in files:
+            progress(int(path.name))
+            copy_file(str(path), str(partial / path.name))
+        sync_below([partial])
+        mark_unopened(paths)
+        partial.rename(paths.commit_log)
+        sync_folder(paths.root)
+    return size
+
+
+def _partial(paths: StorePaths) -> Path:
+    return paths.own / "base"
+
+
+def _refuse_unless_empty(paths: StorePaths) -> None:
+    root, own = paths.root, paths.own
+    with os_errors("look at the folder", root):
+        there = {path.name for path in root.iterdir()} if root.exists() else set()
+        inside = {path.name for path in own.iterdir()} if own.exists() else set()
+    if there - {own.name, paths.lock.name} or inside - {_partial(paths).name, paths.unopened.name}:
+        raise RefusedStoreError("a base goes into an empty folder", path=root)
+
+
+def closed_files(source: Path) -> list[Path]:
+    """Return the log files in ``source`` that another one with a record follows, in order.
+
+    Raises:
+        RefusedStoreError: there is none.
+        CorruptionError: a file of the row is missing, or has another size.
+    """
+    folder = source / "commitlog" if (source / "commitlog").is_dir() else source
+    with os_errors("list the base", folder):
+        names = [path.name for path in folder.iterdir()]
+        row = [folder / name for name in sorted(names) if is_file_name(name)]
+        while row and _is_empty(row[-1]):
+            row.pop()
+        sizes = [path.stat().st_size for path in row]
+    if len(row) < 2:  # noqa: PLR2004 - a closed one, and the one behind it
+        raise RefusedStoreError(
+            "no log file that is closed: none that a written one follows. If the master's log has"
+            " this file alone, call without --base: the master sends its last file whole. Else copy"
+            " all files of its log",
+            path=folder,
+        )
+    for (path, behind), size in zip(pairwise(row), sizes, strict=False):
+        if size != sizes[0]:
+            raise CorruptionError(
+                "a log file of the base has another size than the first", path=path,
+                expected=f"{sizes[0]} bytes", got=f"{size} bytes",
+            )  # fmt: skip
+        if int(behind.name) != int(path.name) + size:
+            raise CorruptionError(
+                "a log file of the base is missing before this one", path=behind,
+                expected=f"start {int(path.name) + size}", got=f"start {int(behind.name)}",
+            )  # fmt: skip
+    return row[:-1]
+
+
+def _is_empty(path: Path) -> bool:
+    """Return whether nothing was written to a log file yet."""
+    with reading(path) as file:
+        return not any(file.read(_HEAD_BYTES))

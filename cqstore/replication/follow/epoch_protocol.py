@@ -1,0 +1,267 @@
+"""EpochTalk: the wire under a controller. Logs are compared by epochs first, then by their bytes.
+
+What is said there is an asynchronous learner's, and it acknowledges nothing: a put of RocketMQ's
+that waits for ``inSyncReplicas`` counts every connection, a learner's too.
+
+Source: RocketMQ ``AutoSwitchHAClient``, ``GroupTransferService``.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from cqstore.replication.epoch_wire import (
+    HANDSHAKE,
+    MASTER_HANDSHAKE,
+    SLAVE_HANDSHAKE,
+    SLAVE_REPORT,
+    TRANSFER,
+    EpochEntry,
+    SlaveHandshake,
+    SlaveReport,
+    TransferParser,
+    parse_epochs,
+    parse_handshake,
+)
+from cqstore.replication.errors import BeyondEpochError, DivergedError, WireError
+from cqstore.replication.follow.blocking import to_the_end
+from cqstore.replication.follow.epoch_file import read_epochs, write_epochs
+from cqstore.replication.follow.epochs import EpochHistory, agreed, listed
+from cqstore.replication.follow.follower_progress import Timing
+from cqstore.replication.follow.log_receiver import LogReceiver, is_empty
+from cqstore.replication.follow.master_port import MasterPort
+from cqstore.replication.follow.stopwatch import Stopwatch
+from cqstore.replication.wire import Piece
+from cqstore.store.service.message_store import MessageStore
+
+_KEEP = "nothing is removed here. To start over, follow into an empty folder"
+_HINT = "is this haListenPort of a master under a controller?"
+
+
+@dataclass(frozen=True, slots=True)
+class Learner:
+    """The identity of a slave under a controller."""
+
+    broker_id: int
+    """By which the master knows it; no broker of the master's set may have it."""
+    sync_from_last_file: bool = False
+    """Begin an empty log with the master's last file instead of its first."""
+
+
+@dataclass(frozen=True, slots=True)
+class MasterEpochs:
+    """Where a master's log ends, and its epochs, as its handshake says."""
+
+    end: int
+    """Phy offset."""
+    entries: Sequence[EpochEntry]
+    """Oldest first; one at least."""
+
+
+class EpochTalk:
+    """The wire of a controller on one connection, after the handshakes: a ``WireProtocol``."""
+
+    acknowledges = False
+
+    def __init__(
+        self,
+        store: MessageStore,
+        port: MasterPort,
+        timing: Timing,
+        verify_tail_bytes: int,
+        learner: Learner,
+        master: MasterEpochs,
+    ) -> None:
+        """Compare this log's epochs with the master's; blocks.
+
+        Raises:
+            BeyondEpochError: this log continues behind the offset up to which they are equal.
+            DivergedError: they have no epoch in common, or the master cannot send what comes next.
+            CorruptionError, StoreIOError: this log's epochs cannot be read or written.
+        """
+        store.commit_log.commit()  # what waits in memory is of this log
+        self._path = store.paths.epoch_file
+        is_new, end = is_empty(store.commit_log), store.commit_log.max_phy_offset()
+        own = [] if is_new else read_epochs(self._path)
+        self._held = not own and not is_new
+        """They are the master's, and this log's once its bytes are; until then not written."""
+        if own:
+            self._epochs = _common(own, end, master)
+            if self._epochs != own:  # these have no byte here
+                self._write()
+        else:
+            self._epochs = [] if is_new else _adopted(end, master)
+        self._port, self._learner, self._timing = port, learner, timing
+        self._their_end = master.end
+        self._lacking = Stopwatch()  # where the master had more that did not come
+        self._parser = TransferParser(EpochHistory(master.entries).enter)
+        self.intake = LogReceiver(store, verify_tail_bytes, minimum=master.entries[0].start_offset)
+
+    @classmethod
+    async def begin(
+        cls,
+        store: MessageStore,
+        port: MasterPort,
+        timing: Timing,
+        verify_tail_bytes: int,
+        learner: Learner,
+        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    ) -> "EpochTalk":
+        """Do the handshake on a new connection, and compare epochs.
+
+        Raises:
+            OSError: the connection is of no use, or the master is none yet.
+            WireError, StoreError: as ``parse_handshake`` and the constructor raise them.
+        """
+        master = await shake_hands(*streams, learner, timing.housekeeping)
+        return await to_the_end(cls, store, port, timing, verify_tail_bytes, learner, master)
+
+    @property
+    def frames(self) -> int:
+        """Return how many have ended."""
+        return self._parser.frames
+
+    def receive(self, data: bytes) -> None:
+        """Give what came to the intake, each epoch noted durably before its first byte.
+
+        Raises:
+            DivergedError: an epoch begins inside a record, or bytes differ.
+            WireError, StoreError: as for the intake.
+        """
+        for (entry, side), pieces in groupby(self._parser.feed(data), self._place):
+            if side == 0 and self.intake.is_torn:
+                raise DivergedError(
+                    f"the master's epoch {entry.epoch} begins inside a record of its log",
+                    phy_offset=entry.start_offset,
+                )
+            self._enter(entry)
+            self.intake.receive(pieces)
+        if self._held and self.intake.is_verified:
+            self._held = False
+            self._write()
+
+    def report(self, phy_offset: int) -> bytes:
+        """Return the bytes of a report that this log has all before ``phy_offset``."""
+        return SLAVE_REPORT.pack(SlaveReport(TRANSFER, phy_offset))
+
+    async def has_all(self) -> bool:
+        """Return whether there is nothing more because all is here.
+
+        A master sends heartbeats for an offset too that has left its log. Where its log ends it
+        says with each handshake.
+
+        Raises:
+            DivergedError: the master has more and sends it not.
+            OSError, WireError: the master cannot be asked where it ends.
+        """
+        at = self.intake.next_phy_offset
+        if at > self._their_end:
+            self._their_end = await _fetch_end(self._port, self._learner, self._timing)
+        if at == self._their_end:
+            return not self.intake.is_torn
+        if at < self._their_end:
+            lacking = self._lacking.seconds(at, time.monotonic())
+            if lacking >= self._timing.stopping:  # else it may be about to end
+                raise self.intake.divergence(
+                    found=f"the master does not send its bytes from {at} on, though its log ends at"
+                    f" {self._their_end}: it has lost them, or not begun an epoch before them"
+                )
+        return False
+
+    def _place(self, piece: Piece) -> tuple[EpochEntry, int]:
+        """Return the epoch that a piece's frame names, and its place: -1 before, 0 at its start."""
+        entry = self._parser.head.entry
+        at, start = piece.phy_offset, entry.start_offset
+        return entry, (at > start) - (at < start)
+
+    def _enter(self, entry: EpochEntry) -> None:
+        """Take in that bytes of an epoch follow; written down before the first of them."""
+        head, last = self._parser.head, self._epochs[-1].epoch if self._epochs else -1
+        # A heartbeat for bytes that are gone names the first epoch that is not.
+        if entry.epoch > last and (head.size or head.phy_offset >= entry.start_offset):
+            self._epochs = [*self._epochs, entry]
+            self._held = self._held and not self.intake.is_verified
+            if not self._held:
+                self._write()
+
+    def _write(self) -> None:
+        write_epochs(self._path, self._epochs)
+
+
+async def shake_hands(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, learner: Learner, seconds: float
+) -> MasterEpochs:
+    """Send the slave's identity, and return what the master answers.
+
+    Raises:
+        OSError: nothing came in ``seconds``, the connection ended, or the master has no epoch.
+        WireError: no master under a controller answers so.
+    """
+    hello = SlaveHandshake(HANDSHAKE, learner.sync_from_last_file, 1, learner.broker_id)
+    writer.write(SLAVE_HANDSHAKE.pack(hello))  # as one: the master reads no part of it
+    try:
+        async with asyncio.timeout(seconds):
+            head = parse_handshake(await reader.readexactly(MASTER_HANDSHAKE.size))
+            entries = parse_epochs(head, await reader.readexactly(head.size))
+    except asyncio.IncompleteReadError:
+        how = f"the master has closed the connection (no epochs came: {_HINT})"
+        raise ConnectionError(how) from None
+    except TimeoutError:
+        raise TimeoutError(f"silent for {seconds:g} s (no epochs came: {_HINT})") from None
+    if not entries:
+        raise ConnectionError("the master has no epoch: its controller has not made it master yet")
+    return MasterEpochs(head.max_phy_offset, entries)
+
+
+async def _fetch_end(port: MasterPort, learner: Learner, timing: Timing) -> int:
+    """Return where the master's log ends now, asked by another connection; -1: no answer."""
+    try:
+        async with asyncio.timeout(timing.connect):
+            reader, writer = await port.connect()
+        try:
+            return (await shake_hands(reader, writer, learner, timing.connect)).end
+        finally:
+            writer.transport.abort()
+    except (OSError, WireError):
+        return -1
+
+
+def _common(own: list[EpochEntry], end: int, master: MasterEpochs) -> list[EpochEntry]:
+    """Return the epochs that this log, which ends at ``end``, has with the master.
+
+    Raises:
+        BeyondEpochError, DivergedError: see ``EpochTalk``.
+    """
+    found = agreed(own, end, master.entries, master.end)
+    if found is None:
+        raise DivergedError(
+            f"this log, which ends at {end}, has no epoch in common with the master's, which ends"
+            f" at {master.end}; {_KEEP}",
+            expected=f"one of the epochs {listed(master.entries)}", got=listed(own),
+        )  # fmt: skip
+    if found.end < end:
+        raise BeyondEpochError(
+            f"this log ends at {end}, the master's at {master.end}, and they are equal up to"
+            f" {found.end} alone, in epoch {found.kept[-1].epoch}; nothing is removed here. With"
+            " --truncate this log is cut there, and what is cut is kept. To start over, follow into"
+            " an empty folder", phy_offset=found.end,
+            expected=f"epochs {listed(master.entries)}", got=listed(own),
+        )  # fmt: skip
+    return found.kept
+
+
+def _adopted(end: int, master: MasterEpochs) -> list[EpochEntry]:
+    """Return the epochs of a log that has none, if its bytes are the master's.
+
+    Raises:
+        DivergedError: they cannot be, or the master cannot send them.
+    """
+    first = master.entries[0].start_offset
+    if not first <= end <= master.end:
+        raise DivergedError(
+            f"this log ends at {end} and has no epochs, and the master's epochs have no byte there;"
+            f" {_KEEP}", expected=f"an end from {first} to {master.end}", got=end,
+        )  # fmt: skip
+    return [entry for entry in master.entries if entry.start_offset < end]

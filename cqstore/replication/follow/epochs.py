@@ -1,0 +1,103 @@
+"""Epochs: where two logs agree by them, and what a master's frames may name.
+
+Source: RocketMQ ``EpochFileCache.findConsistentPoint``, ``AutoSwitchHAConnection``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cqstore.replication.epoch_wire import EpochEntry, TransferHead
+from cqstore.replication.errors import WireError
+
+_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """How far a log and a master's are equal, by their epochs."""
+
+    kept: list[EpochEntry]
+    """Of this log, up to the newest that the master has, too."""
+    end: int
+    """Phy offset up to which both have the bytes of that epoch."""
+
+
+def agreed(
+    own: Sequence[EpochEntry], own_end: int, theirs: Sequence[EpochEntry], their_end: int
+) -> Agreed | None:
+    """Return where both agree: in the newest own epoch that began at the same place there.
+
+    Own epochs that begin behind ``own_end`` have no byte here, and do not count: they were noted
+    before bytes came that a power cut took. ``None``: there is no such epoch.
+    """
+    own = [entry for entry in own if entry.start_offset <= own_end]
+    starts = [*(entry.start_offset for entry in theirs), their_end]
+    ends = dict(zip(theirs, starts[1:], strict=True))
+    end = own_end
+    for at in reversed(range(len(own))):
+        if own[at] in ends:
+            return Agreed(own[: at + 1], min(end, ends[own[at]]))
+        end = own[at].start_offset
+    return None
+
+
+def listed(entries: Sequence[EpochEntry]) -> str:
+    """Return epochs as a sentence has them, of many the newest."""
+    words = [f"{entry.epoch} from {entry.start_offset} on" for entry in entries[-_SHOWN:]]
+    more = len(entries) - len(words)
+    return (f"{more} older ones, " if more > 0 else "") + (", ".join(words) or "none")
+
+
+class EpochHistory:
+    """A master's epochs, and what its frames may name after them. One thread at a time."""
+
+    def __init__(self, entries: Sequence[EpochEntry]) -> None:
+        """Begin with the epochs of the master's handshake."""
+        self._entries = list(entries)
+
+    def enter(self, head: TransferHead) -> None:
+        """Take the head of a frame.
+
+        RocketMQ names the next epoch already with the last bytes of one. Bytes before its first
+        epoch it sends with that one.
+
+        Raises:
+            WireError: it names an epoch that there is not, or its bytes are of another.
+        """
+        entries, named, begin = self._entries, head.entry, head.phy_offset
+        end = begin + head.size
+        if named not in entries:
+            self._begin(named, begin, end)
+        at = entries.index(named)
+        behind = entries[at + 1].start_offset if at + 1 < len(entries) else end
+        if head.size and end > behind:
+            raise self._error("crosses the end of its epoch", head, f"bytes up to {behind}", end)
+        if not head.size or begin >= named.start_offset or at == 0:
+            return
+        before = entries[at - 1].start_offset
+        if begin < before or end != named.start_offset:
+            expected = f"bytes from {named.start_offset} on, or from {before} up to there"
+            raise self._error("is of another epoch", head, expected, end)
+
+    def _begin(self, named: EpochEntry, begin: int, end: int) -> None:
+        """Add a later epoch that a frame names.
+
+        Raises:
+            WireError: it is none, or begins elsewhere.
+        """
+        last = self._entries[-1]
+        is_later = named.epoch > last.epoch and named.start_offset > last.start_offset
+        if not is_later or named.start_offset not in {begin, end}:
+            raise WireError(
+                "a frame names an epoch that the master does not have", phy_offset=begin,
+                expected=f"one of its handshake, up to {last.epoch} from {last.start_offset} on, or"
+                f" a later one that begins at {' or '.join(map(str, sorted({begin, end})))}",
+                got=f"{named.epoch} from {named.start_offset} on",
+            )  # fmt: skip
+        self._entries.append(named)
+
+    def _error(self, how: str, head: TransferHead, expected: str, end: int) -> WireError:
+        return WireError(
+            f"a frame that names epoch {head.epoch} {how}", phy_offset=head.phy_offset,
+            expected=expected, got=f"bytes from {head.phy_offset} to {end}",
+        )  # fmt: skip

@@ -1,0 +1,162 @@
+"""Follower: a store that receives the log of a running master, and goes on when it is cut off.
+
+One connection at a time, on asyncio streams; no thread but for the store's blocking calls.
+
+Source: RocketMQ ``DefaultHAClient``, ``AutoSwitchHAClient``.
+"""
+
+import asyncio
+import os
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from cqstore.replication.endpoint import not_found, reason_of
+from cqstore.replication.follow.default_protocol import DefaultTalk
+from cqstore.replication.follow.epoch_protocol import EpochTalk, Learner
+from cqstore.replication.follow.follower_progress import FollowerProgress, Timing, Until
+from cqstore.replication.follow.log_receiver import VERIFY_TAIL_BYTES
+from cqstore.replication.follow.master_port import MasterPort
+from cqstore.replication.follow.master_session import Session, WireProtocol
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import DiskFullError, DispatcherError
+from cqstore.store.journals.following import Following
+from cqstore.store.service.message_store import MessageStore
+
+_LOG = StoreLogger(__name__)
+_FAREWELL_SECONDS = 1
+
+
+class Follower:
+    """Follows the master at one address into ``store``, to which nothing else may append.
+
+    Readers may use the store meanwhile. Under ``SYNC_FLUSH`` what is on disk is reported to the
+    master, else what the log has.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        host: str,
+        port: int,
+        *,
+        timing: Timing | None = None,
+        verify_tail_bytes: int = VERIFY_TAIL_BYTES,
+        tls: ssl.SSLContext | None = None,
+        learner: Learner | None = None,
+        tell: Callable[[str], object] = _LOG.info,
+    ) -> None:
+        """Set out for the master whose ``haListenPort`` is ``port``.
+
+        ``tls``: how to know a master of ours that speaks TLS; RocketMQ's speak none. ``learner``:
+        the master is under a controller, and this is the slave's identity. ``tell`` gets a sentence
+        when the connection comes or goes.
+        """
+        self._store = store
+        self._port, self._learner = MasterPort(host, port, tls), learner
+        self._timing = timing or Timing()
+        self._verify_tail_bytes = verify_tail_bytes
+        self._tell = tell
+        self._told: set[str] = set()  # since the last connection that was of use
+        self._appending = asyncio.Lock()
+        self.progress = FollowerProgress(end=store.commit_log.max_phy_offset())
+
+    async def run(self, until: Until = lambda _: False) -> None:
+        """Follow until ``until`` says so, or for ever; cancelling waits for the end of an append.
+
+        Raises:
+            DivergedError, WireError: what the master sends does not continue this log.
+            StoreIOError: no host has such a name.
+            StoreError: the store takes no more writes.
+        """
+        wait = self._timing.first_retry / 2
+        while not until(self.progress):
+            end = self.progress.end
+            try:
+                await self._connection(until)
+            except (OSError, DiskFullError, DispatcherError) as exc:
+                of_use = self.progress.end > end or self.progress.caught_up
+                wait = self._next_wait(wait, exc, of_use=of_use)
+                await asyncio.sleep(wait)
+
+    @property
+    def root(self) -> Path:
+        """Return the root of the store."""
+        return self._store.paths.root
+
+    def figures(self) -> Following:
+        """Return how far it is now; any thread may ask."""
+        progress = self.progress
+        return Following(
+            pid=os.getpid(), time=time.time(), master=str(self._port),
+            connected=progress.connected, verified=progress.verified,
+            caught_up=progress.caught_up, end=progress.end, reported=progress.reported,
+            master_end=progress.master_end, lag_bytes=progress.lag_bytes,
+            last_stored_ms=self._store.commit_log.followed_timestamp,
+            connections=progress.connections, body_bytes=progress.body_bytes,
+            metadata_time=progress.metadata_time, metadata_fault=progress.metadata_fault,
+        )  # fmt: skip
+
+    @asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        """Append nothing during the block, which must be short: the master sees no reports."""
+        async with self._appending:
+            yield
+
+    def _next_wait(
+        self, wait: float, exc: OSError | DiskFullError | DispatcherError, *, of_use: bool
+    ) -> float:
+        """Report what ended a connection; return the seconds to wait before the next one.
+
+        ``of_use``: it has brought something, or that there is nothing more.
+        """
+        progress, timing = self.progress, self._timing
+        if isinstance(exc, socket.gaierror) and not progress.connections:
+            raise not_found(self._port.host, exc) from exc
+        progress.caught_up = False
+        progress.fault = reason_of(exc)
+        if of_use:
+            self._told.clear()
+        self._report(f"{progress.fault}; trying again")
+        if isinstance(exc, DiskFullError | DispatcherError):
+            return timing.last_retry
+        return timing.first_retry if of_use else min(2 * wait, timing.last_retry)
+
+    def _report(self, sentence: str) -> None:
+        if sentence not in self._told:  # a master that is away is no news each five seconds
+            self._tell(f"{self._port}: {sentence}")
+            self._told.add(sentence)
+
+    async def _connection(self, until: Until) -> None:
+        """Follow by one connection until it ends or ``until`` says so."""
+        progress = self.progress
+        progress.verified = False
+        async with asyncio.timeout(self._timing.connect):
+            reader, writer = await self._port.connect()
+        progress.connected = True
+        progress.connections += 1
+        progress.port = writer.get_extra_info("sockname")[1]
+        try:
+            talk = await self._talk(reader, writer)
+            self._report(f"connected, asked for the log from {talk.intake.request} on")
+            session = Session(self._store, talk, writer, self._timing, progress, self._appending)
+            await session.receive(reader, until)
+        finally:
+            progress.connected = False
+            writer.close()
+            with suppress(OSError):
+                async with asyncio.timeout(_FAREWELL_SECONDS):
+                    await writer.wait_closed()
+            writer.transport.abort()  # a master that takes no reports would hold us up
+
+    async def _talk(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> WireProtocol:
+        """Return what the master's wire has of its own, once it may be reported to."""
+        given = self._store, self._port, self._timing, self._verify_tail_bytes
+        if self._learner is None:
+            return await DefaultTalk.begin(*given)
+        return await EpochTalk.begin(*given, self._learner, (reader, writer))

@@ -1,0 +1,236 @@
+"""LogReceiver: what one connection to a master brings, proven to continue this log, then appended.
+
+A log that has bytes asks again for its last ones, and nothing is appended or acknowledged before
+the master has sent the same. RocketMQ asks for its end alone, and so never learns that the master's
+log is shorter than its own, or another one.
+"""
+
+from collections.abc import Iterable
+
+from cqstore.replication.errors import DivergedError
+from cqstore.replication.follow.log_tail_proof import tail_begin
+from cqstore.replication.wire import Piece
+from cqstore.store.errors import CorruptionError
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.record.decoder import record_span
+from cqstore.store.record.record_layout import BLANK_SIZE
+from cqstore.store.service.message_store import MessageStore
+
+VERIFY_TAIL_BYTES = 64 << 10
+"""How many of the last bytes are asked for again at least; a record of them alone would do."""
+READ_BYTES = 1 << 20
+"""Most that is read, and taken, at once."""
+_RECORD_ROOM = 64 << 10
+"""What a record may have beside its body."""
+_KEPT = "nothing of them was appended, and nothing is removed here"
+
+
+def is_empty(log: CommitLog) -> bool:
+    """Return whether a log has no byte; it may have a file without a record."""
+    return log.max_phy_offset() <= max(log.min_phy_offset(), 0)
+
+
+class LogReceiver:
+    """One connection's way into the store; calls come one at a time, from any thread.
+
+    What it keeps in memory is less than one record: the begin of one that is not whole yet.
+    """
+
+    def __init__(
+        self, store: MessageStore, verify_tail_bytes: int = VERIFY_TAIL_BYTES, *, minimum: int = 0
+    ) -> None:
+        """Begin at the end of ``store``, to which nothing else appends.
+
+        The master cannot send what lies before ``minimum``, which is no byte that is wanted.
+        """
+        log = store.commit_log
+        log.commit()  # what waits in memory can be compared then
+        end, is_new = log.max_phy_offset(), is_empty(log)
+        self._store = store
+        self._end = end  # of this log: where ``_rest`` begins
+        self._rest = b""
+        self._wanted = 1  # bytes that ``_rest`` must have to be worth a look
+        # Whether a record is too long must not depend on how it comes: none of these comes at once.
+        self._limit = max(store.config.max_message_size, READ_BYTES) + _RECORD_ROOM + BLANK_SIZE
+        begin = max(tail_begin(log, verify_tail_bytes), min(end, 1), minimum)
+        self.request = 0 if is_new else begin
+        """Where the master is to begin. 0 means to it: at the start of its last file. So a log that
+        has bytes never asks for 0."""
+        self._next = None if is_new else self.request
+        """Where the next byte belongs; ``None`` until a new log knows where it begins."""
+        self.heartbeats = 0
+        """Behind the last byte that came."""
+        self.body_bytes = 0
+        """That came, those that were here already among them."""
+
+    @property
+    def is_verified(self) -> bool:
+        """Return whether the master has sent what this log ends with."""
+        return self._next is not None and self._next >= self._end
+
+    @property
+    def next_phy_offset(self) -> int:
+        """Return where the next byte of the master's belongs."""
+        return self.request if self._next is None else self._next
+
+    @property
+    def is_torn(self) -> bool:
+        """Return whether a record has come that is not whole yet."""
+        return bool(self._rest)
+
+    def receive(self, pieces: Iterable[Piece]) -> None:
+        """Compare and append what ``pieces`` bring, at most ``READ_BYTES``.
+
+        However they are cut, the log ends up the same.
+
+        Raises:
+            DivergedError: they do not continue this log. What came before that place is appended.
+            WireError: as ``pieces`` raises it; likewise.
+            DiskFullError: there is no room for a next file; what there was room for is appended.
+        """
+        fresh = [self._rest]
+        try:
+            for piece in pieces:
+                fresh.append(self._beyond_own(piece))  # noqa: PERF401 - kept when one is refused
+        finally:
+            self._rest = b"".join(fresh)
+            self._append()
+
+    def divergence(self, last_file: range | None = None, found: str = "") -> DivergedError:
+        """Return what to raise when the master has nothing to send, but more or less than is here.
+
+        ``last_file``: the bytes that its last log file has, if that is known; ``found``: what is
+        known instead.
+        """
+        at = self.next_phy_offset
+        if found:
+            pass
+        elif last_file is not None and last_file.start > at:
+            found = (
+                f"the master has no byte at {at} any more: its last file begins at"
+                f" {last_file.start}, its log ends at {last_file.stop}"
+            )
+        elif at > self.request:
+            found = f"the master's ends at {at}"
+        elif last_file is not None and last_file.stop <= at:
+            found = f"the master's ends at {last_file.stop}"
+        else:
+            found = f"the master has no byte at {at}: its log ends before, or begins behind"
+        return DivergedError(
+            f"this log ends at {self._end}, {found}; nothing is removed here. If the master has"
+            " lost what this log still has, keep it. To start over, follow into an empty folder",
+            phy_offset=at,
+        )
+
+    # ---- inside
+
+    def _beyond_own(self, piece: Piece) -> bytes:
+        """Return the bytes of ``piece`` behind this log's end; the others are as they are here."""
+        if self._next is None:
+            self._next = self._end = self._first(piece.phy_offset)
+        if piece.phy_offset != self._next:
+            raise DivergedError(
+                f"the master's bytes do not continue this log, which ends at {self._end}; {_KEPT}."
+                " Is this the master's replication port (haListenPort)?",
+                expected=f"bytes from {self._next} on", got=f"bytes from {piece.phy_offset} on",
+            )  # fmt: skip
+        if not piece.data:
+            self.heartbeats += 1
+            return b""
+        self.heartbeats = 0
+        self.body_bytes += len(piece.data)
+        own = max(self._end - piece.phy_offset, 0)
+        if own:
+            self._compare(piece.phy_offset, piece.data[:own])
+        self._next += len(piece.data)
+        return piece.data[own:]
+
+    def _first(self, phy_offset: int) -> int:
+        """Return where an empty log begins, with the master's last file.
+
+        Raises:
+            DivergedError: no file of this store begins there.
+        """
+        file_size = self._store.commit_log.files.file_size
+        if phy_offset % file_size:
+            raise DivergedError(
+                "the master's last file begins inside a file of this store: is its"
+                " mappedFileSizeCommitLog another one?",
+                expected=f"a multiple of {file_size}", got=phy_offset,
+            )  # fmt: skip
+        return phy_offset
+
+    def _compare(self, phy_offset: int, data: bytes) -> None:
+        """Compare bytes of the master's with those here.
+
+        Raises:
+            DivergedError: they differ.
+        """
+        log = self._store.commit_log
+        file_size = log.files.file_size
+        at = 0
+        while at < len(data):
+            here = phy_offset + at
+            part = data[at : at + file_size - here % file_size]
+            own = bytes(log.view(here, len(part)))
+            if own != part:
+                raise self._another_log(here, own, part)
+            at += len(part)
+
+    def _another_log(self, phy_offset: int, own: bytes, other: bytes) -> DivergedError:
+        """Return the error of bytes that differ, with the first one."""
+        same = next(at for at, byte in enumerate(own) if byte != other[at])
+        return DivergedError(
+            f"the master's log is another one than this, which ends at {self._end}; {_KEPT}. Was"
+            " this a master, or was anything put here? To start over, follow into an empty folder",
+            phy_offset=phy_offset + same, expected=f"byte {own[same]:#04x}",
+            got=f"byte {other[same]:#04x}",
+        )  # fmt: skip
+
+    def _append(self) -> None:
+        """Append the whole records of ``_rest``."""
+        while len(self._rest) >= self._wanted:
+            try:
+                end = self._store.append_to_commit_log(self._end, self._rest)
+                self._keep_from(end)
+                self._wanted = self._size_of_torn()
+            except CorruptionError as exc:
+                if self._store.commit_log.max_phy_offset() > self._end:
+                    raise  # they are in the log: it is the queues' fault
+                raise self._no_record(exc) from exc
+
+    def _keep_from(self, end: int) -> None:
+        end = max(end, self._end)  # a new log ends at 0 until its first record is whole
+        self._rest = self._rest[end - self._end :]
+        self._end = end
+
+    def _size_of_torn(self) -> int:
+        """Return how many bytes ``_rest`` must have before more can be done with it."""
+        if len(self._rest) < BLANK_SIZE:
+            return BLANK_SIZE
+        file_size = self._store.commit_log.files.file_size
+        left = file_size - self._end % file_size
+        size = record_span(self._rest, 0, left, self._end) or left
+        if size > self._limit:
+            raise DivergedError(
+                "the master's record is longer than one may be here: is its maxMessageSize larger?",
+                phy_offset=self._end, expected=f"at most {self._limit} bytes", got=f"{size} bytes",
+            )  # fmt: skip
+        return size
+
+    def _no_record(self, exc: CorruptionError) -> CorruptionError:
+        """Return the error for bytes that cannot go in; the whole records before them do."""
+        if isinstance(exc, DivergedError):
+            return exc
+        while exc.phy_offset is not None and exc.phy_offset > self._end:
+            good = self._rest[: exc.phy_offset - self._end]
+            try:
+                self._keep_from(self._store.append_to_commit_log(self._end, good))
+            except CorruptionError as earlier:
+                exc = earlier
+        return DivergedError(
+            f"the master's bytes cannot follow: {exc.reason}. This log ends at {self._end}. Is the"
+            " master's mappedFileSizeCommitLog another one than"
+            f" {self._store.commit_log.files.file_size}?",
+            phy_offset=self._end, expected=exc.expected, got=exc.got,
+        )  # fmt: skip

@@ -1,0 +1,40 @@
+"""Where the end of a log begins that identifies it among all logs."""
+
+import re
+
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.record.interpreted_message import MAGICS
+from cqstore.store.record.record_layout import HEAD, PLACE
+
+_MAGIC_AT = HEAD.offset("magic_code")
+_MAGIC = re.compile(b"|".join(re.escape(magic.to_bytes(4, "big", signed=True)) for magic in MAGICS))
+
+
+def tail_begin(log: CommitLog, min_bytes: int) -> int:
+    """Return where the last ``min_bytes`` begin, or before: where the last record does.
+
+    A blank record, and the end of a long body, may be the same in two logs. The head of a record
+    holds its own place and the time of storing.
+    """
+    end, low = log.max_phy_offset(), max(log.min_phy_offset(), 0)
+    if end <= low:
+        return low
+    # The last record lies in the last file that has bytes: none begins with its blank.
+    first, size = max(end - 1 - (end - 1) % log.files.file_size, low), min_bytes
+    while (begin := max(end - size, first)) > first:
+        head = _last_head(bytes(log.view(begin, end - begin)), begin)
+        if head >= 0:
+            return max(min(head, end - min_bytes), low)
+        size *= 2
+    return max(min(first, end - min_bytes), low)
+
+
+def _last_head(data: bytes, phy_offset: int) -> int:
+    """Return where the last record in ``data`` begins that lies where it says, or -1."""
+    found = -1
+    for magic in _MAGIC.finditer(data):
+        at = magic.start() - _MAGIC_AT
+        is_whole = 0 <= at <= len(data) - HEAD.size
+        if is_whole and PLACE.unpack_from(data, at)[2] == phy_offset + at:
+            found = phy_offset + at
+    return found

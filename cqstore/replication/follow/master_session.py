@@ -1,0 +1,221 @@
+"""Session: one connection to a master, whichever wire it speaks: reports, frames and times."""
+
+import asyncio
+import math
+import time
+from typing import Protocol
+
+from cqstore.replication.follow.blocking import to_the_end
+from cqstore.replication.follow.follower_progress import FollowerProgress, Timing, Until
+from cqstore.replication.follow.log_receiver import READ_BYTES, LogReceiver
+from cqstore.replication.follow.received_stream import Arrivals
+from cqstore.replication.follow.stopwatch import Stopwatch
+from cqstore.store.service.message_store import MessageStore
+
+ENOUGH_BYTES = 64 << 10
+"""Of a frame that count as its end; RocketMQ's frames are half as long by default."""
+
+
+TAKEN_AT_ONCE_BYTES = 64 << 10
+"""What comes in pieces no longer than this is taken within the loop, where no disk is waited for: a
+thread would take longer to begin than the step takes."""
+
+
+class WireProtocol(Protocol):
+    """What a wire has of its own, for one connection that may report now."""
+
+    intake: LogReceiver
+    acknowledges: bool
+    """Whether this log's end is reported to the master, or only where it began to ask."""
+
+    @property
+    def frames(self) -> int:
+        """Return how many have ended."""
+
+    def receive(self, data: bytes) -> None:
+        """Give what came to the intake; blocks.
+
+        Raises:
+            WireError, DivergedError: it does not continue this log.
+        """
+
+    def report(self, phy_offset: int) -> bytes:
+        """Return the bytes of a report that this log has all before ``phy_offset``."""
+
+    async def has_all(self) -> bool:
+        """Return whether heartbeats alone come because all is here; asked when they do.
+
+        Raises:
+            DivergedError: the master has no more to send, and does not have what is here.
+        """
+
+
+class Session:
+    """One connection to a master, from the first report to its end."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        talk: WireProtocol,
+        writer: asyncio.StreamWriter,
+        timing: Timing,
+        progress: FollowerProgress,
+        appending: asyncio.Lock,
+    ) -> None:
+        self._talk = talk
+        self._appending = appending
+        self._log = store.commit_log
+        self._sync = store.config.syncs_each_put
+        self._intake = talk.intake
+        self._writer = writer
+        self._timing = timing
+        self._progress = progress
+        self._reported_at = -math.inf
+        self._quiet = Stopwatch()  # behind how many bytes heartbeats came
+        self._until: Until = lambda _: False
+        self._limit: asyncio.Timeout | None = None  # of the wait for bytes
+        self._fault: BaseException | None = None  # of what was taken within that
+        self._asks_all = False  # heartbeats came that may say that all is here
+        self._heard, self._frames, self._came = 0.0, 0, 0
+
+    async def receive(self, reader: Arrivals, until: Until) -> None:
+        """Append what the master sends, and report, until ``until`` says so.
+
+        Raises:
+            OSError: the connection is of no more use.
+        """
+        timing = self._timing
+        self._until, self._heard = until, time.monotonic()
+        while not until(self._progress):
+            if time.monotonic() >= self._reported_at + timing.report:
+                await self._report()
+            data = await self._next(reader)
+            if self._fault is not None:
+                raise self._fault
+            if data is None:
+                await self._answer()
+            elif not data:
+                raise self._lost("the master has closed the connection")
+            else:
+                await self._receive(data)
+
+    async def _next(self, reader: Arrivals) -> bytes | None:
+        """Return what came and is not taken yet; ``None``: it may be time to do something else."""
+        timing = self._timing
+        silent_at, report_at = self._heard + timing.housekeeping, self._reported_at + timing.report
+        try:
+            async with asyncio.timeout(min(silent_at, report_at) - time.monotonic()) as self._limit:
+                with reader.taken_by(self._receive_at_once):
+                    return await reader.read(READ_BYTES)
+        except TimeoutError:
+            if self._fault is None and time.monotonic() >= self._heard + timing.housekeeping:
+                came = self._came
+                how = "silent" if not came else f"no more than {came} bytes of a frame"
+                raise self._lost(f"{how} for {timing.housekeeping:g} s") from None
+            return None
+        finally:
+            self._limit = None
+
+    def _lost(self, how: str) -> ConnectionError:
+        came = self._intake.body_bytes or self._intake.heartbeats
+        return ConnectionError(how if came else f"{how} (no frame came: is this haListenPort?)")
+
+    # ---- what comes
+
+    def _receive_at_once(self, data: bytes) -> bool:
+        """Take ``data`` in the call that brings it; return whether that may be."""
+        if not self._is_short(data) or self._appending.locked() or self._limit is None:
+            return False
+        progress, intake = self._progress, self._intake
+        bodies, beats = intake.body_bytes, intake.heartbeats
+        try:
+            try:
+                self._talk.receive(data)
+                # The master waits for this; what is noted, only we do.
+                is_told = self._report_more()
+            finally:
+                self._note_end(bodies)
+            self._note(data, bodies, beats)
+            is_over = self._asks_all or self._until(progress)
+            is_over = is_over or (is_told and self._writer.transport.get_write_buffer_size() > 0)
+        except BaseException as exc:  # noqa: BLE001 - ``receive`` raises it
+            self._fault, is_over = exc, True
+        if is_over and not self._limit.expired():
+            self._limit.reschedule(0)  # long ago: ``receive`` has its turn
+        return True
+
+    def _is_short(self, data: bytes) -> bool:
+        return len(data) <= TAKEN_AT_ONCE_BYTES and not self._sync
+
+    async def _receive(self, data: bytes) -> None:
+        """Append what came, and report where the log ends by now."""
+        async with self._appending:
+            bodies, beats = self._intake.body_bytes, self._intake.heartbeats
+            try:
+                if self._is_short(data):
+                    self._talk.receive(data)
+                else:
+                    await to_the_end(self._talk.receive, data)
+            finally:
+                self._note_end(bodies)
+            self._note(data, bodies, beats)
+        await self._answer()
+
+    def _note_end(self, bodies: int) -> None:
+        """Note how far the log is, also where something went wrong."""
+        self._progress.end = self._log.max_phy_offset()
+        self._progress.body_bytes += self._intake.body_bytes - bodies
+
+    def _note(self, data: bytes, bodies: int, beats: int) -> None:
+        """Note what came with ``data``, before which so many bytes and heartbeats had come."""
+        intake, progress, frames = self._intake, self._progress, self._talk.frames
+        now = time.monotonic()
+        progress.verified = intake.is_verified
+        if intake.body_bytes > bodies:
+            progress.caught_up, beats = False, 0
+        if intake.heartbeats > beats and self._is_quiet(now):
+            self._asks_all = True
+        self._came += len(data)
+        if frames > self._frames or self._came >= ENOUGH_BYTES:
+            self._heard, self._frames, self._came = now, frames, 0
+
+    async def _answer(self) -> None:
+        """Report, and ask whether the master has more, as the frames that were taken demand."""
+        if self._asks_all:
+            self._asks_all = False
+            self._progress.caught_up = await self._talk.has_all()
+        self._report_more()
+        await self._drain()
+
+    def _is_quiet(self, now: float) -> bool:
+        """Return whether a heartbeat that came ``now`` says that the master has nothing more."""
+        return self._quiet.seconds(self._intake.body_bytes, now) >= self._timing.quiet
+
+    # ---- what is reported
+
+    def _reportable(self) -> int:
+        """Return what the master may count on; until it has proven its log, what was asked for."""
+        if not (self._intake.is_verified and self._talk.acknowledges):
+            return self._intake.request
+        end = self._log.max_phy_offset()
+        return min(end, self._log.flushed_phy_offset()) if self._sync else end
+
+    def _report_more(self) -> bool:
+        """Report where the log ends now, if the master does not know; return whether it did not."""
+        if not self._intake.is_verified or (end := self._reportable()) <= self._progress.reported:
+            return False
+        self._write_report(end)
+        return True
+
+    def _write_report(self, end: int) -> None:
+        self._progress.reported = end
+        self._reported_at = time.monotonic()
+        self._writer.write(self._talk.report(end))
+
+    async def _report(self) -> None:
+        self._write_report(self._reportable())
+        await self._drain()
+
+    async def _drain(self) -> None:
+        async with asyncio.timeout(self._timing.housekeeping):
+            await self._writer.drain()

@@ -1,0 +1,336 @@
+"""The verb of ``cqstore follow``."""
+
+import signal
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from cqstore.cli.options import Backend, ConfigFile, Dir, Format, about_end, note, read_config
+from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.progress import progress
+from cqstore.replication.address import address
+from cqstore.replication.endpoint import find_host
+from cqstore.replication.errors import BeyondEpochError
+from cqstore.replication.follow.base_copy import copy_base
+from cqstore.replication.follow.epoch_protocol import Learner
+from cqstore.replication.follow.follower import Follower
+from cqstore.replication.follow.follower_progress import FollowerProgress, Timing, Until
+from cqstore.replication.follow.log_receiver import VERIFY_TAIL_BYTES
+from cqstore.replication.follow.quiet_deadline import QuietDeadline
+from cqstore.replication.follow_options import (
+    AcceptLowerOffsets,
+    Base,
+    Broker,
+    BrokerId,
+    Controller,
+    Interval,
+    Master,
+    MetadataInterval,
+    QuietTimeout,
+    TlsCa,
+    TlsCert,
+    Truncate,
+    UntilOffset,
+    UntilQuiet,
+    VerifyTail,
+)
+from cqstore.replication.ha.ha_rejoin_command import report_offsets_beyond
+from cqstore.replication.ha.rejoin import cut_to
+from cqstore.replication.ha_settings import HaSettings
+from cqstore.replication.running_follower import followed
+from cqstore.replication.signals import ENDED_BY_SIGNAL
+from cqstore.replication.synchronize.slave_synchronize import Intervals, SlaveSynchronize
+from cqstore.replication.tls import follower_context
+from cqstore.store.paths import StorePaths
+from cqstore.store.service.layout.resolve_layout import resolve_layout
+from cqstore.store.service.layout.store_layout import choose_backends, refuse_log_elsewhere
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
+
+_ROUND_SECONDS = Intervals().tables
+_QUIET_SECONDS = 600.0
+
+
+def follow(
+    master: Master,
+    root: Dir,
+    *,
+    base: Base = None,
+    broker: Broker = None,
+    metadata_interval: MetadataInterval = None,
+    accept_lower_offsets: AcceptLowerOffsets = False,
+    until_quiet: UntilQuiet = False,
+    quiet_timeout: QuietTimeout = None,
+    until: UntilOffset = None,
+    verify_tail: VerifyTail = VERIFY_TAIL_BYTES,
+    controller: Controller = False,
+    broker_id: BrokerId = None,
+    truncate: Truncate = False,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    interval: Interval = 10.0,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Receive the log of the running master at HOST:PORT into DIR, and build its queues.
+
+    PORT is the master's haListenPort (10912 by RocketMQ's default). The master is not touched: it
+    serves any slave. An empty DIR gets the master's last log file and what follows, as a slave of
+    RocketMQ's does; older files never come. With --base it gets the closed log files of a copy
+    first. A master under a controller takes --controller and --broker-id, and sends an empty DIR
+    all of its log. With --broker (10911 by default) the master's topics, groups and offsets are
+    written to DIR/config as a broker has them, and topics that are gone there are deleted here.
+    Ctrl-C ends it, and it goes on where it was. Exit code 1 if the master's log does not continue
+    this one: then nothing of it was appended; and if the master did not become quiet in time.
+    """
+    place, asked = address(master), _asked(broker, metadata_interval, accept_lower_offsets)
+    if not until_quiet and quiet_timeout is not None:
+        raise typer.BadParameter("--quiet-timeout needs --until-quiet")
+    ha = HaSettings.read(config)
+    learner = _learner(ha, controller=controller, broker_id=broker_id, truncate=truncate)
+    rounds, tls = Intervals(tables=metadata_interval or _ROUND_SECONDS), _tls(tls_ca, tls_cert)
+    tables = _Tables(asked, rounds, accept_lower_offsets)
+    way = _Way(master, place, _timing(ha), verify_tail, tls, learner, tables)
+    settings = _settings(config, root, learner)
+    _find_hosts(place, asked)
+    _begin_with(base, root, settings, backend)
+    end = _End(until, (quiet_timeout or _QUIET_SECONDS) if until_quiet else None)
+    run = _Run(root, settings, backend, way, end, interval)
+    ended, facts, late = run.behind_a_cut() if truncate else run.once()
+    output(kind).record({"master": master, **facts})
+    _end_late(master, late, ended if until_quiet or until is not None else None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """What of the master's metadata is brought, and how often."""
+
+    asked: tuple[str, int] | None
+    """The broker; ``None``: nothing is."""
+    intervals: Intervals
+    accept_lower_offsets: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Which master to follow, and how."""
+
+    master: str
+    """As the operator wrote it."""
+    place: tuple[str, int]
+    timing: Timing
+    verify_tail: int
+    tls: ssl.SSLContext | None
+    learner: Learner | None
+    tables: _Tables
+
+    def followers(self, store: MessageStore) -> tuple[Follower, SlaveSynchronize | None]:
+        """Return the follower of the log, and that of the tables."""
+        follower = Follower(
+            store, *self.place, timing=self.timing, verify_tail_bytes=self.verify_tail,
+            tls=self.tls, learner=self.learner, tell=note,
+        )  # fmt: skip
+        tables = self.tables
+        if tables.asked is None:
+            return follower, None
+        return follower, SlaveSynchronize(
+            store, follower, *tables.asked, intervals=tables.intervals,
+            accept_lower_offsets=tables.accept_lower_offsets, tell=note,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Until when to follow; without either field for ever."""
+
+    phy_offset: int | None
+    quiet_timeout: float | None
+    """Seconds; the master is to become quiet."""
+
+    def of(self, store: MessageStore) -> tuple[Until, QuietDeadline | None]:
+        """Return what says that it is enough, and what counts the timeout."""
+        if self.quiet_timeout is None:
+            return self._is_reached, None
+        deadline = QuietDeadline(store.commit_log, self.quiet_timeout)
+
+        def is_enough(now: FollowerProgress) -> bool:
+            return now.caught_up or self._is_reached(now) or deadline.is_over(now)
+
+        return is_enough, deadline
+
+    def _is_reached(self, now: FollowerProgress) -> bool:
+        return self.phy_offset is not None and now.end >= self.phy_offset
+
+
+_Outcome = tuple[signal.Signals | None, dict[str, object], str]
+"""The signal that ended it, what came, and why the master did not become quiet in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One call of ``cqstore follow``: where the log goes, from which master, until when."""
+
+    root: Path
+    settings: StoreConfig
+    backend: str | None
+    way: _Way
+    end: _End
+    interval: float
+
+    def once(self) -> _Outcome:
+        """Open the store and follow; return how it ended."""
+        with _open(self.root, self.settings, self.backend) as store:
+            _report_start(store, self.root, self.way.master, self.way.learner)
+            follower, tables = self.way.followers(store)
+            is_enough, deadline = self.end.of(store)
+            ended, facts = followed(store, follower, tables, is_enough, self.interval)
+            if deadline is None or ended or not deadline.is_past:
+                return ended, facts, ""
+            return ended, facts, deadline.reason(follower.progress)
+
+    def behind_a_cut(self) -> _Outcome:
+        """Follow; where this log goes on behind the master's, cut it there and follow again."""
+        try:
+            return self.once()
+        except BeyondEpochError as exc:
+            if exc.phy_offset is None:
+                raise
+            _cut(self.root, exc, exc.phy_offset, self.settings)
+        return self.once()
+
+
+def _settings(config: Path | None, root: Path, learner: Learner | None) -> StoreConfig:
+    """Return the settings that the store is opened with.
+
+    Raises:
+        StoreConfigError: they are wrong.
+        RefusedStoreError: the log lies elsewhere.
+    """
+    given = read_config(config, root)  # only its master's bytes are added here
+    followed = given.without_schedule()
+    settings = followed.as_master() if learner is None else followed.as_learner()
+    refuse_log_elsewhere(root, settings, config)
+    return settings
+
+
+def _tls(ca: Path | None, cert: Path | None) -> ssl.SSLContext | None:
+    if cert is not None and ca is None:
+        raise typer.BadParameter("--tls-cert needs --tls-ca")
+    return None if ca is None else follower_context(ca, cert)
+
+
+def _learner(
+    ha: HaSettings, *, controller: bool, broker_id: int | None, truncate: bool
+) -> Learner | None:
+    """Return the learner that the options describe, ``None`` without a controller.
+
+    Raises:
+        typer.BadParameter: options lack or contradict each other.
+    """
+    if not controller and (broker_id is not None or truncate):
+        raise typer.BadParameter("--broker-id and --truncate need --controller")
+    if not controller:
+        return None
+    if broker_id is None:
+        raise typer.BadParameter(
+            "--controller needs --broker-id N, an id that no broker of the master's set has"
+        )
+    return Learner(broker_id, ha.sync_from_last_file)
+
+
+def _cut(root: Path, why: BeyondEpochError, phy_offset: int, settings: StoreConfig) -> None:
+    """Cut what goes on behind the place up to which the log is the master's."""
+    note(f"{root}: {why.reason}")
+    with progress("cutting", about_end(root, settings)) as tick:
+        cut = cut_to(root, phy_offset, settings, tick)
+    kept = ", ".join(str(tail.path) for tail in cut.saved)
+    note(f"{root}: cut at {phy_offset}; what lay behind is kept in {kept}")
+    report_offsets_beyond(cut)
+
+
+def _report_start(store: MessageStore, root: Path, master: str, learner: Learner | None) -> None:
+    """Say what the opening cut, and where a new log begins."""
+    opened = store.report
+    if opened.dropped_bytes:
+        kept = ", ".join(str(tail.path) for tail in opened.saved) or "no file: all were zeros"
+        cut = f"cut {opened.dropped_bytes} bytes behind the end of the log"
+        note(f"{root}: {cut}, kept in {kept}")
+    if store.commit_log.min_phy_offset() >= 0:
+        return
+    if learner is None or learner.sync_from_last_file:
+        note(f"{root}: no log yet: it begins with the last log file of {master}, older ones do"
+             " not come")  # fmt: skip
+    else:
+        note(f"{root}: no log yet: it begins with the first log file of {master}")
+
+
+def _open(root: Path, settings: StoreConfig, backend: str | None) -> MessageStore:
+    with progress("opening", about_end(root, settings)) as tick:
+        return MessageStore.open(root, settings, backend=backend, progress=tick)
+
+
+def _asked(
+    broker: str | None,
+    metadata_interval: float | None,
+    accept_lower_offsets: bool,  # noqa: FBT001
+) -> tuple[str, int] | None:
+    """Return where the broker is asked for its tables; ``None``: it is not.
+
+    Raises:
+        typer.BadParameter: an option is about its tables, and it is not asked.
+    """
+    if broker is not None:
+        return address(broker)
+    if metadata_interval is not None or accept_lower_offsets:
+        raise typer.BadParameter("--metadata-interval and --accept-lower-offsets need --broker")
+    return None
+
+
+def _end_late(master: str, late: str, ended: signal.Signals | None) -> None:
+    """End with a code of its own where what was waited for has not come.
+
+    ``late``: why the master did not become quiet in time; ``ended``: by this signal before that.
+
+    Raises:
+        typer.Exit: it is so.
+    """
+    if late:
+        note(f"{master}: {late}")
+        raise typer.Exit(1)
+    if ended:
+        raise typer.Exit(ENDED_BY_SIGNAL + ended)
+
+
+def _find_hosts(master: tuple[str, int], broker: tuple[str, int] | None) -> None:
+    """Refuse a host that has no address, before anything is made.
+
+    Raises:
+        StoreIOError: no host has such a name.
+    """
+    find_host(*master)
+    if broker is not None:
+        find_host(*broker, "the broker")
+
+
+def _begin_with(base: Path | None, root: Path, settings: StoreConfig, backend: str | None) -> None:
+    """Take the base, if there is one; a store that has a log has begun, and goes on."""
+    if base is None:
+        return
+    if any(StorePaths(root).commit_log.glob("*")):
+        note(f"{root}: has a log already and goes on with it; --base is passed over")
+        return
+    layout, settings = resolve_layout(root, settings, None, read_only=False)
+    choose_backends(layout, settings, backend)  # what could not be opened then is not begun
+    with progress("copying the base", about_end(base, StoreConfig())) as tick:
+        size = copy_base(base, root, tick)
+    note(f"{root}: {size} bytes of log files copied; their records are checked, their queues built")
+
+
+def _timing(settings: HaSettings) -> Timing:
+    return Timing(
+        report=settings.ha_send_heartbeat_interval / 1000,
+        housekeeping=settings.ha_housekeeping_interval / 1000,
+    )

@@ -1,0 +1,289 @@
+"""The last bytes of a running master's log, fetched over its wire and never acknowledged.
+
+The wire has no question but a slave's: where to begin. RocketMQ takes that number for one that the
+slave has, so it never lies behind what the master is known to have: the begin of its last file,
+which the master reports to a client that asks for 0. It is repeated to keep the connection, and
+never grows.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Self
+
+from cqstore.replication.endpoint import endpoint, reason_of
+from cqstore.replication.errors import DivergedError, WireError
+from cqstore.replication.follow.last_file import ask_last_file
+from cqstore.replication.follow.log_receiver import READ_BYTES
+from cqstore.replication.follow.master_port import MasterPort
+from cqstore.replication.follow.stopwatch import Stopwatch
+from cqstore.replication.ha.sides import LogSide, Undispatched
+from cqstore.replication.wire import REPORT, FrameParser, Piece, Report
+from cqstore.store.errors import (
+    CorruptionError,
+    RefusedStoreError,
+    StoreIOError,
+    TruncatedRecordError,
+    os_errors,
+)
+from cqstore.store.files import file_name
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.progress import Progress, noop
+from cqstore.store.settings.config import StoreConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Master:
+    """A running master, and when to stop waiting for it, seconds."""
+
+    host: str
+    port: int
+    answer: float = 20.0
+    """It has said nothing for so long: given up (``haHousekeepingInterval``)."""
+    report: float = 5.0
+    """Between two reports of the same offset (``haSendHeartbeatInterval``)."""
+    quiet: float = 2.0
+    """Between two heartbeats that say that there is nothing more."""
+    linger: float = 10.0
+    """For a master that grows on and on, once it has sent what is needed."""
+
+    def __str__(self) -> str:
+        return endpoint(self.host, self.port)
+
+
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """Which bytes of a master's log are wanted, phy offsets."""
+
+    begin: int
+    """Where a file begins that the master's last file does not lie before."""
+    needed: int
+    """Up to here at least, if the master has it."""
+    max_bytes: int
+    """Nothing behind this."""
+
+
+async def last_file_begin(master: Master) -> int:
+    """Return where the master's last log file begins.
+
+    Raises:
+        StoreIOError: no master answers there.
+    """
+    why, found = "does not answer as a master", None
+    try:
+        found = await ask_last_file(
+            MasterPort(master.host, master.port), master.answer, whole=False
+        )
+    except (OSError, WireError) as exc:
+        why = reason_of(exc)
+    if found is None:
+        raise StoreIOError(f"{master}: {why}; is this the haListenPort of a master?")
+    return found.start
+
+
+async def fetch(
+    master: Master, wanted: ByteRange, folder: Path, file_size: int, progress: Progress = noop
+) -> tuple[int, bool]:
+    """Fetch what is wanted into files in ``folder``, as a log has them.
+
+    Returns where the bytes end that came, and whether the master had no more then.
+
+    Raises:
+        StoreIOError: the master went away; the folder has what came before.
+        DivergedError, WireError: what came is no log.
+    """
+    files = _Files(folder, file_size, wanted.begin)
+    try:
+        async with asyncio.timeout(master.answer):
+            reader, writer = await asyncio.open_connection(
+                master.host, master.port, limit=READ_BYTES
+            )
+        try:
+            has_all = await _Fetching(master, wanted, files, progress).run(reader, writer)
+        finally:
+            writer.transport.abort()
+    except OSError as exc:
+        raise StoreIOError(f"{master}: {reason_of(exc)}") from exc
+    finally:
+        files.close()
+    return files.end, has_all
+
+
+class _Fetching:
+    """One connection to a master, whose log is received and never acknowledged."""
+
+    def __init__(
+        self, master: Master, wanted: ByteRange, files: "_Files", progress: Progress
+    ) -> None:
+        self._master, self._wanted, self._files = master, wanted, files
+        # 0 means to a master: begin with your last file. A file begins with a byte that is 0.
+        self._next = self._asked = max(wanted.begin, 1)
+        self._quiet = Stopwatch()  # where heartbeats came
+        self._enough_at: float | None = None
+        self._progress = progress
+
+    async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Receive until there is enough; return whether the master had no more.
+
+        Raises:
+            ConnectionError: the master was silent for too long, or has ended the connection.
+            WireError: what came is nothing that a master sends.
+            DivergedError: the master's bytes do not follow each other.
+        """
+        parser, master = FrameParser(), self._master
+        heard, reported = time.monotonic(), -1.0
+        while True:
+            now = time.monotonic()
+            if reported < 0 or now >= reported + master.report:
+                writer.write(REPORT.pack(Report(self._asked)))
+                reported = now
+            if now >= heard + master.answer:
+                raise ConnectionError(f"silent for {master.answer:g} s")
+            patience = min(heard + master.answer, reported + master.report) - now
+            data = await _read(reader, patience)
+            if data is not None:
+                heard = time.monotonic()
+                if (has_all := self._receive_all(parser.feed(data), heard)) is not None:
+                    return has_all
+            if self._has_enough(time.monotonic()):
+                return False
+
+    def _receive_all(self, pieces: Iterable[Piece], now: float) -> bool | None:
+        """Keep what is wanted of ``pieces``; return whether the master has no more, at the end."""
+        for piece in pieces:
+            if self._receive(piece, now):
+                return True
+            if self._next >= self._wanted.max_bytes:
+                return False
+        return None
+
+    def _receive(self, piece: Piece, now: float) -> bool:
+        """Keep a piece; return whether it says that there is no more."""
+        if piece.phy_offset != self._next:
+            raise DivergedError(
+                f"{self._master} sends bytes that do not follow each other",
+                expected=f"bytes from {self._next} on", got=f"bytes from {piece.phy_offset} on",
+            )  # fmt: skip
+        if piece.data:
+            self._files.write(piece)
+            self._next += len(piece.data)
+            self._progress(self._next)
+            return False
+        return self._quiet.seconds(self._next, now) >= self._master.quiet
+
+    def _has_enough(self, now: float) -> bool:
+        if self._next < self._wanted.needed:
+            return False
+        self._enough_at = self._enough_at or now
+        return now - self._enough_at >= self._master.linger
+
+
+async def _read(reader: asyncio.StreamReader, seconds: float) -> bytes | None:
+    """Return what comes; ``None``: nothing did.
+
+    Raises:
+        ConnectionError: the master has gone.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            data = await reader.read(READ_BYTES)
+    except TimeoutError:
+        return None
+    if not data:
+        raise ConnectionError("the master has closed the connection")
+    return data
+
+
+class _Files:
+    """The log files that received bytes are written to, sparse where nothing came."""
+
+    def __init__(self, folder: Path, file_size: int, begin: int) -> None:
+        self._folder, self._file_size = folder, file_size
+        self._file: BinaryIO | None = None
+        self._start = -1
+        self.end = begin
+
+    def write(self, piece: Piece) -> None:
+        """Write a piece where it belongs.
+
+        Raises:
+            StoreIOError, DiskFullError: there is no room, or the disk refused.
+        """
+        at, data = piece
+        while data:
+            start = at - at % self._file_size
+            part = data[: start + self._file_size - at]
+            with os_errors("keep what a master sends", self._folder):
+                file = self._open(start)
+                file.seek(at - start)
+                file.write(part)
+            at, data = at + len(part), data[len(part) :]
+        self.end = at
+
+    def _open(self, start: int) -> BinaryIO:
+        if self._file is None or start != self._start:
+            self.close()
+            self._file = (self._folder / file_name(start)).open("w+b")
+            os.truncate(self._file.fileno(), self._file_size)
+            self._start = start
+        return self._file
+
+    def close(self) -> None:
+        """Close the file; what was written can be read then."""
+        if self._file is not None:
+            with os_errors("keep what a master sends", self._folder):
+                self._file.close()
+            self._file = None
+
+
+class FetchedSide(LogSide):
+    """What came of a running master's log."""
+
+    def __init__(self, master: Master, log: CommitLog) -> None:
+        """Take a log whose end is set."""
+        self.name, self.log = str(master), log
+        self.whole_begin = False
+
+    def undispatched(self) -> Undispatched | None:
+        """Return nothing: the wire does not report queues."""
+        return None
+
+    @classmethod
+    def of(cls, master: Master, folder: Path, file_size: int, end: int, *, whole: bool) -> Self:
+        """Return what lies in ``folder`` up to ``end``, which may be inside a record.
+
+        Raises:
+            StoreIOError: it cannot be read.
+        """
+        config = StoreConfig(mapped_file_size_commit_log=file_size)
+        log = CommitLog([folder], config, read_only=True)
+        log.load()
+        log.set_end(end)
+        side = cls(master, log)
+        side.whole = whole
+        behind, blanks = max(log.min_phy_offset(), 0), list[tuple[int, int]]()
+        try:
+            for record in log.scan(behind, blanks=blanks):
+                behind = record.phy_offset + record.size
+        except CorruptionError as exc:
+            side.damage = None if isinstance(exc, TruncatedRecordError) else exc
+        behind = max([behind, *(at + left for at, left in blanks if at + left <= end)])
+        side.bytes_behind_end = 0 if side.damage is None else end - behind
+        log.set_end(min(behind, end))
+        return side
+
+
+def refuse_other_files(master: Master, begin: int, file_size: int) -> None:
+    """Refuse a master whose last file begins inside a file of this size.
+
+    Raises:
+        RefusedStoreError: it does.
+    """
+    if begin % file_size:
+        raise RefusedStoreError(
+            f"the last log file of {master} begins at {begin}, inside a file of {file_size} bytes:"
+            " is its mappedFileSizeCommitLog another one?"
+        )

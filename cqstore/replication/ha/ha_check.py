@@ -1,0 +1,173 @@
+"""Comparing two sides: logs, queues that lag behind their log, and the brokers' tables."""
+
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cqstore.broker.metadata.differences import BrokerTables, compare_tables, read_tables
+from cqstore.replication.ha.check_report import Checked
+from cqstore.replication.ha.diverged_tail import tail_of
+from cqstore.replication.ha.fetched import (
+    ByteRange,
+    FetchedSide,
+    Master,
+    fetch,
+    last_file_begin,
+    refuse_other_files,
+)
+from cqstore.replication.ha.logs import compare_logs, span
+from cqstore.replication.ha.sides import LogSide, StoreSide, is_same_folder, open_side, readable
+from cqstore.store.errors import RefusedStoreError, StoreIOError
+from cqstore.store.progress import Progress, noop
+from cqstore.store.settings.config import StoreConfig
+
+MasterAddress = Path | Master
+"""Where a side is: a folder, or a running master."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckScope:
+    """How much of two sides is compared."""
+
+    last_bytes: int | None = None
+    """With a running master's log these last bytes of the other side at least; ``None``: its last
+    file."""
+    folder: Path | None = None
+    """Where what a master sends is kept meanwhile; ``None``: the system's folder for such files."""
+    queues: bool = True
+    """Whether records that are not in their queues are reported."""
+
+
+@contextmanager
+def checked(
+    one: MasterAddress,
+    other: MasterAddress,
+    config: StoreConfig | None = None,
+    how_much: CheckScope | None = None,
+    progress: Progress = noop,
+) -> Iterator[Checked]:
+    """Compare two sides and give what was found, for the length of the block.
+
+    Nothing of either is changed. ``config`` is for both; its log file size counts where nothing but
+    masters are compared. ``progress`` is told phy offsets.
+
+    Raises:
+        RefusedStoreError: there is no store, both sides are the same, or a master's log cannot be
+            compared with the other one.
+        CorruptionError: a store cannot be read as one, or what a master sent is no log.
+        StoreIOError: a master or a disk does not answer.
+    """
+    how_much = how_much or CheckScope()
+    with ExitStack() as stack:
+        config = readable(config or StoreConfig())
+        first, second = _open(stack, (one, other), config, how_much, progress)
+        yield _compare(first, second, how_much, progress)
+
+
+def _open(
+    stack: ExitStack,
+    places: tuple[MasterAddress, MasterAddress],
+    config: StoreConfig,
+    how_much: CheckScope,
+    progress: Progress,
+) -> list[LogSide]:
+    """Open both sides; of a running master's log a range is fetched into a spool.
+
+    Raises:
+        RefusedStoreError: both are one store, or a master has no such range.
+    """
+    one, other = places
+    if isinstance(one, Path) and isinstance(other, Path) and is_same_folder(one, other):
+        raise RefusedStoreError("both sides are the same store", path=one)
+    stores = [
+        stack.enter_context(open_side(place, config)) if isinstance(place, Path) else None
+        for place in places
+    ]
+    masters = [place for place in places if isinstance(place, Master)]
+    if not masters:
+        return [store for store in stores if store is not None]
+    begins = {master: asyncio.run(last_file_begin(master)) for master in masters}
+    beside = next((store for store in stores if store is not None), None)
+    file_size = config.mapped_file_size_commit_log if beside is None else beside.log.files.file_size
+    for master, begin in begins.items():
+        refuse_other_files(master, begin, file_size)
+    wanted = _bytes_to_compare(beside, min(begins.values()), file_size, how_much.last_bytes)
+    sides: list[LogSide] = []
+    for place, store in zip(places, stores, strict=True):
+        if isinstance(place, Master):
+            folder = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="cqstore-ha-", dir=how_much.folder)
+            )
+            sides.append(_fetched(place, wanted, Path(folder), file_size, begins[place], progress))
+        elif store is not None:
+            sides.append(store)
+    return sides
+
+
+def _bytes_to_compare(
+    beside: StoreSide | None, last_file: int, file_size: int, last_bytes: int | None
+) -> ByteRange:
+    """Return which bytes of a master's log are to be laid beside a store's, or another master's.
+
+    They begin where a file does, and never behind the begin of the master's last file: it is known
+    to have that.
+    """
+    last = file_size if last_bytes is None else last_bytes
+    if beside is None:
+        begin = max(last_file - (last - file_size), 0)
+        return ByteRange(begin - begin % file_size, last_file, last_file + 2 * file_size)
+    low, end = beside.log.min_phy_offset(), beside.log.max_phy_offset()
+    if low < 0:
+        return ByteRange(last_file, last_file, last_file + last)
+    begin = max(end - (1 if last_bytes is None else last), low)
+    return ByteRange(min(begin - begin % file_size, last_file), end, end + max(last, file_size))
+
+
+def _fetched(
+    master: Master,
+    wanted: ByteRange,
+    folder: Path,
+    file_size: int,
+    last_file: int,
+    progress: Progress,
+) -> FetchedSide:
+    """Fetch a range of a master's log; return it as a side.
+
+    Raises:
+        RefusedStoreError: the master has it no more.
+    """
+    end, whole = asyncio.run(fetch(master, wanted, folder, file_size, progress))
+    if end == wanted.begin < last_file:
+        raise RefusedStoreError(
+            f"{master} has no byte at {wanted.begin} any more: its last file begins at {last_file}"
+            " (--last BYTES asks for fewer)"
+        )
+    return FetchedSide.of(master, folder, file_size, end, whole=whole)
+
+
+def _compare(one: LogSide, other: LogSide, how_much: CheckScope, progress: Progress) -> Checked:
+    """Compare the logs, what the queues lack of them, and the brokers' tables."""
+    common = compare_logs(one.log, other.log, progress)
+    tails = tuple(
+        tail_of(side.log, common.end if common.compared else span(side.log).start, progress)
+        for side in (one, other)
+    )
+    unread: list[str] = []
+    mine, others = _tables(one, unread), _tables(other, unread)
+    unlike = [] if mine is None or others is None else compare_tables(mine, others)
+    stuck = (one.undispatched(), other.undispatched()) if how_much.queues else (None, None)
+    return Checked(one, other, common, (tails[0], tails[1]), stuck, (mine, others), unread, unlike)
+
+
+def _tables(side: LogSide, unread: list[str]) -> BrokerTables | None:
+    """Return the tables of a side; ``None``: it has none, or they cannot be read."""
+    if side.config is None:
+        return None
+    try:
+        return read_tables(side.config)
+    except StoreIOError as exc:
+        unread.append(str(exc))
+        return None

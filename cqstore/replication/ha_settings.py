@@ -1,0 +1,56 @@
+"""HaSettings: RocketMQ's keys of replication, with its defaults."""
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from cqstore.store.errors import StoreConfigError
+from cqstore.store.java_numbers import INT_MAX
+from cqstore.store.settings.broker_conf import read_properties
+from cqstore.store.settings.validation import faults
+
+
+class HaSettings(BaseModel):
+    """Times of one connection, ms, and where it begins; frozen.
+
+    Fields are given by name or by RocketMQ's key.
+    """
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+    ha_send_heartbeat_interval: int = Field(5_000, ge=1, le=INT_MAX)
+    """After which a slave that has nothing new to report reports again."""
+    ha_housekeeping_interval: int = Field(20_000, ge=1, le=INT_MAX)
+    """After which a connection that has brought no byte is given up."""
+
+    sync_from_last_file: bool = False
+    """Under a controller: an empty follower begins at the master's last file, not at its first."""
+
+    @classmethod
+    def read(cls, path: Path | None) -> Self:
+        """Return what a ``broker.conf`` says; without one the defaults.
+
+        Raises:
+            StoreIOError: the file cannot be read.
+            StoreConfigError: a value does not fit, or connections would not outlast a heartbeat.
+        """
+        keys = {to_camel(name) for name in cls.model_fields}
+        pairs = read_properties(path) if path is not None else {}
+        given = {key: value.strip() for key, value in pairs.items() if key in keys}
+        try:
+            settings = cls.model_validate(given)
+        except ValidationError as exc:
+            raise StoreConfigError(f"bad setting: {'; '.join(faults(exc))}", path=path) from exc
+        heartbeat, patience = (
+            settings.ha_send_heartbeat_interval, settings.ha_housekeeping_interval,
+        )  # fmt: skip
+        if patience <= heartbeat:
+            raise StoreConfigError(
+                f"haHousekeepingInterval={patience} must be above haSendHeartbeatInterval="
+                f"{heartbeat}, both as the master has them: a connection on which the master has"
+                " nothing to send would be given up before its heartbeat",
+                path=path,
+            )
+        return settings

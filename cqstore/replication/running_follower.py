@@ -1,0 +1,111 @@
+"""A follower at work: its tables beside it, its progress reported and noted, until its end."""
+
+import asyncio
+import contextlib
+import signal
+import time
+
+from cqstore.cli.options import note
+from cqstore.replication.follow.blocking import to_the_end
+from cqstore.replication.follow.follower import Follower
+from cqstore.replication.follow.follower_progress import FollowerProgress, Until
+from cqstore.replication.signals import ended_by
+from cqstore.replication.synchronize.slave_synchronize import SlaveSynchronize
+from cqstore.store.errors import StoreError
+from cqstore.store.journals.following import write_following
+from cqstore.store.service.message_store import MessageStore
+
+_NOTE_SECONDS = 2.0
+
+
+def followed(
+    store: MessageStore,
+    follower: Follower,
+    beside: SlaveSynchronize | None,
+    until: Until,
+    interval: float,
+) -> tuple[signal.Signals | None, dict[str, object]]:
+    """Follow until the end or a signal; return that, and what came of it."""
+    log, progress = store.commit_log, follower.progress
+    begin, is_new = log.max_phy_offset(), log.min_phy_offset() < 0
+    ended = asyncio.run(_run(follower, beside, until, store, interval))
+    return ended, {
+        "from": max(log.min_phy_offset(), 0) if is_new else begin,
+        "end": progress.end, "records": log.appended_records,
+        "connections": progress.connections, "caughtUp": progress.caught_up,
+    }  # fmt: skip
+
+
+async def _run(
+    follower: Follower,
+    beside: SlaveSynchronize | None,
+    until: Until,
+    store: MessageStore,
+    interval: float,
+) -> signal.Signals | None:
+    """Follow until ``until`` says so or a signal comes; return the signal."""
+    others = [
+        asyncio.create_task(_report_progress(follower, store, interval)),
+        asyncio.create_task(_note(follower, store)),
+    ]
+    if beside is not None:
+        others.append(asyncio.create_task(beside.run()))
+    try:
+        came = await ended_by(follower.run(until))
+    finally:
+        for other in others:
+            other.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await other
+    if beside is not None and not came:
+        await beside.once()  # as new as the end of the log
+    with contextlib.suppress(StoreError):
+        write_following(store.paths, follower.figures())
+    return came
+
+
+async def _report_progress(follower: Follower, store: MessageStore, interval: float) -> None:
+    """Say how far it is, again and again; nothing where nothing has changed."""
+    before, said = follower.progress.end, ""
+    while True:
+        await asyncio.sleep(interval)
+        progress = follower.progress
+        line = line_of(progress, (progress.end - before) / interval, _age(store))
+        if progress.end != before or line != said:
+            note(line)
+        before, said = progress.end, line
+
+
+async def _note(follower: Follower, store: MessageStore) -> None:
+    """Write down how far it is, again and again, for ``cqstore top`` in another process."""
+    told = ""
+    while True:
+        try:
+            await to_the_end(write_following, store.paths, follower.figures())
+        except StoreError as exc:
+            if str(exc) != told:
+                told = str(exc)
+                note(f"cqstore top will not show how far it is: {exc}")
+        await asyncio.sleep(_NOTE_SECONDS)
+
+
+def line_of(progress: FollowerProgress, bytes_per_second: float, age_seconds: float | None) -> str:
+    """Return one line of how far a follower is.
+
+    The wire does not say where the master's log ends, but that it has nothing more. A broker that
+    is asked does.
+    """
+    line = f"followed to {progress.end}"
+    if progress.caught_up:
+        return f"{line}: lag 0 bytes"
+    if age_seconds is not None:
+        line += f", {bytes_per_second:,.0f} bytes/s"
+        if progress.lag_bytes is not None:
+            line += f", lag {progress.lag_bytes:,} bytes"
+        line += f", last record stored {age_seconds:.1f} s ago"
+    return line if progress.connected else f"{line}; not connected"
+
+
+def _age(store: MessageStore) -> float | None:
+    stored = store.commit_log.followed_timestamp
+    return max(time.time() - stored / 1000, 0) if stored else None

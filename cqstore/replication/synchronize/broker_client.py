@@ -1,0 +1,120 @@
+"""BrokerClient: asks one broker one question at a time over the remoting wire.
+
+Source: RocketMQ ``NettyRemotingClient``, ``BrokerOuterAPI``.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from cqstore.replication.errors import BrokerError
+from cqstore.replication.synchronize.remoting import Response, ResponseParser, question
+
+SUCCESS = 0
+SYSTEM_ERROR = 1
+"""What a broker answers whose own code failed over the question."""
+UNKNOWN_CODE = 3
+"""What a broker answers that does not know a question."""
+NO_SUCH_TOPIC = 17
+_READ_BYTES = 1 << 18
+_NO_FIELDS: Mapping[str, str] = {}
+
+
+class BrokerClient:
+    """One connection at a time, made when it is needed; one task at a time asks.
+
+    After a fault, and after a cancellation, the connection is gone: no answer to an older question
+    is ever taken for the next one's.
+    """
+
+    def __init__(
+        self, host: str, port: int, *, connect_seconds: float = 5.0, answer_seconds: float = 30.0
+    ) -> None:
+        """Ask the broker whose ``listenPort`` is ``port``; ``answer_seconds``: RocketMQ's own."""
+        self.host, self.port = host, port
+        self._connect_seconds, self._answer_seconds = connect_seconds, answer_seconds
+        self._stream: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._opaque = 0
+
+    async def __aenter__(self) -> Self:
+        """Begin; nothing is connected yet."""
+        return self
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _exc: BaseException | None,
+        _t: TracebackType | None,
+    ) -> None:
+        """Drop the connection."""
+        self._drop()
+
+    async def request(self, code: int, fields: Mapping[str, str] = _NO_FIELDS) -> Response:
+        """Return what the broker answers, success or not.
+
+        Raises:
+            OSError: nothing listens there, or the answer was not whole in time.
+            WireError: what came is none.
+        """
+        self._opaque += 1
+        whole = False
+        try:
+            if self._stream is None:
+                async with asyncio.timeout(self._connect_seconds):
+                    self._stream = await asyncio.open_connection(self.host, self.port)
+            async with asyncio.timeout(self._answer_seconds):
+                answer = await self._answer(*self._stream, question(code, self._opaque, fields))
+            whole = True
+        except TimeoutError:
+            raise TimeoutError("no answer in time") from None
+        finally:
+            if not whole:
+                self._drop()
+        return answer
+
+    async def request_ok(
+        self, what: str, code: int, fields: Mapping[str, str] = _NO_FIELDS
+    ) -> Response:
+        """Return the answer of a broker that answers with success.
+
+        Raises:
+            BrokerError: the broker refuses; ``what`` it was asked for is named.
+            OSError, WireError: as ``request``.
+        """
+        answer = await self.request(code, fields)
+        if answer.code != SUCCESS:
+            raise refusal(what, code, answer)
+        return answer
+
+    async def _answer(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, command: bytes
+    ) -> Response:
+        """Send the bytes of a command; return the broker's answer to it.
+
+        Raises:
+            ConnectionError: the connection ended before.
+        """
+        parser = ResponseParser()
+        writer.write(command)
+        await writer.drain()
+        while data := await reader.read(_READ_BYTES):
+            for answer in parser.feed(data):
+                if answer.opaque == self._opaque:
+                    return answer
+        raise ConnectionError("the broker has closed the connection")
+
+    def _drop(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream[1].transport.abort()
+
+
+def refusal(what: str, code: int, answer: Response) -> BrokerError:
+    """Return the error for an answer that is not what was asked for."""
+    error = BrokerError(
+        f"asked for {what} (code {code}) the broker answers {answer.code}:"
+        f" {answer.remark[:200] or 'no reason'}"
+    )
+    error.code = answer.code
+    return error

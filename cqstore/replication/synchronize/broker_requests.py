@@ -1,0 +1,366 @@
+"""What a broker is asked for, and what of its answers is taken: topics, groups, offsets, ends.
+
+Topics and groups come in pages, by name. RocketMQ's own reader ends one name early: where there are
+2000k+1 names, it never gets the last one, and deletes that. Here a table counts when it has as many
+names as the broker says, all of one version; what changes meanwhile is read again from the begin.
+A name that goes while RocketMQ cuts a page lets it answer with an error: that is a change too.
+
+Source: RocketMQ ``BrokerOuterAPI``, ``AdminBrokerProcessor``.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from cqstore.broker.metadata.lmq_offsets import LMQ_TABLE
+from cqstore.replication.errors import BrokerError
+from cqstore.replication.synchronize.broker_client import (
+    NO_SUCH_TOPIC,
+    SUCCESS,
+    SYSTEM_ERROR,
+    UNKNOWN_CODE,
+    BrokerClient,
+    refusal,
+)
+from cqstore.replication.synchronize.remoting import Response
+from cqstore.store.broker_files.fastjson import broker_object
+
+TOPIC_CONFIG, CONSUMER_OFFSET, DELAY_OFFSET, GROUP_CONFIG = 21, 43, 45, 201
+TIMER_CHECK_POINT, TIMER_METRICS, MESSAGE_REQUEST_MODE = 60, 61, 402
+RUNTIME_INFO, ONE_TOPIC, HA_STATUS = 28, 351, 907
+MAX_TABLE_BYTES = 512 << 20
+"""JSON of one table, all pages: some three million topics."""
+_MAX_NAMES = 10_000_000
+_PAGE_NAMES = 2000
+"""RocketMQ's; a broker sends no more than it is set to (``splitMetadataSize``)."""
+_MAX_PASSES = 5
+_TABLE_SECONDS = 300.0
+_LONG = range(-(1 << 63), 1 << 63)
+_TIMER_BYTES = 56
+_MAX_DIGITS = 19
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Paged:
+    """How one table is asked for page by page: the request's code, and the keys of its JSON."""
+
+    what: str
+    code: int
+    table: str
+    """Its key in the answer."""
+    seq: str
+    limit: str
+    total: str
+    beside: str
+    """Key of a table of some of the same names, in the same answer."""
+
+
+TOPICS = Paged(
+    "the topics", TOPIC_CONFIG, "topicConfigTable", "topicSeq", "maxTopicNum", "totalTopicNum",
+    "topicQueueMappingDetailMap",
+)  # fmt: skip
+GROUPS = Paged(
+    "the groups", GROUP_CONFIG, "subscriptionGroupTable", "groupSeq", "maxGroupNum",
+    "totalGroupNum", "forbiddenTable",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerTable:
+    """All entries of a broker's table, of one version, as the broker wrote them."""
+
+    entries: Json
+    version: Json
+    beside: Json
+    beside_version: Json
+    """Empty: it has none of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A broker's answer to one question for a page of a table."""
+
+    entries: Json
+    version: Json
+    beside: Json
+    beside_version: Json
+    total: int | None
+    """``None``: the broker knows no pages, and sends all."""
+    size: int
+
+
+async def fetch_table(
+    client: BrokerClient, of: Paged, held: BrokerTable | None = None
+) -> BrokerTable:
+    """Return the broker's table; ``held`` itself, if it has not changed.
+
+    Raises:
+        BrokerError: it is refused, incomplete, malformed, or changes all the time.
+        OSError, WireError: as ``BrokerClient.request``.
+    """
+    refused: BrokerError | None = None
+    try:
+        async with asyncio.timeout(_TABLE_SECONDS):
+            for _ in range(_MAX_PASSES):
+                try:
+                    refused, table = None, await _one_pass(client, of, held)
+                except BrokerError as exc:
+                    if exc.code != SYSTEM_ERROR:
+                        raise
+                    refused, table = exc, None
+                if table is not None:
+                    return table
+                held = None
+    except TimeoutError as exc:
+        raise BrokerError(f"{of.what} did not come in time: {exc}") from exc
+    raise refused or BrokerError(
+        f"{of.what} changed while they were read, {_MAX_PASSES} times in a row"
+    )
+
+
+async def _one_pass(
+    client: BrokerClient, of: Paged, held: BrokerTable | None
+) -> BrokerTable | None:
+    """Return ``held`` if it has not changed; else read page after page, ``None`` if they change."""
+    if held is not None and held.entries and await _is_still(client, of, held):
+        return held
+    page = await _page(client, of, 0, {})
+    table = BrokerTable(page.entries, page.version, page.beside, page.beside_version)
+    total, size = page.total, page.size
+    if total is None or len(table.entries) == total:
+        return table
+    while len(table.entries) < total:
+        known = len(table.entries)
+        page = await _page(client, of, known, table.version)
+        if page.total != total or page.version != table.version:
+            return None
+        table.entries.update(page.entries)
+        table.beside.update(page.beside)
+        if len(table.entries) == known:
+            raise BrokerError(
+                f"{of.what} are not complete: the broker has {total}, and sends {known}"
+            )
+        size += page.size
+        if size > MAX_TABLE_BYTES:
+            raise BrokerError(f"{of.what} take more than {MAX_TABLE_BYTES} bytes")
+    # A name removed before its version is reported makes the pages behind it begin one too late.
+    return table if await _is_still(client, of, table) else None
+
+
+async def _is_still(client: BrokerClient, of: Paged, held: BrokerTable) -> bool:
+    """Return whether the broker's table is ``held``; asks for what lies behind its last name."""
+    page = await _page(client, of, len(held.entries), held.version)
+    return (
+        page.total == len(held.entries) and page.version == held.version
+        and held.entries.keys() >= page.entries.keys()
+        and page.beside_version == held.beside_version
+    )  # fmt: skip
+
+
+async def _page(client: BrokerClient, of: Paged, at: int, version: Json) -> Page:
+    fields = {
+        of.seq: str(at), of.limit: str(_PAGE_NAMES),
+        "dataVersion": json.dumps(version) if version else "",
+    }  # fmt: skip
+    answer = await client.request_ok(of.what, of.code, fields)
+    return await asyncio.to_thread(_read_page, of, answer)
+
+
+def _read_page(of: Paged, answer: Response) -> Page:
+    """Return a page of a table out of a broker's answer.
+
+    Raises:
+        BrokerError: it is none.
+    """
+    found = _object(of.what, answer.body)
+    total = answer.fields.get(of.total)
+    beside_version = found.get("mappingDataVersion") or {}
+    page = Page(
+        _table_of(of.what, found, of.table),
+        _version(of.what, found.get("dataVersion")),
+        _table_of(of.what, found, of.beside) if found.get(of.beside) is not None else {},
+        _version(of.what, beside_version) if beside_version else {},
+        None if total is None else _number(of.what, total),
+        len(answer.body),
+    )
+    if page.total is not None and page.total > _MAX_NAMES:
+        raise BrokerError(f"{of.what} are {page.total}, more than {_MAX_NAMES}")
+    return page
+
+
+# ---- whole answers
+
+
+async def consumer_offsets(client: BrokerClient) -> Json:
+    """Return ``offsetTable`` (``topic@group`` → queue id → offset) and ``dataVersion``.
+
+    And ``lmqOffsetTable``, if there is one: a broker with ``enableLmq`` and file queues has the
+    offsets of LMQ groups there (``topic@group`` → offset).
+
+    Raises:
+        BrokerError, OSError, WireError: as ``fetch_table``.
+    """
+    what = "the consumer offsets"
+    found = await _whole(client, what, CONSUMER_OFFSET)
+    table = _table_of(what, found, "offsetTable")
+    _check(what, table.values(), _is_offsets)
+    answer = {"offsetTable": table, "dataVersion": _version(what, found.get("dataVersion"))}
+    if found.get(LMQ_TABLE) is not None:
+        lmq = answer[LMQ_TABLE] = found[LMQ_TABLE]
+        _check(what, lmq.values() if isinstance(lmq, dict) else [lmq], _is_long)
+    return answer
+
+
+async def delay_offsets(client: BrokerClient) -> Json:
+    """Return ``offsetTable`` (delay level → offset) and, if there is one, ``dataVersion``."""
+    what = "the delay offsets"
+    found = await _whole(client, what, DELAY_OFFSET)
+    table = found.get("offsetTable")
+    _check(what, [table], _is_offsets)
+    version = found.get("dataVersion")
+    return {"offsetTable": table} | ({"dataVersion": _version(what, version)} if version else {})
+
+
+async def request_modes(client: BrokerClient) -> Json:
+    """Return ``messageRequestModeMap``, topic → group → mode."""
+    what = "the request modes"
+    found = await _whole(client, what, MESSAGE_REQUEST_MODE)
+    return {"messageRequestModeMap": _table_of(what, found, "messageRequestModeMap")}
+
+
+async def timer_metrics(client: BrokerClient) -> Json:
+    """Return ``timingCount`` and ``dataVersion``."""
+    what = "the timer's metrics"
+    found = await _whole(client, what, TIMER_METRICS)
+    version = _version(what, found.get("dataVersion"))
+    return {"dataVersion": version, "timingCount": _table_of(what, found, "timingCount")}
+
+
+async def timer_check_point(client: BrokerClient) -> bytes:
+    """Return the timer's check point: seven numbers of eight bytes.
+
+    Raises:
+        BrokerError: the broker refuses it, or answers something else.
+        OSError, WireError: as for ``BrokerClient.request``.
+    """
+    answer = await client.request_ok("the timer's check point", TIMER_CHECK_POINT)
+    if len(answer.body) != _TIMER_BYTES:
+        raise BrokerError(
+            f"the timer's check point has {len(answer.body)} bytes, not {_TIMER_BYTES}"
+        )
+    return answer.body
+
+
+async def has_topic(client: BrokerClient, topic: str) -> bool:
+    """Return whether the broker's table has ``topic`` now.
+
+    Raises:
+        BrokerError: the broker refuses it, or answers something else.
+        OSError, WireError: as for ``BrokerClient.request``.
+    """
+    answer = await client.request(ONE_TOPIC, {"topic": topic})
+    if answer.code not in {SUCCESS, NO_SUCH_TOPIC}:
+        raise refusal("one topic", ONE_TOPIC, answer)
+    return answer.code == SUCCESS
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """Where a master's log ends, and its followers."""
+
+    max_phy_offset: int
+    slave_ports: frozenset[int] | None
+    """Their ports; ``None``: the broker does not report them."""
+
+
+async def log_end(client: BrokerClient) -> LogEnd:
+    """Return where the broker's log ends now.
+
+    A broker before 5.0 does not know the cheap question, and is asked for all of its figures.
+
+    Raises:
+        BrokerError: the broker refuses it, or answers something else.
+        OSError, WireError: as for ``BrokerClient.request``.
+    """
+    what = "its replication"
+    answer = await client.request(HA_STATUS)
+    if answer.code == UNKNOWN_CODE:
+        table = (await _whole(client, "its figures", RUNTIME_INFO)).get("table")
+        end = table.get("commitLogMaxOffset") if isinstance(table, dict) else None
+        return LogEnd(_number("its figures", end), None)
+    if answer.code != SUCCESS:
+        raise refusal(what, HA_STATUS, answer)
+    found = _object(what, answer.body)
+    if found.get("master") is not True:
+        raise BrokerError("the broker is no master: name the one that is followed")
+    end, slaves = found.get("masterCommitLogMaxOffset"), found.get("haConnectionInfo")
+    if not _is_long(end) or end < 0 or not isinstance(slaves, list):
+        raise BrokerError(f"{what}: no end of its log, or no list of its slaves")
+    places = (each.get("addr") if isinstance(each, dict) else None for each in slaves)
+    ports = (place.rpartition(":")[2] for place in places if isinstance(place, str))
+    return LogEnd(end, frozenset(int(port) for port in ports if _is_decimal(port)))
+
+
+async def _whole(client: BrokerClient, what: str, code: int) -> Json:
+    answer = await client.request_ok(what, code)
+    return await asyncio.to_thread(_object, what, answer.body)
+
+
+# ---- what an answer holds
+
+
+def _object(what: str, body: bytes) -> Json:
+    try:
+        return broker_object(body)
+    except ValueError as exc:
+        raise _malformed(what, exc) from exc
+
+
+def _malformed(what: str, why: object) -> BrokerError:
+    return BrokerError(f"the broker's answer for {what} cannot be read: {str(why)[:300]}")
+
+
+def _table_of(what: str, found: Json, key: str) -> Json:
+    table = found.get(key)
+    if not isinstance(table, dict):
+        raise _malformed(what, f"it has no table {key}")
+    _check(what, table.values(), lambda each: isinstance(each, dict))
+    return table
+
+
+def _check(what: str, values: Iterable[object], is_right: Callable[[object], bool]) -> None:
+    for value in values:
+        if not is_right(value):
+            raise _malformed(what, f"{str(value)[:100]!r} is no entry")
+
+
+def _version(what: str, found: object) -> Json:
+    keys = ("counter", "timestamp")
+    if not isinstance(found, dict) or not all(_is_long(found.get(key)) for key in keys):
+        raise _malformed(what, "it has no dataVersion")
+    return found
+
+
+def _is_offsets(found: object) -> bool:
+    return isinstance(found, dict) and all(
+        _is_decimal(key) and _is_long(value) for key, value in found.items()
+    )
+
+
+def _is_long(value: object) -> TypeGuard[int]:
+    return type(value) is int and value in _LONG
+
+
+def _is_decimal(text: object) -> TypeGuard[str]:
+    return (
+        isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
+    )
+
+
+def _number(what: str, text: object) -> int:
+    if not _is_decimal(text):
+        raise _malformed(what, f"{str(text)[:40]!r} is no number")
+    return int(text)

@@ -1,0 +1,141 @@
+"""The remoting wire, declared once: what a client asks a broker, and what that answers.
+
+A command is a head, a header in JSON, and a body. The header names a code, a number that the answer
+repeats, and fields; the body is as the code says. A broker answers in the form in which it is
+asked, JSON here.
+
+Source: RocketMQ ``RemotingCommand``, ``NettyDecoder``.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeGuard
+
+from cqstore.replication.errors import WireError
+from cqstore.store.broker_files.fastjson import broker_object
+from cqstore.store.record.layout import Annotated, Layout, NamedTuple, Wire
+
+MAX_ANSWER_BYTES = 64 << 20
+"""Of one command. RocketMQ's own clients take 16 MiB unless they are set to take more."""
+_MAX_HEADER_BYTES = 1 << 20
+_JSON = 0
+_TYPE_BITS = 24
+_IS_ANSWER = 1
+_INT = range(-(1 << 31), 1 << 31)
+_LANGUAGE = "OTHER"
+
+
+class CommandHead(NamedTuple):
+    """What every command begins with."""
+
+    size: Annotated[int, Wire("i", "bytes that follow this field")]
+    header: Annotated[
+        int, Wire("i", "highest byte: form of the header, 0: JSON; the others: its bytes")
+    ]
+
+
+COMMAND_HEAD = Layout(CommandHead)
+_REST = COMMAND_HEAD.size - COMMAND_HEAD.offset("header")
+"""Bytes of the head that ``size`` counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A broker's answer to one question."""
+
+    opaque: int
+    """The number of the question."""
+    code: int
+    """0: success."""
+    remark: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+def question(code: int, opaque: int, fields: Mapping[str, str]) -> bytes:
+    """Return the bytes of a command without a body."""
+    header = json.dumps(
+        {"code": code, "language": _LANGUAGE, "version": 0, "opaque": opaque, "flag": 0,
+         "extFields": fields}
+    ).encode()  # fmt: skip
+    return COMMAND_HEAD.pack(CommandHead(_REST + len(header), len(header))) + header
+
+
+class ResponseParser:
+    """Takes what a broker sends, cut anywhere; keeps one command at most, as far as it came."""
+
+    def __init__(self, max_bytes: int = MAX_ANSWER_BYTES) -> None:
+        """Begin with the first byte of a connection; a larger command than that is refused."""
+        self._limit = max_bytes
+        self._kept = bytearray()
+        self._wanted = COMMAND_HEAD.size
+
+    def feed(self, data: bytes) -> Iterator[Response]:
+        """Yield the answers that are whole; what a broker asks its client is passed over.
+
+        Raises:
+            WireError: no broker sends that; nothing of the connection is of use behind it.
+        """
+        at = 0
+        while at < len(data):
+            part = data[at : at + self._wanted - len(self._kept)]
+            self._kept += part
+            at += len(part)
+            if len(self._kept) < self._wanted:
+                return
+            if self._wanted == COMMAND_HEAD.size:
+                self._wanted = self._whole(bytes(self._kept))
+            if len(self._kept) == self._wanted:
+                command = bytes(self._kept)
+                self._kept, self._wanted = bytearray(), COMMAND_HEAD.size
+                answer = _answer(command)
+                if answer is not None:
+                    yield answer
+
+    def _whole(self, head: bytes) -> int:
+        """Return how many bytes the command has that begins so."""
+        size, header = COMMAND_HEAD.unpack_from(head)
+        if not _REST <= size <= self._limit:
+            raise _impossible("the size", f"{_REST} to {self._limit}", size)
+        form, header_bytes = header >> _TYPE_BITS, header & ((1 << _TYPE_BITS) - 1)
+        if form != _JSON:
+            raise _impossible("the form of the header", f"{_JSON}: JSON", form)
+        limit = min(size - _REST, _MAX_HEADER_BYTES)
+        if header_bytes > limit:
+            raise _impossible("the size of the header", f"at most {limit}", header_bytes)
+        return COMMAND_HEAD.size - _REST + size
+
+
+def _impossible(what: str, expected: str, got: int) -> WireError:
+    return WireError(
+        f"what came is no answer of a broker's, by {what}: is this its listenPort?",
+        expected=expected, got=got,
+    )  # fmt: skip
+
+
+def _answer(command: bytes) -> Response | None:
+    """Return the answer that ``command`` is, ``None`` if it is a question."""
+    size = COMMAND_HEAD.unpack_from(command).header
+    behind = COMMAND_HEAD.size + size
+    try:
+        header = broker_object(command[COMMAND_HEAD.size : behind])
+    except ValueError as exc:
+        raise WireError(f"the header of an answer is no JSON: {exc}") from exc
+    flag, fields = header.get("flag"), header.get("extFields") or {}
+    code, opaque, remark = header.get("code"), header.get("opaque"), header.get("remark") or ""
+    if not (_is_int(flag) and _is_int(code) and _is_int(opaque)):
+        raise WireError("the header of an answer lacks one of code, opaque and flag")
+    if not isinstance(remark, str) or not _is_text_table(fields):
+        raise WireError("the header of an answer has a remark or fields that are no text")
+    if not flag & _IS_ANSWER:
+        return None
+    return Response(opaque, code, remark, fields, command[behind:])
+
+
+def _is_int(value: object) -> TypeGuard[int]:
+    return type(value) is int and value in _INT
+
+
+def _is_text_table(value: object) -> TypeGuard[dict[str, str]]:
+    return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())

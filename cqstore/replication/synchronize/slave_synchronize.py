@@ -1,0 +1,396 @@
+"""SlaveSynchronize: what a master has beside its log, brought to a follower's ``config/``.
+
+Round after round asks a broker for its tables and writes them as RocketMQ's files. A fault is
+reported and retried, and leaves the tables as they are; it never stops the log. What is gone at the
+master is removed here only when two complete answers in a row lack it; a topic's queues only when
+the master says so once more while nothing is appended. An offset that is lower at the master is
+kept here.
+
+Source: RocketMQ ``SlaveSynchronize``.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cqstore.broker.metadata.config_files import ConfigFiles
+from cqstore.broker.metadata.lmq_offsets import (
+    LMQ_TABLE,
+    all_offsets,
+    consumer_offset,
+    lmq_consumer_offset,
+)
+from cqstore.broker.metadata.merged_offsets import Lower, Offsets, merged, offsets_in
+from cqstore.replication.endpoint import endpoint, reason_of
+from cqstore.replication.errors import BrokerError, WireError
+from cqstore.replication.follow.blocking import to_the_end
+from cqstore.replication.follow.follower import Follower
+from cqstore.replication.synchronize import broker_requests as tables
+from cqstore.replication.synchronize.broker_client import SYSTEM_ERROR, UNKNOWN_CODE, BrokerClient
+from cqstore.replication.synchronize.broker_requests import GROUPS, TOPICS, BrokerTable, fetch_table
+from cqstore.store.broker_files.file_names import (
+    DELAYS_FILE,
+    GROUPS_FILE,
+    LMQ_OFFSETS_FILE,
+    OFFSETS_FILE,
+    REQUEST_MODE_FILE,
+    TIMER_METRICS_FILE,
+    TOPIC_GROUP_SEPARATOR,
+    TOPIC_QUEUE_MAPPING_FILE,
+    TOPICS_FILE,
+)
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import StoreError
+from cqstore.store.record.message import SCHEDULE_TOPIC
+from cqstore.store.service.message_store import MessageStore
+
+_LOG = StoreLogger(__name__)
+_TOPICS_AT_ONCE = 1000
+_PAUSE_SECONDS = 5.0
+"""For which nothing is appended while topics are deleted; a master waits for 20."""
+_OF_EVERY_BROKER = {
+    TOPICS: {"SELF_TEST_TOPIC", SCHEDULE_TOPIC, "OFFSET_MOVED_EVENT"},
+    GROUPS: {"TOOLS_CONSUMER", "SELF_TEST_C_GROUP"},
+}
+"""Names without which an answer is not believed."""
+_SHOWN = 3
+Json = dict[str, Any]
+Step = Callable[[BrokerClient], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """How often a broker is asked for its tables and its log's end, seconds."""
+
+    tables: float = 10.0
+    """RocketMQ's slave asks once a minute, under a controller each ten seconds."""
+    log_end: float = 2.0
+    answer: float = 30.0
+    """For which an answer is waited for at most."""
+
+
+class SlaveSynchronize:
+    """Brings the metadata of one broker, which must be the master that ``follower`` follows.
+
+    Runs in the follower's loop.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        follower: Follower,
+        host: str,
+        port: int,
+        *,
+        intervals: Intervals | None = None,
+        accept_lower_offsets: bool = False,
+        tell: Callable[[str], object] = _LOG.info,
+    ) -> None:
+        """Set out for the broker whose ``listenPort`` is ``port``.
+
+        ``accept_lower_offsets``: take the master's offset where it is lower than the one here.
+        ``tell`` gets a sentence when something goes wrong, is kept, or is deleted.
+        """
+        self._store, self._follower = store, follower
+        self._host, self._port = host, port
+        self._intervals = intervals or Intervals()
+        self._accept_lower = accept_lower_offsets
+        self._tell = tell
+        self._files = ConfigFiles(store.paths)
+        self._held: dict[str, BrokerTable] = {}  # by name of the table, what last came whole
+        self._absent: dict[str, frozenset[str]] = {}  # by name of the table, in its last answer
+        self._leaving: dict[str, int] = {}  # topics; where the master's log ended without them
+        self._told: set[str] = set()  # since the last round without a fault
+        self._told_of_end = ""
+        self._told_kept: set[str] = set()  # topics
+        self._told_lower: set[tuple[str, str]] = set()
+
+    async def run(self) -> None:
+        """Go on until cancelled; a write that is under way then comes to its end first."""
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self._again_and_again(self.bring_tables, self._intervals.tables))
+            both.create_task(self._again_and_again(self.fetch_log_end, self._intervals.log_end))
+
+    async def once(self) -> None:
+        """Ask once for every table."""
+        async with self._client() as client:
+            await self.bring_tables(client)
+
+    def _client(self) -> BrokerClient:
+        return BrokerClient(self._host, self._port, answer_seconds=self._intervals.answer)
+
+    async def _again_and_again(self, step: Step, interval: float) -> None:
+        async with self._client() as client:
+            while True:
+                await step(client)
+                await asyncio.sleep(interval)
+
+    async def fetch_log_end(self, client: BrokerClient) -> None:
+        """Ask once where the master's log ends; a fault is reported, and it is not known then."""
+        progress = self._follower.progress
+        try:
+            progress.master_end = (await tables.log_end(client)).max_phy_offset
+            self._told_of_end = ""
+        except (OSError, StoreError) as exc:
+            progress.master_end = -1
+            if reason_of(exc) != self._told_of_end:
+                self._told_of_end = reason_of(exc)
+                self._announce(f"{reason_of(exc)}; where the master's log ends is not known")
+
+    async def bring_tables(self, client: BrokerClient) -> None:
+        """Ask once for every table, and write what has changed; faults are reported."""
+        steps: list[tuple[Step, bool]] = [
+            (self._topics, False),
+            (self._groups, False),
+            (self._consumer_offsets, False),
+            (self._delay_offsets, False),
+            (self._request_modes, True),
+            (self._timer_check_point, True),
+            (self._timer_metrics, True),
+        ]
+        fault = ""
+        for step, may_be_missing in steps:
+            try:
+                await step(client)
+            except (OSError, WireError) as exc:  # no use in asking for more
+                fault = self._fail(exc)
+                break
+            except StoreError as exc:
+                code = exc.code if isinstance(exc, BrokerError) else 0
+                if not (may_be_missing and code in {UNKNOWN_CODE, SYSTEM_ERROR}):
+                    fault = self._fail(exc)
+        progress = self._follower.progress
+        progress.metadata_fault = fault
+        if not fault:
+            progress.metadata_time = time.time()
+            self._told.clear()
+
+    def _fail(self, exc: OSError | StoreError) -> str:
+        """Report why the master's tables could not be brought; return the reason."""
+        self._report(f"{reason_of(exc)}; what is here stays, trying again")
+        return reason_of(exc)
+
+    def _report(self, sentence: str) -> None:
+        if sentence not in self._told:
+            self._announce(sentence)
+            self._told.add(sentence)
+
+    def _announce(self, sentence: str) -> None:
+        self._tell(f"{endpoint(self._host, self._port)}: {sentence}")
+
+    # ---- topics
+
+    async def _topics(self, client: BrokerClient) -> None:
+        # Before the master is asked: what comes later may be a topic that is newer than its answer.
+        """Take over the master's topics, and delete here what it has deleted."""
+        here = await asyncio.to_thread(self._topics_with_queues)
+        table = await self._table(client, TOPICS)
+        former = await asyncio.to_thread(self._files.read, TOPICS_FILE)
+        known = _entries(former, TOPICS.table)
+        absent = (known.keys() | here) - table.entries.keys()
+        gone = await self._departed(client, absent, here)
+        stay = {name: known[name] for name in absent - gone if name in known}
+        await to_the_end(
+            self._files.write, TOPICS_FILE,
+            {"dataVersion": table.version, TOPICS.table: {**table.entries, **stay}},
+        )  # fmt: skip
+        if table.beside_version:
+            await to_the_end(
+                self._files.write, TOPIC_QUEUE_MAPPING_FILE,
+                {"dataVersion": table.beside_version, "topicQueueMappingInfoMap": table.beside},
+            )  # fmt: skip
+
+    def _topics_with_queues(self) -> set[str]:
+        return {*self._store.clean_unused_topics(())}
+
+    async def _departed(
+        self, client: BrokerClient, absent: Collection[str], with_queues: Collection[str]
+    ) -> set[str]:
+        """Return the topics that are gone here too, of those that the master's answer lacks.
+
+        The first answer without a topic is noted, with the end of the master's log then: records
+        of the topic lie before it, and may still be on their way.
+        """
+        self._leaving = {name: at for name, at in self._leaving.items() if name in absent}
+        twice = [*self._leaving]
+        if fresh := [name for name in absent if name not in self._leaving]:
+            end = (await tables.log_end(client)).max_phy_offset
+            self._leaving |= dict.fromkeys(fresh, end)
+        gone = {name for name in twice if name not in with_queues}
+        if gone:
+            await to_the_end(self._forget_offsets, gone)
+        if with_those := [name for name in twice if name in with_queues]:
+            gone |= await self._delete(client, with_those[:_TOPICS_AT_ONCE])
+        if gone:
+            self._announce(f"of {TOPICS.what}, {_some(gone)}: gone at the master, and now here")
+        return gone
+
+    async def _delete(self, client: BrokerClient, topics: Collection[str]) -> set[str]:
+        """Delete the queues of those topics that are surely gone; return them."""
+        ports = (await tables.log_end(client)).slave_ports
+        progress = self._follower.progress
+        if not (progress.connected and ports is not None and progress.port in ports):
+            if fresh := [name for name in topics if name not in self._told_kept]:
+                self._announce(
+                    f"{_some(fresh)}: not among the master's topics, but kept: the broker does not"
+                    f" list the connection from port {progress.port} among its slaves"
+                )
+            self._told_kept = {*topics}
+            return set()
+        async with self._follower.paused():
+            end = self._store.commit_log.max_phy_offset()
+            due = [name for name in topics if self._leaving[name] <= end]
+            async with asyncio.timeout(_PAUSE_SECONDS):
+                gone = {name for name in due if not await tables.has_topic(client, name)}
+            if gone:
+                await to_the_end(self._forget_offsets, gone)  # first: the next one begins at 0
+                await to_the_end(self._store.delete_topics, gone)
+        return gone
+
+    def _forget_offsets(self, topics: Collection[str]) -> None:
+        """Take the consumer offsets of topics away."""
+        for name in (OFFSETS_FILE, LMQ_OFFSETS_FILE):
+            content = self._files.read(name)
+            if content is None:
+                continue
+            for key in ("offsetTable", LMQ_TABLE):
+                table = _entries(content, key)
+                stay = {each: row for each, row in table.items() if _topic(each) not in topics}
+                if key in content:
+                    content[key] = stay
+            self._files.write(name, content)
+
+    # ---- other tables
+
+    async def _groups(self, client: BrokerClient) -> None:
+        """Take over the master's groups, and what they may not do."""
+        table = await self._table(client, GROUPS)
+        former = await asyncio.to_thread(self._files.read, GROUPS_FILE)
+        known = _entries(former, GROUPS.table)
+        stay = self._not_gone(GROUPS.what, known, table.entries)
+        await to_the_end(
+            self._files.write, GROUPS_FILE,
+            {"dataVersion": table.version, "forbiddenTable": table.beside,
+             GROUPS.table: {**table.entries, **stay}},
+        )  # fmt: skip
+
+    async def _table(self, client: BrokerClient, of: tables.Paged) -> BrokerTable:
+        """Return a table of the broker's.
+
+        Raises:
+            BrokerError: it lacks what every broker has.
+        """
+        table = await fetch_table(client, of, self._held.get(of.what))
+        if lacking := _OF_EVERY_BROKER[of] - table.entries.keys():
+            raise BrokerError(
+                f"the broker's answer for {of.what} lacks {_some(lacking)}, which every broker has:"
+                " it is not believed"
+            )
+        self._held[of.what] = table
+        return table
+
+    def _not_gone(self, what: str, known: Json, master: Mapping[str, object]) -> Json:
+        """Return what stays of ``known`` beside the master's: what only this answer lacks."""
+        absent = frozenset(known.keys() - master.keys())
+        gone = absent & self._absent.get(what, frozenset())
+        self._absent[what] = absent
+        if gone:
+            self._announce(f"of {what}, {_some(gone)}: gone at the master, and now here")
+        return {name: known[name] for name in absent - gone}
+
+    async def _consumer_offsets(self, client: BrokerClient) -> None:
+        answer = await tables.consumer_offsets(client)
+        # A broker that keeps offsets in RocksDB takes in only a file whose counter is above 0.
+        answer["dataVersion"]["counter"] = max(answer["dataVersion"]["counter"], 1)
+        await to_the_end(self._merge_consumer_offsets, answer)
+
+    async def _delay_offsets(self, client: BrokerClient) -> None:
+        answer = await tables.delay_offsets(client)
+        answer["offsetTable"] = {"": answer["offsetTable"]}
+        await to_the_end(self._merge_delay_offsets, answer)
+
+    def _merge_consumer_offsets(self, answer: Json) -> None:
+        """Write the master's offsets, where one here is higher, that; as the next broker reads it.
+
+        ``consumerOffset.json`` always has all of them.
+        """
+        name, version = OFFSETS_FILE, answer["dataVersion"]
+        own: Offsets = {}
+        for each in (name, LMQ_OFFSETS_FILE):
+            content = self._files.read(each)
+            if content is not None:
+                table = all_offsets(content, self._files.path(each))
+                own, _ = merged(own, table, accept_lower=False)
+        master = all_offsets(answer, self._files.path(name))
+        offsets, lower = merged(own, master, accept_lower=self._accept_lower)
+        self._write_consumer_offsets(offsets, version, lmq=LMQ_TABLE in answer)
+        self._report_lower(name, "consumer offsets", lower)
+
+    def _write_consumer_offsets(self, offsets: Offsets, version: Json, *, lmq: bool) -> None:
+        """``lmq``: the master is a broker that reads the other file."""
+        other = LMQ_OFFSETS_FILE
+        if lmq or self._store.config.enable_lmq or self._files.path(other).exists():
+            self._files.write(other, lmq_consumer_offset(offsets, version))
+        self._files.write(OFFSETS_FILE, consumer_offset(offsets, version))
+
+    def _merge_delay_offsets(self, answer: Json) -> None:
+        """Write the master's offsets; where one here is higher, that."""
+        name = DELAYS_FILE
+        own = offsets_in(self._files.read(name), self._files.path(name))
+        offsets, lower = merged(own, answer["offsetTable"], accept_lower=self._accept_lower)
+        self._files.write(name, answer | {"offsetTable": offsets.get("", {})})
+        self._report_lower(name, "delay offsets", lower)
+
+    def _report_lower(self, name: str, what: str, lower: list[Lower]) -> None:
+        """Report offsets that are lower at the master, each one once."""
+        now = {(name, f"{each.key}/{each.queue_id}"): each for each in lower}
+        fresh = [each for place, each in now.items() if place not in self._told_lower]
+        others = {place for place in self._told_lower if place[0] != name}
+        self._told_lower = others | now.keys()
+        if fresh:
+            shown = "; ".join(
+                f"{each.key or 'level'} {each.queue_id}: {each.own} here, {each.master} there"
+                for each in fresh[:_SHOWN]
+            )
+            done = "taken over" if self._accept_lower else "kept (--accept-lower-offsets)"
+            self._announce(
+                f"{len(fresh)} {what} are lower at the master than here: {done}."
+                f" {shown}{' …' if len(fresh) > _SHOWN else ''}"
+            )
+
+    async def _request_modes(self, client: BrokerClient) -> None:
+        """Take over the modes in which groups ask for messages."""
+        key = "messageRequestModeMap"
+        master = (await tables.request_modes(client))[key]
+        former = await asyncio.to_thread(self._files.read, REQUEST_MODE_FILE)
+        known = _entries(former, key)
+        stay = self._not_gone("the request modes", known, master) if master else known
+        if master or known:
+            await to_the_end(self._files.write, REQUEST_MODE_FILE, {key: {**master, **stay}})
+
+    async def _timer_check_point(self, client: BrokerClient) -> None:
+        answer = await tables.timer_check_point(client)
+        await to_the_end(self._files.merge_timer_check, answer)
+
+    async def _timer_metrics(self, client: BrokerClient) -> None:
+        answer = await tables.timer_metrics(client)
+        if answer["timingCount"]:
+            await to_the_end(self._files.write, TIMER_METRICS_FILE, answer)
+
+
+def _entries(content: Json | None, key: str) -> Json:
+    """Return a table of a file here; an empty one if there is none."""
+    table = (content or {}).get(key)
+    return table if isinstance(table, dict) else {}
+
+
+def _topic(key: str) -> str:
+    """Return the topic of a key ``topic@group``."""
+    return key.partition(TOPIC_GROUP_SEPARATOR)[0]
+
+
+def _some(names: Collection[str]) -> str:
+    shown = ", ".join(sorted(names)[:_SHOWN])
+    return shown if len(names) <= _SHOWN else f"{shown} … ({len(names)})"

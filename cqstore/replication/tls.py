@@ -1,0 +1,65 @@
+"""TLS between our own master and follower. RocketMQ's wire has none."""
+
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+
+from cqstore.store.errors import StoreConfigError
+
+_NO_PEM = "expected PEM, found none that can be read"
+
+
+def master_context(cert: Path, key: Path | None, client_ca: Path | None) -> ssl.SSLContext:
+    """Return what a master shows; with ``client_ca`` the CA that followers' certificates need.
+
+    Raises:
+        StoreConfigError: a file cannot be read, or is none of its kind.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    _load(context, cert, key)
+    if client_ca is not None:
+        _trust(context, client_ca)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def follower_context(ca: Path, cert: Path | None) -> ssl.SSLContext:
+    """Return the CA that a follower trusts, and what it shows: certificate and key in one file.
+
+    The master's certificate must be for the name or address that is followed.
+
+    Raises:
+        StoreConfigError: a file cannot be read, or is none of its kind.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _trust(context, ca)
+    if cert is not None:
+        _load(context, cert, None)
+    return context
+
+
+def _load(context: ssl.SSLContext, cert: Path, key: Path | None) -> None:
+    try:
+        context.load_cert_chain(cert, key)
+    except OSError as exc:  # SSLError is one
+        place, why = _fault(exc, [cert] if key is None else [cert, key])
+        within = "" if key is None else f" in {key}"
+        raise StoreConfigError(f"no certificate with its key{within}: {why}", path=place) from exc
+
+
+def _trust(context: ssl.SSLContext, ca: Path) -> None:
+    try:
+        context.load_verify_locations(ca)
+    except OSError as exc:
+        place, why = _fault(exc, [ca])
+        raise StoreConfigError(f"no certificate of an authority: {why}", path=place) from exc
+
+
+def _fault(exc: OSError, paths: Sequence[Path]) -> tuple[Path, str]:
+    """Return which file it is about, the first if that is not said, and why in words."""
+    missing = next((path for path in paths if not path.exists()), None)
+    if missing is not None:
+        return missing, "there is no such file"
+    if isinstance(exc, ssl.SSLError):
+        return paths[0], (exc.reason or "").replace("_", " ").lower() or _NO_PEM
+    return paths[0], exc.strerror or str(exc)

@@ -1,0 +1,47 @@
+"""What Spark's Java process and its Python workers say on standard error, without what is no news.
+
+Java says at each start that it uses the vector module. A worker that plans a read is run by
+pyspark's own daemon, whatever ``spark.python.daemon.module`` says, and that prints a traceback
+where Spark has closed its pipe: see ``cqstore.spark.daemon``.
+"""
+
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from typing import IO
+
+_NO_NEWS = ("WARNING: Using incubator modules:",)
+_TRACEBACK = "Traceback (most recent call last):"
+_CLOSED = ("BrokenPipeError", "ConnectionResetError")
+
+
+def news(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines but for those; a traceback that has no end is none.
+
+    Whatever a task raises reaches the caller as an exception as well.
+    """
+    held: list[str] = []
+    for line in lines:
+        if held:
+            held.append(line)
+            if line.startswith((" ", "\t")):
+                continue
+            if not line.startswith(_CLOSED):
+                yield from held
+            held = []
+        elif line.startswith(_TRACEBACK):
+            held = [line]
+        elif not line.startswith(_NO_NEWS):
+            yield line
+
+
+def pass_on(stream: IO[bytes]) -> None:
+    """Write what comes from ``stream`` on standard error, until it ends; in a thread of its own."""
+    threading.Thread(target=_copy, args=(stream,), name="cqstore-java", daemon=True).start()
+
+
+def _copy(stream: IO[bytes]) -> None:
+    with stream:
+        for line in news(raw.decode("utf-8", "replace") for raw in stream):
+            if sys.stderr is not None:
+                sys.stderr.write(line)

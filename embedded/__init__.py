@@ -1,5 +1,0 @@
-"""An embedded log: topics, groups that keep their place, and a tail for asyncio, in one process."""
-
-import logging
-
-logging.getLogger(__name__).addHandler(logging.NullHandler())

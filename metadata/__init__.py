@@ -1,5 +1,0 @@
-"""A broker's metadata: topics, subscription groups and consumer offsets, in every form it keeps."""
-
-import logging
-
-logging.getLogger(__name__).addHandler(logging.NullHandler())

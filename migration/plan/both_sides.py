@@ -1,0 +1,98 @@
+"""A store in which both backends hold queues: what each lacks, and what can be done about it.
+
+So it is after ``storeType`` was changed by hand: RocketMQ then fills the new backend from the last
+log files alone, and stops writing the old one.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.service.message_store import MessageStore
+
+
+class BackendComparison(NamedTuple):
+    """One backend, measured by the other one."""
+
+    name: str
+    ends_at: int
+    """Phy offset behind the last record that it has."""
+    queues: int
+    """Queues of which it lacks units, older than its end, that the other one has."""
+    units: int
+    example: QueueKey | None
+
+    def sentence(self, log_end: int) -> str:
+        """Return in a sentence what the backend lacks of the log and of the other backend."""
+        words = []
+        if self.units and self.example is not None:
+            words.append(
+                f"lack the first {self.units} units of {self.queues} queues (of queue"
+                f" {self.example.queue_id} of {self.example.topic!r}, say)"
+            )
+        if self.ends_at < log_end:
+            words.append(f"have nothing of the log behind phy offset {self.ends_at} of {log_end}")
+        return f"the {self.name} queues {' and '.join(words) or 'have all'}"
+
+
+@dataclass(frozen=True, slots=True)
+class BothSides:
+    """Both backends of a store, compared by the ends of their queues."""
+
+    source: BackendComparison
+    target: BackendComparison
+    log_end: int
+
+    def refusal(self) -> str:
+        """Return why queues are not simply moved, what happened, and the ways there are."""
+        source, target = self.source, self.target
+        told = f"{source.sentence(self.log_end)}; {target.sentence(self.log_end)}"
+        both = (
+            "cqstore recover DIR gives each from the log what it lacks, then cqstore mode DIR --to"
+            f" {target.name} goes there step by step"
+        )
+        if not (source.units or target.units) and source.ends_at == target.ends_at:
+            return f"there are {target.name} queues already: {told}; {both}"
+        words = f"there are {target.name} queues already (storeType was changed by hand?): {told}"
+        if self.why_not_replace():
+            return f"{words}. {both[0].upper()}{both[1:]}"
+        return (
+            f"{words}. Either plan --replace rebuilds the {target.name} queues from the"
+            f" {source.name} queues, and the old ones are kept in cqstore/replaced; or {both}"
+        )
+
+    def why_not_replace(self) -> str | None:
+        """Return why the target must not be replaced by what the source has; ``None``: it may."""
+        if self.source.units:
+            return f"{self.source.sentence(self.log_end)} that the {self.target.name} queues have"
+        return None
+
+
+def compare_backends(store: MessageStore, target: str) -> BothSides:
+    """Compare the backend that is read with ``target``; the store is open read-only.
+
+    Raises:
+        StoreError: a queue cannot be read.
+    """
+    backends = {backend.name: backend for backend in store.queues.backends()}
+    source = store.queues.backends()[0]
+    mine, other = _side(source, backends[target]), _side(backends[target], source)
+    return BothSides(mine, other, store.commit_log.max_phy_offset())
+
+
+def _side(backend: ConsumeQueueStore, other: ConsumeQueueStore) -> BackendComparison:
+    """Return what ``backend`` lacks of the units of ``other``."""
+    ends_at, queues, units, example = backend.dispatch_from_phy_offset(), 0, 0, None
+    for key in other.queues():
+        queue = other.queue(*key)
+        low, high = queue.ends()
+        begin, end = backend.queue(*key).ends()
+        lacking = max((high if begin >= end else min(begin, high)) - low, 0)
+        if not lacking:
+            continue
+        first = next(queue.read_units(low, 1).rows(), None)
+        if begin >= end and first is not None and first[0] >= ends_at:
+            continue  # the log behind its end brings it
+        queues, units, example = queues + 1, units + lacking, example or key
+    return BackendComparison(backend.name, ends_at, queues, units, example)

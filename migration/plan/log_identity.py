@@ -1,0 +1,45 @@
+"""What distinguishes one store from another: bytes of its log."""
+
+import hashlib
+from pathlib import Path
+
+from cqstore.store.errors import RefusedStoreError, os_errors
+from cqstore.store.files import reading
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.log.log_files import log_file_paths
+
+_IDENTITY_BYTES = 4096
+"""Bytes of the log that distinguish one store from another."""
+
+
+def log_identity(log_folders: list[Path]) -> str:
+    """Return a digest of the oldest log file's name and first bytes: a store's own.
+
+    Raises:
+        RefusedStoreError: there is no log.
+        StoreIOError: it cannot be read.
+    """
+    found = log_file_paths(log_folders)
+    if not found:
+        raise RefusedStoreError("there is no commit log", path=log_folders[0])
+    oldest = found[0]
+    with os_errors("read the commit log", oldest), reading(oldest) as file:
+        head = file.read(_IDENTITY_BYTES)
+    return hashlib.blake2b(oldest.name.encode() + head, digest_size=16).hexdigest()
+
+
+def tail_identity(log: CommitLog, phy_offset: int) -> str:
+    """Return a digest of the last bytes of the log before ``phy_offset``; empty if they are gone.
+
+    A copy of a store and the store itself agree in them, however long it went on since.
+
+    Raises:
+        StoreIOError: they cannot be read.
+    """
+    file = log.files.find(phy_offset - 1) if phy_offset > 0 else None
+    if file is None:
+        return ""
+    end = phy_offset - file.file_from_offset
+    start = max(end - _IDENTITY_BYTES, 0)
+    data = file.read_raw(start, end - start)
+    return hashlib.blake2b(b"%d" % phy_offset + data, digest_size=16).hexdigest()

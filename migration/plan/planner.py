@@ -1,0 +1,170 @@
+"""Making a plan: every queue's real range and checksum, cut into segments in key order."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from cqstore.migration.plan.both_sides import compare_backends
+from cqstore.migration.plan.log_identity import log_identity, tail_identity
+from cqstore.migration.plan.plan import Plan, Slice, write_plan
+from cqstore.migration.plan.segment_writer import SEGMENT_UNITS, SegmentWriter
+from cqstore.migration.workspace import Workspace
+from cqstore.store.errors import RefusedStoreError
+from cqstore.store.journals.store_lock import locked_by
+from cqstore.store.progress import Progress, noop
+from cqstore.store.queue.bulk import (
+    BulkBackend,
+    bulk_backend,
+    key_order,
+)
+from cqstore.store.queue.facts import QueueType
+from cqstore.store.queue.queue_location import queue_context, settings_of_tasks
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import CQ_UNIT_SIZE, StoreConfig
+
+
+def make_plan(
+    root: Path,
+    config: StoreConfig | None = None,
+    *,
+    target: str = "rocksdb",
+    source: str | None = None,
+    workspace: Workspace | None = None,
+    segment_units: int = SEGMENT_UNITS,
+    replace: bool = False,
+    progress: Progress = noop,
+) -> Plan:
+    """Plan to move the queues of the store in ``root`` to backend ``target``; write the plan.
+
+    Reads the store, changes nothing of it. ``source`` names the backend to move from where several
+    hold queues. With ``replace`` there may be queues of ``target`` already, poorer ones: the switch
+    moves them to ``cqstore/replaced``. ``progress`` is told how many units have been looked at.
+
+    Raises:
+        RefusedStoreError: it cannot be moved as it lies; the sentence says why.
+        CorruptionError: units are missing inside a queue, or cannot be read.
+        IllegalMessageError: the target cannot hold a queue.
+    """
+    root = root.absolute()
+    space = workspace or Workspace.of(root)
+    to = bulk_backend(target)
+    with space.held(begin=True):
+        if space.plan.exists():
+            raise RefusedStoreError(
+                "there is a plan already: go on with it, or cqstore migrate rollback",
+                path=space.plan,
+            )
+        with MessageStore.open(
+            root, config, read_only=True, backend=source, housekeeping=False
+        ) as store:
+            replaces = _refuse(store, target, replace=replace)
+            planner = _Planner(store, to, space, segment_units, progress)
+            plan = write_plan(space, planner.run(replaces=replaces))
+        space.note("planned", digest=plan.digest, queues=plan.queues, units=plan.units)
+    return plan
+
+
+def _refuse(store: MessageStore, target: str, *, replace: bool) -> bool:
+    """Refuse queues that cannot be moved; return whether those of the target are to be replaced."""
+    root = store.paths.root
+    name = store.queues.backends()[0].name
+    there = target in store.layout.backends
+    if there and (name == target or len(store.queues.backends()) == 1):
+        raise RefusedStoreError(f"there are {target} queues already", path=root)
+    if name not in store.layout.backends:
+        raise RefusedStoreError(
+            "the store has no queues to move; plan --from log builds them from its commit log",
+            path=root,
+        )
+    if store.report.needed and not locked_by(store.paths):
+        raise RefusedStoreError(
+            "the store was not closed cleanly: its queues may lack records; run cqstore recover"
+            " first (on a copy, if you like)",
+            path=root,
+        )
+    if store.layout.log_folders != [store.paths.commit_log]:
+        raise RefusedStoreError("its commit log is spread over several paths", path=root)
+    if there:
+        both = compare_backends(store, target)
+        if not replace:
+            raise RefusedStoreError(both.refusal(), path=root)
+        if (reason := both.why_not_replace()) is not None:
+            raise RefusedStoreError(f"the {target} queues are not replaced: {reason}", path=root)
+    return there
+
+
+class _Planner:
+    """Plans the move of one store's queues, which are read whole for that."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        target: BulkBackend,
+        space: Workspace,
+        segment_units: int,
+        progress: Callable[[int], object],
+    ) -> None:
+        self._store = store
+        self._target = target
+        self._space = space
+        self._segment_units = segment_units
+        self._progress = progress
+        self._queues = store.queues.backends()[0]
+        self._settings = task_settings(store)
+        self._config = StoreConfig.from_mapping(self._settings)
+        self._count = self._expired = self._empty = 0
+
+    def run(self, *, replaces: bool) -> Plan:
+        """Write ``queues.jsonl`` and return the plan."""
+        store, space = self._store, self._space
+        complete_to = self._queues.dispatch_from_phy_offset()  # before any end is read
+        context = queue_context(store.paths, store.layout.log_folders, self._config)
+        source = bulk_backend(self._queues.name).source(context)
+        writer = SegmentWriter(
+            source, self._target, self._config, self._segment_units, self._progress,
+            store.paths.root,
+        )  # fmt: skip
+        try:
+            segments = writer.write(space, self._slices(writer))
+        finally:
+            source.close()
+        return Plan(
+            created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            store=str(store.paths.root), identity=log_identity(store.layout.log_folders),
+            tail=tail_identity(store.commit_log, complete_to),
+            source=self._queues.name, target=self._target.name, settings=self._settings,
+            log_folders=[str(folder) for folder in store.layout.log_folders],
+            min_phy_offset=store.commit_log.min_phy_offset(),
+            max_phy_offset=store.commit_log.max_phy_offset(),
+            complete_to=complete_to, queues=self._count, units=writer.units,
+            expired=self._expired, empty=self._empty, replaces=replaces, segments=segments,
+        )  # fmt: skip
+
+    def _slices(self, writer: SegmentWriter) -> Iterator[Slice]:
+        """Yield the slices of all queues, in key order.
+
+        Raises:
+            RefusedStoreError: a topic has BatchCQ queues.
+            IllegalMessageError: the target cannot hold a queue.
+        """
+        queues = self._queues
+        for queue in sorted(queues.queues(), key=key_order):
+            if queues.queue_type(queue.topic) is QueueType.BATCH:
+                raise RefusedStoreError(
+                    f"topic {queue.topic!r} has BatchCQ queues, which RocksDB cannot hold",
+                    path=self._store.paths.root,
+                )
+            self._target.check_queue(queue)
+            begin, end = queues.queue(*queue).ends()
+            if not end:
+                self._empty += 1
+                continue
+            self._count += 1
+            self._expired += begin >= end
+            yield from writer.cut(queue, min(begin, end), end)
+
+
+def task_settings(store: MessageStore) -> dict[str, object]:
+    """Return the settings that were given, and the sizes that the files show."""
+    queue_file = store.queues.units_per_file * CQ_UNIT_SIZE
+    return settings_of_tasks(store.config, mapped_file_size_consume_queue=queue_file)

@@ -1,0 +1,141 @@
+"""SegmentWriter: queues cut into slices, and slices put together to segments; ``queues.jsonl``."""
+
+import hashlib
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from cqstore.migration.plan.plan import Segment, Slice
+from cqstore.migration.workspace import Workspace
+from cqstore.store.errors import CorruptionError, os_errors
+from cqstore.store.files import replacing
+from cqstore.store.queue.bulk import UNIT_ROWS, BulkBackend, UnitSource, row_table
+from cqstore.store.queue.units import QueueKey
+from cqstore.store.settings.config import StoreConfig
+
+SEGMENT_UNITS = 1_000_000
+"""Units of one segment, by default: work of a second or two, so that a killed one costs little."""
+_MAX_SLICES = 100_000
+_CHUNK_UNITS = 1 << 18
+
+
+class SegmentWriter:
+    """Cuts the queues of one source into slices, and writes them down as segments of a plan."""
+
+    def __init__(
+        self,
+        source: UnitSource,
+        target: BulkBackend,
+        config: StoreConfig,
+        segment_units: int,
+        progress: Callable[[int], object],
+        root: Path,
+    ) -> None:
+        """``root`` is the store's, for errors; ``progress`` is called with the units seen."""
+        self._source = source
+        self._target = target
+        self._config = config
+        self._max_units = max(segment_units, 1)
+        self._progress = progress
+        self._root = root
+        self._rows = np.empty(_CHUNK_UNITS, UNIT_ROWS)
+        self.units = 0
+        """Units seen so far."""
+
+    def write(self, space: Workspace, slices: Iterator[Slice]) -> list[Segment]:
+        """Write ``queues.jsonl``, by rename; return the segments.
+
+        Raises:
+            StoreIOError: it cannot be written.
+        """
+        with os_errors("write the plan's queues", space.slices), replacing(space.slices) as file:
+            return list(self._segments(slices, file))
+
+    def cut(self, queue: QueueKey, begin: int, end: int) -> Iterator[Slice]:
+        """Cut one queue where the target allows it.
+
+        Raises:
+            CorruptionError: a unit is missing inside [begin, end).
+        """
+        step = self._target.slice_units(self._config)
+        limit = max(self._max_units // step, 1) * step
+        while True:
+            stop = min(begin // step * step + limit, end)
+            checksum = self._checksum(queue, begin, stop)
+            yield Slice(queue, begin, stop, end if stop == end else None, checksum)
+            if stop == end:
+                return
+            begin = stop
+
+    def _checksum(self, queue: QueueKey, begin: int, end: int) -> int:
+        """Return the checksum of the units [``begin``, ``end``) of a queue.
+
+        Raises:
+            CorruptionError: one of them is missing.
+        """
+        checksum = 0
+        while begin < end:
+            rows = self._rows[: min(end - begin, _CHUNK_UNITS)]
+            count = self._source.fill(queue, begin, rows)
+            if count < len(rows):
+                raise missing_unit(queue, begin + count, self._root)
+            checksum = zlib.crc32(row_table(rows).data, checksum)
+            begin += count
+            self.units += count
+            self._progress(self.units)
+        return checksum
+
+    def _segments(self, slices: Iterator[Slice], file: IO[bytes]) -> Iterator[Segment]:
+        """Write the slices, and yield each segment when it is full."""
+        now = _Open(0, 0)
+        for each in slices:
+            units = each.end - each.begin
+            full = now.units + units > self._max_units or now.slices >= _MAX_SLICES
+            if now.slices and full:
+                yield now.close()
+                now = _Open(now.number + 1, now.position + now.size_bytes)
+            line = each.line().encode()
+            file.write(line)
+            now.digest.update(line)
+            name = f"{each.queue.topic}/{each.queue.queue_id}"
+            now.first = now.first or name
+            now.last = name
+            now.slices += 1
+            now.units += units
+            now.size_bytes += len(line)
+        if now.slices:
+            yield now.close()
+
+
+@dataclass(slots=True)
+class _Open:
+    """The segment that is being filled."""
+
+    number: int
+    position: int
+    slices: int = 0
+    units: int = 0
+    size_bytes: int = 0
+    first: str = ""
+    last: str = ""
+    digest: "hashlib.blake2b" = field(default_factory=lambda: hashlib.blake2b(digest_size=16))
+
+    def close(self) -> Segment:
+        return Segment(
+            number=self.number, slices=self.slices, units=self.units, first=self.first,
+            last=self.last, position=self.position, size_bytes=self.size_bytes,
+            digest=self.digest.hexdigest(),
+        )  # fmt: skip
+
+
+def missing_unit(queue: QueueKey, queue_offset: int, root: Path) -> CorruptionError:
+    """Return the error of a queue that lacks a unit inside its range."""
+    return CorruptionError(
+        f"queue {queue.queue_id} of topic {queue.topic!r} lacks a unit inside its range"
+        " (see cqstore check; cqstore rebuild rebuilds it from the log)",
+        path=root, expected=f"a unit at queue offset {queue_offset}", got="none",
+    )  # fmt: skip

@@ -1,0 +1,192 @@
+"""What lies in the folder, and whether it may be worked on at all. Opens no queue.
+
+Source: spec 1, 7.2, 10, 19.1, 19.4.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from cqstore.cq_rocksdb.folders import separate_folder
+from cqstore.migration.preflight.preflight_report import PreflightFinding, Severity
+from cqstore.store.broker_files.file_names import CURRENT
+from cqstore.store.errors import RefusedStoreError, StoreError
+from cqstore.store.journals.store_lock import locked_by
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.backends import backend
+from cqstore.store.service.layout.store_layout import StoreLayout, detect
+from cqstore.store.settings.config import StoreConfig
+
+
+class FolderKind(StrEnum):
+    """What lies in a folder, as a preflight says it: which queues, in which places."""
+
+    NOT_A_STORE = "not a store"
+    FOREIGN = "not readable as a store"
+    """DLedger's log, or a database that has lost its ``CURRENT``."""
+    LOG_ONLY = "log without queues"
+    QUEUES_ONLY = "queues without log"
+    FILE = "file"
+    ROCKSDB_INSIDE = "rocksdb inside consumequeue"
+    ROCKSDB_BESIDE = "rocksdb beside consumequeue"
+    BOTH_INSIDE = "file and rocksdb inside consumequeue"
+    """Double write, as RocketMQ does it by default."""
+    BOTH_BESIDE = "file and rocksdb beside consumequeue"
+    OTHER = "queues of other backends"
+    """Such as RocketMQ does not have."""
+    TWO_DATABASES = "two rocksdb databases"
+
+
+READABLE = frozenset({
+    FolderKind.FILE, FolderKind.ROCKSDB_INSIDE, FolderKind.ROCKSDB_BESIDE, FolderKind.BOTH_INSIDE,
+    FolderKind.BOTH_BESIDE, FolderKind.OTHER,
+})  # fmt: skip
+"""Verdicts with which the queues can be looked at."""
+
+
+class FolderFacts(NamedTuple):
+    """What lies in a folder, and the layout or the fault that shows it."""
+
+    verdict: FolderKind
+    layout: StoreLayout | None
+    fault: StoreError | None = None
+
+
+def inspect_folder(root: Path, config: StoreConfig) -> FolderFacts:
+    """Look at ``root``; changes nothing, takes no lock."""
+    if not root.is_dir():
+        return FolderFacts(FolderKind.NOT_A_STORE, None)
+    paths = StorePaths(root)
+    inside = (paths.consume_queue / CURRENT).is_file()
+    beside = (separate_folder(paths) / CURRENT).is_file()
+    if inside and beside:
+        return FolderFacts(FolderKind.TWO_DATABASES, None)
+    try:
+        layout = detect(root, config)
+    except RefusedStoreError as exc:
+        return FolderFacts(FolderKind.FOREIGN, None, exc)
+    return FolderFacts(_verdict(layout, beside=beside), layout)
+
+
+def _verdict(layout: StoreLayout, *, beside: bool) -> FolderKind:
+    if not layout.backends:
+        return FolderKind.LOG_ONLY if layout.has_log else FolderKind.NOT_A_STORE
+    if not layout.has_log:
+        return FolderKind.QUEUES_ONLY
+    held = frozenset(backend(name).store_type() for name in layout.backends)
+    return _HELD.get(held, (FolderKind.OTHER, FolderKind.OTHER))[beside]
+
+
+_FILES, _ROCKSDB = "default", "defaultRocksDB"
+_HELD = {
+    frozenset({_FILES}): (FolderKind.FILE, FolderKind.FILE),
+    frozenset({_ROCKSDB}): (FolderKind.ROCKSDB_INSIDE, FolderKind.ROCKSDB_BESIDE),
+    frozenset({_FILES, _ROCKSDB}): (FolderKind.BOTH_INSIDE, FolderKind.BOTH_BESIDE),
+}
+"""What RocketMQ's words for the backends make of them: without, and with a database beside."""
+
+
+def layout_findings(root: Path, found: FolderFacts, to: str) -> Iterator[PreflightFinding]:
+    """Yield what the verdict means for a move to ``to``."""
+    verdict, paths = found.verdict, StorePaths(root)
+    refusal = _REFUSED.get(verdict)
+    if refusal is not None:
+        sentence = str(found.fault) if found.fault is not None else refusal
+        yield _refuse(_code(verdict), sentence)
+    if verdict is FolderKind.LOG_ONLY:
+        yield PreflightFinding(
+            code=_code(verdict),
+            severity=Severity.WARN,
+            sentence="The commit log has no queues, so none were looked at: cqstore migrate plan"
+            f" --from log --to {to} builds them.",
+        )
+    for reason in found.layout.refusals if found.layout is not None else ():
+        yield _refuse("only-readable", f"This store can only be read: {reason}.")
+    if verdict not in READABLE or found.layout is None:
+        return
+    if found.layout.is_combined:
+        yield PreflightFinding(
+            code="already-combined",
+            severity=Severity.WARN,
+            sentence="Both backends hold queues here: the one that is moved to may lack history "
+            "(RocketMQ's double write begins when it is switched on) and must be compared with, "
+            "not trusted.",
+        )
+    elif to in found.layout.backends:
+        yield _refuse("nothing-to-move", f"The queues are in backend {to!r} already.")
+    shared = (paths.consume_queue / CURRENT).is_file()
+    if shared and backend(to).store_type() == _FILES:
+        yield PreflightFinding(
+            code="shared-folder",
+            severity=Severity.INFO,
+            sentence="The database lies in consumequeue/, among which the folders of topics go.",
+        )
+
+
+_REFUSED = {
+    FolderKind.NOT_A_STORE: "No store lies here: neither commit log nor queues.",
+    FolderKind.FOREIGN: "This cannot be read as a store.",
+    FolderKind.QUEUES_ONLY: "There are queues but no commit log: name its folder"
+    " (storePathCommitLog) or bring it here.",
+    FolderKind.TWO_DATABASES: "Two RocksDB queue databases lie here, in consumequeue/ and in "
+    "consumequeue_rocksdb/, and nothing shows which one is served: move one away.",
+}
+
+
+def _code(verdict: FolderKind) -> str:
+    return verdict.value.replace(" ", "-")
+
+
+def _refuse(code: str, sentence: str) -> PreflightFinding:
+    return PreflightFinding(code=code, severity=Severity.REFUSE, sentence=sentence)
+
+
+def state_findings(root: Path, *, running: bool = False) -> Iterator[PreflightFinding]:
+    """Yield which process has the store open, or how it was left.
+
+    ``running``: the store is examined while that process writes to it.
+    """
+    if not root.is_dir():
+        return
+    paths = StorePaths(root)
+    try:
+        holder = locked_by(paths)
+    except StoreError as exc:
+        holder = 0
+        yield PreflightFinding(
+            code="lock-unknown",
+            severity=Severity.WARN,
+            sentence=f"Whether a broker has the store open is unknown: {exc}.",
+        )
+    if holder:
+        yield PreflightFinding(
+            code=IN_USE,
+            severity=Severity.WARN if running else Severity.REFUSE,
+            sentence=_WHILE_RUNNING if running else _IN_USE,
+            figures={"pid": holder},
+        )
+    elif paths.abort.exists():
+        yield _refuse(
+            "needs-recovery",
+            "The store was not closed cleanly (abort is there): recover it first (cqstore "
+            "recover).",
+        )
+    if (running or not holder) and (paths.replacing.exists() or paths.rebuilding.exists()):
+        yield _refuse(
+            "unfinished-rebuild",
+            "A rebuild of queues was cut short here: finish it first (cqstore recover).",
+        )
+
+
+IN_USE = "in-use"
+_IN_USE = (
+    "A process has the store open: its queues were not examined. Stop it, move a copy, or pass"
+    " --running to examine the store while it runs."
+)
+_WHILE_RUNNING = (
+    "A process has the store open and writes to it: all findings are of a moment ago, and may name"
+    " topics and offsets that were new then. Not checked: whether it is closed cleanly, what lies"
+    " behind the end of its log, and tables that it has not written yet. Run preflight once more"
+    " when the process has ended, before a switch."
+)

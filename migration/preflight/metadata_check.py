@@ -1,0 +1,165 @@
+"""The broker's tables and what else lies beside log and queues: what a move does with them.
+
+Source: RocketMQ ``BrokerController``; see ``cqstore.broker.conversion``.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from cqstore.broker.conversion.conversion import NextBroker, plan_conversion
+from cqstore.broker.conversion.prepare import reads_databases
+from cqstore.broker.conversion.table_files import DATABASES
+from cqstore.broker.conversion.versions import table_doubts
+from cqstore.broker.metadata.model import Form
+from cqstore.broker.metadata.table_forms import TableForms, file_written, table_forms
+from cqstore.migration.preflight.preflight_report import NameCount, PreflightFinding, Severity
+from cqstore.store.broker_files.file_names import (
+    CONFIG_FOLDER,
+    LMQ_OFFSETS_FILE,
+    OFFSETS_FILE,
+    TIMER_LOG,
+    TIMER_WHEEL,
+)
+from cqstore.store.errors import StoreError
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.backends import backend, backend_names
+from cqstore.store.settings.config import StoreConfig
+
+_VERSION_KEY, _VERSION_2 = "configManagerVersion", "v2"
+_SINGLE_KEY = "useSingleRocksDBForAllConfigs"
+_BROUGHT = {CONFIG_FOLDER, TIMER_WHEEL, TIMER_LOG, *DATABASES}
+"""Names below the root, or their begins, that come along beside log and queues."""
+
+
+def table_findings(
+    paths: StorePaths, to: str, values: Mapping[str, str]
+) -> Iterator[PreflightFinding]:
+    """Yield what becomes of the tables in a move to backend ``to``. Changes nothing.
+
+    Args:
+        paths: of the store.
+        to: a backend.
+        values: the settings of the broker that is to start on it, empty if they are not known.
+
+    Raises:
+        StoreIOError: a folder cannot be read.
+    """
+    tables = table_forms(paths)
+    yield from _version_2(tables, values)
+    in_json = [table for table in tables if table.form is Form.JSON]
+    if reads_databases([to]):
+        yield from _older_databases(in_json)
+        yield from _light_queues(in_json)
+    yield from _converted(paths, to, values)
+    yield from _in_doubt(paths)
+    yield from _not_brought(paths)
+
+
+def _version_2(tables: list[TableForms], values: Mapping[str, str]) -> Iterator[PreflightFinding]:
+    """Yield a finding where tables are in a form that the settings do not have read."""
+    there = any(table.form is Form.V2 for table in tables)
+    is_set = values.get(_VERSION_KEY, "").strip().lower() == _VERSION_2
+    if there and not is_set:
+        yield _finding(
+            "tables-in-version-2", Severity.WARN,
+            "The broker keeps its tables in config/rdb, which is read with"
+            " configManagerVersion=v2 alone: without it topics, groups and offsets are those of"
+            " before.",
+        )  # fmt: skip
+
+
+def _converted(paths: StorePaths, to: str, values: Mapping[str, str]) -> Iterator[PreflightFinding]:
+    """Say what a switch converts, or why it would refuse to."""
+    keys = {key: values[key] for key in (_VERSION_KEY, _SINGLE_KEY) if key in values}
+    try:
+        config = StoreConfig.from_mapping(keys)
+        found = plan_conversion(paths, NextBroker([to], config))
+    except StoreError as exc:
+        yield _finding(
+            "tables-not-convertible", Severity.REFUSE,
+            f"The broker's topics, groups and offsets cannot be converted: {exc}.",
+        )  # fmt: skip
+        return
+    if found is not None:
+        facts = found.facts()
+        sources = ", ".join(f"{table} from {form}" for table, form in found.sources.items())
+        yield _finding(
+            "tables-converted", Severity.INFO,
+            f"The move converts {sources} into the form {facts['to']}: {facts['topics']} topics,"
+            f" {facts['groups']} groups, {facts['offsets']} offsets.",
+        )  # fmt: skip
+
+
+def _in_doubt(paths: StorePaths) -> Iterator[PreflightFinding]:
+    """Yield a finding of the tables whose newest form is in doubt."""
+    try:
+        doubts = table_doubts(paths)
+    except StoreError as exc:
+        sentence = f"Whether the newest tables are in JSON or in RocksDB was not compared: {exc}."
+        yield _finding("tables-not-compared", Severity.WARN, sentence)
+        return
+    count = NameCount()
+    for doubt in doubts:
+        count.add(doubt)
+    yield from count.finding(
+        "tables-in-doubt",
+        Severity.WARN,
+        "Which form of these tables the last broker wrote is in doubt. A move decides by the times"
+        " of the files, which a copy may have changed: set the time of the right form to now (touch"
+        " the file, or the database's CURRENT) before it.",
+    )
+
+
+def _older_databases(tables: list[TableForms]) -> Iterator[PreflightFinding]:
+    """Yield a finding of databases that are older than the JSON files."""
+    count = NameCount()
+    for path in sorted({path for table in tables for path in table.databases}):
+        count.add(f"config/{path.name}")
+    yield from count.finding(
+        "older-databases",
+        Severity.INFO,
+        "Databases of the broker's tables are older than its JSON files: the move takes them out of"
+        " the way, or a broker with RocksDB queues would go on with them.",
+    )
+
+
+def _light_queues(tables: list[TableForms]) -> Iterator[PreflightFinding]:
+    """Yield a finding where offsets are in the file of a broker with light queues."""
+    for table in tables:
+        files = {path.name: file_written(path) for path in table.files}
+        if files.get(LMQ_OFFSETS_FILE, -1) >= max(0, *files.values()):
+            yield _finding(
+                "offsets-of-light-queues", Severity.INFO,
+                f"The broker keeps its offsets in {LMQ_OFFSETS_FILE} (enableLmq); one with"
+                f" RocksDB queues reads {OFFSETS_FILE} alone. The move writes that.",
+            )  # fmt: skip
+
+
+def _not_brought(paths: StorePaths) -> Iterator[PreflightFinding]:
+    """Name what ``migrate follow`` leaves in the broker's folder; a switch moves nothing."""
+    count = NameCount()
+    for name in other_names(paths):
+        count.add(name)
+    yield from count.finding(
+        "left-by-follow",
+        Severity.INFO,
+        "Beside log, queues, tables and timer there is more: a switch leaves it in its place, but"
+        " migrate follow does not bring it into the new folder.",
+    )
+
+
+def other_names(paths: StorePaths) -> list[str]:
+    """Return names below the root that are neither of a store nor brought by ``migrate follow``."""
+    store = [paths.commit_log, paths.index, paths.checkpoint, paths.abort, paths.abort_backup]
+    queues = [path for name in backend_names() for path in backend(name).folders(paths)]
+    known = {path.name for path in (*store, *queues, paths.lock, paths.own, paths.consume_queue)}
+    names = {path.name for path in _children(paths.root)} - known
+    return sorted(name for name in names if name.partition(".")[0] not in _BROUGHT)
+
+
+def _children(folder: Path) -> list[Path]:
+    return [*folder.iterdir()] if folder.is_dir() else []
+
+
+def _finding(code: str, severity: Severity, sentence: str) -> PreflightFinding:
+    return PreflightFinding(code=code, severity=severity, sentence=sentence)

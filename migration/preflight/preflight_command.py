@@ -1,0 +1,106 @@
+"""``cqstore migrate preflight``: the report as a table or JSON, and an exit code."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cqstore.cli.options import ConfigFile, Dir, Format, note, read_config
+from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.progress import progress
+from cqstore.cli.table import Row
+from cqstore.migration.preflight.examine import RELEASE, preflight
+from cqstore.migration.preflight.folder_verdict import IN_USE
+from cqstore.migration.preflight.preflight_report import PreflightFinding, PreflightReport
+from cqstore.store.queue.bulk import bulk_names
+from cqstore.store.sentences import some_of
+
+_NAMES_SHOWN = 3
+_NAME_WIDTH = 40
+"""Characters of a name that the table shows; JSON has all."""
+
+
+def preflight_command(
+    root: Dir,
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="BACKEND", help=f"Where the queues are to go: {' or '.join(bulk_names())}."
+        ),
+    ] = "rocksdb",
+    broker_conf: Annotated[
+        Path | None,
+        typer.Option("--broker-conf", metavar="FILE", help="The broker's configuration to lint."),
+    ] = None,
+    rocketmq: Annotated[
+        str, typer.Option(metavar="VERSION", help="Release that will open the store.")
+    ] = RELEASE,
+    *,
+    running: Annotated[
+        bool, typer.Option("--running", help="Examine a store too that a process has open.")
+    ] = False,
+    config: ConfigFile = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Say whether the queues may be moved, and with what problems. Changes nothing.
+
+    Exit code 1 if the move must not begin. A store that a process has open is refused, or examined
+    with --running: no lock is taken, and findings are of that moment. The settings of the store are
+    those of --config, else those of --broker-conf.
+    """
+    settings = read_config(config, root) if config is not None else None
+    with progress("looking", unit="queues") as tick:
+        report = preflight(
+            root, settings, to=to, broker_conf=broker_conf, rocketmq_version=rocketmq,
+            running=running, progress=tick.of,
+        )  # fmt: skip
+    printer = output(kind)
+    if kind is OutputFormat.TABLE:
+        printer.rows(_rows(report))
+        note(_verdict(report))
+    else:
+        printer.record(report.model_dump(mode="json", by_alias=True))
+    if not report.may_go_on:
+        raise typer.Exit(1)
+
+
+def _rows(report: PreflightReport) -> Iterator[Row]:
+    """Yield a row for the layout and for each finding."""
+    what = f"{report.layout}, to {report.to}"
+    yield {"severity": "", "code": "layout", "finding": what, "figures": "", "affected": ""}
+    for finding in report.findings:
+        yield {
+            "severity": finding.severity.value,
+            "code": finding.code,
+            "finding": finding.sentence,
+            "figures": _figures(finding.figures),
+            "affected": _names(finding),
+        }
+
+
+def _figures(figures: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in figures.items())
+
+
+def _names(finding: PreflightFinding) -> str:
+    shown = []
+    for each in finding.affected[:_NAMES_SHOWN]:
+        name = each.name if len(each.name) <= _NAME_WIDTH else f"{each.name[:_NAME_WIDTH]}..."
+        shown.append(f"{name} ({_figures(each.figures)})" if each.figures else name)
+    return some_of(shown, finding.affected_total, "; ")
+
+
+def _verdict(report: PreflightReport) -> str:
+    """Return in a sentence whether the queues may be moved."""
+    if report.may_go_on and (in_use := report.find(IN_USE)) is not None:
+        return (
+            f"{report.root}: nothing forbids a move of the queues to {report.to} so far; process"
+            f" {in_use.figures['pid']} has the store open: run preflight again when it has ended,"
+            " before a switch"
+        )
+    if report.may_go_on:
+        return f"{report.root}: the queues may be moved to {report.to}"
+    count = len(report.refusals)
+    reasons = "1 reason" if count == 1 else f"{count} reasons"
+    return f"{report.root}: the queues must not be moved to {report.to}, for {reasons}"

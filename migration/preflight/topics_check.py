@@ -1,0 +1,132 @@
+"""The queues against the broker's table of topics.
+
+A broker with RocksDB queues deletes, ten minutes after its start and then hourly, whatever queues
+its table of topics does not have; light queues and system topics are exempt.
+
+Source: RocketMQ ``RocksDBConsumeQueueStore.cleanDirty``; spec 9.7, 15; field notes 8, 14.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from cqstore.broker.metadata.json_entries import table_entries
+from cqstore.broker.metadata.model import BrokerMetadata, Form, Table
+from cqstore.broker.metadata.table_forms import faults_of, read_newest, table_forms
+from cqstore.migration.preflight.lite_queues import lite_expiration
+from cqstore.migration.preflight.preflight_report import NameCount, PreflightFinding, Severity
+from cqstore.migration.preflight.queue_survey import QueueCheck, UnitRange
+from cqstore.store.errors import StoreError
+from cqstore.store.paths import StorePaths
+from cqstore.store.record.topic_names import is_exempt
+
+
+def in_database(paths: StorePaths, table: Table) -> BrokerMetadata | None:
+    """Return the database that holds a table of the broker's, as far as it can be read.
+
+    ``None`` where JSON was written last, or the table lies nowhere. Of what is returned the table
+    counts, and the faults are those that concern it.
+    """
+    config = paths.config
+    forms = [each for each in table_forms(paths) if each.table is table]
+    source = read_newest(config, forms).get(table)
+    if source is None or source.form is Form.JSON:
+        return None
+    return replace(source, faults=faults_of(table, source, config))
+
+
+class TopicsCheck(QueueCheck):
+    """Topics with queues that the table does not have, and the other way round."""
+
+    def __init__(
+        self,
+        topics: set[str],
+        *,
+        complete: bool = True,
+        lite_expirations: Mapping[str, int] | None = None,
+    ) -> None:
+        """``topics`` are used up; ``complete``: the table could be read."""
+        self.lite_expirations = (lite_expirations or {}) if complete else None
+        """Parent of lite topics → minutes; ``None``: not known."""
+        self._unseen = topics
+        self._listed = len(topics)
+        self._complete = complete
+        self._missing, self._idle = NameCount(), NameCount()
+        self._topic: str | None = None
+        self._is_missing = False
+        self._queues = self._units = 0
+        self._queues_at_risk = self._units_at_risk = 0
+
+    def check(self, queue: UnitRange) -> None:
+        """Add one queue to its topic."""
+        if queue.topic != self._topic:
+            self._end_topic()
+            self._topic = queue.topic
+            listed = queue.topic in self._unseen
+            self._unseen.discard(queue.topic)
+            self._is_missing = not (listed or is_exempt(queue.topic))
+        self._queues += 1
+        self._units += queue.units
+
+    def _end_topic(self) -> None:
+        if self._topic is not None and self._is_missing:
+            self._missing.add(self._topic, queues=self._queues, units=self._units)
+            self._queues_at_risk += self._queues
+            self._units_at_risk += self._units
+        self._queues = self._units = 0
+
+    def findings(self) -> Iterator[PreflightFinding]:
+        """Yield both kinds, nothing if there is no table to compare with."""
+        if not self._complete:
+            return
+        self._end_topic()
+        self._topic = None
+        yield from self._missing.finding(
+            "topics-without-metadata",
+            Severity.WARN,
+            "Topics with queues are not among the broker's topics: a broker deletes their RocksDB "
+            "queues ten minutes after its start.",
+            listedTopics=self._listed,
+            queuesAtRisk=self._queues_at_risk,
+            unitsAtRisk=self._units_at_risk,
+        )
+        for topic in sorted(self._unseen):
+            if not is_exempt(topic):
+                self._idle.add(topic)
+        yield from self._idle.finding(
+            "topics-without-queues",
+            Severity.INFO,
+            "Topics of the broker have no queues: nothing was written to them.",
+        )
+
+
+def read_topic_table(paths: StorePaths) -> tuple[TopicsCheck, list[PreflightFinding]]:
+    """Return the check against the table that lies here, and why it is none if it is none."""
+    found = in_database(paths, Table.TOPICS)
+    if found is not None:
+        return _of_database(found)
+    if not paths.topics.exists():
+        sentence = "There is no config/topics.json: a broker that starts so knows no topic."
+        return TopicsCheck(set()), [_not_compared(Severity.WARN, sentence)]
+    try:
+        topics, lite = set[str](), dict[str, int]()
+        for topic, config in table_entries(paths.topics, "topicConfigTable"):
+            topics.add(topic)
+            minutes = lite_expiration(config)
+            if minutes is not None:
+                lite[topic] = minutes
+    except StoreError as exc:
+        return TopicsCheck(set(), complete=False), [_not_compared(Severity.WARN, f"{exc}.")]
+    return TopicsCheck(topics, lite_expirations=lite), []
+
+
+def _of_database(found: BrokerMetadata) -> tuple[TopicsCheck, list[PreflightFinding]]:
+    if found.faults:
+        sentence = f"The topics cannot be read from the form {found.form}: {found.faults[0]}."
+        return TopicsCheck(set(), complete=False), [_not_compared(Severity.WARN, sentence)]
+    limits = {topic: lite_expiration(config) for topic, config in found.topics.items()}
+    lite = {topic: minutes for topic, minutes in limits.items() if minutes is not None}
+    return TopicsCheck(set(found.topics), lite_expirations=lite), []
+
+
+def _not_compared(severity: Severity, sentence: str) -> PreflightFinding:
+    return PreflightFinding(code="no-topic-table", severity=severity, sentence=sentence)

@@ -1,0 +1,218 @@
+"""The broker's tables in a switch or rollback: when they are whole, and which step prepares them.
+
+A broker may release the store's lock before it has written its tables (RocketMQ 5.3.3 does). So
+they are prepared when its process has ended, or else when they have not changed for a while.
+"""
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cqstore.broker.conversion.broker_process import BrokerProcess
+from cqstore.broker.conversion.conversion import (
+    CONVERTED,
+    CONVERTING,
+    NextBroker,
+    TablesDone,
+    bring_tables,
+    plan_conversion,
+)
+from cqstore.broker.conversion.options import AcceptedLoss
+from cqstore.broker.conversion.table_files import newest_table
+from cqstore.migration.workspace import Workspace
+from cqstore.store.errors import StoreConfigError, os_errors
+from cqstore.store.files import make_folder, sync_folder
+from cqstore.store.journals.store_lock import StoreLock, refuse_if_open
+from cqstore.store.paths import StorePaths
+from cqstore.store.progress import Tell, noop
+from cqstore.store.service.layout.resolve_layout import resolve_layout
+from cqstore.store.service.offline.mode import StoreMode, current_mode
+from cqstore.store.settings.config import StoreConfig
+
+
+@dataclass(slots=True)
+class TablesReport:
+    """What was done to the tables of a broker that is to start on a store."""
+
+    state: StoreMode
+    """For which they are."""
+    prepared_tables: list[str] = field(default_factory=list)
+    converted_tables: dict[str, object] = field(default_factory=dict)
+    """From which forms into which one, and how much; empty: they were in the right form."""
+    older_tables: list[str] = field(default_factory=list)
+    """Whose files, which that broker reads, are older than what the last one kept in RocksDB."""
+
+    def add(self, done: TablesDone) -> None:
+        """Add what a step has done to the tables."""
+        self.prepared_tables += done.sentences
+        self.converted_tables = done.converted or self.converted_tables
+        self.older_tables = done.older
+
+
+_PREPARED, _NEWEST = "prepared", "newestTable"
+_ENDS = ("dropped", "rolled back", "finished")
+"""Steps that end a migration; what the journal has before them is of another one."""
+
+
+def prepare_for(
+    root: Path,
+    config: StoreConfig | None = None,
+    *,
+    to: StoreMode | None = None,
+    without: Collection[AcceptedLoss] = (),
+    accept_older_tables: bool = False,
+    tell: Tell = noop,
+) -> TablesReport:
+    """Put the tables into the form that a broker with queues in state ``to`` reads.
+
+    ``to`` is by default the state of the store, as ``cqstore mode --to`` left it. A switch, a
+    rollback and a followed move do this themselves. A second call does nothing more.
+
+    Raises:
+        RefusedStoreError: there is no store, the tables change all the time, or a form is damaged
+            or does not hold something that is not in ``without``.
+        StoreLockedError: a process has the store open.
+        CorruptionError, StoreIOError: as for ``bring_tables``.
+    """
+    layout, config = resolve_layout(root.absolute(), config or StoreConfig(), None, read_only=True)
+    goal = to or current_mode(layout, config)
+    broker = NextBroker(goal.backends, config, without, accept_older_tables)
+    wait_for_broker(layout.paths, None, tell)
+    plan_conversion(layout.paths, broker)  # what is refused leaves no lock file behind
+    report = TablesReport(goal)
+    report.add(prepare(layout.paths, broker))
+    return report
+
+
+def preparing(
+    root: Path,
+    config: StoreConfig,
+    to: StoreMode,
+    tell: Tell,
+    *,
+    without: Sequence[str] = (),
+    accept_older_tables: bool = False,
+) -> Callable[[], dict[str, object]]:
+    """Return what prepares the tables for a step of ``cqstore mode``; the caller has the lock then.
+
+    Either form can be read by a broker of the state before, should the step be interrupted: JSON
+    files stay, and without databases a broker takes files in.
+
+    Raises:
+        StoreConfigError: ``without`` names what is no ``AcceptedLoss``.
+        RefusedStoreError, StoreError: as ``prepare_for``.
+    """
+    named = [_named(name) for name in without]
+    layout, config = resolve_layout(root.absolute(), config, None, read_only=True)
+    broker = NextBroker(to.backends, config, named, accept_older_tables)
+    wait_for_broker(layout.paths, None, tell)
+    plan_conversion(layout.paths, broker)
+
+    def prepare_now() -> dict[str, object]:
+        done = prepare_locked(layout.paths, broker)
+        return {
+            "preparedTables": done.sentences, "convertedTables": done.converted,
+            "olderTables": done.older,
+        }  # fmt: skip
+
+    return prepare_now
+
+
+def _named(name: str) -> AcceptedLoss:
+    try:
+        return AcceptedLoss(name)
+    except ValueError as exc:
+        raise StoreConfigError(f"--without {name}: there are {', '.join(AcceptedLoss)}") from exc
+
+
+def wait_for_broker(paths: StorePaths, space: Workspace | None, tell: Tell) -> None:
+    """Wait until the process that had the store open writes no more tables.
+
+    Not where the newest table is the one that ``note_tables`` noted in ``space``: nothing has been
+    written since.
+
+    Raises:
+        StoreLockedError: a process has the store open.
+        RefusedStoreError: the tables change all the time.
+        StoreIOError: they cannot be examined.
+    """
+    refuse_if_open(paths)
+    newest = newest_table(paths)
+    if newest is None or (space is not None and newest == _noted(space)):
+        return
+    BrokerProcess(paths).wait(tell)
+
+
+def note_tables(paths: StorePaths, space: Workspace) -> None:
+    """Note in the journal of ``space`` when the newest table was written, behind ``prepare``."""
+    newest = newest_table(paths)
+    if newest is not None and newest != _noted(space):
+        space.note(_PREPARED, **{_NEWEST: newest})
+
+
+def _noted(space: Workspace) -> float | None:
+    noted = [entry.get(_NEWEST) for entry in space.history() if entry["step"] == _PREPARED]
+    return noted[-1] if noted else None
+
+
+def prepare(paths: StorePaths, broker: NextBroker, space: Workspace | None = None) -> TablesDone:
+    """Put the tables into the form that ``broker`` reads; return what was done.
+
+    With a ``space`` its journal says what is converted. A conversion that an earlier call began,
+    and of which only the last entry is missing, is noted and returned as if this call had done it.
+
+    Raises:
+        StoreLockedError: a process has the store open.
+        StoreError: as for ``bring_tables``.
+    """
+    lock = StoreLock(paths)
+    try:
+        return prepare_locked(paths, broker, space)
+    finally:
+        lock.release()
+
+
+def prepare_locked(
+    paths: StorePaths, broker: NextBroker, space: Workspace | None = None
+) -> TablesDone:
+    """Prepare the tables as ``prepare`` does; the caller has the lock."""
+    away = replaced_folder(paths) / paths.config.name
+
+    def put_away(database: Path) -> None:
+        with os_errors("move an older database of the broker's away", away):
+            make_folder(away)
+            database.rename(away / database.name)
+            sync_folder(away)  # first: after a power failure it is found in one of both
+            sync_folder(database.parent)
+
+    if space is None:
+        return bring_tables(paths, broker, put_away)
+
+    def note(step: str, facts: dict[str, object]) -> None:
+        space.note(step, **facts)
+
+    done, last = bring_tables(paths, broker, put_away, note), last_conversion(space)
+    if not done.converted and last.get("step") == CONVERTING:
+        done.converted = {name: last[name] for name in last if name not in {"at", "step"}}
+        space.note(CONVERTED, **done.converted)
+    return done
+
+
+def last_conversion(space: Workspace) -> dict[str, object]:
+    """Return the journal's last entry about a conversion of this migration; empty: there is none.
+
+    Changes nothing.
+    """
+    found: dict[str, object] = {}
+    for entry in space.history():
+        if entry["step"] in _ENDS:
+            found = {}
+        elif entry["step"] in {CONVERTING, CONVERTED}:
+            found = entry
+    return found
+
+
+def replaced_folder(paths: StorePaths) -> Path:
+    """Return the folder for queues that are moved away now; named by the second, not made."""
+    return paths.replaced / time.strftime("%Y%m%dT%H%M%S-migrated", time.gmtime())

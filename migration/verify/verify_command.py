@@ -1,0 +1,136 @@
+"""``cqstore migrate verify``."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cqstore.cli.options import ConfigFile, Format, note, read_config
+from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.progress import PARTS, progress
+from cqstore.cli.table import Row
+from cqstore.migration.plan.planner import task_settings
+from cqstore.migration.tasks import MASTER, NO_SPARK
+from cqstore.migration.verify.page import MEANINGS
+from cqstore.migration.verify.verification import verify_migration, verify_queues
+from cqstore.migration.verify.verify_report import VerifyReport, report_schema
+from cqstore.migration.workspace import Workspace
+from cqstore.store.errors import RefusedStoreError
+from cqstore.store.journals.store_lock import locked_by
+from cqstore.store.queue.queue_location import QueuePlace
+from cqstore.store.service.message_store import MessageStore
+
+EXIT_DIFFERENT = 1
+_BACKENDS = 2
+
+
+def verify_command(
+    root: Annotated[
+        Path | None, typer.Argument(metavar="DIR", help="Root of the store (storePathRootDir).")
+    ] = None,
+    config: ConfigFile = None,
+    workspace: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Folder to work in; else DIR/cqstore/migration."),
+    ] = None,
+    master: Annotated[
+        str,
+        typer.Option(
+            metavar="URL", help=f"Where Spark runs; {NO_SPARK}: without Spark, on all cores."
+        ),
+    ] = MASTER,
+    kind: Format = OutputFormat.TABLE,
+    *,
+    deep: Annotated[bool, typer.Option("--deep", help="Decode every record too.")] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON schema of the report, and no more.")
+    ] = False,
+) -> None:
+    """Compare the queues that a migration made with those it began from, and with the log.
+
+    Without a migration: the queues of both backends of the store. Every queue of either side, the
+    whole range, every field. Exit code 1 on any difference.
+    """
+    if schema:
+        typer.echo(report_schema(), nl=False)
+        return
+    if root is None:
+        raise typer.BadParameter("name a store", param_hint="DIR")
+    space = Workspace.of(root.absolute(), workspace)
+    with progress("comparing", unit=PARTS) as tick:
+        if space.plan.exists():
+            report = verify_migration(
+                root, workspace=space, master=master, deep=deep, progress=tick.of
+            )
+        else:
+            source, target = both_backends(root, config)
+            report = verify_queues(
+                source, target, workspace=space, master=master, deep=deep, progress=tick.of
+            )
+    _print(report, kind)
+    note(f"{report.verdict}; the report: {space.report_page}")
+    if not report.equal:
+        raise typer.Exit(EXIT_DIFFERENT)
+
+
+def both_backends(root: Path, config: Path | None) -> tuple[QueuePlace, QueuePlace]:
+    """Return the places of the two backends of a quiescent store, files first.
+
+    Raises:
+        RefusedStoreError: it has not two, needs recovery, or is open.
+    """
+    with MessageStore.open(
+        root, read_config(config, root), read_only=True, housekeeping=False
+    ) as store:
+        held = store.layout.backends
+        if len(held) != _BACKENDS:
+            there = f"only {held[0]} queues" if held else "no queues"
+            raise RefusedStoreError(
+                f"nothing is being migrated, and there are {there}: nothing to compare", path=root
+            )
+        if locked_by(store.paths):
+            raise RefusedStoreError(
+                "the store is open: its newest units are not all on disk; close it, or verify a"
+                " copy",
+                path=root,
+            )
+        folders = tuple(store.layout.log_folders)
+        settings = task_settings(store)
+        first, second = (QueuePlace(name, root.absolute(), folders, settings) for name in held)
+    return first, second
+
+
+def _print(report: VerifyReport, kind: OutputFormat) -> None:
+    """Print the report: counts, findings and facts."""
+    if kind is not OutputFormat.TABLE:
+        output(kind).record(report.model_dump(mode="json"))
+        return
+    result = report.result
+    rows = [
+        {"kind": name.value, "count": result.counts[name], "of": of, "meaning": meaning}
+        for name, (of, meaning) in MEANINGS.items()
+        if result.counts.get(name)
+    ]
+    output(kind).rows(rows)
+    output(kind).rows(_findings(report))
+    output(kind).record(_facts(report))
+
+
+def _findings(report: VerifyReport) -> Iterator[Row]:
+    for queue in report.result.listed:
+        for finding in queue.findings:
+            values = finding.model_dump(mode="json")
+            yield {"topic": queue.topic, "queueId": queue.queue_id, **values}
+
+
+def _facts(report: VerifyReport) -> Row:
+    """Return the facts of a report that are no findings."""
+    result = report.result
+    both = {"source": report.source_side.backend, "target": report.target_side.backend}
+    sums = {"source": result.source, "target": result.target}
+    facts: dict[str, object] = {"verdict": report.verdict, "queues": result.queues}
+    for side, name in both.items():
+        facts[side] = f"{name}, {sums[side].units:,} units, checksum {sums[side].checksum}"
+    noted = {name: value for name, value in result.notes.model_dump().items() if value}
+    return facts | {"differing queues": result.differing, **noted}

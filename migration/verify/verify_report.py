@@ -1,0 +1,93 @@
+"""The report of a comparison: what a program reads, and what the page for people is made of.
+
+Its JSON schema lies beside this module, ``report.schema.json``.
+"""
+
+import json
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, NonNegativeInt
+
+from cqstore.migration.markers import read_versioned
+from cqstore.migration.workspace import write_file
+from cqstore.store.comparing.tally import Tally, TallyModel
+from cqstore.store.errors import RefusedStoreError
+
+FORMAT = 1
+
+
+class Side(TallyModel):
+    """One of the two backends that were compared."""
+
+    backend: str
+    folder: str = Field(description="Root that the queues lie in.")
+
+
+class PlanFacts(TallyModel):
+    """The plan whose outcome was compared."""
+
+    digest: str
+    created: str
+    complete_to: int
+    made: str = Field(
+        description="Digest of names, sizes and bytes of the files that were compared."
+    )
+    at_rest: str = Field(
+        "",
+        description="Digests of names, sizes and times of the store's files, of the log's and of"
+        " the queues'; empty: in use.",
+    )
+    known_queues: str = Field(
+        "", description="Digest of the file that shows which queues were modified since."
+    )
+
+
+class VerifyReport(TallyModel):
+    """The whole report."""
+
+    format: Literal[1] = 1
+    verdict: Literal["equal", "different"]
+    store: str
+    source_side: Side
+    target_side: Side
+    plan: PlanFacts | None = Field(description="Without a plan both are queues of the store.")
+    deep: bool = Field(description="Every record was decoded and compared with its units.")
+    started: str
+    seconds: float
+    tasks: NonNegativeInt
+    min_phy_offset: int = Field(description="Start of the log; units of older records expired.")
+    max_phy_offset: int
+    result: Tally
+
+    @property
+    def equal(self) -> bool:
+        """Return whether no difference was found."""
+        return self.verdict == "equal"
+
+
+def report_schema() -> str:
+    """Return the JSON schema of the report, as ``report.schema.json`` has it."""
+    return json.dumps(VerifyReport.model_json_schema(), indent=1) + "\n"
+
+
+def write_report(path: Path, report: VerifyReport) -> None:
+    """Write the report, durably.
+
+    Raises:
+        StoreIOError: it cannot be written.
+    """
+    write_file(path, report.model_dump_json(indent=1) + "\n")
+
+
+def read_report(path: Path) -> VerifyReport:
+    """Return a report.
+
+    Raises:
+        RefusedStoreError: there is none.
+        UnsupportedFormatError: it is of a newer version.
+        CorruptionError: it is none.
+    """
+    if not path.exists():
+        raise RefusedStoreError("there is no report yet: run cqstore migrate verify", path=path)
+    return read_versioned(path, VerifyReport, FORMAT, "report")

@@ -1,0 +1,68 @@
+"""Comparing the queues of two quiescent places: in ranges, each a task of any process."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from cqstore.store.comparing.blocks import DeepCheck
+from cqstore.store.comparing.comparison import Comparison, Range, union
+from cqstore.store.comparing.comparison_findings import ComparisonFindings
+from cqstore.store.comparing.log_heads import LogHeads
+from cqstore.store.comparing.queue_walk import Bounds
+from cqstore.store.comparing.verified_queues import KnownFile, QueueFacts, VerifiedQueues
+from cqstore.store.queue.backend_replica import selects
+from cqstore.store.queue.queue_location import QueuePlace
+from cqstore.store.queue.units import QueueKey
+
+
+def range_items(
+    source: QueuePlace, target: QueuePlace, bounds: Bounds, ranges: Sequence[Range], **more: object
+) -> list[str]:
+    """Return what a task is given of each range, as JSON, with ``more`` for ``compare_item``."""
+    same = {"source": source.plain(), "target": target.plain(), "bounds": bounds, **more}
+    return [json.dumps({**same, "range": each}) for each in ranges]
+
+
+def compare_range(item: str) -> str:
+    """Compare one range of two backends of a store: the task of a process."""
+    given = json.loads(item)
+    places = QueuePlace.of(given["source"]), QueuePlace.of(given["target"])
+    return compare_item(given, *places, agreed=False).text()
+
+
+def compare_item(
+    given: dict[str, Any],
+    source: QueuePlace,
+    target: QueuePlace,
+    *,
+    agreed: bool = True,
+    deep: Callable[[LogHeads], DeepCheck] | None = None,
+) -> ComparisonFindings:
+    """Compare a range, in the process that calls.
+
+    Of ``given``: ``selections`` that a topic is in all of, else it is not compared; ``facts``: keep
+    those of the queues; ``known``: a ``KnownFile``, whose queues are passed over.
+    """
+    after, up_to = (QueueKey(*key) if key else None for key in given["range"])
+    log = LogHeads(source.log_folders)
+    known = given.get("known")
+    selections = given.get("selections", ())
+    opened = source.open()
+    try:
+        other = target.open()
+        try:
+            comparison = Comparison(
+                opened, other, log, Bounds(*given["bounds"]), deep(log) if deep else None,
+                agreed=agreed, facts=QueueFacts(source) if known or given.get("facts") else None,
+                known=VerifiedQueues.of(KnownFile(Path(known[0]), known[1])) if known else None,
+            )  # fmt: skip
+            return comparison.run(
+                (queue, sides)
+                for queue, sides in union(opened, other, (after, up_to))
+                if all(selects(each, queue.topic) for each in selections)
+            )
+        finally:
+            other.close()
+    finally:
+        opened.close()

@@ -1,0 +1,1 @@
+"""Threads, locks, futures and processes that survive interrupts."""

@@ -1,0 +1,140 @@
+"""Running tasks in processes of this machine.
+
+A task is a function of a module; it takes and returns a JSON text. A ``StoreError`` is an outcome:
+it comes back as it is. A process that ends otherwise is replaced, and its item tried again.
+"""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from pathlib import Path
+
+from cqstore.store.concurrency.task_worker import Task
+from cqstore.store.errors import StoreConfigError, StoreError
+from cqstore.store.progress import noop
+
+TASK_ATTEMPTS = 4
+"""That an item has, as on a cluster of Spark."""
+POLL_SECONDS = 0.25
+_ROOT = Path(__file__).resolve().parents[1]  # of the packages: a checkout, or site-packages
+Outcome = tuple[str, str]
+"""See ``cqstore.store.concurrency.task_worker.unwrap``."""
+
+
+def worker_environment() -> dict[str, str]:
+    """Return the environment of a Python process of ours: it imports what this one would.
+
+    Never from the current folder, where a file of the user's may be called as a package of ours is:
+    neither as the folder of a start, nor by its name, as ``python -m`` has it. A checkout of this
+    project is kept, whatever the current folder is.
+    """
+    here = Path.cwd()
+    others = [path for path in map(Path, sys.path) if path.is_absolute() and path.resolve() != here]
+    paths = map(str, [_ROOT, *others] if here == _ROOT else others)
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
+
+
+class _Workers:
+    """Processes that run ``task``, started as they are needed; threads lend them out."""
+
+    def __init__(self, task: Task) -> None:
+        """Run ``task``; no process is started yet.
+
+        Raises:
+            StoreConfigError: ``task`` is in no module that a process could import.
+        """
+        if task.__module__ == "__main__":
+            raise StoreConfigError(f"the task {task.__qualname__} is in no module to be imported")
+        self._command = [
+            sys.executable, "-m", "cqstore.store.concurrency.task_worker",
+            f"{task.__module__}:{task.__qualname__}",
+        ]  # fmt: skip
+        self._idle: queue.SimpleQueue[subprocess.Popen[str]] = queue.SimpleQueue()
+        self._started: list[subprocess.Popen[str]] = []
+        self._lock = threading.Lock()  # guards _started and _stopped
+        self._stopped = False
+
+    def run(self, item: str) -> Outcome:
+        """Run one item; a process that died is replaced, a few times.
+
+        Raises:
+            StoreError: the process died each time, or the tasks were cancelled.
+        """
+        for _ in range(TASK_ATTEMPTS):
+            process = self._take()
+            with suppress(OSError, ValueError):
+                assert process.stdin is not None
+                assert process.stdout is not None
+                process.stdin.write(json.dumps(item) + "\n")
+                process.stdin.flush()
+                kind, text = json.loads(process.stdout.readline())
+                self._idle.put(process)
+                return kind, text
+            process.kill()
+            process.wait()
+        raise StoreError(f"a task failed {TASK_ATTEMPTS} times, see its messages")
+
+    def _take(self) -> subprocess.Popen[str]:
+        """Return a process that is idle, else a new one.
+
+        Raises:
+            StoreError: the tasks were cancelled.
+        """
+        with suppress(queue.Empty):
+            return self._idle.get_nowait()
+        with self._lock:
+            if self._stopped:
+                raise StoreError("the tasks were cancelled")
+            process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                env=worker_environment(),
+            )  # fmt: skip
+            self._started.append(process)
+        return process
+
+    def stop(self) -> None:
+        """End all processes."""
+        with self._lock:
+            self._stopped = True
+            started = list(self._started)
+        for process in started:
+            process.kill()
+        for process in started:
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with suppress(OSError):
+                        pipe.close()
+
+
+def in_processes(
+    task: Task, items: Sequence[str], tick: Callable[[int], object] = noop
+) -> list[Outcome]:
+    """Run ``task`` on each item, a process a core, and return the outcomes in their order.
+
+    ``tick`` is called four times a second meanwhile, and at the end, with the number of items done.
+    What it raises ends all processes.
+
+    Raises:
+        StoreConfigError: the task is in no module that could be imported.
+        StoreError: the processes that tried an item died, one after the other.
+    """
+    workers = _Workers(task)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        futures: list[Future[Outcome]] = [pool.submit(workers.run, item) for item in items]
+        try:
+            running = True
+            while running:
+                done, waiting = wait(futures, POLL_SECONDS)
+                running = bool(waiting)
+                tick(len(done))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            workers.stop()
+    return [future.result() for future in futures]

@@ -1,0 +1,99 @@
+"""Places that an operator gives up: what is surely no damage is refused before a byte changes.
+
+What is not sure, the recovery decides.
+"""
+
+from collections.abc import Callable, Collection
+
+from cqstore.store.errors import CorruptionError, StoreConfigError, StoreError
+from cqstore.store.journals.begun_cut import begun_cut
+from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.log.log_span import LogSpan, span_at
+from cqstore.store.paths import StorePaths
+from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.record.scan import ScanRules
+from cqstore.store.service.layout.store_layout import StoreLayout
+from cqstore.store.service.recovering.find_log_end import whole_records
+from cqstore.store.service.recovering.recovery import RecoveryReport
+from cqstore.store.settings.config import StoreConfig
+
+
+def refuse_sound_places(
+    layout: StoreLayout, config: StoreConfig, cut_at: int | None, pass_over: Collection[int],
+    read_only: Callable[[], RecoveryReport | None],
+) -> None:  # fmt: skip
+    """Refuse to lose what lies in a sound record, or outside of the log.
+
+    The caller has the store's lock; nothing is changed. ``read_only`` opens the store to read and
+    returns what that says, ``None`` where it cannot be opened. It is called only where no record
+    begins at one of ``pass_over``: the log may end there, and only the queues know.
+
+    Raises:
+        StoreConfigError: one of the places is none where the log is damaged or ends.
+    """
+    paths = layout.paths
+    given = {*pass_over} | ({cut_at} if cut_at is not None else set())
+    if not given or not layout.log_folders or _is_unfinished(paths):
+        return
+    log = CommitLog(layout.log_folders, config, read_only=True)
+    try:
+        log.load()
+    except StoreError:  # the open reports it
+        return
+    try:
+        crashed = paths.abort.exists() and not paths.unopened.exists()
+        rules = ScanRules(config.check_crc_on_recover, config.force_verify_prop_crc)
+        ends = [
+            place
+            for place in sorted(given)
+            if not _refuse_sound(log, place, rules, given, crashed=crashed) and place in pass_over
+        ]
+        path = log.files.folder
+    finally:
+        log.close()
+    if not ends or (report := read_only()) is None or report.damage is not None:
+        return
+    if (end := report.end_phy_offset) in ends:
+        raise StoreConfigError(f"the log is not damaged at {end}: it ends there", path=path)
+
+
+def _is_unfinished(paths: StorePaths) -> bool:
+    """Return whether the log is to be changed first, by what an opening has begun."""
+    return paths.passing_over.exists() or begun_cut(paths) is not None
+
+
+def _refuse_sound(
+    log: CommitLog, place: int, rules: ScanRules, given: Collection[int], *, crashed: bool
+) -> bool:
+    """Return whether ``place`` is a record that was given up before; ``False``: none begins there.
+
+    Raises:
+        StoreConfigError: as ``refuse_sound_places``.
+    """
+    low, high = max(log.min_phy_offset(), 0), log.max_phy_offset()
+    not_there = f"the log is not damaged at {place}"
+    path = log.files.folder
+    if not low <= place <= high or high == low:
+        raise StoreConfigError(f"{not_there}: its files go from {low} to {high}", path=path)
+    within = min(place, high - 1)
+    try:
+        if crashed:
+            span = span_at(log, within, rules, lambda blocks: whole_records(log, blocks))
+        else:
+            span = span_at(log, within, rules)
+    except CorruptionError as exc:
+        if exc.phy_offset is None or exc.phy_offset in given:
+            return False
+        raise StoreConfigError(
+            f"{not_there}: it ends at {exc.phy_offset}, or is damaged there", path=path
+        ) from exc
+    if place < high and span is not None and not _is_given_up(log, span, place):
+        raise StoreConfigError(f"{not_there}, which lies in {span}", path=path)
+    return place < high and span is not None
+
+
+def _is_given_up(log: CommitLog, span: LogSpan, place: int) -> bool:
+    """Return whether the damaged record at ``place`` was passed over before."""
+    if span.record is None or span.start != place:
+        return False
+    return StoredMessage(log.view(place, span.record.size), place).is_passed_over

@@ -1,0 +1,60 @@
+"""Worker: a thread of the store whose unexpected end is logged and reported to its owner."""
+
+from collections.abc import Callable
+
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.concurrency.thread import StoreThread
+
+_LOG = StoreLogger(__name__)
+EXIT_SECONDS = 10.0
+"""At most so long a thread is waited for at the end of the interpreter, and where it may be in code
+of the embedder's."""
+
+
+class Worker:
+    """Runs ``work`` in a thread; ``gave_up`` is called with whatever it raises, in that thread.
+
+    ``means`` says in the log what follows from that.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[], object],
+        gave_up: Callable[[BaseException], object],
+        means: str = "the store takes no more writes",
+    ) -> None:
+        self._name = name
+        self._means = means
+        self._work = work
+        self._gave_up = gave_up
+        self._thread = StoreThread(name, self._run)
+        self._begun = False
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._begun = True  # first: an interrupted start may leave it running
+        self._thread.start()
+
+    def end(self, seconds: float | None = None) -> None:
+        """Wait until the thread is over, if it was ever started; the caller has stopped ``work``.
+
+        At most so many ``seconds``, if they are given.
+        """
+        if self._begun:
+            self._thread.join(seconds)
+
+    def refuse_itself(self) -> None:
+        """Refuse what waits for the end of the thread, in that thread.
+
+        Raises:
+            NestedCallError: the caller is the thread.
+        """
+        self._thread.refuse_itself()
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as exc:  # noqa: BLE001 - whatever it is, the owner must know
+            _LOG.exception("the thread %s ended: %s", self._name, self._means)
+            self._gave_up(exc)

@@ -1,0 +1,1 @@
+"""Settings of a store, and reading them from a ``broker.conf``."""

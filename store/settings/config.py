@@ -1,0 +1,451 @@
+"""StoreConfig: every setting, with its unit, its default and RocketMQ's key as alias."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from cqstore.store.errors import StoreConfigError
+from cqstore.store.java_numbers import INT_MAX
+from cqstore.store.settings.installed_backends import (
+    backends_of,
+    installed,
+    known_types,
+    taking_a_share,
+)
+from cqstore.store.settings.replica_config import ReplicaConfig
+from cqstore.store.settings.topic_classes import classes_of, is_share
+from cqstore.store.settings.validation import faults
+
+CQ_UNIT_SIZE = 20
+"""Bytes of one unit of a file queue; file sizes are rounded up to a multiple of it."""
+_HOURS = 24
+_OWN_SIZES = {"rocksdb_memory_bytes"}
+"""Settings that RocketMQ does not have, and that may be more than its ``int``."""
+
+
+class FlushDiskType(StrEnum):
+    """When a put returns: after the disk has the record, or at once."""
+
+    SYNC_FLUSH = "SYNC_FLUSH"
+    ASYNC_FLUSH = "ASYNC_FLUSH"
+
+
+class RocksDBEngine(StrEnum):
+    """What talks to RocksDB."""
+
+    AUTO = "auto"
+    """``NATIVE`` where it works, else ``ROCKSDICT``."""
+    NATIVE = "native"
+    ROCKSDICT = "rocksdict"
+
+
+def _blank_is_none(value: object) -> object:
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+OptionalText = Annotated[str | None, BeforeValidator(_blank_is_none)]
+
+
+class StoreConfig(ReplicaConfig):
+    """Settings of one store, frozen.
+
+    Fields are given by their Python name or by RocketMQ's camelCase key. A size that was not given
+    (``model_fields_set``) is taken from the files of an existing store where they show it.
+    """
+
+    store_type: str = "default"
+    """``default`` (file queues) or ``defaultRocksDB``, compared ignoring case."""
+    rocksdb_cq_double_write_enable: bool = Field(default=False, alias="rocksdbCQDoubleWriteEnable")
+    """With ``store_type=default``: write the backends of ``combine_cq_loading_cq_types``."""
+    combine_cq_loading_cq_types: str = Field(
+        default="default;defaultRocksDB", alias="combineCQLoadingCQTypes"
+    )
+    """Under double write: ``default`` (files), ``defaultRocksDB`` or both, with semicolons; other
+    words are passed over, as RocketMQ does."""
+    combine_cq_prefer_cq_type: str = Field(default="default", alias="combineCQPreferCQType")
+    """Under double write: the one of them that is read."""
+    combine_assign_offset_cq_type: OptionalText = Field(
+        default=None, alias="combineAssignOffsetCQType"
+    )
+    """Under double write: the one of them that queue offsets are taken from; not given: the one
+    that is read (in RocketMQ the files)."""
+    combine_cq_use_rocksdb_for_lmq: bool = Field(default=False, alias="combineCQUseRocksdbForLmq")
+    """Under double write: read light queues, and take their offsets, from RocksDB."""
+    rocksdb_cq_selective_double_write_enable: bool = Field(
+        default=False, alias="rocksdbCQSelectiveDoubleWriteEnable"
+    )
+    """Under double write: RocksDB gets only the topics of ``double_write_topics``."""
+    double_write_topics: OptionalText = None
+    """Names of topics with semicolons, ``*`` at the end for all that begin so; not RocketMQ's key:
+    there these are the topics of type LITE."""
+    ab_share: float = Field(0.0, ge=0, le=1)
+    """Under double write: share of reads that the other backend is asked again, 0 to 1; ours."""
+    ab_shares: OptionalText = None
+    """Shares of classes of topics, ``topics=share`` with semicolons, as ``%RETRY%*=0.1;orders=1``;
+    the first that fits counts, ``ab_share`` for all others; ours."""
+    read_topics: OptionalText = None
+    """Under double write: topics that are read from another backend than all others, as
+    ``orders*=rocksdb;%RETRY%*=file``, the first that fits counts; ours. While that backend is not
+    whole they are read as all others are."""
+    use_separate_store_path_for_rocksdb_cq: bool = Field(
+        default=False, alias="useSeparateStorePathForRocksdbCQ"
+    )
+    """A new RocksDB goes to ``consumequeue_rocksdb`` instead of ``consumequeue``."""
+    store_path_commit_log: OptionalText = None
+    """Folder of the commit log when it is not ``ROOT/commitlog``; with commas: a multi-path log."""
+    enable_dledger_commit_log: bool = Field(default=False, alias="enableDLegerCommitLog")
+    """The log is DLedger's: refused (the misspelt key is RocketMQ's)."""
+    enable_controller_mode: bool = False
+    """Auto-switch HA: such a store is opened read-only."""
+    follows_controlled: bool = False
+    """The store is opened by a follower of a master under a controller, and adds its bytes alone;
+    ours: ``cqstore follow --controller`` sets it."""
+    mapped_file_size_commit_log: int = Field(1 << 30, ge=256)
+    """Bytes of one commit log file."""
+    mapped_file_size_consume_queue: int = Field(300_000 * CQ_UNIT_SIZE, ge=CQ_UNIT_SIZE)
+    """Bytes of one queue file, rounded up to a multiple of 20."""
+    mapped_file_size_consume_queue_ext: int = Field(48 << 20, ge=64)
+    """Bytes of one queue extension file."""
+    mapper_file_size_batch_consume_queue: int = Field(300_000 * 46, ge=46)
+    """Bytes of one batch queue file (the spelling is RocketMQ's)."""
+    max_hash_slot_num: int = Field(5_000_000, ge=1)
+    """Hash slots of one index file."""
+    max_index_num: int = Field(20_000_000, ge=2)
+    """Entries of one index file, the unused first one included."""
+    max_message_size: int = Field(4 << 20, ge=10, le=(1 << 30) - 1)
+    """Largest body, bytes; a whole record may have 64 KiB more."""
+    auto_message_version_on_topic_len: bool = True
+    """Write a V2 record (two-byte topic length) for topics of more than 127 characters."""
+    enabled_append_prop_crc: bool = Field(default=False, alias="enabledAppendPropCRC")
+    """Append a CRC of the whole record as its last property."""
+    force_verify_prop_crc: bool = Field(default=False, alias="forceVerifyPropCRC")
+    """Check that CRC, instead of the body's, wherever records are checked."""
+    check_crc_on_recover: bool = Field(default=True, alias="checkCRCOnRecover")
+    """Check CRCs while recovering."""
+    check_crc_on_pull: bool = Field(default=False, alias="checkCRCOnPull")
+    """Check the body's CRC of every message that is pulled, as RocketMQ's client does; ours."""
+    duplication_enable: bool = False
+    """Log duplication mode: such a store is opened read-only."""
+
+    flush_disk_type: FlushDiskType = FlushDiskType.ASYNC_FLUSH
+    """Whether a put waits for the disk."""
+    flush_interval_commit_log: int = Field(500, ge=1)
+    """Milliseconds between two flushes of the log under ``ASYNC_FLUSH``."""
+    flush_commit_log_least_pages: int = Field(4, ge=0)
+    """Pages of 4 KiB that must wait for such a flush to take place."""
+    flush_commit_log_thorough_interval: int = Field(10_000, ge=1)
+    """Milliseconds after which it takes place for a single byte."""
+    flush_interval_consume_queue: int = Field(1_000, ge=1)
+    """Milliseconds between two flushes of the file queues that have changed much."""
+    flush_consume_queue_least_pages: int = Field(2, ge=1)
+    """Changed pages of 4 KiB that are much."""
+    flush_consume_queue_thorough_interval: int = Field(60_000, ge=1)
+    """Milliseconds between two flushes of all queues and of the checkpoint."""
+    sync_flush_timeout: int = Field(5_000, ge=1)
+    """Milliseconds a put under ``SYNC_FLUSH`` waits for a sync that another thread has begun."""
+
+    transient_store_pool_enable: bool = False
+    """Under ``ASYNC_FLUSH`` buffer records in memory before they are written to the log's file."""
+    commit_interval_commit_log: int = Field(200, ge=1)
+    """Milliseconds between two looks at what waits there."""
+    commit_commit_log_least_pages: int = Field(4, ge=0)
+    """Pages of 4 KiB that must wait for such a look to write them."""
+    commit_commit_log_thorough_interval: int = Field(200, ge=1)
+    """Milliseconds after which it writes a single byte."""
+    warm_mapped_file_enable: bool = Field(default=False, alias="warmMapedFileEnable")
+    """Write new log files with zeros before they are used (the spelling is RocketMQ's)."""
+    flush_least_pages_when_warm: int = Field(4096, ge=1, alias="flushLeastPagesWhenWarmMapedFile")
+    """Pages of 4 KiB of those zeros that are synced at once."""
+
+    file_reserved_time: int = Field(72, ge=0)
+    """Hours after its last write that a commit log file is kept."""
+    delete_when: str = "04"
+    """Hours of the day, with semicolons, at which older ones are deleted."""
+    clean_resource_interval: int = Field(10_000, ge=1)
+    """Milliseconds between two looks at the disk."""
+    delete_commit_log_files_interval: int = Field(100, ge=0)
+    """Milliseconds between two deletions."""
+    delete_file_batch_max: int = Field(10, ge=1)
+    """Most files that one look deletes."""
+    redelete_hanged_file_interval: int = Field(120_000, ge=1)
+    """Milliseconds until a file that could not be deleted is tried again."""
+    clean_file_forcibly_enable: bool = True
+    """Delete files that are not old where the disk is nearly full."""
+    disk_max_used_space_ratio: int = 75
+    """Percent of the disk beyond which old files go at any hour; 10 to 95."""
+    disk_space_clean_forcibly_ratio: int = 85
+    """Percent beyond which the oldest files go before they are old; 30 to 85."""
+    disk_space_warning_level_ratio: int = 90
+    """Percent beyond which nothing is written any more; 35 to 90."""
+
+    enable_lmq: bool = False
+    """Put messages into light queues named by ``INNER_MULTI_DISPATCH``."""
+    enable_multi_dispatch: bool = False
+    """Also needed for light queues on the file backend."""
+    config_manager_version: str | None = None
+    """``v2``: the broker keeps its metadata in ``config/rdb``. Not given: as the last broker did;
+    used where metadata is converted, by no store."""
+    single_metadata: bool | None = Field(default=None, alias="useSingleRocksDBForAllConfigs")
+    """With ``storeType=defaultRocksDB`` the broker keeps its metadata in ``config/metadata``."""
+    max_lmq_consume_queue_num: int | None = Field(default=None, ge=0)
+    """Most light queues; not limited unless given (RocketMQ's 20,000 is enforced nowhere)."""
+    enable_consume_queue_ext: bool = False
+    """File queues have extension files; they are read, never written."""
+    allow_delay_without_service: bool = False
+    """Store messages with a delay (``DELAY``, ``TIMER_*``) as if they had none: readers see them at
+    once. Off, such a put is refused unless the service below delivers it; ours."""
+    enable_schedule_message_service: bool = False
+    """Deliver messages with a delay level when they are due, as a broker does: a put with ``DELAY``
+    goes to ``SCHEDULE_TOPIC_XXXX`` first. ``TIMER_*`` are refused all the same; ours."""
+    flush_delay_offset_interval: int = Field(10_000, ge=1)
+    """Milliseconds from a delivery until ``config/delayOffset.json`` says so."""
+    message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+    """Delay levels, counted from 1."""
+
+    message_index_enable: bool = True
+    """Index messages by key."""
+    message_index_tags: bool = True
+    """Index them by their whole tags too, as RocketMQ 5.5 does and 5.3 does not; not its key."""
+    max_filter_message_size: int = Field(16_000, ge=CQ_UNIT_SIZE)
+    """Bytes of queue units that one pull may scan, counted as 20 a unit."""
+    max_msgs_num_batch: int = Field(64, ge=1)
+    """Most messages that one query by key returns."""
+    max_transfer_bytes_on_message_in_memory: int = Field(262_144, ge=1)
+    """Bytes that one pull returns of records near the log's end, its first message apart."""
+    max_transfer_count_on_message_in_memory: int = Field(32, ge=1)
+    """Messages that one pull returns of records near the log's end."""
+    max_transfer_bytes_on_message_in_disk: int = Field(65_536, ge=1)
+    """Bytes that one pull returns of records far from the log's end, its first message apart."""
+    max_transfer_count_on_message_in_disk: int = Field(8, ge=1)
+    """Messages that one pull returns of records far from the log's end."""
+    access_message_in_memory_max_ratio: int = Field(40, ge=0, le=100)
+    """Percent of the machine's memory; records nearer to the log's end count as in memory."""
+    max_consume_queue_scan: int = Field(20_000, ge=1)
+    """Units that one estimate may scan."""
+    sample_count_threshold: int = Field(5_000, ge=1)
+    """Matches after which an estimate extrapolates."""
+
+    mapped_files_max: int = Field(64, ge=2)
+    """Commit log files mapped at once."""
+    handle_bus_errors: bool = False
+    """Have the process handle ``SIGBUS``, until it ends: a file that is cut under its map, or a
+    page that the disk cannot give, is an error. Off, it ends the process where it is the log's, and
+    files of queues and index are read by system calls: a short read takes twice the time. On in
+    ``cqstore``; ours."""
+    queue_files_max: int = Field(16_384, ge=16)
+    """Descriptors that the file backend keeps open at once."""
+    dispatch_slice: int = Field(16_384, ge=1)
+    """Units that the writer collects before it hands them to the queues."""
+    rocksdb_memory_bytes: int = Field(512 << 20, ge=8 << 20)
+    """Budget of RocksDB, bytes: a quarter for memtables, the rest for the block cache."""
+    rocksdb_hot_queues: int = Field(1 << 20, ge=1)
+    """Queues whose first and last unit are kept in memory from their first use, 130 bytes each."""
+    rocksdb_options: OptionalText = None
+    """Options of the database that differ from RocketMQ's, by RocksDB's names, with semicolons:
+    ``block_size=4096;compression=lz4``; not a key of RocketMQ's."""
+    rocksdb_engine: RocksDBEngine = RocksDBEngine.AUTO
+    """Which engine opens a database; not a key of RocketMQ's."""
+    rocksdb_library: Path | None = None
+    """For the native engine: a RocksDB library, a jar with one, or a folder with such a jar."""
+
+    @classmethod
+    def from_mapping(cls, values: dict[str, Any]) -> Self:
+        """Build a config from names or RocketMQ keys.
+
+        Raises:
+            StoreConfigError: a value does not fit, or a key is unknown; all of them are named.
+        """
+        try:
+            return cls.model_validate(values)
+        except ValidationError as exc:
+            raise StoreConfigError(f"bad setting: {'; '.join(faults(exc))}") from exc
+
+    def without_schedule(self) -> Self:
+        """Return the settings of a follower: the master delivers what is delayed."""
+        return self.model_copy(update={"enable_schedule_message_service": False})
+
+    def as_learner(self) -> Self:
+        """Return the settings for a follower of a master under a controller: adds bytes alone."""
+        changes = {"enable_controller_mode": False, "follows_controlled": True}
+        return self.as_master().model_copy(update=changes)
+
+    @classmethod
+    def known_keys(cls) -> dict[str, str]:
+        """Return RocketMQ's key → field name, for every setting."""
+        return {field.alias or name: name for name, field in cls.model_fields.items()}
+
+    @model_validator(mode="after")
+    def _check_double_write(self) -> Self:
+        """Refuse settings of double write that contradict each other.
+
+        Raises:
+            ValueError: they do.
+        """
+        loaded = self.loaded_backends
+        if not loaded:
+            raise ValueError(
+                f"combineCQLoadingCQTypes {self.combine_cq_loading_cq_types!r} names neither"
+                f" {known_types()}"
+            )
+        roles = {
+            "combineCQPreferCQType": self.combine_cq_prefer_cq_type,
+            "combineAssignOffsetCQType": self.combine_assign_offset_cq_type,
+        }
+        for key, text in roles.items():
+            named = loaded[:1] if text is None else backends_of(text)
+            if len(named) != 1 or named[0] not in loaded:
+                raise ValueError(f"{key} {text!r} is none of combineCQLoadingCQTypes")
+        if self.combine_cq_use_rocksdb_for_lmq and taking_a_share(loaded) is None:
+            raise ValueError("combineCQUseRocksdbForLmq needs defaultRocksDB to be loaded")
+        self._check_selection()
+        return self
+
+    @model_validator(mode="after")
+    def _check_delays(self) -> Self:
+        """Refuse settings of delayed messages that contradict each other.
+
+        Raises:
+            ValueError: they do.
+        """
+        if self.enable_schedule_message_service and self.allow_delay_without_service:
+            raise ValueError(
+                "enableScheduleMessageService delivers what allowDelayWithoutService shows at once:"
+                " one of them"
+            )
+        if self.enable_schedule_message_service and not self.message_delay_level.split():
+            raise ValueError(
+                "enableScheduleMessageService needs levels: messageDelayLevel is empty"
+            )
+        return self
+
+    def _check_selection(self) -> None:
+        """Refuse a selection of topics that does not go with the other settings.
+
+        Raises:
+            ValueError: it does not.
+        """
+        if not self.rocksdb_cq_selective_double_write_enable:
+            return
+        roles = [self.combine_cq_prefer_cq_type, self.combine_assign_offset_cq_type]
+        if any(text is not None and taking_a_share(backends_of(text)) for text in roles):
+            raise ValueError(
+                "rocksdbCQSelectiveDoubleWriteEnable leaves topics out of RocksDB: it can neither"
+                " be read (combineCQPreferCQType) nor assign offsets (combineAssignOffsetCQType)"
+            )
+        if self.combine_cq_use_rocksdb_for_lmq:
+            raise ValueError(
+                "rocksdbCQSelectiveDoubleWriteEnable and combineCQUseRocksdbForLmq exclude each"
+                " other"
+            )
+        if not self.double_write_selection:
+            raise ValueError(
+                "rocksdbCQSelectiveDoubleWriteEnable needs doubleWriteTopics, the topics that"
+                " RocksDB gets"
+            )
+
+    @field_validator("*")
+    @classmethod
+    def _check_java_int(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse what RocketMQ could not read; sizes beyond are in no layout, times in no clock."""
+        if type(value) is int and value > INT_MAX and info.field_name not in _OWN_SIZES:
+            raise ValueError(f"{value:.6g} is more than Java's int, {INT_MAX}")
+        return value
+
+    @field_validator("ab_shares")
+    @classmethod
+    def _check_shares(cls, value: str | None) -> str | None:
+        for topics, share in classes_of(value):
+            if not (topics and is_share(share)):
+                raise ValueError(f"{topics}={share} is no topics=share with a share from 0 to 1")
+        return value
+
+    @field_validator("read_topics")
+    @classmethod
+    def _check_read_topics(cls, value: str | None) -> str | None:
+        known = installed()
+        for topics, name in classes_of(value):
+            if not topics or name not in known:
+                raise ValueError(f"{topics}={name} is no topics=backend of {', '.join(known)}")
+        return value
+
+    @field_validator("delete_when")
+    @classmethod
+    def _check_hours(cls, value: str) -> str:
+        hours = [hour.strip() for hour in value.split(";") if hour.strip()]
+        if not all(hour.isdecimal() and int(hour) < _HOURS for hour in hours):
+            raise ValueError(f"{value!r} is no list of hours such as 04;16")
+        return value
+
+    @property
+    def loaded_backends(self) -> list[str]:
+        """Return the backends that double write loads, sorted by name."""
+        return backends_of(self.combine_cq_loading_cq_types)
+
+    @property
+    def preferred_backend(self) -> str:
+        """Return the backend that is read under double write."""
+        return backends_of(self.combine_cq_prefer_cq_type)[0]
+
+    @property
+    def assigning_backend(self) -> str | None:
+        """Return the backend that queue offsets are taken from; ``None``: the one that is read."""
+        given = self.combine_assign_offset_cq_type
+        return None if given is None else backends_of(given)[0]
+
+    @property
+    def double_write_selection(self) -> str | None:
+        """Return the topics that RocksDB gets, sorted, with semicolons; ``None``: all."""
+        if not self.rocksdb_cq_selective_double_write_enable:
+            return None
+        names = {name.strip() for name in (self.double_write_topics or "").split(";")}
+        return ";".join(sorted(names - {""}))
+
+    @property
+    def ab_share_classes(self) -> list[tuple[str, float]]:
+        """Return the classes of ``ab_shares`` with their shares, in order."""
+        return [(topics, float(share)) for topics, share in classes_of(self.ab_shares)]
+
+    @property
+    def read_topic_classes(self) -> list[tuple[str, str]]:
+        """Return the classes of ``read_topics`` with their backends, in order."""
+        return list(classes_of(self.read_topics))
+
+    @property
+    def syncs_each_put(self) -> bool:
+        """Return whether a put is answered when it is on disk (``SYNC_FLUSH``)."""
+        return self.flush_disk_type is FlushDiskType.SYNC_FLUSH
+
+    @property
+    def is_transient(self) -> bool:
+        """Return whether records wait in memory first: as in RocketMQ not with ``SYNC_FLUSH``."""
+        return (
+            self.transient_store_pool_enable and self.flush_disk_type is FlushDiskType.ASYNC_FLUSH
+        )
+
+    @property
+    def delete_hours(self) -> frozenset[int]:
+        """Return the hours of ``delete_when``."""
+        return frozenset(int(hour) for hour in self.delete_when.split(";") if hour.strip())
+
+    @property
+    def units_per_file(self) -> int:
+        """Return how many 20-byte units one queue file holds."""
+        return -(-self.mapped_file_size_consume_queue // CQ_UNIT_SIZE)
+
+    @property
+    def replays_lmq(self) -> bool:
+        """Return whether a record that carries light-queue offsets is dispatched to them.
+
+        Such offsets are only in a record because a store with ``enableLmq`` wrote it, so they are
+        trusted unless the setting was explicitly given as off.
+        """
+        return self.enable_lmq or "enable_lmq" not in self.model_fields_set

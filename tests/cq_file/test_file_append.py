@@ -1,0 +1,259 @@
+"""What the file backend writes, byte by byte, and what it refuses to write."""
+
+from pathlib import Path
+
+import pytest
+
+from cqstore.store.errors import (
+    IllegalMessageError,
+    QueueGapError,
+    ReadOnlyStoreError,
+    RetryableDiskFullError,
+    StoreClosedError,
+    StoreFailedError,
+    StoreIOError,
+    UnsupportedFormatError,
+)
+from cqstore.store.queue.facts import QueueRestart
+from cqstore.store.queue.units import BlockStop, QueueKey
+from tests.kit.faults import EIO, ENOSPC, Faults
+from tests.kit.file_queues import FILE_SIZE, PRE_BLANK, SIZE, Disk, put, read_all, rows
+from tests.kit.tree import tree_digest
+
+ZERO = (0, 0, 0)
+KEY = QueueKey("T", 0)
+
+
+def test_a_unit_is_phy_offset_size_and_tags_code_big_endian(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    with_unit = bytes.fromhex("0000000000000102 00000033 fffffffffffffffe")
+    store = disk.open()
+    put(store, 0, [(0x102, 0x33, -2)])
+    store.close()
+    assert disk.file(0).read_bytes() == with_unit.ljust(FILE_SIZE, b"\0")
+
+
+def test_units_roll_into_files_named_by_their_first_byte(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    store = disk.open()
+    put(store, 0, rows(1, 7))
+    put(store, 7, rows(8, 18))
+    store.close()
+    assert [path.name for path in sorted(disk.folder().iterdir())] == [
+        "00000000000000000000",
+        "00000000000000000200",
+        "00000000000000000400",
+    ]
+    assert disk.units(0) + disk.units(200) + disk.units(400) == rows(1, 25) + [ZERO] * 5
+
+
+def test_a_full_file_has_no_empty_one_behind_it(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    store = disk.open()
+    put(store, 0, rows(1, 10))
+    assert [path.name for path in disk.folder().iterdir()] == ["00000000000000000000"]
+    put(store, 10, rows(11, 1))
+    assert disk.units(200)[0] == rows(11, 1)[0]
+    store.close()
+
+
+def test_a_queue_that_begins_late_is_filled_up_with_pre_blanks(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    store = disk.open()
+    put(store, 23, rows(1, 2))
+    assert store.queue("T", 0).ends() == (23, 25)
+    assert store.queue("T", 0).read_units(20, 9).hole == range(20, 23)
+    store.close()
+    assert disk.units(400) == [PRE_BLANK] * 3 + rows(1, 2) + [ZERO] * 5
+    again = disk.open()
+    assert again.queue("T", 0).ends() == (23, 25)
+    assert again.dispatch_from_phy_offset() == 3 * SIZE  # not 2147483647
+    again.close()
+
+
+def test_units_that_are_there_are_left_as_they_are(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    store = disk.open()
+    put(store, 0, rows(1, 8, tags_code=1))
+    put(store, 0, rows(1, 8, tags_code=2))
+    put(store, 5, rows(6, 5, tags_code=3))
+    assert read_all(store) == rows(1, 8, tags_code=1) + rows(9, 2, tags_code=3)
+    store.close()
+
+
+def test_a_gap_is_an_error_that_names_queue_and_offsets(tmp_path: Path) -> None:
+    store = Disk(tmp_path).open()
+    put(store, 0, rows(1, 3))
+    with pytest.raises(QueueGapError, match=r"queue 0 of topic T.*offset 3.*offset 5"):
+        put(store, 5, rows(6, 1))
+    assert read_all(store) == rows(1, 3)
+    put(store, 3, rows(4, 1))
+    assert store.queue("T", 0).max_offset() == 4
+    store.close()
+
+
+def test_a_gap_behind_units_that_all_expired_begins_the_queue_anew(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    store = disk.open()
+    put(store, 0, rows(1, 3))
+    disk.log.min_phy = 4 * SIZE
+    assert put(store, 12, rows(9, 2)) == []
+    assert store.queue("T", 0).ends() == (12, 14)
+    assert [path.name for path in disk.folder().iterdir()] == ["00000000000000000200"]
+    store.close()
+
+
+def test_a_new_incarnation_from_zero_replaces_every_file(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    store = disk.open()
+    put(store, 0, rows(1, 25))
+    restarts = put(store, 0, rows(40, 2))
+    assert restarts == [QueueRestart(KEY, range(25), 40 * SIZE)]
+    assert read_all(store) == rows(40, 2)
+    store.close()
+    assert [path.name for path in disk.folder().iterdir()] == ["00000000000000000000"]
+    assert disk.units(0) == rows(40, 2) + [ZERO] * 8
+
+
+def test_a_new_incarnation_from_the_middle_leaves_nothing_of_the_old(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    store = disk.open()
+    put(store, 0, rows(1, 25))
+    assert put(store, 8, rows(40, 1)) == [QueueRestart(KEY, range(8, 25), 40 * SIZE)]
+    store.close()
+    assert disk.units(0) == rows(1, 8) + rows(40, 1) + [ZERO]
+    assert not disk.file(200).exists()
+    again = disk.open()
+    assert read_all(again) == rows(1, 8) + rows(40, 1)
+    again.close()
+
+
+def test_two_incarnations_of_a_queue_in_one_batch_come_in_order(tmp_path: Path) -> None:
+    store = Disk(tmp_path).open()
+    assert put(store, 0, rows(1, 3)) == []
+    restarts = put(store, 0, rows(5, 1))
+    assert [restart.dropped for restart in restarts] == [range(3)]
+    assert put(store, 0, rows(1, 3)) == []  # the first incarnation comes once more in a replay
+    assert read_all(store) == rows(5, 1)
+    store.close()
+
+
+@pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "../T", "a\0b", "x" * 256, "\ud800"])
+def test_a_topic_that_is_no_folder_name_is_refused_before_anything_is_written(
+    tmp_path: Path, topic: str
+) -> None:
+    store = Disk(tmp_path / "root").open()
+    before = tree_digest(tmp_path)
+    with pytest.raises(IllegalMessageError):
+        put(store, 0, rows(1, 1), topic=topic)
+    store.delete_topics([topic])
+    assert tree_digest(tmp_path) == before
+    store.close()
+
+
+def test_a_topic_named_like_a_file_in_the_folder_is_refused(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    store = disk.open()
+    (tmp_path / "consumequeue" / "CURRENT").write_text("MANIFEST-000005")
+    with pytest.raises(IllegalMessageError, match="CURRENT"):
+        put(store, 0, rows(1, 1), topic="CURRENT")
+    store.close()
+
+
+def test_a_put_to_a_batch_topic_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    disk.folder("B", 0, "batchconsumequeue").mkdir(parents=True)
+    store = disk.open()
+    with pytest.raises(UnsupportedFormatError):
+        put(store, 0, rows(1, 1), topic="B")
+    assert not disk.folder("B").exists()
+    store.close()
+
+
+def test_a_disk_that_refuses_fails_the_store_until_it_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = Faults(monkeypatch)
+    disk = Disk(tmp_path)
+    store = disk.open()
+    put(store, 0, rows(1, 2))
+    store.flush()
+    faults.fail("write", EIO, "00000000000000000000")
+    with pytest.raises(StoreIOError, match="00000000000000000000"):
+        put(store, 2, rows(3, 1))
+    assert store.queue("T", 0).max_offset() == 2
+    for write in (store.flush, lambda: put(store, 2, rows(3, 1))):
+        with pytest.raises(StoreFailedError):
+            write()
+    store.close()
+    faults.heal()
+    again = disk.open()
+    assert read_all(again) == rows(1, 2)
+    again.close()
+
+
+def test_a_batch_that_found_no_room_is_put_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = Faults(monkeypatch)
+    disk = Disk(tmp_path)
+    store = disk.open()
+    put(store, 0, rows(1, 2))
+    faults.fail("write", ENOSPC, "00000000000000000000")
+    for _ in range(2):
+        with pytest.raises(RetryableDiskFullError, match="00000000000000000000"):
+            put(store, 2, rows(3, 1))
+        assert store.queue("T", 0).max_offset() == 2
+        assert read_all(store) == rows(1, 2)
+    faults.heal()
+    put(store, 2, rows(3, 1))
+    assert read_all(store) == rows(1, 3)
+    store.close()
+
+
+def test_a_read_only_store_takes_no_write(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    disk.write(0, rows(1, 3))
+    store = disk.open(read_only=True)
+    with pytest.raises(ReadOnlyStoreError):
+        put(store, 3, rows(4, 1))
+    with pytest.raises(ReadOnlyStoreError):
+        store.clean_expired(1)
+    with pytest.raises(ReadOnlyStoreError):
+        store.delete_topics(["T"])
+    store.close()
+
+
+def test_a_closed_store_answers_nothing(tmp_path: Path) -> None:
+    store = Disk(tmp_path).open()
+    put(store, 0, rows(1, 1))
+    store.close()
+    store.close()
+    for call in (
+        lambda: store.queue("T", 0).max_offset(),
+        lambda: store.queue("T", 0).min_offset(),
+        lambda: store.queue("T", 0).read_units(0, 1),
+        lambda: store.queue("T", 0).unit_timestamp(0),
+        lambda: store.next_offset("T", 0),
+        lambda: put(store, 1, rows(2, 1)),
+        store.queues,
+        store.flush,
+        store.check_files,
+        store.total_size_bytes,
+        store.describe,
+    ):
+        with pytest.raises(StoreClosedError):
+            call()
+
+
+def test_a_block_says_why_it_ended(tmp_path: Path) -> None:
+    store = Disk(tmp_path).open()
+    put(store, 0, rows(1, 25))
+    block = store.queue("T", 0).read_units(8, 4)
+    assert (list(block.rows()), block.stop) == (rows(9, 4), BlockStop.LIMIT)
+    block = store.queue("T", 0).read_units(8, 40)
+    assert (list(block.rows()), block.stop) == (rows(9, 17), BlockStop.END)
+    for topic, offset in (("T", 25), ("T", -1), ("unknown", 0)):
+        block = store.queue(topic, 0).read_units(offset, 4)
+        assert (block.count, block.stop) == (0, BlockStop.END)
+    store.close()

@@ -1,0 +1,287 @@
+"""The switch of a store that went on since it was compared: only queues that were touched count."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cqstore.migration.plan.plan import read_plan
+from cqstore.migration.plan.planner import make_plan
+from cqstore.migration.run.run import run_plan
+from cqstore.migration.switch.switch import SwitchReport, switch
+from cqstore.migration.verify import read_report, verify_migration
+from cqstore.migration.workspace import Workspace
+from cqstore.store.comparing.comparison import Comparison, union
+from cqstore.store.comparing.log_heads import LogHeads
+from cqstore.store.comparing.queue_walk import NO_END, Bounds
+from cqstore.store.comparing.verified_queues import FACTS_BYTES, QueueFacts, VerifiedQueues
+from cqstore.store.errors import RefusedStoreError
+from cqstore.store.journals.store_lock import StoreLock
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.queue_location import QueuePlace
+from cqstore.store.queue.units import QUEUE_UNIT, QueueKey
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
+from tests.kit.migrations import NO_SPARK
+from tests.kit.served import served
+from tests.migration.made import in_this_process
+from tests.migration.verify.test_as_compared import change_a_unit
+
+pytestmark = pytest.mark.slow
+LOG_FILE = 4096
+QUEUES = 8
+
+
+def put(root: Path, topic: str, *queues: int, number: int = 1) -> None:
+    config = StoreConfig(mapped_file_size_commit_log=LOG_FILE)
+    with MessageStore.open(root, config, backend="file", housekeeping=False) as store:
+        for queue_id in queues:
+            for _ in range(number):
+                assert store.put_message(Message(topic, b"x" * 99, queue_id, {"TAGS": "t"})).ok
+
+
+def compare(root: Path) -> set[bytes]:
+    """Verify; return what the report knows."""
+    assert verify_migration(root, master=NO_SPARK).equal
+    path = Workspace.of(root).known_queues
+    data = path.read_bytes() if path.exists() else b""
+    found = {data[at : at + FACTS_BYTES] for at in range(0, len(data), FACTS_BYTES)}
+    assert sorted(found) == [data[at : at + FACTS_BYTES] for at in range(0, len(data), FACTS_BYTES)]
+    return found
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Queues that were moved and compared; the log has several files."""
+    monkeypatch.setattr("cqstore.migration.run.run.run_tasks", in_this_process)
+    monkeypatch.setattr("cqstore.migration.verify.verification.run_tasks", in_this_process)
+    root = tmp_path / "store"
+    put(root, "t", *range(QUEUES), number=9)
+    assert len(move(root)) == QUEUES + len(full_log_files(root))
+    return root
+
+
+def move(root: Path) -> set[bytes]:
+    make_plan(root, target="rocksdb")
+    run_plan(root, master=NO_SPARK)
+    return compare(root)
+
+
+def full_log_files(root: Path) -> list[Path]:
+    end = read_plan(Workspace.of(root)).complete_to
+    found = [path for path in (root / "commitlog").iterdir() if int(path.name) + LOG_FILE <= end]
+    assert found
+    return found
+
+
+def switched(root: Path, told: Callable[[str], object] = bool) -> SwitchReport:
+    """Switch; what is served stays as it is."""
+    before = served(root)
+    report = switch(root, tell=told)
+    assert report.state == "rocksdb"
+    assert served(root) == before
+    return report
+
+
+def test_only_queues_that_were_touched_are_compared_again(root: Path) -> None:
+    put(root, "t", 1, 6)
+    put(root, "new", 0)
+    report = switched(root)
+    assert (report.known_queues, report.caught_up_units) == (QUEUES - 2, 3)
+
+
+def restored(path: Path, change: Callable[[], object]) -> None:
+    """Change a file, or put another one there, and give it the times back that it had."""
+    status = path.stat()
+    change()
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def queue_file(root: Path, queue_id: int) -> Path:
+    (path,) = (root / "consumequeue" / "t" / str(queue_id)).iterdir()
+    return path
+
+
+def test_a_unit_that_was_changed_in_a_store_that_went_on_is_found(root: Path) -> None:
+    put(root, "t", 1)
+    change_a_unit(root)
+    with pytest.raises(RefusedStoreError, match="lack 1 units, or have other values"):
+        switch(root)
+
+
+def test_a_file_that_was_put_in_the_place_of_the_other_is_read(root: Path) -> None:
+    put(root, "t", 1)
+    path = queue_file(root, 3)
+    other = path.with_name("other")
+    shutil.copy2(path, other)
+    restored(path, lambda: other.rename(path))
+    assert switched(root).known_queues == QUEUES - 2
+
+
+def test_a_queue_that_was_deleted_since_stays_deleted(root: Path) -> None:
+    with MessageStore.open(root, housekeeping=False) as store:
+        store.queues.delete_queue("t", 5)
+    report = switched(root)
+    assert (report.known_queues, report.deleted_since) == (QUEUES - 1, ["t"])
+
+
+def test_units_behind_the_plan_are_compared_though_their_file_was_not_touched(root: Path) -> None:
+    """The queue had them before it was compared: they were no part of that."""
+    put(root, "t", 2)
+    logs = len(full_log_files(root))
+    assert len(compare(root)) == QUEUES - 1 + logs
+    assert switched(root).known_queues == QUEUES - 1
+
+
+def test_what_lies_behind_an_end_may_become_units_of_a_longer_log(root: Path) -> None:
+    """Rows that lead behind the log are none, until it has grown past them."""
+    logs = len(full_log_files(root))
+    with queue_file(root, 4).open("r+b") as file:
+        file.seek(9 * 20)
+        file.write(QUEUE_UNIT.struct.pack(1 << 30, 99, 0, 0)[:20])
+    assert len(compare(root)) == QUEUES - 1 + logs
+
+
+@pytest.mark.parametrize("damage", ["changed", "short", "gone"])
+def test_what_the_report_does_not_name_is_not_trusted(root: Path, damage: str) -> None:
+    path = Workspace.of(root).known_queues
+    data = path.read_bytes()
+    put(root, "t", 1)
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(data[:-FACTS_BYTES] if damage == "short" else data[::-1])
+    assert switched(root).known_queues == 0
+
+
+def test_a_log_file_that_was_touched_lets_all_be_compared(root: Path) -> None:
+    put(root, "t", 1)
+    os.utime(full_log_files(root)[0])
+    assert switched(root).known_queues == 0
+
+
+def test_a_log_file_that_has_expired_is_no_touch(root: Path) -> None:
+    put(root, "t", 1)
+    min(full_log_files(root)).unlink()
+    assert switch(root).known_queues > 0
+
+
+def test_a_start_of_rocketmq_in_the_middle_lets_all_be_compared(root: Path) -> None:
+    put(root, "t", 1)
+
+    def told(what: str) -> None:
+        if what.startswith("going to"):
+            os.utime(root / "lock", ns=(1, 1))
+
+    assert switched(root, told).known_queues == 0
+
+
+def test_a_switch_that_was_cut_short_compares_all(root: Path) -> None:
+    put(root, "t", 1)
+
+    def told(what: str) -> None:
+        if what.startswith("going to"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        switch(root, tell=told)
+    assert switched(root).known_queues == 0
+
+
+def test_of_a_store_that_is_open_nothing_is_known(root: Path) -> None:
+    lock = StoreLock(StorePaths(root))
+    assert compare(root) == set()
+    lock.release()
+    put(root, "t", 1)
+    assert switched(root).known_queues == 0
+
+
+def test_of_a_store_that_was_opened_meanwhile_nothing_is_known(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tasks(task: Callable[[str], str], items: list[str], *_: object) -> list[str]:
+        os.utime(root / "lock", ns=(1, 1))
+        return [task(item) for item in items]
+
+    monkeypatch.setattr("cqstore.migration.verify.verification.run_tasks", tasks)
+    assert compare(root) == set()
+    report = read_report(Workspace.of(root).report)
+    assert report.plan is not None
+    assert (bool(report.plan.at_rest), report.plan.known_queues) == (True, "")
+
+
+def test_a_copy_by_links_says_nothing_of_the_store(root: Path) -> None:
+    copy = Path(shutil.copytree(root, root.with_name("copy"), copy_function=os.link))
+    shutil.rmtree(Workspace.of(copy).root)
+    assert len(move(copy)) >= QUEUES
+    told: list[str] = []
+    report = switch(root, workspace=Workspace.of(copy), tell=told.append)
+    assert (report.known_queues, report.state) == (0, "rocksdb")
+    assert told[1].startswith("going to")
+
+
+@pytest.mark.parametrize(("complete_to", "passed"), [(0, 0), (1 << 60, QUEUES)])
+def test_a_queue_to_which_units_came_since_is_compared(
+    root: Path, complete_to: int, passed: int
+) -> None:
+    space, source = Workspace.of(root), place(root)
+    made = QueuePlace("rocksdb", space.made.root, source.log_folders, source.settings)
+    sides = source.open(), made.open()
+    known = VerifiedQueues(space.known_queues.read_bytes(), complete_to)
+    comparison = Comparison(
+        *sides,
+        LogHeads(source.log_folders),
+        Bounds(0, NO_END),
+        facts=QueueFacts(source),
+        known=known,
+    )
+    found = comparison.run(union(*sides, (None, None)))
+    assert (found.passed_over, found.tally.queues) == (passed, QUEUES - passed)
+    for side in sides:
+        side.close()
+
+
+# ---- facts
+
+
+def place(root: Path, **sizes: int) -> QueuePlace:
+    config = StoreConfig(mapped_file_size_commit_log=LOG_FILE, **sizes)
+    settings = config.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return QueuePlace("file", root, (root / "commitlog",), settings)
+
+
+def test_facts_are_those_of_all_files_of_one_queue_and_of_their_sizes(root: Path) -> None:
+    facts, queue = QueueFacts(place(root)), QueueKey("t", 3)
+    seen = {facts.digest(queue), facts.digest(QueueKey("t", 2))}
+    assert facts.digest(queue) in seen
+    seen.add(QueueFacts(place(root, mapped_file_size_consume_queue=400)).digest(queue))
+    seen.add(QueueFacts(place(root, mapped_file_size_consume_queue_ext=400)).digest(queue))
+    ext = root / "consumequeue_ext" / "t" / "3"
+    ext.mkdir(parents=True)
+    (ext / ("0" * 20)).write_bytes(b"x")
+    seen.add(facts.digest(queue))
+    (ext / ("0" * 20)).rename(queue_file(root, 3).with_name("1" * 20))
+    seen.add(facts.digest(queue))
+    assert len(seen) == 6
+    assert None not in seen
+    queue_file(root, 2).with_name("link").symlink_to(queue_file(root, 1))
+    assert facts.digest(QueueKey("t", 2)) is None
+    assert QueueFacts(QueuePlace("rocksdb", root, (), {})).digest(queue) is None
+
+
+def test_known_is_what_was_written_and_nothing_beside(tmp_path: Path) -> None:
+    draw = np.random.default_rng(1)
+    digests = [draw.bytes(FACTS_BYTES) for _ in range(100)]
+    path = tmp_path / "known"
+    named = VerifiedQueues.write(path, digests)
+    known = VerifiedQueues(path.read_bytes())
+    assert known.digest == named
+    assert all(each in known for each in digests)
+    assert not any(each[1:] + each[:1] in known for each in digests)
+    assert b"\0" * FACTS_BYTES not in known
+    assert b"\xff" * FACTS_BYTES not in known
+    assert b"\xff" * FACTS_BYTES not in VerifiedQueues(b"")

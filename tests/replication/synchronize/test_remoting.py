@@ -1,0 +1,141 @@
+"""What a broker sends, cut anywhere, and what no broker sends."""
+
+import json
+import random
+import struct
+from contextlib import suppress
+
+import pytest
+
+from cqstore.replication.errors import BrokerError, WireError
+from cqstore.replication.synchronize.broker_requests import TOPICS, _read_page
+from cqstore.replication.synchronize.remoting import ResponseParser, question
+from cqstore.replication.wire import FrameParser
+from tests.kit.log_bytes import pieces
+from tests.kit.mutations import bounded
+from tests.kit.wire_broker import WireBroker, command
+from tests.kit.wire_master import frame
+
+HEADER = {"code": 0, "flag": 1, "opaque": 7, "language": "JAVA", "version": 0}
+
+
+def test_a_question_is_what_rocketmq_reads() -> None:
+    sent = question(21, 5, {"topicSeq": "0"})
+    size, header = struct.unpack_from(">iI", sent)
+    assert (size, header) == (len(sent) - 4, len(sent) - 8)
+    assert json.loads(sent[8:]) == {
+        "code": 21, "language": "OTHER", "version": 0, "opaque": 5, "flag": 0,
+        "extFields": {"topicSeq": "0"},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("cut", [1, 3, 7, 8, 1000])
+def test_answers_come_whole_however_they_are_cut(cut: int) -> None:
+    sent = WireBroker.say(7, b"body", fields={"a": "b"}) + WireBroker.say(8, code=3, remark="no")
+    parser = ResponseParser()
+    found = [
+        answer for at in range(0, len(sent), cut) for answer in parser.feed(sent[at : at + cut])
+    ]
+    assert [(each.opaque, each.code, each.remark, each.fields, each.body) for each in found] == [
+        (7, 0, "", {"a": "b"}, b"body"), (8, 3, "no", {}, b""),
+    ]  # fmt: skip
+
+
+def test_what_a_broker_asks_its_client_is_passed_over() -> None:
+    sent = command({**HEADER, "flag": 0}, b"x") + command(HEADER)
+    assert [answer.opaque for answer in ResponseParser().feed(sent)] == [7]
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        (struct.pack(">iI", 3, 0), "by the size: is this its listenPort?: expected 4 to 67108864"),
+        (struct.pack(">iI", -1, 0), "found -1"),
+        (struct.pack(">iI", (64 << 20) + 1, 4), "found 67108865"),
+        (struct.pack(">iI", 100, 97), "by the size of the header"),
+        (struct.pack(">iI", 2 << 20, (1 << 20) + 1), "at most 1048576, found 1048577"),
+        (struct.pack(">iI", 100, 1 << 24 | 10), "form of the header: is this its listenPort?"),
+        (b"HTTP/1.1 400 Bad Request", "found 1213486160"),
+        (command(b"{"), "no JSON"),
+        (command(b"[1]"), "it is no object"),
+        (command(b"\xff{}"), "no JSON"),
+        (command(b"[" * 100_000), "no JSON: it is nested too deeply"),
+        (command({**HEADER, "flag": None}), "lacks one of code, opaque and flag"),
+        (command({**HEADER, "opaque": True}), "lacks one of"),
+        (command({**HEADER, "code": 1 << 31}), "lacks one of"),
+        (command({**HEADER, "remark": 5}), "no text"),
+        (command({**HEADER, "extFields": {"a": 1}}), "no text"),
+        (command({**HEADER, "extFields": "a"}), "no text"),
+    ],
+)  # fmt: skip
+def test_what_no_broker_sends_is_refused(sent: bytes, words: str) -> None:
+    with pytest.raises(WireError) as caught:
+        list(ResponseParser().feed(sent))
+    assert words in str(caught.value)
+
+
+def spoilt(draw: random.Random, good: bytes) -> bytes:
+    """Return ``good`` with some bytes changed, cut out, doubled, or nothing but noise."""
+    data = bytearray(good)
+    for _ in range(draw.randint(1, 6)):
+        at = draw.randrange(len(data) + 1)
+        match draw.randrange(5):
+            case 0:
+                data[at : at + 1] = bytes([draw.randrange(256)])
+            case 1:
+                del data[at : at + draw.randint(1, 20)]
+            case 2:
+                data[at:at] = data[: draw.randint(1, 60)]
+            case 3:
+                data[at : at + 4] = draw.choice(
+                    [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff"]
+                )
+            case _:
+                data[at:at] = draw.randbytes(draw.randint(1, 30))
+    return bytes(data)
+
+
+@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.long)])
+def test_spoilt_streams_are_refused_by_our_errors_alone(count: int) -> None:
+    draw, refused, answers = random.Random(5), 0, 0
+    body = b'{"dataVersion":{"counter":1,"timestamp":2},"topicConfigTable":{"t":{"topicName":"t"}}}'
+    good = [WireBroker.say(at, body, fields={"totalTopicNum": "1"}) for at in range(3)]
+    with bounded(seconds=600):
+        for _ in range(count):
+            stream, parser = spoilt(draw, b"".join(good)), ResponseParser()
+            try:
+                for part in pieces(stream, draw.randint(1, 200), draw.randrange(1 << 30)):
+                    for answer in parser.feed(part):
+                        answers += 1
+                        with suppress(BrokerError):
+                            _read_page(TOPICS, answer)
+                    assert len(parser._kept) <= len(stream)
+            except WireError:
+                refused += 1
+    assert refused > count // 2
+    assert answers > count // 2
+
+
+@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.long)])
+def test_spoilt_frames_are_refused_by_our_errors_alone(count: int) -> None:
+    draw, refused, pieces_in = random.Random(6), 0, 0
+    good = frame(0, b"x" * 300) + frame(300) + frame(300, b"y" * 100)
+    with bounded(seconds=600):
+        for _ in range(count):
+            stream, parser = spoilt(draw, good), FrameParser()
+            try:
+                for part in pieces(stream, draw.randint(1, 200), draw.randrange(1 << 30)):
+                    came = list(parser.feed(part))
+                    pieces_in += len(came)
+                    assert sum(len(piece.data) for piece in came) <= len(part)
+                    assert len(parser._head) < 12
+            except WireError:
+                refused += 1
+    assert refused > count // 8
+    assert pieces_in > count
+
+
+def test_memory_grows_with_what_came_and_not_with_what_is_announced() -> None:
+    parser = ResponseParser()
+    assert list(parser.feed(struct.pack(">iI", 60 << 20, 10) + b"x" * 100)) == []
+    assert len(parser._kept) == 108

@@ -1,0 +1,122 @@
+"""Index and queue files that are cut inside a page: the rest of it reads as zeros through a map.
+
+An answer is the right one or an error, never a wrong one; fast and slow path say the same.
+"""
+
+import os
+from bisect import bisect_left
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from cqstore.cq_file.store import FileConsumeQueueStore
+from cqstore.store.errors import CorruptionError, StoreError, TruncatedRecordError
+from cqstore.store.record.message import Message
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
+from tests.kit.declining import Declines, decline_walks
+
+COUNT = 300
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=1 << 16, max_hash_slot_num=2000, max_index_num=2000,
+    mapped_file_size_consume_queue=20 * 2000,
+)  # fmt: skip
+
+
+def outcome(ask: Callable[[], object]) -> object:
+    try:
+        return ask()
+    except StoreError as exc:
+        return type(exc), str(exc)
+
+
+def keyed(store: MessageStore, number: int) -> list[int]:
+    return [message.queue_offset for message in store.query_message("t", f"k{number}")]
+
+
+def by_slow_path(store: MessageStore, ask: Callable[[], object]) -> object:
+    assert isinstance(store.queues, FileConsumeQueueStore)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store._queries, "_fast", Declines())
+        decline_walks(patch)
+        patch.setattr(store.queues._table, "plain", Declines())
+        return outcome(ask)
+
+
+def truncated(found: object) -> bool:
+    return isinstance(found, tuple) and found[0] is TruncatedRecordError
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> MessageStore:
+    store = MessageStore.open(tmp_path, CONFIG, backend="file", housekeeping=False)
+    for number in range(COUNT):
+        assert store.put_message(Message("t", b"x", 0, {"KEYS": f"k{number}"})).ok
+    store.flush()
+    return store
+
+
+def test_a_query_is_right_or_names_what_is_missing(tmp_path: Path, store: MessageStore) -> None:
+    with store:
+        (path,) = (tmp_path / "index").iterdir()
+        assert [keyed(store, number) for number in range(COUNT)] == [[at] for at in range(COUNT)]
+        errors = 0
+        for size in (12_300, 9000, 8500, 8192 + 20, 5000, 4096 + 3, 2000, 41, 20):
+            os.truncate(path, size)
+            for number in range(COUNT):
+                found = outcome(partial(keyed, store, number))
+                assert found == [number] or truncated(found), (size, number, found)
+                errors += found != [number]
+            found = outcome(lambda: keyed(store, 7))
+            assert by_slow_path(store, lambda: keyed(store, 7)) == found
+        assert errors > COUNT
+        assert outcome(lambda: keyed(store, COUNT + 5)) != []  # a zero is not believed
+
+
+def test_an_entry_that_became_zeros_is_missed(tmp_path: Path, store: MessageStore) -> None:
+    with store:
+        (path,) = (tmp_path / "index").iterdir()
+        size = path.stat().st_size
+        os.truncate(path, 40 + 4 * 2000 + 20 * 100)
+        os.truncate(path, size)
+        for number in range(COUNT):
+            found = outcome(partial(keyed, store, number))
+            if number < 99:
+                assert found == [number]
+            else:
+                assert isinstance(found, tuple)
+                assert found[0] is CorruptionError
+                assert f"expected entry {number + 1}, which its slot leads to" in found[1]
+        found = outcome(lambda: keyed(store, 250))
+        assert by_slow_path(store, lambda: keyed(store, 250)) == found
+        assert keyed(store, COUNT + 5) == []  # whose slot leads nowhere
+
+
+def test_a_search_by_time_is_right_or_names_what_is_missing(
+    tmp_path: Path, store: MessageStore
+) -> None:
+    with store:
+        times = [
+            message.store_timestamp for message in store.get_message("t", 0, 0, COUNT).messages()
+        ]
+        while len(times) < COUNT:
+            more = store.get_message("t", 0, len(times), COUNT).messages()
+            times += [message.store_timestamp for message in more]
+        right = {time: bisect_left(times, time) for time in times}
+        for _ in range(8):
+            for time, offset in right.items():
+                assert store.offset_by_time("t", 0, time) == offset
+        path = tmp_path / "consumequeue" / "t" / "0" / f"{0:020d}"
+        errors = 0
+        for size in (20 * 290, 20 * 250 + 7, 4096 + 900, 4000, 2000, 500):
+            os.truncate(path, size)
+            for time, offset in right.items():
+                found = outcome(partial(store.offset_by_time, "t", 0, time))
+                assert found == offset or truncated(found), (size, time, found)
+                errors += found != offset
+                assert by_slow_path(
+                    store, partial(store.offset_by_time, "t", 0, time)
+                ) == found or truncated(found)
+        assert errors

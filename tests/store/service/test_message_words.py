@@ -1,0 +1,40 @@
+"""``Message`` as a programmer meets it: its signature, its help, and errors that name arguments."""
+
+import inspect
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from cqstore.store.record.message import Message, PyMessage
+
+KINDS = [Message, PyMessage]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_its_signature_and_help_name_the_fields(kind: Any) -> None:
+    names = [field.name for field in fields(kind)]
+    signature = inspect.signature(kind)
+    assert [*signature.parameters] == names
+    required = [name for name, each in signature.parameters.items() if each.default is each.empty]
+    assert required == ["topic", "body"]
+    assert signature.parameters["queue_id"].default == 0
+    told = inspect.getdoc(kind) or ""
+    assert "to be put" in told
+    assert "``properties``" in told
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ({}, ["topic", "body"]), ({"topic": "t"}, ["body"]), ({"body": b""}, ["topic"]),
+        ({"topic": "t", "body": b"", "colour": 1}, ["colour"]),
+    ],
+)  # fmt: skip
+def test_an_argument_that_lacks_or_is_none_is_named(
+    kind: Any, words: dict[str, object], named: list[str]
+) -> None:
+    with pytest.raises(TypeError) as found:
+        kind(**words)
+    assert all(name in str(found.value) for name in named)

@@ -1,0 +1,1 @@
+"""Tools of the project: benchmarks, mutation sampling, wheels of the RocksDB library."""
