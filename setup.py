@@ -48,13 +48,12 @@ class CompileModules(build_ext):  # type: ignore[misc]
         from Cython.Build import cythonize  # noqa: PLC0415 - other commands need none
 
         processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-        translated = {
-            each.name: each for each in cythonize(self.extensions, nthreads=processors, quiet=True)
-        }
+        done = cythonize(self.extensions, nthreads=processors, quiet=True)  # type: ignore[no-untyped-call]
+        translated = {each.name: each for each in done}
         for module in self.extensions:
             module.sources = translated[module.name].sources
             module.depends = translated[module.name].depends
-        self.parallel = self.parallel or processors
+        self.parallel = processors
         super().run()
 
     def build_extension(self, ext: Extension) -> None:

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 from typer.models import CommandInfo
 
-from cqstore.cli.completion_command import COMPLETE, make_ready
+from cqstore.cli.commands.completion import COMPLETE, make_ready
 from cqstore.cli.lazy_verbs import VERBOSE, Quiet, RootGroup, add_verb
 from cqstore.cli.progress import QUIET
 from cqstore.cli.streams import OutputError, ReaderGoneError, guard_streams
@@ -72,7 +72,7 @@ def root(
 
 _WAITING = {"put", "tail", "top"}
 """For input, or to be ended."""
-_PLACES = {"import": "cqstore.cli.import_command:import_"}
+_PLACES = {"import": "cqstore.cli.commands.import_:import_"}
 """Of verbs that are words of Python."""
 for _name, _sentence in {
     "info": "Show layout, backend, engine, versions, sizes, offsets and warnings. Changes nothing.",
@@ -100,7 +100,7 @@ for _name, _sentence in {
     add_verb(
         app,
         _name,
-        _PLACES.get(_name, f"cqstore.cli.{_name}:{_name}"),
+        _PLACES.get(_name, f"cqstore.cli.commands.{_name}:{_name}"),
         _sentence,
         progress_told=_name not in _WAITING,
     )

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from cqstore.cli.commands.offset import milliseconds
 from cqstore.cli.message_files.message_fields import ReadMessage, read_messages
-from cqstore.cli.offset_command import milliseconds
 from cqstore.cli.options import note
 from cqstore.store.errors import CorruptionError
 from cqstore.store.record.message import MessageProperty

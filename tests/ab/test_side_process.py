@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cqstore.ab import parent
-from cqstore.ab.run import run_command as command
+from cqstore.ab.commands import run as command
 from cqstore.ab.sides.side import parse_sides
 from cqstore.ab.sides.side_process import SideProcess
 from cqstore.ab.traces.derived import DEFAULT_MIX

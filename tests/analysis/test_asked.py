@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from cqstore.analysis import sql_query as query
 from cqstore.analysis.columns import log_columns, unit_columns
 from cqstore.analysis.commands import app as sql_app
+from cqstore.analysis.commands.sql import _question, _shown
 from cqstore.analysis.examples import EXAMPLES, example
 from cqstore.analysis.options import SourceOptions
-from cqstore.analysis.sql_command import _question, _shown
 from cqstore.store.errors import RefusedStoreError, StoreConfigError
 from tests.migration.made_log import Made, make_log
 
@@ -210,7 +210,7 @@ def test_the_answer_is_printed_and_what_was_left_out_is_said(
         given.extend(words)
         return nullcontext("spark")
 
-    monkeypatch.setattr("cqstore.analysis.sql_command.spark_session", session)
+    monkeypatch.setattr("cqstore.analysis.commands.sql.spark_session", session)
     monkeypatch.setattr(query, "run_query", answered)
     words = [str(tmp_path), "SELECT 1", "--limit", "2", "--output", "jsonl", "--crc"]
     done = CliRunner().invoke(sql_app, words, catch_exceptions=False)

@@ -417,7 +417,7 @@ def test_an_import_that_was_killed_puts_nothing_twice(
     script = (
         "import os, signal\n"
         "from cqstore.cli.app import main\n"
-        "from cqstore.cli.import_command import _Import\n"
+        "from cqstore.cli.commands.import_ import _Import\n"
         "put, count = _Import._put, [0]\n"
         "def killed(self, row):\n"
         "    if count[0] == 20: os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -461,7 +461,7 @@ def test_ctrl_c_ends_an_import_between_two_messages_and_says_how_to_go_on(
     script = (
         "import os, signal\n"
         "from cqstore.cli.app import main\n"
-        "from cqstore.cli.import_command import _Import\n"
+        "from cqstore.cli.commands.import_ import _Import\n"
         "put, count = _Import._put, [0]\n"
         "def interrupted(self, row):\n"
         "    count[0] += 1\n"

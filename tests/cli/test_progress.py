@@ -19,8 +19,8 @@ from cqstore.cli.app import app, main
 from cqstore.cli.options import about_end
 from cqstore.cli.progress import Tick, progress, span_of_time
 from cqstore.cli.streams import guard_streams
+from cqstore.cq_rocksdb.commands.compact import TablesLeft
 from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
-from cqstore.cq_rocksdb.rocksdb_command import TablesLeft
 from cqstore.migration.commands import app as migrate
 from cqstore.store.errors import CorruptionError
 from cqstore.store.record.message import Message

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from cqstore.cli.commands.put import put_all
 from cqstore.cli.message_files.message_lines import message_lines
-from cqstore.cli.put_command import put_all
 from cqstore.store.errors import IllegalMessageError
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore

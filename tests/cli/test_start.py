@@ -120,8 +120,10 @@ finally:
 @pytest.mark.slow
 def test_a_verb_imports_no_other(tmp_path: object) -> None:
     modules = of_command("info", f"{tmp_path}/none", "--output", "json")
-    assert "cqstore.cli.info_command" in modules
-    assert not modules & (EXTRAS | RARE | {"cqstore.cli.check_command", "cqstore.migration.verbs"})
+    assert "cqstore.cli.commands.info" in modules
+    assert not modules & (
+        EXTRAS | RARE | {"cqstore.cli.commands.check", "cqstore.migration.commands.plan"}
+    )
 
 
 @pytest.mark.slow

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from cqstore.cli.commands.tail import messages_of_tail
 from cqstore.cli.message_files.message_format import PARTS
 from cqstore.cli.selection import SelectedReads, Selection
-from cqstore.cli.tail_command import messages_of_tail
 from cqstore.store.record.message import Host, Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig

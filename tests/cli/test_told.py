@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from cqstore.cli import info_facts as informing
-from cqstore.cli.offset_command import milliseconds
+from cqstore.cli.commands.offset import milliseconds
 from cqstore.cli.table import table
 from cqstore.store.errors import StoreConfigError, StoreError, StoreIOError, UnsupportedFormatError
 from cqstore.store.record.message import Host, Message

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from cqstore.cli.top_command import TopView, facts, narrow_facts, show
+from cqstore.cli.commands.top import TopView, facts, narrow_facts, show
 from cqstore.cli.top_topics import topic_rows
 from cqstore.cq_rocksdb.folders import log_folder
 from cqstore.store.errors import StoreLockedError

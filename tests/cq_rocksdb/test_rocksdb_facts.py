@@ -9,7 +9,9 @@ import pytest
 import typer
 
 from cqstore.cli.output import OutputFormat
-from cqstore.cq_rocksdb import rocksdb_command as verbs
+from cqstore.cq_rocksdb.commands.audit import audit
+from cqstore.cq_rocksdb.commands.compact import compact
+from cqstore.cq_rocksdb.commands.stats import stats
 from cqstore.cq_rocksdb.engine.compaction import CompactionRun
 from cqstore.cq_rocksdb.engine.rocks_engine import EngineBatch, Family, RocksEngine
 from cqstore.cq_rocksdb.keys import max_key, queue_prefix, unit_key
@@ -68,13 +70,13 @@ def test_an_audit_lists_damage_row_by_row_and_ends_with_1(
     tell: Callable[..., Told], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made(tmp_path / "store")
-    rows, notes = tell(verbs.audit, tmp_path / "store")
+    rows, notes = tell(audit, tmp_path / "store")
     assert rows == []
     assert "2 queues, 12 units; 0 units below" in notes
     assert "; 0 damaged" in notes
     made(tmp_path / "damaged", lost)
     with pytest.raises(typer.Exit) as ended:
-        tell(verbs.audit, tmp_path / "damaged")
+        tell(audit, tmp_path / "damaged")
     assert ended.value.exit_code == 1
     printed, notes = capsys.readouterr()
     folder = str(tmp_path / "damaged" / "consumequeue")
@@ -98,9 +100,9 @@ def test_by_a_file_that_is_no_table_of_topics_no_topic_is_an_orphan(
     table = root / "config" / "topics.json"
     table.parent.mkdir(exist_ok=True)
     table.write_text('{"topicConfigTable": {"t": {}, "nobodys": {}}}')
-    assert [row["topic"] for row in tell(verbs.audit, root)[0]] == ["u"]
+    assert [row["topic"] for row in tell(audit, root)[0]] == ["u"]
     table.write_text("{}")  # to a broker an empty table
-    assert [row["topic"] for row in tell(verbs.audit, root)[0]] == ["t", "u"]
+    assert [row["topic"] for row in tell(audit, root)[0]] == ["t", "u"]
     for broken in ("[]", "{", '{"topicConfigTable": 5}', "\xff", None):
         if broken is None:
             table.unlink()
@@ -108,7 +110,7 @@ def test_by_a_file_that_is_no_table_of_topics_no_topic_is_an_orphan(
         else:
             table.write_text(broken, encoding="latin-1")
         with pytest.raises(StoreError, match="cannot be read from the form json") as caught:
-            tell(verbs.audit, root)
+            tell(audit, root)
         assert caught.value.path == table
         assert not capsys.readouterr().out
 
@@ -122,7 +124,7 @@ def test_stats_sum_up_the_tables_of_each_level(
     own = [path.stat() for path in (root / "consumequeue").iterdir() if path.is_file()]
     tables = [path.stat().st_size for path in (root / "consumequeue").glob("*.sst")]
     with using(engine):  # type: ignore[arg-type] # of the kit's list
-        told = facts(tell(verbs.stats, root, 0))
+        told = facts(tell(stats, root, 0))
         native = engine_in_use().value == "native"
     levels = {key: value for key, value in told.items() if ", level " in key[0]}
     families = {part.partition(",")[0] for part, _ in levels}
@@ -152,7 +154,7 @@ def test_tombstones_are_counted_apart(tell: Callable[..., Told], tmp_path: Path)
         lost(engine)
 
     made(tmp_path / "store", delete)
-    told = facts(tell(verbs.stats, tmp_path / "store", 0))
+    told = facts(tell(stats, tmp_path / "store", 0))
     counted = {part: value for (part, fact), value in told.items() if fact == "tombstones"}
     there = {part: value for part, value in counted.items() if value}
     assert there == {"default, level 0": 1, "offset, level 0": 1}
@@ -177,12 +179,12 @@ def test_the_largest_of_many_topics_are_found(tell: Callable[..., Told], tmp_pat
         put(queues, topic, 0, range(count), 0, end=0)
     queues.close()
     for most, wanted in ((1, ["b"]), (2, ["b", "g"]), (3, ["b", "g", "d"])):
-        rows, _ = tell(verbs.stats, root, most)
+        rows, _ = tell(stats, root, most)
         found = [row["part"] for row in rows if row["fact"] == "bytes in tables (estimate)"]
         assert found == [f"topic {topic}" for topic in wanted]
     with using(ENGINES[0]):
         assert engine_in_use().value == "rocksdict"
-        rows, notes = tell(verbs.stats, root, 2)
+        rows, notes = tell(stats, root, 2)
     assert notes.count("does not report the size of a topic") == 1
     assert not [row for row in rows if "topic" in str(row["part"])]
 
@@ -195,14 +197,14 @@ def test_a_compaction_tells_what_it_has_made_of_the_folder(
     made(root, lost)
     folder = root / "consumequeue"
     with using(engine):  # type: ignore[arg-type] # of the kit's list
-        ((told,), _) = tell(verbs.compact, root)
+        ((told,), _) = tell(compact, root)
         native = engine_in_use().value == "native"
     assert told["ended"] == "done"
     assert told["droppedUnits"] == (0 if native else None)
     assert int(str(told["bytesBefore"])) > 0
     assert int(str(told["bytesAfter"])) > 0
     assert sum(path.stat().st_size for path in folder.glob("*.sst")) > 0
-    after = facts(tell(verbs.stats, root, 0))
+    after = facts(tell(stats, root, 0))
     assert not [part for part, _ in after if part.endswith(", level 0")]
     assert sum(int(str(value)) for (_, fact), value in after.items() if fact == "tombstones") == 0
 
@@ -228,7 +230,7 @@ def test_a_compaction_that_is_interrupted_is_cancelled_and_one_that_fails_says_s
         patched.setattr(CompactionRun, "wait", interrupted)
         patched.setattr(CompactionRun, "is_running", True)
         with using(ENGINES[0]), pytest.raises(typer.Exit) as ended:
-            tell(verbs.compact, root)
+            tell(compact, root)
     assert ended.value.exit_code == 1
     printed, notes = capsys.readouterr()
     assert json.loads(printed)["ended"] == "cancelled"
@@ -239,4 +241,4 @@ def test_a_compaction_that_is_interrupted_is_cancelled_and_one_that_fails_says_s
             file.seek(20)
             file.write(b"\xa5" * 16)
     with pytest.raises(StoreError, match="Corruption"):
-        tell(verbs.compact, root)
+        tell(compact, root)

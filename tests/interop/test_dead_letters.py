@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cqstore.cli.import_command import import_
+from cqstore.cli.commands.import_ import import_
 from tests.interop.brokers import Brokers
 from tests.kit.operating import call, rows
 from tests.kit.waiting import until

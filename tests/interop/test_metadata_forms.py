@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cqstore.broker.commands import groups
-from cqstore.broker.meta.commands import app
+from cqstore.broker.commands import meta as app
 from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.model import Form, Table
 from cqstore.broker.metadata.writing import write_form

@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cqstore.analysis.archive.archive_command import ArchiveFormat, open_archive
 from cqstore.analysis.archive.archive_rows import ROWS, read_rows
 from cqstore.analysis.archive.archive_run import ArchivedRun, plan_run, run
 from cqstore.analysis.archive.file_writer import WrittenFile, write_files
 from cqstore.analysis.archive.log_ranges import LogRange
 from cqstore.analysis.archive.spark_job import ORDER, tasks_of
+from cqstore.analysis.commands.archive import ArchiveFormat, open_archive
 from cqstore.analysis.options import SourceOptions
 
 Row = dict[str, Any]

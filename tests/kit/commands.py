@@ -32,21 +32,21 @@ from tests.kit.verbs import told_never
 COMMAND = [str(Path(sys.executable).parent / "cqstore")]
 _ROOT = Path(__file__).parents[2]
 _IMPORTED = (
-    "cqstore.cli.app", "cqstore.cli.check_command", "cqstore.cli.clean_command",
-    "cqstore.cli.dump_command", "cqstore.cli.export_command", "cqstore.cli.get_command",
-    "cqstore.cli.import_command", "cqstore.cli.tail_command", "cqstore.cli.info_command",
-    "cqstore.cli.mode_command", "cqstore.cli.offset_command", "cqstore.cli.put_command",
-    "cqstore.cli.query_command", "cqstore.cli.rebuild_command", "cqstore.cli.recover_command",
-    "cqstore.cli.top_command", "cqstore.cli.topics_command", "cqstore.cq_file.store",
+    "cqstore.cli.app", "cqstore.cli.commands.check", "cqstore.cli.commands.clean",
+    "cqstore.cli.commands.dump", "cqstore.cli.commands.export", "cqstore.cli.commands.get",
+    "cqstore.cli.commands.import_", "cqstore.cli.commands.tail", "cqstore.cli.commands.info",
+    "cqstore.cli.commands.mode", "cqstore.cli.commands.offset", "cqstore.cli.commands.put",
+    "cqstore.cli.commands.query", "cqstore.cli.commands.rebuild", "cqstore.cli.commands.recover",
+    "cqstore.cli.commands.top", "cqstore.cli.commands.topics", "cqstore.cq_file.store",
     "cqstore.cq_file.bulk", "cqstore.cq_rocksdb.queues.rocksdb_store", "cqstore.cq_rocksdb.bulk",
     "cqstore.cq_rocksdb.commands", "cqstore.cq_rocksdb.engine.native_engine",
-    "cqstore.cq_rocksdb.rocksdb_command", "cqstore.migration.commands", "cqstore.migration.verbs",
-    "cqstore.migration.verify.verify_command", "cqstore.replication.commands",
-    "cqstore.replication.follow_command", "cqstore.replication.ha.ha_check_command",
-    "cqstore.analysis.commands", "cqstore.ab.commands", "cqstore.broker.meta.commands",
-    "cqstore.broker.commands", "rich.console", "rich.table", "rich._emoji_codes",
-    "typer.rich_utils", "typer._adapters", "pydantic.type_adapter", "numpy.ma", "jinja2",
-    "encodings.cp437",
+    "cqstore.cq_rocksdb.commands.stats", "cqstore.migration.commands",
+    "cqstore.migration.commands.plan", "cqstore.migration.commands.run",
+    "cqstore.migration.commands.verify", "cqstore.replication.commands",
+    "cqstore.replication.commands.follow", "cqstore.replication.commands.ha_check",
+    "cqstore.analysis.commands", "cqstore.ab.commands", "cqstore.broker.commands", "rich.console",
+    "rich.table", "rich._emoji_codes", "typer.rich_utils", "typer._adapters",
+    "pydantic.type_adapter", "numpy.ma", "jinja2", "encodings.cp437",
 )  # fmt: skip
 
 

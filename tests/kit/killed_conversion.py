@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from cqstore.broker.commands import groups
-from cqstore.broker.meta.commands import app
+from cqstore.broker.commands import meta as app
 from tests.kit import killed_at_change
 from tests.kit.killed_at_change import ALL, run_until_killed
 

@@ -92,7 +92,7 @@ def test_a_run_tells_of_units_at_another_place(
     def ran(*_: object, **__: object) -> RunReport:
         return RunReport("digest", 2, 1, 7, 4, 5, shifted, [], seconds)
 
-    monkeypatch.setattr("cqstore.migration.verbs.run_plan", ran)
+    monkeypatch.setattr("cqstore.migration.commands.run.run_plan", ran)
     done = call("run", root, "--output", "json")
     assert done.exit_code == 0
     found = json.loads(done.stdout)
@@ -108,7 +108,7 @@ def test_an_interrupt_is_told_with_its_exit_code(
     def interrupted(*_: object, **__: object) -> RunReport:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cqstore.migration.verbs.run_plan", interrupted)
+    monkeypatch.setattr("cqstore.migration.commands.run.run_plan", interrupted)
     done = call("run", root)
     assert (done.exit_code, done.stdout) == (130, "")
     assert done.stderr == "cqstore: stopped; what was moved is kept: run again to go on\n"

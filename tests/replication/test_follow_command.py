@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 from cqstore.replication.address import address
 from cqstore.replication.commands import app
+from cqstore.replication.commands.follow import _report_start
+from cqstore.replication.commands.running_follower import line_of
 from cqstore.replication.follow.epoch_protocol import Learner
 from cqstore.replication.follow.follower_progress import FollowerProgress
-from cqstore.replication.follow_command import _report_start
 from cqstore.replication.ha_settings import HaSettings
-from cqstore.replication.running_follower import line_of
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.message import Message

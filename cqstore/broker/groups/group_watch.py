@@ -19,8 +19,8 @@ from cqstore.broker.groups.group_lag import GroupRows, LagTotals
 from cqstore.broker.metadata.model import BrokerMetadata, Form
 from cqstore.broker.one_form import read_one_form
 from cqstore.broker.queue_ends import FollowedEnds
+from cqstore.cli.commands.top import TopView
 from cqstore.cli.table import Row
-from cqstore.cli.top_command import TopView
 from cqstore.store.log.tail_topics import OTHERS
 from cqstore.store.paths import StorePaths
 from cqstore.store.service.message_store import MessageStore

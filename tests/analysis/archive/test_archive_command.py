@@ -72,7 +72,7 @@ def test_nothing_new_needs_no_spark(
 ) -> None:
     copy_store(golden_folder / "basic-default", tmp_path / "store")
     archive(tmp_path / "archive", s=tmp_path / "store")
-    monkeypatch.setattr("cqstore.analysis.archive.archive_command.spark_session", None)
+    monkeypatch.setattr("cqstore.analysis.commands.archive.spark_session", None)
     done = run(tmp_path / "store", "--source", "s", "--to", tmp_path / "archive")
     assert done.exit_code == 0, done.exception
     assert "nothing is new" in done.stderr
@@ -82,7 +82,7 @@ def test_what_was_passed_over_or_lost_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "cqstore.analysis.archive.archive_command.spark_session", lambda *_, **__: nullcontext()
+        "cqstore.analysis.commands.archive.spark_session", lambda *_, **__: nullcontext()
     )
     monkeypatch.setattr(
         "cqstore.analysis.archive.spark_job.on_spark", lambda _, *words: in_process(*words)

@@ -8,7 +8,7 @@ import pytest
 
 from cqstore.broker.dlq import dead_letters
 from cqstore.broker.dlq.dead_letters import origin_topic
-from cqstore.cli.import_command import import_
+from cqstore.cli.commands.import_ import import_
 from cqstore.cli.message_files.message_lines import message_lines
 from cqstore.store.errors import NoSuchQueueError
 from cqstore.store.record.message import Message

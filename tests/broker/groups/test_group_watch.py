@@ -15,8 +15,8 @@ import pytest
 from rich.console import Console
 
 from cqstore.broker.groups.group_watch import GroupLook, GroupWatch, group_rows, group_view
+from cqstore.cli.commands.top import TopView, show
 from cqstore.cli.table import Row
-from cqstore.cli.top_command import TopView, show
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cqstore.broker.groups.groups_command import GroupsBy, narrow
+from cqstore.broker.commands.groups_show import GroupsBy, narrow
 from cqstore.broker.metadata.model import Form
 from cqstore.broker.topic_kind import TopicKind, group_of, parent_of, topic_kind
 from cqstore.cli.table import table

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cqstore.broker.meta.commands import app
+from cqstore.broker.commands import meta as app
 from cqstore.broker.metadata.findings import MAX_NAMES, MetaFinding, Severity
 from cqstore.broker.metadata.form_checks import check_forms
 from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Table

@@ -10,8 +10,8 @@ import pytest
 import typer
 
 from cqstore.cli.output import OutputFormat
+from cqstore.migration.commands.preflight import _rows, preflight_command
 from cqstore.migration.preflight import PreflightReport, preflight
-from cqstore.migration.preflight.preflight_command import _rows, preflight_command
 from cqstore.migration.preflight.preflight_report import NameCount, Severity
 from tests.kit import commands
 from tests.kit.golden import NAMES
@@ -180,7 +180,7 @@ def test_a_table_shows_three_names_and_counts_the_rest(
         assert [row["affected"] for row in rows] == ["", *wanted[: len(some)]]
         assert [row["figures"] for row in rows] == ["", *["a 1, b 2"] * len(some)]
         monkeypatch.setattr(
-            "cqstore.migration.preflight.preflight_command.preflight",
+            "cqstore.migration.commands.preflight.preflight",
             lambda *_, made=made, **__: made,
         )
         code = 0

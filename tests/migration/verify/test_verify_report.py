@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 import cqstore.migration.verify
 from cqstore.migration.commands import app
+from cqstore.migration.commands.verify import both_backends
 from cqstore.migration.verify import read_report, verified, verify_migration, verify_queues
 from cqstore.migration.verify.page import page
-from cqstore.migration.verify.verify_command import both_backends
 from cqstore.migration.verify.verify_report import VerifyReport, report_schema
 from cqstore.migration.workspace import Workspace
 from cqstore.store.comparing.tally import MAX_FINDINGS, MAX_QUEUES, Kind

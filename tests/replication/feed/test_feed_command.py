@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from cqstore.replication.address import address
-from cqstore.replication.feed.feed_command import _networks
+from cqstore.replication.commands.feed import _networks
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore

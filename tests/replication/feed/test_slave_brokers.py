@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import typer
 
+from cqstore.replication.commands.feed import _slaves
 from cqstore.replication.feed import slave_brokers
-from cqstore.replication.feed.feed_command import _slaves
 from cqstore.replication.feed.slave_brokers import SlaveBroker, ha_address
 from cqstore.store.errors import StoreConfigError
 from tests.kit.wire_broker import Fields, WireBroker

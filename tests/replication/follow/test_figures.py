@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from cqstore.cli.top_command import facts
+from cqstore.cli.commands.top import facts
 from cqstore.metrics.prometheus import register
-from cqstore.replication import running_follower
+from cqstore.replication.commands import running_follower
 from cqstore.replication.follow.follower import Follower
 from cqstore.replication.follow.follower_progress import FollowerProgress
 from cqstore.store.errors import CorruptionError

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from cqstore.replication.commands.ha_check import place
 from cqstore.replication.errors import DivergedError
 from cqstore.replication.ha.check_report import Checked
 from cqstore.replication.ha.fetched import Master
 from cqstore.replication.ha.ha_check import CheckScope, MasterAddress, checked
-from cqstore.replication.ha.ha_check_command import place
 from cqstore.store.errors import RefusedStoreError, StoreIOError
 from cqstore.store.service.message_store import MessageStore
 from tests.kit.log_bytes import log_of

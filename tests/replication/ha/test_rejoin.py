@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cqstore.replication.commands import ha
+from cqstore.replication.commands.ha_rejoin import report_offsets_beyond
 from cqstore.replication.follow.follower import Follower
 from cqstore.replication.follow.follower_progress import Timing
 from cqstore.replication.ha.fetched import Master
-from cqstore.replication.ha.ha_rejoin_command import report_offsets_beyond
 from cqstore.replication.ha.rejoin import OffsetBeyondCut, Rejoin, rejoin
 from cqstore.store.errors import RefusedStoreError, StoreLockedError
 from cqstore.store.queue.backends import backend_names

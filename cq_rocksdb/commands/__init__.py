@@ -9,14 +9,14 @@ app = typer.Typer(
 )
 
 add_verb(
-    app, "stats", "cqstore.cq_rocksdb.rocksdb_command:stats",
+    app, "stats", "cqstore.cq_rocksdb.commands.stats:stats",
     "Show levels, bytes, tombstones, debts of compaction and sizes of topics. Changes nothing.",
 )  # fmt: skip
 add_verb(
-    app, "audit", "cqstore.cq_rocksdb.rocksdb_command:audit",
+    app, "audit", "cqstore.cq_rocksdb.commands.audit:audit",
     "Compare keys, entries and units with each other and list what is wrong. Changes nothing.",
 )  # fmt: skip
 add_verb(
-    app, "compact", "cqstore.cq_rocksdb.rocksdb_command:compact",
+    app, "compact", "cqstore.cq_rocksdb.commands.compact:compact",
     "Compact both families, so that expired units and deleted topics leave the disk.",
 )  # fmt: skip

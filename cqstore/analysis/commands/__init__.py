@@ -8,10 +8,10 @@ app = typer.Typer()
 archiving = typer.Typer()
 
 add_verb(
-    app, "sql", "cqstore.analysis.sql_command:sql",
+    app, "sql", "cqstore.analysis.commands.sql:sql",
     "Ask a store in SQL (Spark's): table commitlog has its records, cq the units of its queues.",
 )  # fmt: skip
 add_verb(
-    archiving, "archive", "cqstore.analysis.archive.archive_command:archive",
+    archiving, "archive", "cqstore.analysis.commands.archive:archive",
     "Add to an archive, by topic and day, what is new in logs. Changes nothing in DIR.",
 )  # fmt: skip

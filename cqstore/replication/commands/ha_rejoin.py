@@ -8,8 +8,8 @@ import typer
 from cqstore.cli.options import ConfigFile, Format, Yes, check_is_there, note, read_config
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.progress import progress
+from cqstore.replication.commands.ha_check import Last, Spool, place
 from cqstore.replication.ha.ha_check import CheckScope, checked
-from cqstore.replication.ha.ha_check_command import Last, Spool, place
 from cqstore.replication.ha.rejoin import Rejoin, plan_rejoin
 from cqstore.replication.ha.rejoin import rejoin as cut_off
 from cqstore.store.journals.store_lock import refuse_if_open

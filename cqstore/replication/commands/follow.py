@@ -11,6 +11,8 @@ from cqstore.cli.options import Backend, ConfigFile, Dir, Format, about_end, not
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.progress import progress
 from cqstore.replication.address import address
+from cqstore.replication.commands.ha_rejoin import report_offsets_beyond
+from cqstore.replication.commands.running_follower import followed
 from cqstore.replication.endpoint import find_host
 from cqstore.replication.errors import BeyondEpochError
 from cqstore.replication.follow.base_copy import copy_base
@@ -36,10 +38,8 @@ from cqstore.replication.follow_options import (
     UntilQuiet,
     VerifyTail,
 )
-from cqstore.replication.ha.ha_rejoin_command import report_offsets_beyond
 from cqstore.replication.ha.rejoin import cut_to
 from cqstore.replication.ha_settings import HaSettings
-from cqstore.replication.running_follower import followed
 from cqstore.replication.signals import ENDED_BY_SIGNAL
 from cqstore.replication.synchronize.slave_synchronize import Intervals, SlaveSynchronize
 from cqstore.replication.tls import follower_context

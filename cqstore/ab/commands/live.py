@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from cqstore.ab.commands.report import Page, check_place, end_with, report
 from cqstore.ab.live.live import live_result
-from cqstore.ab.report.report_command import Page, check_place, end_with, report
 from cqstore.ab.results.result_file import write_result
 from cqstore.cli.options import Dir, Format, note
 from cqstore.cli.output import OutputFormat

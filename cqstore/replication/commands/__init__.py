@@ -7,14 +7,14 @@ from cqstore.cli.lazy_verbs import VerbGroup, add_verb
 app = typer.Typer()
 
 add_verb(
-    app, "follow", "cqstore.replication.follow_command:follow",
+    app, "follow", "cqstore.replication.commands.follow:follow",
     "Receive the log of the running master at HOST:PORT into DIR, and build its queues.",
     progress_told=False,
 )  # fmt: skip
 feeding = typer.Typer()
 
 add_verb(
-    feeding, "feed", "cqstore.replication.feed.feed_command:feed",
+    feeding, "feed", "cqstore.replication.commands.feed:feed",
     "Serve the log of the store in DIR to those who follow it, RocketMQ's slaves or ours.",
     progress_told=False,
 )  # fmt: skip
@@ -26,10 +26,10 @@ ha = typer.Typer(
 )
 
 add_verb(
-    ha, "check", "cqstore.replication.ha.ha_check_command:check",
+    ha, "check", "cqstore.replication.commands.ha_check:check",
     "Compare two logs record by record, or one with a running master's. Changes nothing.",
 )  # fmt: skip
 add_verb(
-    ha, "rejoin", "cqstore.replication.ha.ha_rejoin_command:rejoin",
+    ha, "rejoin", "cqstore.replication.commands.ha_rejoin:rejoin",
     "Cut off FORMER what NEW does not have, so that it can follow NEW; shown first.",
 )  # fmt: skip

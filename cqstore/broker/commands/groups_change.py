@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from cqstore.broker.commands.meta_repair import stopped_store
 from cqstore.broker.groups.group_lag import near_groups
 from cqstore.broker.groups.group_offsets import (
     OffsetChange,
@@ -20,14 +21,13 @@ from cqstore.broker.groups.group_offsets import (
     forget,
     reset,
 )
-from cqstore.broker.meta.meta_repair_command import stopped_store
 from cqstore.broker.metadata.changing import change_tables
 from cqstore.broker.metadata.convert import refuse_unless_whole
 from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.json_repair import next_version
 from cqstore.broker.metadata.model import BrokerMetadata, Form, Table, readings
 from cqstore.broker.one_form import BrokerForm, read_one_form
-from cqstore.cli.offset_command import milliseconds
+from cqstore.cli.commands.offset import milliseconds
 from cqstore.cli.options import (
     Backend,
     CommitLogFolder,

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from cqstore.ab.report.report_command import Matters, Page, check_place, end_with, report
+from cqstore.ab.commands.report import Matters, Page, check_place, end_with, report
 from cqstore.ab.results.result import Cache
 from cqstore.ab.results.result_file import write_result
 from cqstore.ab.run.comparison import Run, RunOptions

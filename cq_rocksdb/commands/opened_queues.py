@@ -1,0 +1,17 @@
+"""The RocksDB queues of an open store, for the verbs of ``cqstore rocksdb``."""
+
+from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
+from cqstore.store.errors import RefusedStoreError
+from cqstore.store.service.message_store import MessageStore
+
+
+def rocksdb_queues(store: MessageStore) -> RocksDBConsumeQueueStore:
+    """Return the queues that a store keeps in RocksDB.
+
+    Raises:
+        RefusedStoreError: it keeps none there.
+    """
+    for backend in store.queues.backends():
+        if isinstance(backend, RocksDBConsumeQueueStore):
+            return backend
+    raise RefusedStoreError("no RocksDB holds queues here", path=store.paths.root)

@@ -1,1 +1,0 @@
-"""``cqstore meta``: show, check, convert and repair a broker's metadata."""

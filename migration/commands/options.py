@@ -1,0 +1,28 @@
+"""Options that several verbs of ``cqstore migrate`` take."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cqstore.cli.options import check_is_there
+from cqstore.migration.tasks import NO_SPARK
+from cqstore.migration.workspace import Workspace
+
+Space = Annotated[
+    Path | None,
+    typer.Option(
+        "--workspace", metavar="PATH", help="Folder to work in; else DIR/cqstore/migration."
+    ),
+]
+
+Master = Annotated[
+    str,
+    typer.Option(metavar="URL", help=f"Where Spark runs; {NO_SPARK}: without Spark, on all cores."),
+]
+
+
+def workspace_of(root: Path, given: Path | None) -> Workspace:
+    """Return the workspace of a migration of ``root``, which must be there."""
+    check_is_there(root)
+    return Workspace.of(root.absolute(), given)

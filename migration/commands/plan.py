@@ -1,0 +1,111 @@
+"""``cqstore migrate plan``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cqstore.broker.conversion.conversion import NextBroker, plan_conversion
+from cqstore.cli.options import ConfigFile, Dir, Format, java_long, note, opened_by, read_config
+from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.progress import progress
+from cqstore.cli.table import Row
+from cqstore.migration.commands.options import Master, Space, workspace_of
+from cqstore.migration.from_log.block_source import LOG
+from cqstore.migration.from_log.rebuild_plan import make_log_plan
+from cqstore.migration.plan.plan import Plan
+from cqstore.migration.plan.planner import make_plan
+from cqstore.migration.plan.segment_writer import SEGMENT_UNITS
+from cqstore.migration.tasks import MASTER
+from cqstore.store.errors import RefusedStoreError, StoreError
+from cqstore.store.paths import StorePaths
+from cqstore.store.queue.bulk import bulk_names
+from cqstore.store.settings.config import StoreConfig
+
+Target = Annotated[
+    str,
+    typer.Option("--to", metavar="BACKEND", help=f"Where to: {' or '.join(bulk_names())}."),
+]
+
+Source = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="BACKEND",
+        help=f"Which queues, if both are, {' or '.join(bulk_names())}; or log: from the log.",
+    ),
+]
+
+SegmentUnits = Annotated[
+    int, typer.Option(metavar="N", min=1, callback=java_long, help="Units of one task.")
+]
+
+Replace = Annotated[
+    bool, typer.Option("--replace", help="Poorer queues that are there already are moved away.")
+]
+
+
+def plan(
+    root: Dir,
+    to: Target = "rocksdb",
+    source: Source = None,
+    segment_units: SegmentUnits = SEGMENT_UNITS,
+    *,
+    replace: Replace = False,
+    master: Master = MASTER,
+    workspace: Space = None,
+    config: ConfigFile = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Look at every queue and write down what is to be moved. Changes nothing of the store.
+
+    With --from log the queues are built from the commit log alone: its files are scanned in tasks.
+    The store may be open in another process, which is said: what that puts from now on is not
+    planned, and the switch catches up with it.
+    """
+    space = workspace_of(root, workspace)
+    settings = read_config(config, root)
+    opener = opened_by(root)
+    with progress("planning", unit="units") as tick:
+        if source == LOG and replace:
+            raise RefusedStoreError(
+                "--replace is not for --from log: cqstore rebuild DIR --backend builds queues that"
+                " are there anew from the log, and keeps the old ones",
+                path=root,
+            )
+        if source == LOG:
+            made = make_log_plan(
+                root, settings, target=to, master=master, workspace=space,
+                segment_units=segment_units, progress=tick,
+            ).plan  # fmt: skip
+        else:
+            made = make_plan(
+                root, settings, target=to, source=source, workspace=space,
+                segment_units=segment_units, replace=replace, progress=tick,
+            )  # fmt: skip
+    tables = _tables(root, settings, made.target)
+    output(kind).record(_plan_row(made, opener, tables, space.plan))
+    if opener:
+        note(
+            f"{root}: process {opener} has the store open and may be writing: what it puts from now"
+            " on is not in the plan, and the switch, for which it has to stop, catches up with it"
+        )
+
+
+def _plan_row(made: Plan, opener: int, tables: object, file: Path) -> Row:
+    """Return what is printed of a plan that lies in ``file``; ``opener`` has the store open."""
+    return {
+        "from": made.source, "to": made.target, "queues": made.queues, "units": made.units,
+        "expiredQueues": made.expired, "emptyQueues": made.empty, "segments": len(made.segments),
+        "completeTo": made.complete_to, "openedBy": opener or None, "plan": made.digest,
+        "tables": tables, "file": str(file),
+    }  # fmt: skip
+
+
+def _tables(root: Path, settings: StoreConfig, to: str) -> object:
+    """Return what a switch is to convert of the broker's tables, or why it would refuse to."""
+    try:
+        found = plan_conversion(StorePaths(root), NextBroker([to], settings))
+    except StoreError as exc:
+        return str(exc)
+    return None if found is None else found.facts()

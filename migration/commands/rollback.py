@@ -1,0 +1,51 @@
+"""``cqstore migrate rollback``."""
+
+from typing import Annotated
+
+import typer
+
+from cqstore.broker.conversion.options import AcceptOlderTables, WithoutOption
+from cqstore.cli.options import ConfigFile, Dir, Format, note, read_config
+from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.progress import progress
+from cqstore.migration.commands.options import Space, workspace_of
+from cqstore.migration.report_record import report_record
+from cqstore.migration.rollback.deleted_topic_policy import DeletedTopicPolicy
+from cqstore.migration.rollback.rollback import rollback as roll_back
+
+
+def rollback(
+    root: Dir,
+    *,
+    returning: Annotated[
+        DeletedTopicPolicy | None,
+        typer.Option("--returning", help="Topics that only the old queues have still."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what there is to be done.")
+    ] = False,
+    without: WithoutOption = None,
+    accept_older_tables: AcceptOlderTables = False,
+    workspace: Space = None,
+    config: ConfigFile = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Undo the migration: drop what was made, or after the switch serve the old queues again.
+
+    Those catch up from the log first, and the new ones are moved to DIR/cqstore/replaced. Topics,
+    groups and offsets of the broker are converted back, with what it changed since the switch.
+    """
+    with progress("switching") as tick:
+        report = roll_back(
+            root, read_config(config, root), workspace=workspace_of(root, workspace),
+            returning=returning, without=without or (),
+            accept_older_tables=accept_older_tables, dry_run=dry_run, tell=tick.set_label,
+        )  # fmt: skip
+    if report is None:
+        what = "would be" if dry_run else "are"
+        note(f"nothing had been published; plan and new queues {what} removed")
+        return
+    facts = report_record(report)
+    if dry_run:
+        facts["caughtUpUnits"] = None  # not looked for
+    output(kind).record(facts)

@@ -1,0 +1,35 @@
+"""``cqstore migrate tables``."""
+
+from typing import Annotated
+
+from cqstore.broker.conversion.options import AcceptOlderTables, WithoutOption
+from cqstore.cli.options import ConfigFile, Dir, Format, read_config, to_state
+from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.progress import progress
+from cqstore.migration.report_record import report_record
+from cqstore.migration.switch.metadata_steps import prepare_for
+from cqstore.store.service.offline.mode import StoreMode
+
+
+def tables(
+    root: Dir,
+    to: Annotated[
+        StoreMode | None, to_state("State of the next broker; default: as it is.")
+    ] = None,
+    *,
+    without: WithoutOption = None,
+    accept_older_tables: AcceptOlderTables = False,
+    config: ConfigFile = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Put the broker's tables into the form that a broker with these queues reads.
+
+    After a step of cqstore mode --to, before the next start. Switch, rollback and follow do it
+    themselves.
+    """
+    with progress("switching") as tick:
+        report = prepare_for(
+            root, read_config(config, root), to=to, without=without or (),
+            accept_older_tables=accept_older_tables, tell=tick.set_label,
+        )  # fmt: skip
+    output(kind).record(report_record(report))
