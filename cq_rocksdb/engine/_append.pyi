@@ -1,7 +1,7 @@
 from cqstore.cq_rocksdb.engine._database import Database
 from cqstore.cq_rocksdb.engine._groups import QueueGroups
 from cqstore.cq_rocksdb.engine._states import StateTable
-from cqstore.cq_rocksdb.engine._write_batch import BatchColumns
+from cqstore.cq_rocksdb.engine._write_batch import WriteBatchColumns
 
 class AppendJob(QueueGroups):
     def find(self, table: StateTable) -> list[bytes]: ...
@@ -15,7 +15,7 @@ class AppendJob(QueueGroups):
         family: int,
         key: bytes,
         value: bytes,
-        others: BatchColumns | None = None,
+        others: WriteBatchColumns | None = None,
     ) -> None: ...
     def built(self, database: Database, family: int, key: bytes, value: bytes) -> bytes: ...
 

@@ -20,7 +20,7 @@ from cqstore.cq_rocksdb.engine._keys cimport (
 )
 from cqstore.cq_rocksdb.engine._states cimport ROW_FIELDS, Named, StateTable
 from cqstore.cq_rocksdb.engine._write_batch cimport (
-    BATCH_HEAD, COUNT_AT, BatchColumns, RecordHead, head_of, put_key, put_length, put_value,
+    BATCH_HEAD, COUNT_AT, WriteBatchColumns, RecordHead, head_of, put_key, put_length, put_value,
     record_bytes,
 )
 
@@ -127,7 +127,7 @@ cdef class AppendJob(QueueGroups):
 
     def write(
         self, Database database not None, int family, bytes key not None, bytes value not None,
-        BatchColumns others=None,
+        WriteBatchColumns others=None,
     ):
         """Write the units, in ``family`` their queues' ends and one entry more, and ``others``."""
         cdef char *error = NULL

@@ -20,7 +20,7 @@ from cqstore.cq_rocksdb.engine._keys cimport (
 )
 from cqstore.cq_rocksdb.engine._options cimport CompactionFilter, Options
 from cqstore.cq_rocksdb.engine._units cimport HOLE, NO_MORE, copy_units, find_unit, search_units
-from cqstore.cq_rocksdb.engine._write_batch cimport BatchColumns, BatchMemory
+from cqstore.cq_rocksdb.engine._write_batch cimport WriteBatchColumns, BatchMemory
 
 from cqstore.cq_rocksdb.engine._capi import ClosedError
 
@@ -146,7 +146,7 @@ cdef class Database:
 
     # ---- writing
 
-    def write(self, BatchColumns batch not None):
+    def write(self, WriteBatchColumns batch not None):
         """Apply ``batch``, all of it or nothing."""
         cdef char *error = NULL
         self.check_open()

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""TableWriter: one SST file, for ``Database.ingest``."""
+"""NativeTableWriter: one SST file, for ``Database.ingest``."""
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -11,7 +11,7 @@ from cqstore.cq_rocksdb.engine._options cimport Options
 
 
 @cython.no_gc_clear  # freed before its options
-cdef class TableWriter:
+cdef class NativeTableWriter:
     """Writes one SST file, to which keys are added in ascending order."""
 
     cdef Handle writer, env

@@ -17,7 +17,7 @@ cdef struct RecordHead:
     size_t length
 
 
-cdef class BatchColumns:
+cdef class WriteBatchColumns:
     cdef const uint8_t[::1] prefixes  # they hold what they show
     cdef const int64_t[::1] starts, prefix_index, queue_offset
     cdef const uint8_t[:, ::1] units

@@ -1,6 +1,6 @@
 from typing import Self
 
-class BatchColumns:
+class WriteBatchColumns:
     def __new__(
         cls,
         prefixes: bytes,

@@ -14,7 +14,7 @@ from cqstore.cq_rocksdb.engine._capi cimport Handle, rocksdb
 from cqstore.cq_rocksdb.engine._keys cimport MAX_PREFIX, PLACE_BYTES, UNIT_BYTES, store_be64
 
 
-cdef class BatchColumns:
+cdef class WriteBatchColumns:
     """One write, see ``EngineBatch``; prefix *i* is ``prefixes[starts[i]:starts[i + 1]]``.
 
     Everything was checked: prefixes of at most ``MAX_PREFIX`` bytes, columns of one length.

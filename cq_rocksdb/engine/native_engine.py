@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from cqstore.cq_rocksdb.engine import _append, _capi, _table_writer
 from cqstore.cq_rocksdb.engine._database import Database
 from cqstore.cq_rocksdb.engine._snapshot import Snapshot
-from cqstore.cq_rocksdb.engine._write_batch import BatchColumns
+from cqstore.cq_rocksdb.engine._write_batch import WriteBatchColumns
 from cqstore.cq_rocksdb.engine.call_gate import CallGate, gated
 from cqstore.cq_rocksdb.engine.database_options import DatabaseOptions
 from cqstore.cq_rocksdb.engine.native_options import database_objects
@@ -186,7 +186,7 @@ class NativeEngine:
             self._writable()
             self._database.write(columns)
 
-    def _columns(self, batch: EngineBatch) -> BatchColumns:
+    def _columns(self, batch: EngineBatch) -> WriteBatchColumns:
         """Return ``batch`` as columns for the compiled write, units in the order of their keys."""
         prefixes, number = batch.prefixes, self._number
         index, offsets, units = batch.prefix_index, batch.queue_offset, batch.units
@@ -194,7 +194,7 @@ class NativeEngine:
         if order is not None:
             index, offsets, units = index[order], offsets[order], units[order]
         starts = np.fromiter(accumulate(map(len, prefixes), initial=0), np.int64, len(prefixes) + 1)
-        return BatchColumns(
+        return WriteBatchColumns(
             b"".join(prefixes), starts, index, offsets, np.ascontiguousarray(units),
             [(number[family], start, end) for family, start, end in batch.delete_ranges],
             [(number[family], key) for family, key in batch.deletes],
@@ -256,7 +256,7 @@ class NativeEngine:
     @gated
     def table_writer(self, family: str, path: Path) -> TableWriter:
         """Begin a table file at ``path``, for ``ingest``."""
-        return _table_writer.TableWriter(os.fsencode(path), self._objects.families[family])
+        return _table_writer.NativeTableWriter(os.fsencode(path), self._objects.families[family])
 
     @gated
     def ingest(self, family: str, paths: Sequence[Path]) -> None:

@@ -65,7 +65,7 @@ class _Pieces:
 
 
 @dataclass(slots=True)
-class _Queue:
+class _PlannedQueue:
     """One queue while its runs are planned one by one."""
 
     key: QueueKey
@@ -142,14 +142,14 @@ class BatchPlan:
     def _plan_runs(self, order: list[int]) -> None:
         """Plan the runs one by one: queues that have several, or units that are there already."""
         runs, prefixes = self._runs, self._prefixes
-        planned: list[_Queue] = []
+        planned: list[_PlannedQueue] = []
         first_runs: list[int] = []
         for run in order:
             prefix = prefixes[run]
             if not planned or planned[-1].prefix != prefix:
                 before = OffsetEntry(*self._rows[run, :2].tolist())
                 place = len(planned), len(self._pieces.row)
-                planned.append(_Queue(runs.queues[run], prefix, before, *place, before))
+                planned.append(_PlannedQueue(runs.queues[run], prefix, before, *place, before))
                 first_runs.append(run)
             self._place(planned[-1], runs.first_offsets[run], runs.starts[run], runs.ends[run])
         after = self._rows[first_runs]
@@ -174,7 +174,7 @@ class BatchPlan:
         puts = zip(keys, values, strict=True)
         self.write.puts = list(puts if changed is None else compress(puts, changed.tolist()))
 
-    def _place(self, queue: _Queue, first: int, start: int, end: int) -> None:
+    def _place(self, queue: _PlannedQueue, first: int, start: int, end: int) -> None:
         """Plan one run: what of it is a replay, and how the rest goes on from there."""
         phy, offset = queue.last
         replayed = int(np.searchsorted(self._phy[start:end], phy, "right"))
@@ -191,7 +191,7 @@ class BatchPlan:
         self._pieces.add(queue.index, start, end - start, first)
         queue.last = OffsetEntry(int(self._phy[end - 1]), first + end - start - 1)
 
-    def _fill(self, queue: _Queue, first: int, start: int, count: int) -> None:
+    def _fill(self, queue: _PlannedQueue, first: int, start: int, count: int) -> None:
         """Plan replayed units: those that are missing, or whose place an older record has."""
         wanted = np.ones(max(count, 0), bool)
         at = 0
@@ -210,7 +210,7 @@ class BatchPlan:
         for low, high in zip(edges[::2], edges[1::2], strict=True):
             self._pieces.add(queue.index, start + low, high - low, first + low)
 
-    def _restart(self, queue: _Queue, first: int, start: int) -> None:
+    def _restart(self, queue: _PlannedQueue, first: int, start: int) -> None:
         """Plan the end of a queue's older incarnation from offset ``first`` on."""
         prefix = queue.prefix
         self._pieces.cut(queue.first_piece, first)
@@ -221,12 +221,12 @@ class BatchPlan:
         dropped = range(first, queue.last.queue_offset + 1)
         self.restarts.append(QueueRestart(queue.key, dropped, int(self._phy[start])))
 
-    def _renew(self, queue: _Queue) -> None:
+    def _renew(self, queue: _PlannedQueue) -> None:
         """Delete the ``min`` entry: without it the first live unit is sought in the units."""
         self.write.deletes.append((Family.OFFSET, min_key(queue.prefix)))
         queue.renewed = True
 
-    def _check_gap(self, queue: _Queue, first: int, start: int) -> None:
+    def _check_gap(self, queue: _PlannedQueue, first: int, start: int) -> None:
         """Allow a queue to continue behind a gap only if all it had has expired."""
         phy, offset = queue.last
         if offset < 0 or phy < self._min_phy_offset():

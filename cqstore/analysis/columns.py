@@ -27,7 +27,7 @@ ARROW = {
 }
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """One column of a table."""
 
     name: str
@@ -37,61 +37,65 @@ class Column(NamedTuple):
 
 
 _QUEUE = (
-    Column("topic", "string", "topic"),
-    Column("queue_id", "int", "queue of the topic"),
-    Column("queue_offset", "bigint", "place in the queue, units"),
-    Column("phy_offset", "bigint", "start of the record, bytes from the start of the log"),
-    Column("size", "int", "whole record, bytes"),
+    TableColumn("topic", "string", "topic"),
+    TableColumn("queue_id", "int", "queue of the topic"),
+    TableColumn("queue_offset", "bigint", "place in the queue, units"),
+    TableColumn("phy_offset", "bigint", "start of the record, bytes from the start of the log"),
+    TableColumn("size", "int", "whole record, bytes"),
 )
 _STORED = (
-    Column("store_timestamp", "bigint", "when the log took it, ms since the epoch"),
-    Column("store_time", "timestamp", "the same as a time; null outside the years 1 to 9999"),
+    TableColumn("store_timestamp", "bigint", "when the log took it, ms since the epoch"),
+    TableColumn("store_time", "timestamp", "the same as a time; null outside the years 1 to 9999"),
 )
-_BODY = Column("body", "binary", "the body, decompressed")
+_BODY = TableColumn("body", "binary", "the body, decompressed")
 _LOG = (
     *_QUEUE,
     *_STORED,
-    Column("born_timestamp", "bigint", "when the producer made it, ms since the epoch"),
-    Column("born_time", "timestamp", "the same as a time"),
-    Column("tags", "string", "property TAGS"),
-    Column("keys", "string", "property KEYS, several with spaces between them"),
-    Column("uniq_key", "string", "property UNIQ_KEY, the producer's message id"),
-    Column("flag", "int", "the application's own"),
-    Column("sys_flag", "int", "compression, transaction, host and batch bits"),
-    Column("born_host", "string", "the producer's address and port"),
-    Column("store_host", "string", "the broker's address and port"),
-    Column("reconsume_times", "int", "how often it was consumed again"),
-    Column("prepared_transaction_offset", "bigint", "phy offset of its half message"),
-    Column("body_crc", "int", "CRC-32 of the stored body, sign bit cleared"),
-    Column("body_length", "int", "bytes of the stored body"),
-    Column("properties", "map<string,string>", "all properties"),
+    TableColumn("born_timestamp", "bigint", "when the producer made it, ms since the epoch"),
+    TableColumn("born_time", "timestamp", "the same as a time"),
+    TableColumn("tags", "string", "property TAGS"),
+    TableColumn("keys", "string", "property KEYS, several with spaces between them"),
+    TableColumn("uniq_key", "string", "property UNIQ_KEY, the producer's message id"),
+    TableColumn("flag", "int", "the application's own"),
+    TableColumn("sys_flag", "int", "compression, transaction, host and batch bits"),
+    TableColumn("born_host", "string", "the producer's address and port"),
+    TableColumn("store_host", "string", "the broker's address and port"),
+    TableColumn("reconsume_times", "int", "how often it was consumed again"),
+    TableColumn("prepared_transaction_offset", "bigint", "phy offset of its half message"),
+    TableColumn("body_crc", "int", "CRC-32 of the stored body, sign bit cleared"),
+    TableColumn("body_length", "int", "bytes of the stored body"),
+    TableColumn("properties", "map<string,string>", "all properties"),
 )
 EVERY_LOG_COLUMN = (*_LOG, _BODY)
 _UNITS = (
     *_QUEUE,
-    Column("tags_code", "bigint", "hash of the tag, or deliver time in ms; null: leads nowhere"),
-    Column("batch_num", "int", "messages in the record: 1 but for batch queues"),
+    TableColumn(
+        "tags_code", "bigint", "hash of the tag, or deliver time in ms; null: leads nowhere"
+    ),
+    TableColumn("batch_num", "int", "messages in the record: 1 but for batch queues"),
 )
 UNIT_TABLE = (*_UNITS, *_STORED)
 """All columns that the queues can have."""
 
 
-def log_columns(options: SourceOptions) -> Sequence[Column]:
+def log_columns(options: SourceOptions) -> Sequence[TableColumn]:
     """Return the columns of the log: a row a record."""
     return EVERY_LOG_COLUMN if options.body else _LOG
 
 
-def unit_columns(options: SourceOptions) -> Sequence[Column]:
+def unit_columns(options: SourceOptions) -> Sequence[TableColumn]:
     """Return the columns of the queues: a row a unit."""
     return UNIT_TABLE if options.store_timestamp else _UNITS
 
 
-def ddl(columns: Sequence[Column]) -> str:
+def ddl(columns: Sequence[TableColumn]) -> str:
     """Return ``columns`` as Spark's schema text."""
     return ", ".join(f"{column.name} {column.type}" for column in columns)
 
 
-def chosen(columns: Sequence[Column], asked: Sequence[tuple[str, str]]) -> tuple[Column, ...]:
+def chosen(
+    columns: Sequence[TableColumn], asked: Sequence[tuple[str, str]]
+) -> tuple[TableColumn, ...]:
     """Return those of ``columns`` that are ``asked`` for by name and type, in that order.
 
     Raises:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cqstore.analysis.columns import ARROW, Column, time_array
+from cqstore.analysis.columns import ARROW, TableColumn, time_array
 from cqstore.analysis.filters import RowFilter
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.log.gather import gather
@@ -88,7 +88,7 @@ class LogRows:
                 column[rows] = found[name].tolist()
         return columns | hosts
 
-    def batch(self, columns: Sequence[Column]) -> pa.RecordBatch:
+    def batch(self, columns: Sequence[TableColumn]) -> pa.RecordBatch:
         """Return the rows as ``columns``.
 
         Raises:
@@ -97,7 +97,7 @@ class LogRows:
         arrays = [self._array(column) for column in columns]
         return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
 
-    def _array(self, column: Column) -> pa.Array:
+    def _array(self, column: TableColumn) -> pa.Array:
         """Return a column of the rows as an Arrow array of the column's type."""
         kind = ARROW[column.type]
         if (make := _MADE.get(column.name)) is not None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from cqstore.analysis.columns import Column
+from cqstore.analysis.columns import TableColumn
 from cqstore.analysis.filters import INT64_MAX, INT64_MIN, RowFilter
 from cqstore.analysis.log_rows import LogRows
 from cqstore.analysis.options import SourceOptions
@@ -53,7 +53,7 @@ def plan_log(options: SourceOptions, rows: RowFilter) -> list[LogPart]:
 
 
 def read_log(
-    options: SourceOptions, columns: Sequence[Column], rows: RowFilter, part: LogPart
+    options: SourceOptions, columns: Sequence[TableColumn], rows: RowFilter, part: LogPart
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of ``part`` that are asked for, as ``columns``.
 

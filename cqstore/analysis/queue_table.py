@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cqstore.analysis.columns import BATCH_ROWS, Column
+from cqstore.analysis.columns import BATCH_ROWS, TableColumn
 from cqstore.analysis.filters import RowFilter
 from cqstore.analysis.options import SourceOptions
 from cqstore.analysis.unit_rows import UnitPiece, UnitRows, pieces_of
@@ -78,7 +78,7 @@ def plan_queues(options: SourceOptions, rows: RowFilter) -> list[QueuePart]:
 
 
 def read_queues(
-    options: SourceOptions, columns: Sequence[Column], rows: RowFilter, part: QueuePart
+    options: SourceOptions, columns: Sequence[TableColumn], rows: RowFilter, part: QueuePart
 ) -> Iterator[pa.RecordBatch]:
     """Yield the units of ``part`` that are asked for, as ``columns``; a hole has no rows.
 

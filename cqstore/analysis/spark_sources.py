@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from cqstore.analysis.columns import Column, chosen, ddl, log_columns, unit_columns
+from cqstore.analysis.columns import TableColumn, chosen, ddl, log_columns, unit_columns
 from cqstore.analysis.filters import INT64_MIN, RowFilter
 from cqstore.analysis.log_table import plan_log, read_log
 from cqstore.analysis.options import SourceOptions
@@ -33,20 +33,20 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(QueueSource)
 
 
-class Table(Protocol):
+class SourceTable(Protocol):
     """What both tables are to Spark. Objects of it are small and can be pickled."""
 
     first_stamp: int
     """The first store time, ms, that is no null."""
 
-    def columns(self, options: SourceOptions) -> Sequence[Column]:
+    def columns(self, options: SourceOptions) -> Sequence[TableColumn]:
         """Return all columns that a table with these options has."""
 
     def plan(self, options: SourceOptions, rows: RowFilter) -> Sequence[object]:
         """Return the parts of the table that may have such rows, each the work of a task."""
 
     def read(
-        self, options: SourceOptions, columns: Sequence[Column], rows: RowFilter, part: Any
+        self, options: SourceOptions, columns: Sequence[TableColumn], rows: RowFilter, part: Any
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one part, as ``columns``."""
 
@@ -72,7 +72,7 @@ class _QueueTable:
 class _Source(DataSource):
     """A store as one of the tables."""
 
-    table: Table
+    table: SourceTable
 
     def schema(self) -> str:
         """Return all columns of the table.
@@ -123,7 +123,9 @@ class QueueSource(_Source):
 class _Reader(DataSourceReader):
     """Reads a table without filters."""
 
-    def __init__(self, table: Table, options: SourceOptions, columns: Sequence[Column]) -> None:
+    def __init__(
+        self, table: SourceTable, options: SourceOptions, columns: Sequence[TableColumn]
+    ) -> None:
         self._table = table
         self._options = options
         self._columns = columns

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from cqstore.analysis.columns import Column, ddl, log_columns, unit_columns
+from cqstore.analysis.columns import TableColumn, ddl, log_columns, unit_columns
 from cqstore.analysis.failures import spark_failures
 from cqstore.analysis.options import SourceOptions
 from cqstore.analysis.spark_sources import LOG_FORMAT, QUEUE_FORMAT, register
@@ -101,7 +101,9 @@ def _read_once(query: str, table: str) -> bool:
     return words.count(table) == 1 and "with" not in words
 
 
-def _kinds(options: SourceOptions) -> dict[str, tuple[str, Sequence[Column], Sequence[Column]]]:
+def _kinds(
+    options: SourceOptions,
+) -> dict[str, tuple[str, Sequence[TableColumn], Sequence[TableColumn]]]:
     """Return of each table the format, the usual columns, and every column there is."""
     wide = options.model_copy(update={"body": True, "store_timestamp": True})
     return {
@@ -110,7 +112,9 @@ def _kinds(options: SourceOptions) -> dict[str, tuple[str, Sequence[Column], Seq
     }
 
 
-def meant(query: str, usual: Sequence[Column], every: Sequence[Column]) -> Sequence[Column]:
+def meant(
+    query: str, usual: Sequence[TableColumn], every: Sequence[TableColumn]
+) -> Sequence[TableColumn]:
     """Return the columns that ``query`` can mean: those it names, and without names the ``usual``.
 
     Where a query may take columns without naming them (``*``, a natural join, a pivot) it gets the

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cqstore.analysis.columns import ARROW, BATCH_ROWS, Column
+from cqstore.analysis.columns import ARROW, BATCH_ROWS, TableColumn
 from cqstore.analysis.filters import RowFilter
 from cqstore.analysis.unit_rows import UnitPiece, UnitRows
 from cqstore.cli.message_files.message_arrow import schema
@@ -20,15 +20,15 @@ TIMED = frozenset({"store_timestamp", "store_time"})
 """Columns of units for which the log may have to be read."""
 
 
-def unit_schema(columns: Sequence[Column]) -> pa.Schema:
+def unit_schema(columns: Sequence[TableColumn]) -> pa.Schema:
     """Return the schema of units."""
     return pa.schema([(column.name, ARROW[column.type]) for column in columns])
 
 
-class UnitColumns:
+class UnitTableColumns:
     """Collects units, and returns ``columns`` of those that ``rows`` asks for."""
 
-    def __init__(self, columns: Sequence[Column], rows: RowFilter) -> None:
+    def __init__(self, columns: Sequence[TableColumn], rows: RowFilter) -> None:
         self.is_timed = bool(TIMED & {*(column.name for column in columns), *rows.numbers})
         self._columns, self._filter = columns, rows
         self._pieces: list[UnitPiece] = []
@@ -56,10 +56,10 @@ class UnitColumns:
 class PlaceColumns:
     """Collects units, and returns columns of messages that units show: their places, and times."""
 
-    def __init__(self, names: Sequence[str], known: Sequence[Column], rows: RowFilter) -> None:
+    def __init__(self, names: Sequence[str], known: Sequence[TableColumn], rows: RowFilter) -> None:
         self.schema = schema(names)
         by_name = {column.name: column for column in known}
-        self._units = UnitColumns([by_name[IN_UNITS[name]] for name in names], rows)
+        self._units = UnitTableColumns([by_name[IN_UNITS[name]] for name in names], rows)
         self.is_timed = self._units.is_timed
         self.take = self._units.take
 
@@ -69,7 +69,7 @@ class PlaceColumns:
         return self._units.is_full
 
     def rest(self) -> list[pa.RecordBatch]:
-        """Return what was taken and not returned yet as a batch, see ``UnitColumns``."""
+        """Return what was taken and not returned yet as a batch, see ``UnitTableColumns``."""
         return [
             pa.RecordBatch.from_arrays(
                 [

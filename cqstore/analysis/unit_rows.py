@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cqstore.analysis.columns import ARROW, BATCH_ROWS, NULL_TIMESTAMP, Column, time_array
+from cqstore.analysis.columns import ARROW, BATCH_ROWS, NULL_TIMESTAMP, TableColumn, time_array
 from cqstore.analysis.filters import INT64_MIN, RowFilter
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.queue.consume_queue import ConsumeQueue
@@ -125,12 +125,12 @@ class UnitRows:
             self._columns = {name: column[keep] for name, column in self._columns.items()}
         self.count = len(self._columns["topic"])
 
-    def batch(self, columns: Sequence[Column]) -> pa.RecordBatch:
+    def batch(self, columns: Sequence[TableColumn]) -> pa.RecordBatch:
         """Return the rows as ``columns``."""
         arrays = [self._array(column) for column in columns]
         return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
 
-    def _array(self, column: Column) -> pa.Array:
+    def _array(self, column: TableColumn) -> pa.Array:
         """Return a column of the rows as an Arrow array of the column's type."""
         kind = ARROW[column.type]
         if column.name == "topic":

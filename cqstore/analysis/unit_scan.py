@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from cqstore.analysis.columns import BATCH_ROWS, Column
+from cqstore.analysis.columns import BATCH_ROWS, TableColumn
 from cqstore.analysis.filters import RowFilter, Span
 from cqstore.analysis.scan_request import ScanRequest
-from cqstore.analysis.unit_columns import UnitColumns
+from cqstore.analysis.unit_columns import UnitTableColumns
 from cqstore.analysis.unit_rows import UnitPiece, pieces_of
 from cqstore.cli.known_queues import require_topic
 from cqstore.store.queue.bulk import key_order
@@ -20,9 +20,11 @@ from cqstore.store.service.reading.topic_reader import LATEST
 class UnitScan:
     """Reads the table of units of ``store``."""
 
-    def __init__(self, store: MessageStore, columns: list[Column], request: ScanRequest) -> None:
+    def __init__(
+        self, store: MessageStore, columns: list[TableColumn], request: ScanRequest
+    ) -> None:
         self._store, self._request = store, request
-        self._units = UnitColumns(columns, time_filter(request))
+        self._units = UnitTableColumns(columns, time_filter(request))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all units that are asked for, queues in RocksDB's key order; a hole has no rows.

@@ -35,20 +35,20 @@ class Severity(StrEnum):
     """Worth knowing."""
 
 
-class _Model(BaseModel):
+class _ReportModel(BaseModel):
     """A part of the report: unchangeable; its fields have RocketMQ's kind of names in JSON."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
-class Affected(_Model):
+class Affected(_ReportModel):
     """One thing that a finding is about: a topic, ``TOPIC/QUEUEID``, a key, a folder."""
 
     name: Text
     figures: dict[str, Figure] = Field(default_factory=dict)
 
 
-class PreflightFinding(_Model):
+class PreflightFinding(_ReportModel):
     """One thing that a preflight found: how much it matters, a sentence, names, numbers."""
 
     code: str
@@ -64,7 +64,7 @@ class PreflightFinding(_Model):
     """How many there are in all."""
 
 
-class PreflightReport(_Model):
+class PreflightReport(_ReportModel):
     """All that a preflight found of one folder."""
 
     version: int = 1

@@ -1,4 +1,4 @@
-"""LogTail: where a log ends that another process writes, from its files alone.
+"""ForeignLogTail: where a log ends that another process writes, from its files alone.
 
 Files are reserved whole, so their sizes do not show the end: the heads of the records are followed,
 from one to the next, until there is none. A record's head is written last (invariant I1 of
@@ -33,7 +33,7 @@ class LogEnds(NamedTuple):
     """Records passed since the first look, which counts none."""
 
 
-class LogTail:
+class ForeignLogTail:
     """Follows the end of the log in ``folders``. One thread."""
 
     def __init__(self, folders: Sequence[Path], topics: TailTopics | None = None) -> None:

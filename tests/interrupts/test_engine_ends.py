@@ -11,7 +11,7 @@ import pytest
 
 from cqstore.cq_rocksdb.engine._capi import ClosedError
 from cqstore.cq_rocksdb.engine._snapshot import Snapshot
-from cqstore.cq_rocksdb.engine._write_batch import BatchColumns
+from cqstore.cq_rocksdb.engine._write_batch import WriteBatchColumns
 from cqstore.cq_rocksdb.engine.choice import open_engine
 from cqstore.cq_rocksdb.engine.rocks_engine import EngineBatch, Family, RocksEngine
 from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
@@ -225,7 +225,7 @@ def test_each_call_of_a_closed_database_is_refused_below_the_gate(tmp_path: Path
     held = Snapshot(database)
     none, row = np.zeros(0, np.int64), np.zeros((1, QUEUE_UNIT.size), np.uint8)
     calls = {
-        "write": (BatchColumns(b"", none, none, none, row[:0], [], [], 1, [(b"a", b"b")]),),
+        "write": (WriteBatchColumns(b"", none, none, none, row[:0], [], [], 1, [(b"a", b"b")]),),
         "flush_all": (), "flush": (0,), "set_options": (0, b"disable_auto_compactions", b"true"),
         "compact": (0, None, None), "cancel_compaction": (), "allow_compaction": (),
         "ingest": (0, [b"/missing"]), "get": (0, b"key"), "multi_get": (0, [b"key"]),

@@ -11,7 +11,7 @@ from cqstore.ab.judging.words import Measure
 from cqstore.ab.results.result import Difference
 
 
-class _Model(BaseModel):
+class _JudgementModel(BaseModel):
     """A part of a judgement: unchangeable, with the declared fields and no other."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -36,7 +36,7 @@ class Outcome(StrEnum):
 DECIDED = frozenset({Outcome.BETTER, Outcome.WORSE})
 
 
-class AnswersJudgement(_Model):
+class AnswersJudgement(_JudgementModel):
     """Did the sides answer the same? This is shown before every figure."""
 
     status: Literal["same", "different", "too few", "none"]
@@ -48,7 +48,7 @@ class AnswersJudgement(_Model):
     first: list[Difference]
 
 
-class ComparedFigure(_Model):
+class ComparedFigure(_JudgementModel):
     """One figure of one side beside the reference's."""
 
     side: str
@@ -74,7 +74,7 @@ class ComparedFigure(_Model):
         return as_good(self.figure, self.ratio, self.low, self.high)
 
 
-class Sentence(_Model):
+class Sentence(_JudgementModel):
     """What is said of a side at a workload, for people."""
 
     side: str
@@ -83,7 +83,7 @@ class Sentence(_Model):
     also: list[str] = Field(description="Further figures that differ.")
 
 
-class WorkloadJudgement(_Model):
+class WorkloadJudgement(_JudgementModel):
     """One workload: a sentence a side, and all its figures."""
 
     name: str
@@ -101,7 +101,7 @@ class WorkloadJudgement(_Model):
         )
 
 
-class Projection(_Model):
+class Projection(_JudgementModel):
     """A figure of a side at another number of queues, by a line through measured points."""
 
     side: str
@@ -119,7 +119,7 @@ class Projection(_Model):
     beyond: float = Field(description="Times the most queues that were measured.")
 
 
-class Banner(_Model):
+class Banner(_JudgementModel):
     """Which backend for this store, and how sure that is."""
 
     text: str = Field(description="The answer, a sentence.")
@@ -131,7 +131,7 @@ class Banner(_Model):
     matters: list[str] = Field(default=[], description="Workloads that were named; none: all.")
 
 
-class Judgement(_Model):
+class Judgement(_JudgementModel):
     """All that is said of a result."""
 
     reference: str

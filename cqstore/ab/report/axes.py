@@ -18,7 +18,7 @@ _FEW = 2
 _TEN = 10
 
 
-class Tick(NamedTuple):
+class AxisTick(NamedTuple):
     """A mark of an axis, with its label."""
 
     at: float
@@ -42,11 +42,11 @@ class Axis(NamedTuple):
         """Return whether a value lies on the axis."""
         return self.low <= value <= self.high
 
-    def tick(self, value: float) -> Tick:
+    def tick(self, value: float) -> AxisTick:
         """Return the mark of a value on the axis."""
         at = self.at(value)
         anchor = "start" if at < _EDGE else "end" if at > 100 - _EDGE else "middle"
-        return Tick(at, value, anchor)
+        return AxisTick(at, value, anchor)
 
 
 def axis_of(values: Iterable[float], minimum: float, room: float = 1.08) -> Axis:
@@ -65,7 +65,7 @@ def ratio_axis(values: Iterable[float], farthest: float = 100.0) -> Axis:
     return axis_of([*kept, 1 / 1.15, 1.15], 1.0)
 
 
-def ratio_ticks(axis: Axis, minimum: float = 13) -> list[Tick]:
+def ratio_ticks(axis: Axis, minimum: float = 13) -> list[AxisTick]:
     """Return marks of an axis of ratios that lie ``minimum`` percent or more from each other."""
     made = [axis.tick(1.0)]
     for row in _RATIOS:
@@ -76,9 +76,9 @@ def ratio_ticks(axis: Axis, minimum: float = 13) -> list[Tick]:
     return sorted(made)
 
 
-def apart(marks: Iterable[tuple[Tick, str]], letter: float) -> list[tuple[Tick, str]]:
+def apart(marks: Iterable[tuple[AxisTick, str]], letter: float) -> list[tuple[AxisTick, str]]:
     """Return the marks whose labels do not run into the one before; a letter is so wide."""
-    kept: list[tuple[Tick, str]] = []
+    kept: list[tuple[AxisTick, str]] = []
     for tick, text in marks:
         room = letter * (len(text) + len(kept[-1][1]) + 1) / 2 if kept else 0.0
         if not kept or tick.at - kept[-1][0].at >= room:
@@ -86,7 +86,7 @@ def apart(marks: Iterable[tuple[Tick, str]], letter: float) -> list[tuple[Tick, 
     return kept
 
 
-def decade_ticks(axis: Axis, limit: int = 6, base: int = 10) -> list[Tick]:
+def decade_ticks(axis: Axis, limit: int = 6, base: int = 10) -> list[AxisTick]:
     """Return marks at powers of ``base``, or also between them where there are few."""
     first, last = math.floor(math.log(axis.low, base)), math.ceil(math.log(axis.high, base))
     steps = range(first, last + 1)

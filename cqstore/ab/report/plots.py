@@ -8,7 +8,15 @@ from cqstore.ab.judging.intervals import Interval
 from cqstore.ab.judging.judgement import ComparedFigure, Judgement, Outcome, Projection
 from cqstore.ab.judging.latencies import curve
 from cqstore.ab.judging.words import Measure, ratio_text, short_text, span_text, value_text
-from cqstore.ab.report.axes import Axis, Tick, apart, axis_of, decade_ticks, ratio_axis, ratio_ticks
+from cqstore.ab.report.axes import (
+    Axis,
+    AxisTick,
+    apart,
+    axis_of,
+    decade_ticks,
+    ratio_axis,
+    ratio_ticks,
+)
 from cqstore.ab.results.result import Result, WorkloadFigures
 
 _PERCENTILES = (50, 90, 99, 99.9, 99.99, 99.999)
@@ -36,7 +44,7 @@ class RatioPlot(NamedTuple):
     """How much better each side is, a row a workload and side."""
 
     reference: str
-    ticks: list[Tick]
+    ticks: list[AxisTick]
     rows: list[Mark]
 
 
@@ -57,8 +65,8 @@ class LinePlot(NamedTuple):
     """Lines over two logarithmic axes; y grows downwards, as places on a page do."""
 
     title: str
-    x_ticks: list[tuple[Tick, str]]
-    y_ticks: list[tuple[Tick, str]]
+    x_ticks: list[tuple[AxisTick, str]]
+    y_ticks: list[tuple[AxisTick, str]]
     lines: list[Line]
 
 
@@ -124,12 +132,12 @@ def _rarity(percentile: float) -> float:
     return 100 / (100 - percentile)
 
 
-def _y_ticks(axis: Axis, unit: Measure, limit: int) -> list[tuple[Tick, str]]:
+def _y_ticks(axis: Axis, unit: Measure, limit: int) -> list[tuple[AxisTick, str]]:
     ticks = decade_ticks(axis, limit, 16 if unit is Measure.BYTES else 10)
     return [(_down(axis, tick.value), value_text(tick.value, unit)) for tick in ticks]
 
 
-def _down(axis: Axis, value: float) -> Tick:
+def _down(axis: Axis, value: float) -> AxisTick:
     tick = axis.tick(value)
     return tick._replace(at=round(100 - tick.at, 2))
 

@@ -14,13 +14,13 @@ PERCENTILES = {"p50": 50.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
 """Of a turn's latencies that are kept; merged histograms give all others."""
 
 
-class _Model(BaseModel):
+class _ResultModel(BaseModel):
     """A part of a result: with the declared fields and no other, and numbers that are finite."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
-class Machine(_Model):
+class Machine(_ResultModel):
     """What the figures were taken on."""
 
     name: str = Field(description="Host name.")
@@ -34,7 +34,7 @@ class Machine(_Model):
     versions: dict[str, str] = Field(description="Python, cqstore, and what the sides load.")
 
 
-class Shape(_Model):
+class Shape(_ResultModel):
     """What the data is like."""
 
     root: str
@@ -51,7 +51,7 @@ class Shape(_Model):
     )
 
 
-class Footprint(_Model):
+class Footprint(_ResultModel):
     """What a side's queues take closed and open, before anything is timed."""
 
     disk_bytes: NonNegativeInt = Field(description="Allocated, of the queues alone.")
@@ -62,7 +62,7 @@ class Footprint(_Model):
     open_seconds: NonNegativeFloat
 
 
-class Side(_Model):
+class Side(_ResultModel):
     """One thing that is compared; the first of them is the reference."""
 
     name: str = Field(description="As named in the report; names are unique.")
@@ -84,7 +84,7 @@ class Cache(StrEnum):
     DROPPED = "dropped"
 
 
-class Method(_Model):
+class Method(_ResultModel):
     """How a comparison was measured: rounds, turns, caches."""
 
     seed: int
@@ -111,7 +111,7 @@ class Method(_Model):
         )  # fmt: skip
 
 
-class TraceFacts(_Model):
+class TraceFacts(_ResultModel):
     """Which operations were run."""
 
     origin: Literal["derived", "given", "recorded"] = Field(
@@ -125,7 +125,7 @@ class TraceFacts(_Model):
     )
 
 
-class Round(_Model):
+class Round(_ResultModel):
     """One side's turn in one round of one workload.
 
     A round may give every side several turns, all the same number of them (ABBA: two): a side's
@@ -160,7 +160,7 @@ class Round(_Model):
     answers: str = Field(description="Digest of all answers, or of the state afterwards.")
 
 
-class Difference(_Model):
+class Difference(_ResultModel):
     """One operation that two sides answered differently."""
 
     workload: str
@@ -168,7 +168,7 @@ class Difference(_Model):
     answers: dict[str, str] = Field(description="Side → its answer.")
 
 
-class Answers(_Model):
+class Answers(_ResultModel):
     """Whether the sides answered a workload alike."""
 
     compared: NonNegativeInt = 0
@@ -176,7 +176,7 @@ class Answers(_Model):
     first: list[Difference] = []
 
 
-class WorkloadFigures(_Model):
+class WorkloadFigures(_ResultModel):
     """One workload's figures."""
 
     name: str
@@ -200,7 +200,7 @@ class WorkloadFigures(_Model):
     )
 
 
-class Proof(_Model):
+class Proof(_ResultModel):
     """That the sides' queues were alike before anything was timed."""
 
     queues: NonNegativeInt
@@ -208,7 +208,7 @@ class Proof(_Model):
     digest: str = Field(description="Over offsets and units of all queues, the same on every side.")
 
 
-class Point(_Model):
+class Point(_ResultModel):
     """What a side costs at one number of queues; two and more of them carry a projection."""
 
     side: str
@@ -217,7 +217,7 @@ class Point(_Model):
     footprint: Footprint
 
 
-class Result(_Model):
+class Result(_ResultModel):
     """One comparison, whole."""
 
     format: Literal[1] = FORMAT

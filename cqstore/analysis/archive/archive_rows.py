@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cqstore.analysis.archive.log_ranges import LogRange
-from cqstore.analysis.columns import EARLIEST_MS, EVERY_LOG_COLUMN, LATEST_MS, Column
+from cqstore.analysis.columns import EARLIEST_MS, EVERY_LOG_COLUMN, LATEST_MS, TableColumn
 from cqstore.analysis.filters import RowFilter
 from cqstore.analysis.log_rows import LogRows
 from cqstore.analysis.log_table import CHUNK_BYTES, LogPart
@@ -153,7 +153,7 @@ def days(stamps: NDArray[np.int64]) -> list[str]:
     return list(np.datetime_as_string(within.astype("datetime64[D]")).tolist())
 
 
-def _log_columns() -> list[Column]:
+def _log_columns() -> list[TableColumn]:
     known = {column.name: column for column in EVERY_LOG_COLUMN}
     return [known[name] for name in _OF_LOG.values()]
 

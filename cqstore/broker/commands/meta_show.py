@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cqstore.broker.metadata.findings import MetaFinding, Severity
+from cqstore.broker.metadata.findings import MetadataSeverity, MetaFinding
 from cqstore.broker.metadata.form_checks import check_forms
 from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.model import BrokerMetadata, Form, Offsets, Table
@@ -105,9 +105,9 @@ def _show_findings(
     """Print what is wrong with the metadata; exit code 1 if anything is to be warned of."""
     findings = _unfinished(root)
     findings += [*check_forms(found), *_queue_findings(root, found, config, commit_log)]
-    findings.sort(key=lambda finding: finding.severity is not Severity.WARN)
+    findings.sort(key=lambda finding: finding.severity is not MetadataSeverity.WARN)
     output(kind).rows(asdict(finding) for finding in findings)
-    if any(finding.severity is Severity.WARN for finding in findings):
+    if any(finding.severity is MetadataSeverity.WARN for finding in findings):
         raise typer.Exit(1)
 
 
@@ -117,7 +117,7 @@ def _unfinished(root: Path) -> list[MetaFinding]:
         return []
     sentence = "A conversion was interrupted: cqstore meta convert with --yes goes on."
     journal = [str(paths.placing_metadata)]
-    return [MetaFinding("", Severity.WARN, "conversion-unfinished", sentence, journal, 1)]
+    return [MetaFinding("", MetadataSeverity.WARN, "conversion-unfinished", sentence, journal, 1)]
 
 
 def _queue_findings(
@@ -127,7 +127,7 @@ def _queue_findings(
     paths = StorePaths(root, commit_log)
     if not (paths.commit_log.exists() or any(root.glob("consumequeue*"))):
         sentence = "The folder has neither log nor queues: metadata was checked by itself."
-        return [MetaFinding("", Severity.INFO, "no-queues", sentence)]
+        return [MetaFinding("", MetadataSeverity.INFO, "no-queues", sentence)]
     try:
         with open_store(root, config, None, commit_log) as store:
             about = store.queues.queues_estimate()
@@ -135,7 +135,9 @@ def _queue_findings(
             return list(check_queues(found, spans))
     except StoreError as exc:
         sentence = "The queues cannot be read: metadata was checked by itself."
-        return [MetaFinding("", Severity.WARN, "queues-unreadable", sentence, [str(exc)], 1)]
+        return [
+            MetaFinding("", MetadataSeverity.WARN, "queues-unreadable", sentence, [str(exc)], 1)
+        ]
 
 
 def _forms(found: Sequence[BrokerMetadata]) -> Iterator[Row]:

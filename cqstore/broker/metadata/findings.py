@@ -9,7 +9,7 @@ MAX_NAMES = 20
 """Names that one finding keeps; their number is counted in full."""
 
 
-class Severity(StrEnum):
+class MetadataSeverity(StrEnum):
     """How much a finding matters."""
 
     WARN = "warn"
@@ -24,7 +24,7 @@ class MetaFinding:
 
     form: str
     """A ``Form``, or two with a comma between them."""
-    severity: Severity
+    severity: MetadataSeverity
     code: str
     """Lower case words with hyphens; the same finding always has the same."""
     sentence: str

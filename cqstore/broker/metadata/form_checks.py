@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from cqstore.broker.metadata.findings import MetaFinding, Severity
+from cqstore.broker.metadata.findings import MetadataSeverity, MetaFinding
 from cqstore.broker.metadata.json_form import offsets_disagree
 from cqstore.broker.metadata.model import FIELDS_OF_TABLE, BrokerMetadata, Form, Table
 from cqstore.broker.metadata.offset_keys import fitting_readings
@@ -58,7 +58,7 @@ def _disagreements(one: BrokerMetadata, other: BrokerMetadata) -> Iterator[MetaF
         ]
         if unlike:
             sentence = "The two forms do not hold the same, and a broker reads one of them."
-            finding = MetaFinding(forms, Severity.WARN, f"{table}-disagree", sentence)
+            finding = MetaFinding(forms, MetadataSeverity.WARN, f"{table}-disagree", sentence)
             yield finding.with_names(unlike)
             yield from _version_trap(one, other, table)
 
@@ -89,7 +89,7 @@ def _version_trap(
             f"A broker that keeps {other.form} never reads {one.form}: its data version has no"
         )
         sentence += " higher counter."
-    finding = MetaFinding(f"{one.form}, {other.form}", Severity.WARN, code, sentence)
+    finding = MetaFinding(f"{one.form}, {other.form}", MetadataSeverity.WARN, code, sentence)
     yield finding.with_names([f"counters {counters[0]} and {counters[1]}"])
 
 
@@ -101,7 +101,7 @@ def _counter(found: BrokerMetadata, table: Table) -> int:
 def _damage(found: BrokerMetadata) -> Iterator[MetaFinding]:
     if found.faults:
         sentence = "Files or rows cannot be read; a broker does not start, or starts without them."
-        finding = MetaFinding(found.form, Severity.WARN, "damaged", sentence)
+        finding = MetaFinding(found.form, MetadataSeverity.WARN, "damaged", sentence)
         yield finding.with_names(map(str, found.faults))
 
 
@@ -120,12 +120,14 @@ def _counters_of_zero(found: BrokerMetadata) -> Iterator[MetaFinding]:
             "The data version counts no change: under storeType=defaultRocksDB a broker drops these"
             " tables. cqstore meta convert and cqstore migrate raise the counter."
         )
-        yield MetaFinding(found.form, Severity.INFO, "counter-zero", sentence).with_names(young)
+        yield MetaFinding(found.form, MetadataSeverity.INFO, "counter-zero", sentence).with_names(
+            young
+        )
 
 
 def _names_and_keys(found: BrokerMetadata) -> Iterator[MetaFinding]:
     sentence = "The name in the configuration is not that of its row: forms take one or the other."
-    finding = MetaFinding(found.form, Severity.WARN, "name-mismatch", sentence)
+    finding = MetaFinding(found.form, MetadataSeverity.WARN, "name-mismatch", sentence)
     for kind, table in (("topicName", found.topics), ("groupName", found.groups)):
         finding.with_names(name for name, config in table.items() if config.get(kind) != name)
     if finding.total:
@@ -136,14 +138,17 @@ def _ambiguous(found: BrokerMetadata) -> Iterator[MetaFinding]:
     """Yield findings on keys of offsets that no topic and group fit, or several."""
     keys = [*found.offsets, *found.pull_offsets]
     ambiguous = MetaFinding(
-        found.form, Severity.WARN, "ambiguous-key",
+        found.form, MetadataSeverity.WARN, "ambiguous-key",
         "Two readings of topic@group fit the tables: nothing says whose offset it is.",
     )  # fmt: skip
     no_key = MetaFinding(
-        found.form, Severity.WARN, "no-topic-at-group", "An offset belongs to no topic and group."
+        found.form,
+        MetadataSeverity.WARN,
+        "no-topic-at-group",
+        "An offset belongs to no topic and group.",
     )
     several = MetaFinding(
-        found.form, Severity.INFO, "name-with-separator",
+        found.form, MetadataSeverity.INFO, "name-with-separator",
         "Names hold @: a broker never removes these offsets with their topic or group.",
     )  # fmt: skip
     for key in keys:
@@ -162,7 +167,7 @@ def _lost_resets(found: BrokerMetadata) -> Iterator[MetaFinding]:
     if found.form is not Form.V2:
         return
     finding = MetaFinding(
-        found.form, Severity.WARN, "reset-lost",
+        found.form, MetadataSeverity.WARN, "reset-lost",
         "An offset was reset by the broker and written with topic and group swapped: after the next"
         " start the group is where it was before, unless it has committed since.",
     )  # fmt: skip
@@ -183,7 +188,7 @@ def _lost_by_a_slave(found: BrokerMetadata) -> Iterator[MetaFinding]:
                 " deletes it if it had it. One more or one less is enough."
             )
             code = f"{table}-2000k-plus-1"
-            finding = MetaFinding(found.form, Severity.WARN, code, sentence)
+            finding = MetaFinding(found.form, MetadataSeverity.WARN, code, sentence)
             yield finding.with_names([f"{len(names)} {table}"])
 
 
@@ -195,5 +200,5 @@ def _files_of_offsets(found: BrokerMetadata) -> Iterator[MetaFinding]:
             f"{OFFSETS_FILE} and {LMQ_OFFSETS_FILE} differ: a broker with enableLmq reads the"
             " second alone, any other broker the first."
         )
-        finding = MetaFinding(found.form, Severity.WARN, "lmq-offsets-disagree", sentence)
+        finding = MetaFinding(found.form, MetadataSeverity.WARN, "lmq-offsets-disagree", sentence)
         yield finding.with_names(keys)

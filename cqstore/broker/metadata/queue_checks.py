@@ -5,7 +5,7 @@ Source: RocketMQ ``RocksDBConsumeQueueStore.cleanDirty``, ``PullMessageProcessor
 
 from collections.abc import Iterable, Iterator
 
-from cqstore.broker.metadata.findings import MetaFinding, Severity
+from cqstore.broker.metadata.findings import MetadataSeverity, MetaFinding
 from cqstore.broker.metadata.model import BrokerMetadata
 from cqstore.broker.metadata.offset_keys import fitting_readings
 from cqstore.store.queue.facts import QueueSpan
@@ -25,25 +25,25 @@ class QueueChecks:
         self._topics = set[str]()
         form = found.form
         self._beyond = MetaFinding(
-            form, Severity.WARN, "offset-beyond-queue",
+            form, MetadataSeverity.WARN, "offset-beyond-queue",
             "A group's offset is beyond its queue: at its next pull it is moved to the end, and"
             " what was put there before that is never consumed.",
         )  # fmt: skip
         self._below = MetaFinding(
-            form, Severity.INFO, "offset-below-queue",
+            form, MetadataSeverity.INFO, "offset-below-queue",
             "A group's offset is below its queue: the messages between are expired.",
         )  # fmt: skip
         self._no_queue = MetaFinding(
-            form, Severity.WARN, "offset-without-queue",
+            form, MetadataSeverity.WARN, "offset-without-queue",
             "A group has consumed of a queue that is not there: it passes over what comes first.",
         )  # fmt: skip
         self._unknown = MetaFinding(
-            form, Severity.WARN, "topics-without-metadata",
+            form, MetadataSeverity.WARN, "topics-without-metadata",
             "Topics have queues and no row: a broker deletes their RocksDB queues ten minutes after"
             " its start (cqstore meta make-topics).",
         )  # fmt: skip
         self._idle = MetaFinding(
-            form, Severity.INFO, "topics-without-queues",
+            form, MetadataSeverity.INFO, "topics-without-queues",
             "Topics have no queues: nothing was written to them.",
         )  # fmt: skip
 

@@ -30,7 +30,7 @@ from cqstore.store.journals.store_lock import refuse_if_open
 from cqstore.store.paths import StorePaths, beside
 from cqstore.store.service.maintenance.check import CheckFinding
 from cqstore.store.service.offline.backup_manifest import (
-    Difference,
+    BackupDifference,
     compare,
     find_manifest,
     read_manifest,
@@ -128,7 +128,7 @@ def _compare(root: Path, against: Path, kind: OutputFormat) -> None:
         typer.Exit: anything does.
     """
     path = find_manifest(root, against)
-    manifest, found = read_manifest(path), list[Difference]()
+    manifest, found = read_manifest(path), list[BackupDifference]()
     check_is_there(root)
 
     def rows() -> Iterator[Row]:

@@ -17,7 +17,7 @@ from cqstore.store.errors import CorruptionError, os_errors
 from cqstore.store.files import bytes_on_disk, reading
 from cqstore.store.journals.following import Following, read_following
 from cqstore.store.log.checkpoint import CheckpointFields, StoreCheckpoint
-from cqstore.store.log.foreign_log_tail import LogEnds, LogTail
+from cqstore.store.log.foreign_log_tail import ForeignLogTail, LogEnds
 from cqstore.store.log.tail_topics import Came, TailTopics
 from cqstore.store.queue.backends import backends, queue_folders
 from cqstore.store.queue.facts import QueueStat
@@ -77,7 +77,7 @@ class StoreWatch:
         """``by_topic``: count records by topic, which reads more than their heads."""
         self._layout = layout
         self._topics = TailTopics() if by_topic else None
-        self._tail = LogTail(layout.log_folders, self._topics)
+        self._tail = ForeignLogTail(layout.log_folders, self._topics)
         self._delay_offsets: Mapping[int, int] = {}
         self._has_looked = False
 

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from cqstore.store.errors import CorruptionError, DiskFullError, StoreStateError
 from cqstore.store.files import make_folder, reading
-from cqstore.store.log.foreign_log_tail import LogTail
+from cqstore.store.log.foreign_log_tail import ForeignLogTail
 from cqstore.store.log.log_files import list_log_files
 from cqstore.store.progress import Progress
 from cqstore.store.record.decoder import record_span
@@ -33,7 +33,7 @@ class LogBackup:
             StoreIOError: its files cannot be read.
         """
         self._folders, self._target, self._progress, self._link = folders, target, progress, link
-        ends = LogTail(folders).refresh()
+        ends = ForeignLogTail(folders).refresh()
         self._known_end = ends.max_phy_offset if ends else -1
         """What lies before was whole when the backup began, or is damaged."""
         self._file_size = ends.file_size if ends else 0
@@ -99,12 +99,12 @@ class LogBackup:
 
     def has_grown(self) -> bool:
         """Return whether the log of the store has another end than when the backup began."""
-        ends = LogTail(self._folders).refresh()
+        ends = ForeignLogTail(self._folders).refresh()
         return (ends.max_phy_offset if ends else -1) != self._known_end
 
     def bounds(self) -> tuple[int, int]:
         """Return the begin of the copied log and where it ends by its heads; -1 without a log."""
-        ends = LogTail([self._target]).refresh()
+        ends = ForeignLogTail([self._target]).refresh()
         return (ends.min_phy_offset, ends.max_phy_offset) if ends else (-1, -1)
 
     def cut_to_proven_end(self) -> int | None:

@@ -59,7 +59,7 @@ class Problem(StrEnum):
     UNKNOWN = "not in the manifest"
 
 
-class Difference(NamedTuple):
+class BackupDifference(NamedTuple):
     """One file that is not as the manifest says."""
 
     path: Path
@@ -144,7 +144,7 @@ def read_manifest(path: Path) -> BackupManifest:
         ) from exc  # fmt: skip
 
 
-def compare(root: Path, manifest: BackupManifest) -> Iterator[Difference]:
+def compare(root: Path, manifest: BackupManifest) -> Iterator[BackupDifference]:
     """Yield what of ``root`` differs from ``manifest``, by path. Changes nothing.
 
     Raises:
@@ -156,15 +156,17 @@ def compare(root: Path, manifest: BackupManifest) -> Iterator[Difference]:
         for name in sorted(known.keys() | there):
             file, path = known.get(name), root / name
             if file is None:
-                yield Difference(
+                yield BackupDifference(
                     path, Problem.UNKNOWN, "no such file", f"{path.stat().st_size} bytes"
                 )
             elif name not in there:
-                yield Difference(path, Problem.MISSING, f"{file.bytes} bytes", "no such file")
+                yield BackupDifference(path, Problem.MISSING, f"{file.bytes} bytes", "no such file")
             elif (size := path.stat().st_size) != file.bytes:
-                yield Difference(path, Problem.SIZE, f"{file.bytes} bytes", f"{size} bytes")
+                yield BackupDifference(path, Problem.SIZE, f"{file.bytes} bytes", f"{size} bytes")
             elif (digest := _digest(path)[1]) != file.sha256:
-                yield Difference(path, Problem.BYTES, f"sha256 {file.sha256}", f"sha256 {digest}")
+                yield BackupDifference(
+                    path, Problem.BYTES, f"sha256 {file.sha256}", f"sha256 {digest}"
+                )
 
 
 def _names(root: Path) -> list[str]:

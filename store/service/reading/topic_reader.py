@@ -112,7 +112,7 @@ def read_topic(
     """
     wanted = sorted(key.queue_id for key in store.queue_keys(topic))
     queues = [
-        _Queue(store, topic, queue_id, begin, end, tags, batch, batch_bytes, on_damage)
+        _MergedQueue(store, topic, queue_id, begin, end, tags, batch, batch_bytes, on_damage)
         for queue_id in wanted
         if queue_ids is None or queue_id in queue_ids
     ]
@@ -167,7 +167,7 @@ def _push_before(
     heapq.heappush(newest, (0, 0, queue_id, at))
 
 
-class _Queue:
+class _MergedQueue:
     """One queue that is being read."""
 
     def __init__(

@@ -24,7 +24,7 @@ from cqstore.store.service.dispatching.topic_hold import TopicHeldError
 from cqstore.store.service.results import PutMessageResult
 from cqstore.store.service.runtime.running_state import RunningState
 from cqstore.store.service.writing.encoded import Encoded
-from cqstore.store.service.writing.fast_put import FastPut, fast_put
+from cqstore.store.service.writing.fast_put import PutFastPath, fast_put
 from cqstore.store.service.writing.light_quota import LightQuota
 from cqstore.store.settings.config import StoreConfig
 
@@ -63,7 +63,7 @@ class Appender:
         *,
         alone: bool,
         has_light: bool,
-    ) -> FastPut:
+    ) -> PutFastPath:
         """Return the short way of messages that are plain; it takes the lock's part itself."""
         return fast_put(
             config, rules, self._log, dispatcher, self._state, alone=alone, has_light=has_light

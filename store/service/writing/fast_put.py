@@ -1,4 +1,4 @@
-"""FastPut: the compiled way of most messages, from the message to its place in one call.
+"""PutFastPath: the compiled way of most messages, from the message to its place in one call.
 
 What it takes is put whole, under the interpreter's lock; for the rest ``Putter`` and ``Appender``
 are there: they decide what may be put, and where, and the core encodes and writes that too
@@ -27,7 +27,7 @@ SAMPLED_PUTS = 61
 prime, so that no rhythm of the batches behind it is always met or always missed."""
 
 
-class FastPut(Protocol):
+class PutFastPath(Protocol):
     """Puts plain messages of one store. Any thread.
 
     Not plain are light queues, delays, long bodies and lists, whatever is refused, a queue or topic
@@ -65,14 +65,14 @@ def fast_put(
     *,
     alone: bool,
     has_light: bool,
-) -> FastPut:
+) -> PutFastPath:
     """Return the compiled way for these settings.
 
     ``alone``: a put waits for nothing, neither disk nor followers. ``has_light``: messages that ask
     for light queues go there.
     """
     pending = dispatcher.pending
-    made: FastPut = _put.FastPut(
+    made: PutFastPath = _put.FastPut(
         log=log,
         pending=pending,
         state=state,

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cqstore.broker.commands import meta as app
-from cqstore.broker.metadata.findings import MAX_NAMES, MetaFinding, Severity
+from cqstore.broker.metadata.findings import MAX_NAMES, MetadataSeverity, MetaFinding
 from cqstore.broker.metadata.form_checks import check_forms
 from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Table
 from cqstore.broker.metadata.queue_checks import check_queues
@@ -191,10 +191,10 @@ def test_a_store_is_compared_and_not_changed(tmp_path: Path) -> None:
     assert code == 1
     assert found["topics-without-metadata"]["names"] == ["lost"]
     assert "orders0@billing0 1: 1" in found["offset-without-queue"]["names"]
-    assert found["offset-without-queue"]["severity"] == Severity.WARN
+    assert found["offset-without-queue"]["severity"] == MetadataSeverity.WARN
     assert tree_digest(root) == before
     first = next(iter(found.values()))
-    assert first["severity"] == Severity.WARN
+    assert first["severity"] == MetadataSeverity.WARN
 
 
 def test_information_alone_ends_in_0(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cqstore.cq_rocksdb.engine._write_batch import BatchColumns
+from cqstore.cq_rocksdb.engine._write_batch import WriteBatchColumns
 from cqstore.cq_rocksdb.engine.database_stats import STATISTICS
 from cqstore.cq_rocksdb.engine.logged_counters import counters_in
 from cqstore.cq_rocksdb.engine.native_engine import append_job
@@ -204,7 +204,7 @@ def test_what_no_write_can_hold_leaves_the_database_as_it_was(
     assert store._offsets.knows_ends(job)
     odd: list[Any] = [(b"key", None), (b"key", b"value", b"more"), b"key"]
     for put in odd:
-        others = BatchColumns(b"", none, none, none, units, [], [], 1, [put])
+        others = WriteBatchColumns(b"", none, none, none, units, [], [], 1, [put])
         with pytest.raises((TypeError, ValueError)):
             job.write(database, 1, *PUT, others)
     assert content(store) == before

@@ -21,7 +21,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.reading.puller import TagFilter
 from cqstore.store.service.results import PutMessageResult
 from cqstore.store.service.writing.encoded import Encoded
-from cqstore.store.service.writing.fast_put import SAMPLED_PUTS, FastPut
+from cqstore.store.service.writing.fast_put import SAMPLED_PUTS, PutFastPath
 from cqstore.store.settings.config import FlushDiskType
 from tests.kit.compared_puts import CONFIG, NOW, core_and_oracle, log_bytes, stop_clock, waiting
 from tests.kit.messages import MAX_BODY, WAYS, messages, plain, put
@@ -36,7 +36,7 @@ calls = st.lists(
 class Counted:
     """Counts which way messages go."""
 
-    def __init__(self, real: FastPut) -> None:
+    def __init__(self, real: PutFastPath) -> None:
         self._real = real
         self.taken = self.asked_again = 0
 

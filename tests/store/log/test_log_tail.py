@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cqstore.store.errors import CorruptionError, StoreIOError
-from cqstore.store.log.foreign_log_tail import LogEnds, LogTail
+from cqstore.store.log.foreign_log_tail import ForeignLogTail, LogEnds
 from cqstore.store.log.tail_topics import TailTopics
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
@@ -30,14 +30,14 @@ def put(store: MessageStore, *sizes: int) -> None:
         ahead._join()  # the next file has been made, so that files can be counted
 
 
-def ends(tail: LogTail, near: int = 0) -> LogEnds:
+def ends(tail: ForeignLogTail, near: int = 0) -> LogEnds:
     found = tail.refresh(near)
     assert found is not None
     return found
 
 
 def test_every_look_finds_the_end_and_what_came_since(store: MessageStore) -> None:
-    tail = LogTail(store.layout.log_folders)
+    tail = ForeignLogTail(store.layout.log_folders)
     assert tail.refresh() is None
     draw, total = random.Random(3), 0
     put(store, 1)
@@ -59,7 +59,7 @@ def test_the_first_look_walks_from_the_guess_or_from_the_newest_file(store: Mess
     places = [record.phy_offset for record in log.scan(0)]
     end, newest = log.max_phy_offset(), max(p for p in places if p % FILE == 0)
     for near in (0, -5, places[3], places[-5], places[-5] + 1, newest + 77, end, end + 9, 1 << 60):
-        tail = LogTail(store.layout.log_folders)
+        tail = ForeignLogTail(store.layout.log_folders)
         files = tail._list()
         start, _ = tail._start(files, near)
         assert start == (near if near == places[-5] else newest)
@@ -68,21 +68,21 @@ def test_the_first_look_walks_from_the_guess_or_from_the_newest_file(store: Mess
 
 def test_expiry_moves_the_beginning_and_loses_no_count(store: MessageStore) -> None:
     put(store, *[40_000] * 300)
-    tail = LogTail(store.layout.log_folders)
+    tail = ForeignLogTail(store.layout.log_folders)
     ends(tail)
     put(store, 5)
     store.delete_expired_files(FILE)
     found = ends(tail)
     assert (found.min_phy_offset, found.records) == (FILE, 1)
     store.delete_expired_files(1 << 60)
-    assert ends(LogTail(store.layout.log_folders)).max_phy_offset == found.max_phy_offset
+    assert ends(ForeignLogTail(store.layout.log_folders)).max_phy_offset == found.max_phy_offset
 
 
 def test_a_file_that_goes_between_the_list_and_the_read_is_no_fault(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(store, 5)
-    tail = LogTail(store.layout.log_folders)
+    tail = ForeignLogTail(store.layout.log_folders)
     (path,) = [path for path in store.paths.commit_log.iterdir() if int(path.name) == 0]
     listed = tail._list()
     monkeypatch.setattr(tail, "_list", lambda: listed)
@@ -100,7 +100,7 @@ def test_a_log_that_was_cut_is_walked_anew(tmp_path: Path) -> None:
         data = bytearray((store.paths.commit_log / f"{0:020d}").read_bytes())
     path = tmp_path / "log" / f"{0:020d}"
     path.write_bytes(data)
-    tail = LogTail([path.parent])
+    tail = ForeignLogTail([path.parent])
     assert ends(tail).max_phy_offset > second
     data[second:] = bytes(len(data) - second)
     path.write_bytes(data)
@@ -117,26 +117,26 @@ def test_bytes_that_are_no_records_end_the_walk(tmp_path: Path) -> None:
         (folder / f"{FILE:020d}").write_bytes(b"")  # being made
         (folder / "notes").write_text("of somebody")
         (folder / ("²" * 20)).write_bytes(b"digits, but not ours")
-        found = ends(LogTail([folder]), draw.randrange(6000))
+        found = ends(ForeignLogTail([folder]), draw.randrange(6000))
         assert (found.files, found.max_phy_offset, found.records) == (1, 0, 0)
-    assert LogTail([tmp_path / "none"]).refresh() is None
+    assert ForeignLogTail([tmp_path / "none"]).refresh() is None
     (tmp_path / f"{0:020d}").write_bytes(b"short")  # than the head of a record
-    assert ends(LogTail([tmp_path])).max_phy_offset == 0
+    assert ends(ForeignLogTail([tmp_path])).max_phy_offset == 0
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     path = tmp_path / f"{0:020d}"
     path.mkdir()
     with pytest.raises(CorruptionError, match=f"{path.name}.*a regular file, found a folder"):
-        LogTail([tmp_path]).refresh()
+        ForeignLogTail([tmp_path]).refresh()
     with pytest.raises(StoreIOError, match="list the commit log") as refused:
-        LogTail([tmp_path / ("x" * 300)]).refresh()  # the system gives no answer
+        ForeignLogTail([tmp_path / ("x" * 300)]).refresh()  # the system gives no answer
     assert refused.value.path == tmp_path / ("x" * 300)
 
 
 def test_topics_are_those_of_the_records_that_were_passed(store: MessageStore) -> None:
     topics = TailTopics()
-    tail = LogTail(store.layout.log_folders, topics)
+    tail = ForeignLogTail(store.layout.log_folders, topics)
     put(store, 1)
     tail.refresh()
     topics.take()

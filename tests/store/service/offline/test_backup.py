@@ -19,7 +19,7 @@ from cqstore.store.errors import (
     StoreIOError,
     StoreStateError,
 )
-from cqstore.store.log.foreign_log_tail import LogTail
+from cqstore.store.log.foreign_log_tail import ForeignLogTail
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline import backup_log, backup_tree, store_copy
@@ -86,7 +86,7 @@ def test_a_store_that_nobody_has_open_is_copied_byte_for_byte(
     mine, its = contents(tmp_path / "to"), contents(root)
     unlike = {each for each in mine.keys() | its.keys() if mine.get(each) != its.get(each)}
     assert all(Path(each).name.startswith("LOG") for each in unlike), unlike
-    ends = LogTail([root / "commitlog"]).refresh()
+    ends = ForeignLogTail([root / "commitlog"]).refresh()
     assert ends is not None
     assert (manifest.min_phy_offset, manifest.max_phy_offset) == ends[2:4]
     assert not manifest.was_open
@@ -99,7 +99,7 @@ def test_links_are_of_closed_files_alone(tmp_path: Path) -> None:
     filled(tmp_path / "s", 120)
     back_up(tmp_path / "s", tmp_path / "to", CONFIG, link=True)
     log = sorted((tmp_path / "s" / "commitlog").iterdir())
-    ends = LogTail([log[0].parent]).refresh()
+    ends = ForeignLogTail([log[0].parent]).refresh()
     assert ends is not None
     closed = [int(path.name) + 8192 <= ends.max_phy_offset for path in log]
     assert closed.count(True) >= 2
