@@ -32,6 +32,7 @@ $(INSTALLED): pyproject.toml setup.py $(wildcard tools/rocksdb-library/*.* tools
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip setuptools cython
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[dev]'
+	rm -rf cqstore.egg-info  # a later one would be found first here, and be out of date
 	$(BIN)/python tools/rocksdb-library/make_wheels.py --install
 	touch $@
 

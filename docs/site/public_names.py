@@ -18,12 +18,12 @@ class PublicNames(griffe.Extension):
         attr.labels -= _OF_ALL
 
     def on_package(self, *, pkg: griffe.Module, loader: griffe.GriffeLoader, **_: object) -> None:
-        """Rename classes once ``cqstore``, and ``store`` before it, have been read."""
+        """Rename classes once ``cqstore``, has been read with all below it."""
         if pkg.name != "cqstore":
             return
         for exported in [one for one in pkg.members.values() if isinstance(one, griffe.Alias)]:
             place, name = exported.target_path.rsplit(".", 1)
-            if not place.startswith("store."):
+            if not place.startswith("cqstore.store."):
                 continue  # what the package itself uses
             module = loader.modules_collection[place]
             found = module.members[name]

@@ -15,8 +15,8 @@ from cqstore.migration.verify.deep import RecordCheck
 from cqstore.migration.verify.fingerprint import made_digest
 from cqstore.migration.verify.page import need_page, write_page
 from cqstore.migration.verify.verify_report import (
-    Side,
     PlanFacts,
+    Side,
     VerifyReport,
     read_report,
     write_report,

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from cqstore.analysis import sql_query as query
 from cqstore.analysis.columns import log_columns, unit_columns
-from cqstore.analysis.commands import app as sql_app
+from cqstore.analysis.commands import sql_app
 from cqstore.analysis.commands.sql import _question, _shown
 from cqstore.analysis.examples import EXAMPLES, example
 from cqstore.analysis.options import SourceOptions

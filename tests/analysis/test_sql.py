@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner, Result
 
-from cqstore.analysis.commands import app
+from cqstore.analysis.commands import sql_app
 from cqstore.analysis.examples import EXAMPLES
 from cqstore.analysis.options import SourceOptions
 from cqstore.analysis.sql_query import tables
@@ -40,7 +40,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*words: object) -> Result:
-    return CliRunner().invoke(app, [*map(str, words)])
+    return CliRunner().invoke(sql_app, [*map(str, words)])
 
 
 def ask(*words: object) -> list[dict[str, Any]]:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cqstore.broker.commands import groups
-from cqstore.broker.commands import meta as app
+from cqstore.broker.commands import groups_app
+from cqstore.broker.commands import meta_app as app
 from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.model import Form, Table
 from cqstore.broker.metadata.writing import write_form
@@ -106,7 +106,7 @@ def test_changed_offsets_are_what_the_managers_read(
         ["copy", root, "billing3", "new"], ["forget", root, "billing4", "--topic", "orders11"],
         ["reset", root, "late", "--topic", "orders11", "--to", "latest"],
     ):  # fmt: skip
-        assert CliRunner().invoke(groups, [*map(str, words), "--yes"]).exit_code == 0
+        assert CliRunner().invoke(groups_app, [*map(str, words), "--yes"]).exit_code == 0
     read = asked(managers, "dump", root, form)
     expected = dict(before["offsets"])
     assert expected.pop("orders11@billing4")

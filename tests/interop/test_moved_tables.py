@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cqstore.broker.commands import meta as metadata_verbs
+from cqstore.broker.commands import meta_app as metadata_verbs
 from cqstore.broker.metadata.forms import read_forms
 from cqstore.migration.rollback.rollback import rollback
 from cqstore.migration.switch.switch import switch

@@ -7,8 +7,8 @@
 import sys
 from pathlib import Path
 
-from cqstore.broker.commands import groups
-from cqstore.broker.commands import meta as app
+from cqstore.broker.commands import groups_app
+from cqstore.broker.commands import meta_app as app
 from tests.kit import killed_at_change
 from tests.kit.killed_at_change import ALL, run_until_killed
 
@@ -23,7 +23,7 @@ def main() -> None:
 
     def verb() -> None:
         if words[0] == "groups":
-            groups(words[1:], standalone_mode=False)
+            groups_app(words[1:], standalone_mode=False)
         else:
             app(words, standalone_mode=False)
 

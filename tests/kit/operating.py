@@ -18,7 +18,7 @@ SMALL = StoreConfig(
 
 
 def call(verb: str, *words: object) -> Result:
-    return CliRunner().invoke(getattr(commands, verb), [*map(str, words)])
+    return CliRunner().invoke(getattr(commands, f"{verb}_app"), [*map(str, words)])
 
 
 def rows(verb: str, *words: object, code: int = 0) -> list[dict[str, Any]]:

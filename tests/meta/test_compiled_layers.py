@@ -77,5 +77,5 @@ def test_what_keeps_to_them_is_not(source: str, line: str) -> None:
 def test_no_field_of_a_class_of_python_is_found_by_its_offset() -> None:
     parts = product_files(".pyx", ".pxd", ".pxi", ".h")
     found = {name: OFFSET_OF_FIELD.findall((ROOT / name).read_text("utf-8")) for name in parts}
-    assert len(found) > 90
+    assert len(found) > 80
     assert {name: words for name, words in found.items() if words} == {}

@@ -23,7 +23,7 @@ TOPS = {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"}
 
 def nav() -> list[str]:
     """Return the files that ``mkdocs.yml`` names, in their order."""
-    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "mkdocs.yml").read_text(encoding="utf-8")
     listed = text.split("\nnav:\n")[1].split("\nnot_in_nav:")[0]
     return re.findall(r": ([\w/-]+\.md)$", listed, re.MULTILINE)
 

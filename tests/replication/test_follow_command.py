@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cqstore.replication.address import address
-from cqstore.replication.commands import app
+from cqstore.replication.commands import follow_app
 from cqstore.replication.commands.follow import _report_start
 from cqstore.replication.commands.running_follower import line_of
 from cqstore.replication.follow.epoch_protocol import Learner
@@ -205,7 +205,7 @@ def test_a_log_that_has_parted_is_a_difference(led: Led, tmp_path: Path, conf: P
 def refused(tmp_path: Path, conf: Path, place: str, *more: str) -> str:
     """Return why the verb refuses, in this process; it must make no store."""
     given = [place, str(tmp_path / "none"), "--config", str(conf), *more]
-    done = CliRunner().invoke(app, given)
+    done = CliRunner().invoke(follow_app, given)
     assert done.exception is not None
     assert not (tmp_path / "none" / "commitlog").exists()
     return " ".join(f"{done.output.replace('│', ' ')} {done.exception}".split())

@@ -4,14 +4,14 @@ import typer
 
 from cqstore.cli.lazy_verbs import add_verb
 
-app = typer.Typer()
-archiving = typer.Typer()
+sql_app = typer.Typer()
+archive_app = typer.Typer()
 
 add_verb(
-    app, "sql", "cqstore.analysis.commands.sql:sql",
+    sql_app, "sql", "cqstore.analysis.commands.sql:sql",
     "Ask a store in SQL (Spark's): table commitlog has its records, cq the units of its queues.",
 )  # fmt: skip
 add_verb(
-    archiving, "archive", "cqstore.analysis.commands.archive:archive",
+    archive_app, "archive", "cqstore.analysis.commands.archive:archive",
     "Add to an archive, by topic and day, what is new in logs. Changes nothing in DIR.",
 )  # fmt: skip

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
-from cqstore.analysis.commands import archiving
+from cqstore.analysis.commands import archive_app
 from cqstore.store.errors import RefusedStoreError, StoreConfigError
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
@@ -23,7 +23,7 @@ from tests.kit.golden import copy_store
 
 
 def run(*words: object) -> Result:
-    return CliRunner().invoke(archiving, [*map(str, words)])
+    return CliRunner().invoke(archive_app, [*map(str, words)])
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cqstore.broker.commands import meta as app
+from cqstore.broker.commands import meta_app as app
 from cqstore.broker.metadata.findings import MAX_NAMES, MetadataSeverity, MetaFinding
 from cqstore.broker.metadata.form_checks import check_forms
 from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Table

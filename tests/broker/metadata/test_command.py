@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cqstore.broker.commands import meta as app
+from cqstore.broker.commands import meta_app as app
 from cqstore.broker.metadata.model import Form
 from cqstore.store.errors import RefusedStoreError
 from tests.kit.metadata_forms import databases, expected_forms, unpack_forms

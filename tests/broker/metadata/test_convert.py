@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import cqstore.broker.metadata
-from cqstore.broker.commands import meta as app
+from cqstore.broker.commands import meta_app as app
 from cqstore.broker.metadata import convert as conversion
 from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.locations import names_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cqstore.broker.commands import meta as app
+from cqstore.broker.commands import meta_app as app
 from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.made_topics import TopicQueues, topic_row, topics_of_spans
 from cqstore.broker.metadata.model import BrokerMetadata, Form, Table

@@ -17,7 +17,7 @@ from cqstore.migration.commands.verify import both_backends
 from cqstore.migration.verify import read_report, verified, verify_queues
 from cqstore.migration.verify import verification as verification_module
 from cqstore.migration.verify.at_rest import at_rest
-from cqstore.migration.verify.verify_report import Side, PlanFacts, VerifyReport
+from cqstore.migration.verify.verify_report import PlanFacts, Side, VerifyReport
 from cqstore.migration.workspace import Workspace
 from cqstore.store.comparing.tally import MAX_QUEUES, Kind, Notes, QueueReport, Sums, Tally
 from cqstore.store.errors import RefusedStoreError, StoreIOError

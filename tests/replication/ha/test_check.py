@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cqstore.replication.commands import ha
+from cqstore.replication.commands import ha_app
 from cqstore.replication.ha import diverged_tail as tails
 from cqstore.replication.ha.ha_check import checked
 from cqstore.replication.ha.logs import compare_logs
@@ -28,7 +28,7 @@ from tests.migration.made_log import Made, make_log
 
 
 def check(*words: object) -> Result:
-    return CliRunner().invoke(ha, ["check", *map(str, words)])
+    return CliRunner().invoke(ha_app, ["check", *map(str, words)])
 
 
 def found_by(*words: object, code: int) -> dict[str, object]:

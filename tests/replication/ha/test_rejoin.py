@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cqstore.replication.commands import ha
+from cqstore.replication.commands import ha_app
 from cqstore.replication.commands.ha_rejoin import report_offsets_beyond
 from cqstore.replication.follow.follower import Follower
 from cqstore.replication.follow.follower_progress import Timing
@@ -31,7 +31,7 @@ FAST = Timing(report=0.05, housekeeping=20.0, first_retry=0.001, last_retry=0.00
 
 
 def rejoined(*words: object) -> Result:
-    return CliRunner().invoke(ha, ["rejoin", *map(str, words)])
+    return CliRunner().invoke(ha_app, ["rejoin", *map(str, words)])
 
 
 def follow(root: Path, log: bytes) -> None:

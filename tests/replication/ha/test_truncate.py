@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cqstore.replication.commands import app
+from cqstore.replication.commands import follow_app
 from cqstore.replication.errors import BeyondEpochError
 from cqstore.replication.ha.rejoin import cut_to
 from cqstore.store.errors import RefusedStoreError
@@ -35,7 +35,7 @@ def follow(master: EpochMaster, root: Path, conf: Path, *more: str) -> Result:
     """Follow until the master has nothing more."""
     conf.write_text(SIZES)
     words = [f"127.0.0.1:{master.port}", str(root), "--config", str(conf), "--until-quiet"]
-    return CliRunner().invoke(app, [*words, "--output", "json", *more])
+    return CliRunner().invoke(follow_app, [*words, "--output", "json", *more])
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ def test_nothing_is_cut_but_where_a_record_begins(tmp_path: Path) -> None:
 def test_options_that_do_not_go_together_are_refused(
     tmp_path: Path, given: list[str], words: str
 ) -> None:
-    done = CliRunner().invoke(app, ["127.0.0.1:1", str(tmp_path / "none"), *given])
+    done = CliRunner().invoke(follow_app, ["127.0.0.1:1", str(tmp_path / "none"), *given])
     assert done.exit_code == 2
     assert words in " ".join(done.output.replace("│", " ").split())
     assert not (tmp_path / "none").exists()
