@@ -165,7 +165,7 @@ def test_versions_agree_and_the_installed_library_is_the_pinned_one() -> None:
 
 @pytest.mark.long
 def test_every_wheel_is_made_of_the_real_jar_and_twice_the_same(tmp_path: Path) -> None:
-    program = ROOT / "rocksdb-library" / "make_wheels.py"
+    program = ROOT / "tools" / "rocksdb-library" / "make_wheels.py"
     for name in ("one", "two"):
         command = [sys.executable, str(program), "--out", str(tmp_path / name)]
         subprocess.run(command, check=True, capture_output=True)
@@ -178,7 +178,7 @@ def test_every_wheel_is_made_of_the_real_jar_and_twice_the_same(tmp_path: Path) 
 def test_a_front_end_makes_a_wheel_of_a_named_jar_and_is_refused_without(tmp_path: Path) -> None:
     jar = make_wheels.jar_at_hand(tmp_path)
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", str(tmp_path / "wheel")]
-    source = str(ROOT / "rocksdb-library")
+    source = str(ROOT / "tools" / "rocksdb-library")
     named = ["-C", f"jar={jar}", "-C", f"member={PIN.member}"]
     subprocess.run([*command, *named, source], check=True, capture_output=True)
     (made,) = (tmp_path / "wheel").iterdir()

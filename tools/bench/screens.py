@@ -21,7 +21,7 @@ from rich.text import Text
 
 from cqstore import Message, MessageStore, StoreConfig
 
-_ROOT = Path(__file__).parents[1]
+_ROOT = Path(__file__).parents[2]
 _COLUMNS = 100
 _TOPICS = {"orders": 7, "payments": 4, "shipping": 2, "audit": 1}
 """How often a message goes to each."""

@@ -20,6 +20,7 @@ from cqstore.store.settings.config import StoreConfig
 from tests.kit.archived import archive, archived, in_process
 from tests.kit.commands import COMMAND
 from tests.kit.golden import copy_store
+from tests.kit.product_tree import ROOT
 
 
 def run(*words: object) -> Result:
@@ -116,7 +117,7 @@ def test_executors_of_their_own_write_an_archive(golden_folder: Path, tmp_path: 
     words = ["archive", root, "--source", "s", "--to", "made", "--master"]
     subprocess.run(
         [*COMMAND, *map(str, words), "local-cluster[2,1,1024]"], cwd=tmp_path, check=True,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}, timeout=600,
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=600,
     )  # fmt: skip
     archive(tmp_path / "expected", s=root)
     assert rows_of(tmp_path / "made") == rows_of(tmp_path / "expected")

@@ -13,6 +13,7 @@ from cqstore.migration.preflight.preflight_report import PreflightFinding
 from cqstore.store.errors import StoreConfigError, StoreIOError
 from cqstore.store.settings.broker_conf import read_properties
 from cqstore.store.settings.config import StoreConfig
+from tests.kit.product_tree import ROOT
 from tests.migration.preflight.kit import FakeMachine, codes, names
 
 CLEAN_CONF = """
@@ -326,7 +327,7 @@ def test_a_conf_that_cannot_be_read_is_refused(golden_folder: Path, tmp_path: Pa
 
 def test_the_runbook_has_every_key_of_a_folder_below_the_root() -> None:
     """By the keys of RocketMQ's sources; the four of its old examples are none in any release."""
-    text = (Path(__file__).parents[2] / "docs" / "migration.md").read_text()
+    text = (ROOT / "docs" / "migration.md").read_text()
     section = text.partition("## Folders in broker.conf")[2].partition("\n## ")[0]
     folders = {key for key in broker_keys() if re.search("[sS]tore(File)?[pP]ath|StorePaths", key)}
     folders -= {"useSeparateStorePathForRocksdbCQ"}  # a switch

@@ -14,6 +14,7 @@ from cqstore.migration.preflight import PreflightReport, Severity, examine, pref
 from cqstore.migration.preflight import topics_check as metadata
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.service.opening import open_store
+from tests.kit.product_tree import ROOT
 from tests.kit.stopped import stopped
 from tests.kit.tree import tree_digest
 from tests.migration.preflight.kit import FakeMachine, codes, first_file, overwrite, rows_of, the
@@ -62,7 +63,7 @@ class Writer:
 def writing(root: Path, backend: str) -> Iterator[Writer]:
     with subprocess.Popen(
         [sys.executable, "-c", CHILD, root, backend],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
     ) as process:  # fmt: skip
         try:
             writer = Writer(process)

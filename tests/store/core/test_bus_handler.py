@@ -12,6 +12,7 @@ import pytest
 
 from cqstore.store.core import BUS_HANDLER
 from tests.kit.cut_log_child import CUTS, questions
+from tests.kit.product_tree import ROOT
 
 pytestmark = pytest.mark.slow  # a process each
 
@@ -36,7 +37,7 @@ def run(*words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     without["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":handle_sigbus=0"
     return subprocess.run(
         [sys.executable, *words], capture_output=True, text=True, check=False, timeout=120,
-        env=without | environment, cwd=Path(__file__).parents[2],
+        env=without | environment, cwd=ROOT,
     )  # fmt: skip
 
 

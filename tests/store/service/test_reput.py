@@ -25,6 +25,7 @@ from cqstore.store.service.runtime.environment import usable_cores
 from tests.kit.faults import ENOSPC, Faults
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.own_threads import own_threads
+from tests.kit.product_tree import ROOT
 from tests.kit.reput import THREAD, HeldBatch, running, use_always
 from tests.kit.waiting import until
 
@@ -397,7 +398,7 @@ def test_another_word_for_the_switch_is_refused(said: str) -> None:
         [sys.executable, "-c", "import cqstore.store.service.dispatching.reput"],
         capture_output=True, text=True, check=False,
         env=os.environ | {"CQSTORE_REPUT_THREAD": said},  # a sanitizer comes by it
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
     )  # fmt: skip
     assert f"CQSTORE_REPUT_THREAD is {said!r}: it can be always, never, or not set" in done.stderr
 

@@ -1,13 +1,13 @@
 """Drawing mutations, finding tests for them, trying them out, and the report."""
 
 import shutil
-import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
 
+from tests.kit.product_tree import PRODUCT
 from tests.meta import test_errors
 from tools.mutants.__main__ import PACKAGES, ROOT, draw, report
 from tools.mutants.contexts import RULES
@@ -196,9 +196,8 @@ def test_what_is_listed_as_equal_is_in_the_code_and_is_not_drawn() -> None:
 def test_lines_are_noted_of_every_package_that_is_drawn_from() -> None:
     rules = ConfigParser()
     rules.read(RULES)
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    packages = settings["tool"]["importlinter"]["root_packages"]
-    assert sorted(rules["run"]["source_pkgs"].split(", ")) == sorted(PACKAGES) == sorted(packages)
+    assert rules["run"]["source_pkgs"] == "cqstore"
+    assert sorted(PACKAGES) == sorted(PRODUCT)
 
 
 @pytest.mark.parametrize(("killed", "code"), [(9, 0), (8, 1)])
@@ -224,9 +223,10 @@ def test_nothing_drawn_is_no_success() -> None:
 
 
 WATCHED = {
-    "store/__init__.py": "",
-    "store/a.py": "def one(x):\n    if x:\n        return 1\n    return 2\n",
-    "store/b.py": "print('started')\n\n\ndef two():\n    return 3\n\n\ntwo()\n",
+    "cqstore/__init__.py": "",
+    "cqstore/store/__init__.py": "",
+    "cqstore/store/a.py": "def one(x):\n    if x:\n        return 1\n    return 2\n",
+    "cqstore/store/b.py": "print('started')\n\n\ndef two():\n    return 3\n\n\ntwo()\n",
     "tests/test_a.py": """import subprocess
 import sys
 
@@ -253,7 +253,7 @@ def test_that_fails():
 
 
 def test_other_process():
-    subprocess.run([sys.executable, "-m", "store.b"], check=True)
+    subprocess.run([sys.executable, "-m", "cqstore.store.b"], check=True)
 """,
     "tests/test_b.py": "import sys\n\n\ndef test_trace():\n    sys.settrace(None)\n",
     "tests/test_more.py": "from cqstore.store.a import one\n\n\ndef test_more():\n"
@@ -285,7 +285,7 @@ def test_who_touches_a_line_is_found_in_fixtures_and_other_processes_too(
     for name, text in (WATCHED | ending if ends else WATCHED).items():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_text(text)
-    shutil.copytree(ROOT / "mutants", source / "mutants")
+    shutil.copytree(ROOT / "tools" / "mutants", source / "tools" / "mutants")
     trees = Trees(source, tmp_path, 2)
     with ThreadPoolExecutor(2) as pool:
         known = touched_by(trees, pool, tmp_path / "kept", "not long")

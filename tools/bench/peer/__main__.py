@@ -27,7 +27,7 @@ from tools.bench.peer.sessions import UnequalError
 from tools.bench.peer.sides import THEIRS, SideFailedError, Sides
 from tools.bench.peer.table import published, table, words
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 BUILT = ROOT / "build" / "peer"
 README, PAGE = ROOT / "README.md", ROOT / "docs" / "performance.md"
 PICTURE, QUEUES = ROOT / "docs" / "peer.svg", ROOT / "docs" / "queues.png"

@@ -127,7 +127,7 @@ class Sides:
             subprocess.Popen(
                 [*self._command(side, home), *(f"{name}={value}" for name, value in words.items())],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True,
-                encoding="utf-8", cwd=FOLDER.parents[1], env=self._java.environment(),
+                encoding="utf-8", cwd=FOLDER.parents[2], env=self._java.environment(),
             ) as process,
         ):  # fmt: skip
             running = SideProcess(side, process, errors)
