@@ -91,6 +91,54 @@ def test_spark_s_workers_import_nothing_from_it(folder: Path) -> None:
     assert "200" in run(
         folder, "sql", root, "select count(*) from commitlog", "--master", "local[1]"
     )
+    run(folder, "archive", root, "--to", folder.parent / "archive", "--master", "local[1]")
+    assert [*(folder.parent / "archive").rglob("*.parquet")]
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+import ab, analysis, embedded, metadata, migration, operating, replication, store  # the user's own
+from cqstore import Message, MessageStore
+from cqstore.migration.plan.planner import make_plan
+from cqstore.migration.run.run import run_plan
+from cqstore.migration.verify import verify_migration
+
+root, master = Path(sys.argv[1]), sys.argv[2]
+if __name__ == "__main__":
+    with MessageStore.open(root, backend="file") as opened:
+        opened.put_message(Message("orders", b"one more", 0))
+    make_plan(root, opened.config, target="rocksdb", source=None)
+    run_plan(root, master=master)
+    print(verify_migration(root, master=master).equal, store.OWN, metadata.OWN, analysis.OWN)
+"""
+OWN = ("ab", "analysis", "embedded", "metadata", "migration", "operating", "replication", "store")
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        "none",
+        pytest.param("local[1]", marks=[pytest.mark.long, pytest.mark.xdist_group("spark")]),
+    ],
+)
+@pytest.mark.slow
+def test_a_program_with_modules_of_its_own_moves_a_store(tmp_path: Path, master: str) -> None:
+    """Each name was a package of ours once; the user's are modules here, or packages."""
+    with MessageStore.open(tmp_path / "s", CONFIG, backend="file") as opened:
+        opened.put_messages([Message("orders", b"%d" % n, n % 4) for n in range(200)])
+    for name in OWN:
+        own = tmp_path / "user" / (name if name in {"analysis", "store"} else f"{name}.py")
+        own = own if own.suffix else own / "__init__.py"
+        own.parent.mkdir(parents=True, exist_ok=True)
+        own.write_text(f"OWN = 'own {name}'\n")
+    program = tmp_path / "user" / "program.py"
+    program.write_text(PROGRAM)
+    done = subprocess.run(
+        [sys.executable, program, tmp_path / "s", master], cwd=program.parent,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == "True own store own metadata own analysis\n", done.stderr
 
 
 @pytest.mark.parametrize("entry", ["", "."])
