@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from cqstore.spark.starting import ended_by_interrupt, ended_if_cut_short
-from cqstore.store.concurrency.processes import TASK_ATTEMPTS
+from cqstore.store.concurrency.processes import IMPORT_ROOT, TASK_ATTEMPTS
 from cqstore.store.errors import StoreConfigError, StoreError
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ _LOCAL = re.compile(r"local(\[(?P<threads>\*|\d+)\])?")
 _MASTERS = re.compile(
     r"(local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|spark://.+|yarn|k8s://.+)$"
 )
-_ROOT = Path(__file__).resolve().parents[1]  # of the packages: a checkout, or site-packages
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -206,8 +205,8 @@ def _wanted_environment(master: str) -> dict[str, str]:
     installed = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     paths = [*filter(None, given)]  # an empty one is the current folder
-    if _ROOT not in installed:
-        paths.insert(0, str(_ROOT))
+    if IMPORT_ROOT not in installed:
+        paths.insert(0, str(IMPORT_ROOT))
     if paths != given and paths:
         wanted["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     if master.startswith("local-cluster["):

@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 
+import cqstore
 from cqstore.store.concurrency.task_worker import Task
 from cqstore.store.errors import StoreConfigError, StoreError
 from cqstore.store.progress import noop
@@ -22,7 +23,8 @@ from cqstore.store.progress import noop
 TASK_ATTEMPTS = 4
 """That an item has, as on a cluster of Spark."""
 POLL_SECONDS = 0.25
-_ROOT = Path(__file__).resolve().parents[1]  # of the packages: a checkout, or site-packages
+IMPORT_ROOT = Path(str(cqstore.__file__)).resolve().parents[1]
+"""The folder that holds the package ``cqstore``: a checkout, or site-packages."""
 Outcome = tuple[str, str]
 """See ``cqstore.store.concurrency.task_worker.unwrap``."""
 
@@ -36,7 +38,7 @@ def worker_environment() -> dict[str, str]:
     """
     here = Path.cwd()
     others = [path for path in map(Path, sys.path) if path.is_absolute() and path.resolve() != here]
-    paths = map(str, [_ROOT, *others] if here == _ROOT else others)
+    paths = map(str, [IMPORT_ROOT, *others] if here == IMPORT_ROOT else others)
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
 
 

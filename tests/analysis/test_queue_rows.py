@@ -184,7 +184,7 @@ def test_rows_are_those_of_the_lists_however_they_are_cut(
     found: list[dict[str, Any]] = []
     with pytest.MonkeyPatch.context() as patched:
         for module in ("unit_rows", "queue_table"):
-            patched.setattr(f"analysis.{module}.BATCH_ROWS", BATCH)
+            patched.setattr(f"cqstore.analysis.{module}.BATCH_ROWS", BATCH)
         parts = plan_queues(options, rows)
         for part in parts:
             sizes = [len(batch) for batch in read_queues(options, columns, rows, part)]
@@ -205,7 +205,7 @@ def test_a_batch_is_full_before_the_next_one_begins() -> None:
     columns = unit_columns(SourceOptions(path=Path("root")))
     with pytest.MonkeyPatch.context() as patched:
         for module in ("unit_rows", "queue_table"):
-            patched.setattr(f"analysis.{module}.BATCH_ROWS", BATCH)
+            patched.setattr(f"cqstore.analysis.{module}.BATCH_ROWS", BATCH)
         (part,) = plan_queues(options, RowFilter())
         assert [len(one) for one in read_queues(options, columns, RowFilter(), part)] == [
             3,

@@ -214,7 +214,7 @@ def run_killed(root: Path, target: Path, form: str) -> int:
     """Export and kill the process in the 30th message, with positions up to the 20th."""
     script = (
         "import os, signal, sys\n"
-        "from cqstore.cli import export, export_file\n"
+        "from cqstore.cli.message_files import export_file\n"
         "from cqstore.cli.app import main\n"
         "note, count = export_file.PartFile.note, [0]\n"
         "def noted(part, **_):\n"

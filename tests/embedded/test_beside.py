@@ -124,7 +124,7 @@ def test_beside_expiry_and_deletion_in_another_process(tmp_path: Path, backend: 
         assert log.topics() == ["t"]
         assert numbers(log.read("gone")) == []
 
-    with beside(tmp_path) as log, logged("embedded"):
+    with beside(tmp_path) as log, logged("cqstore.embedded"):
         run(story(log))
     writer.kill()
     with writing(tmp_path, backend) as log:

@@ -149,7 +149,7 @@ def test_a_future_completes_though_its_callback_fails_after_an_interrupted_log_c
 
 
 def test_a_handler_has_the_lines_again_once_its_lock_is_free() -> None:
-    logs, log = Logs(), StoreLogger("store.some.module")
+    logs, log = Logs(), StoreLogger("cqstore.store.some.module")
     lock = logs.handler.lock
     assert lock is not None
     try:
@@ -166,7 +166,10 @@ def test_a_handler_has_the_lines_again_once_its_lock_is_free() -> None:
 
 @pytest.mark.parametrize("thread", ["main", "other"])
 def test_a_record_goes_where_the_logger_of_its_name_sends_it(thread: str) -> None:
-    ours, known = StoreLogger("store.some.module"), logging.getLogger("store.some.module")
+    ours, known = (
+        StoreLogger("cqstore.store.some.module"),
+        logging.getLogger("cqstore.store.some.module"),
+    )
     texts: list[str] = []
 
     class Keep(logging.Handler):
@@ -186,7 +189,7 @@ def test_a_record_goes_where_the_logger_of_its_name_sends_it(thread: str) -> Non
     logging.getLogger("cqstore.store").addHandler(handlers[1])
     function = "say" if thread == "main" else "<lambda>"
     try:
-        assert say("1") == [f"store.some.module {function} 1"] * 2
+        assert say("1") == [f"cqstore.store.some.module {function} 1"] * 2
         handlers[1].setLevel(logging.ERROR)
         assert len(say("2")) == 1
         known.propagate = False

@@ -20,7 +20,7 @@ from typing import Any
 _ROOT = Path(__file__).parents[2]
 _OURS = tuple(
     f"{_ROOT / 'cqstore' / name}/"
-    for name in ("store", "cq_file", "cq_rocksdb", "replication", "embedded")
+    for name in ("store", "cli", "cq_file", "cq_rocksdb", "replication", "embedded")
 )
 _CONTEXTS = "contextlib.py"
 _Tracer = Callable[..., Any]

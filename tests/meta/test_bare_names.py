@@ -49,6 +49,11 @@ def test_nothing_imports_a_bare_name() -> None:
     assert {name: lines for name, lines in found.items() if lines} == {}
 
 
+def test_no_format_string_begins_with_a_bare_name() -> None:
+    begin = re.compile(rf"\bf[\"'](?:{BARE})\.")
+    assert [name for name, text in texts().items() if begin.search(text)] == []
+
+
 def test_no_dotted_string_begins_with_a_bare_name() -> None:
     found = {name: bare_modules(text) for name, text in texts().items() if name.endswith(".py")}
     assert len(found) > 1_000

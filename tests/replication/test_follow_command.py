@@ -30,7 +30,7 @@ from tests.kit.waiting import until
 from tests.kit.wire_broker import WireBroker, topic
 from tests.kit.wire_master import WireMaster
 from tests.kit.wire_server import serving
-from tests.replication.follow.conftest import CONFIG, SIZES, Led
+from tests.replication.conftest import CONFIG, SIZES, Led
 
 FOLLOW = [*COMMAND[:1], "follow"]
 FAINT = 0.5

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from cqstore.spark import spark_session as session
 from cqstore.spark.spark_session import master_with_retries, spark_session
+from cqstore.store.concurrency.processes import IMPORT_ROOT
 from cqstore.store.errors import StoreConfigError, StoreError
 
 
@@ -77,7 +78,7 @@ def test_importing_the_module_imports_no_spark() -> None:
         "import sys, cqstore.spark.spark_session\n"
         "print([n for n in sys.modules if n.startswith('pysp')])"
     )
-    path = os.pathsep.join([str(session._ROOT), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(IMPORT_ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, text=True,
         capture_output=True, check=True,
@@ -132,7 +133,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def test_spark_is_given_what_nobody_has_set(bare: pytest.MonkeyPatch) -> None:
     python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    root = {"PYTHONPATH": str(session._ROOT), "PYTHONSAFEPATH": "1"}
+    root = {"PYTHONPATH": str(IMPORT_ROOT), "PYTHONSAFEPATH": "1"}
     here = {"SPARK_LOCAL_IP": "127.0.0.1"}
     for master in ("local", "local[2]", "local[*]"):
         assert session._wanted_environment(master) == python | root | here
@@ -140,12 +141,12 @@ def test_spark_is_given_what_nobody_has_set(bare: pytest.MonkeyPatch) -> None:
         assert session._wanted_environment(master) == python | root
     bare.setenv("SPARK_LOCAL_IP", "10.0.0.1")
     bare.setenv("PYSPARK_PYTHON", "")
-    bare.setenv("PYTHONPATH", os.pathsep.join(["", "/a", str(session._ROOT), "/a", "/b", ""]))
-    paths = os.pathsep.join([str(session._ROOT), "/a", "/b"])
+    bare.setenv("PYTHONPATH", os.pathsep.join(["", "/a", str(IMPORT_ROOT), "/a", "/b", ""]))
+    paths = os.pathsep.join([str(IMPORT_ROOT), "/a", "/b"])
     assert session._wanted_environment("local") == {
         "PYSPARK_DRIVER_PYTHON": sys.executable, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1",
     }  # fmt: skip
-    bare.setattr(session, "_ROOT", Path(sysconfig.get_path("purelib")).resolve())
+    bare.setattr(session, "IMPORT_ROOT", Path(sysconfig.get_path("purelib")).resolve())
     assert session._wanted_environment("yarn")["PYTHONPATH"] == f"/a:{root['PYTHONPATH']}:/b"
     bare.setenv("PYTHONPATH", "/a")
     assert "PYTHONPATH" not in session._wanted_environment("yarn"), "installed: it is found"

@@ -32,8 +32,8 @@ from tests.kit.served import served
 from tests.kit.told import NEVER
 from tests.kit.tree import tree_digest
 from tests.kit.waiting import until
+from tests.replication.conftest import SIZES
 from tests.replication.feed.conftest import CONFIG, Master, leading, log_in
-from tests.replication.follow.conftest import SIZES
 
 IN_MEMORY = CONFIG.model_copy(
     update={

@@ -19,11 +19,11 @@ from tests.kit.log_bytes import log_of
 from tests.kit.running import COMMAND
 from tests.kit.waiting import run, until
 from tests.kit.wire_slave import WireSlave
+from tests.replication.conftest import SIZES
 from tests.replication.feed.conftest import CONFIG, QUICK, Master, leading
 from tests.replication.feed.test_feed_command import running
 from tests.replication.feed.test_followed import FAST
 from tests.replication.feed.test_sync_master import PATIENT, sync
-from tests.replication.follow.conftest import SIZES
 
 pytestmark = pytest.mark.slow
 

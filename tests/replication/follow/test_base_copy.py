@@ -24,7 +24,7 @@ from tests.kit.faults import Faults
 from tests.kit.served import served
 from tests.kit.tree import tree_digest
 from tests.kit.wire_master import WireMaster
-from tests.replication.follow.conftest import CONFIG, Led
+from tests.replication.conftest import CONFIG, Led
 from tests.replication.follow.test_follower import follow, log_in
 
 
@@ -86,7 +86,7 @@ def kill_in_opening(root: Path, backend: str, step: str) -> None:
     """Open the store and be killed where the recovery comes to ``step``: queues are built then."""
     code = (
         "import os, sys; from cqstore import MessageStore;"
-        "from tests.replication.follow.conftest import CONFIG;"
+        "from tests.replication.conftest import CONFIG;"
         "from cqstore.store.service.recovering.recovery import Recovery;"
         "setattr(Recovery, sys.argv[3], lambda *_: os.kill(os.getpid(), 9));"
         "MessageStore.open(sys.argv[1], CONFIG, backend=sys.argv[2])"

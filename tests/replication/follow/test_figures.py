@@ -26,7 +26,7 @@ from tests.kit.waiting import becomes, run, until
 from tests.kit.wire_broker import WireBroker, topic
 from tests.kit.wire_master import WireMaster
 from tests.kit.wire_server import serving
-from tests.replication.follow.conftest import CONFIG, Led
+from tests.replication.conftest import CONFIG, Led
 from tests.replication.follow.test_follower import FAST
 from tests.replication.test_follow_command import FAINT, running
 

@@ -36,7 +36,7 @@ from tests.kit.served import served
 from tests.kit.waiting import becomes, run
 from tests.kit.wire_master import WireMaster, frame
 from tests.kit.wire_server import Cut
-from tests.replication.follow.conftest import CONFIG, Led
+from tests.replication.conftest import CONFIG, Led
 
 if TYPE_CHECKING:
     from collections.abc import Callable

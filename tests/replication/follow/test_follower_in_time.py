@@ -18,7 +18,7 @@ from tests.kit.log_bytes import log_of
 from tests.kit.sim_loop import SimLoop
 from tests.kit.wire_master import WireMaster, frame
 from tests.kit.wire_server import Cut
-from tests.replication.follow.conftest import CONFIG, Led
+from tests.replication.conftest import CONFIG, Led
 
 TIMING = Timing(report=5.0, housekeeping=20.0)
 LIMIT_SECONDS = 10_000.0

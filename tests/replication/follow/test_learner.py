@@ -20,7 +20,7 @@ from tests.kit.log_bytes import log_of
 from tests.kit.served import served
 from tests.kit.waiting import run
 from tests.kit.wire_master import WireMaster
-from tests.replication.follow.conftest import CONFIG, Led
+from tests.replication.conftest import CONFIG, Led
 from tests.replication.follow.test_follower import ENDED, FAST, caught_up
 
 LEARNER = CONFIG.as_learner()

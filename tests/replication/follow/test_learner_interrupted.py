@@ -16,7 +16,7 @@ from tests.kit import interrupts
 from tests.kit.epoch_master import EpochMaster
 from tests.kit.interrupts import first_places, run_interrupted
 from tests.kit.mutations import in_time
-from tests.replication.follow.conftest import Led
+from tests.replication.conftest import Led
 from tests.replication.follow.test_learner import epochs_in, follow, log_in, of
 
 SECONDS = 60

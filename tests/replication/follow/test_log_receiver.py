@@ -19,7 +19,7 @@ from cqstore.store.settings.config import StoreConfig
 from tests.kit.log_bytes import log_of, pieces
 from tests.kit.served import served
 from tests.kit.wire_master import frame
-from tests.replication.follow.conftest import CONFIG, Led
+from tests.replication.conftest import CONFIG, Led
 
 FRESH = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -13,7 +13,7 @@ from cqstore.store.service.message_store import MessageStore
 from tests.kit.log_bytes import log_of
 from tests.kit.wire_master import WireMaster
 from tests.kit.wire_server import serving
-from tests.replication.follow.conftest import CONFIG, Led
+from tests.replication.conftest import CONFIG, Led
 from tests.replication.test_follow_command import run
 
 HALF, OP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"

@@ -25,7 +25,7 @@ from tests.kit.log_bytes import log_of
 from tests.kit.waiting import becomes, run
 from tests.kit.wire_broker import WireBroker, command, group, topic
 from tests.kit.wire_master import WireMaster
-from tests.replication.follow.conftest import CONFIG
+from tests.replication.conftest import CONFIG
 
 FAST = Timing(report=0.05, first_retry=0.001, last_retry=0.004, quiet=0.03)
 VERSION = {"counter": 1, "stateVersion": 0, "timestamp": 7}

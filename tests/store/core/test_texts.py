@@ -125,24 +125,6 @@ def started(code: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.parametrize(
-    ("missing", "first"),
-    [
-        ("cqstore.store.record._stored", "cqstore.store.record.decoder"),
-        ("cqstore.store.core._faults", "cqstore.store.log"),
-        ("cqstore.store.service.reading._pull", "cqstore.store.core"),
-    ],
-)  # fmt: skip
-def test_a_read_that_was_not_built_is_told_whatever_is_imported_first(
-    missing: str, first: str
-) -> None:
-    done = started(f"import sys; sys.modules[{missing!r}] = None; import {first}")
-    assert done.returncode == 1
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("ImportError: the compiled core of cqstore is missing: install a wheel")
-    assert missing in last
-
-
-@pytest.mark.parametrize(
     "code",
     [
         "import cqstore.store.core", "from cqstore import Message",

@@ -154,7 +154,7 @@ def test_a_dispatcher_that_fails_stalls_the_dispatch_and_skips_nothing(
             raise OSError("no route to host")
 
     taker.fails = fail
-    with logged("store") as lines:
+    with logged("cqstore.store") as lines:
         store.put_messages([Message("t", body) for body in numbered(3, 6)])  # one batch
         until(lambda: store.metrics.snapshot().dispatch_stalled)
     assert "the dispatcher 'taker' failed: OSError('no route to host')" in lines.getvalue()
@@ -357,7 +357,7 @@ def test_one_that_cannot_say_its_place_refuses_the_opening(tmp_path: Path) -> No
 def test_a_place_behind_the_log_is_its_end(tmp_path: Path) -> None:
     """As where a power cut took what the dispatcher had taken."""
     placed = Placed(1 << 30)
-    with logged("store") as lines, opened(tmp_path, dispatchers=[placed]) as store:
+    with logged("cqstore.store") as lines, opened(tmp_path, dispatchers=[placed]) as store:
         put(store, b"a")
         assert store.max_offset("t", 0) == 1
     assert placed.bodies == [b"a"]
@@ -370,7 +370,7 @@ def test_a_place_that_has_expired_is_said(tmp_path: Path) -> None:
             put(store, b"%d" % number * 7_000)
         store.delete_expired_files(1 << 14)
     placed = Placed(0)
-    with logged("store") as lines, opened(tmp_path, dispatchers=[placed]):
+    with logged("cqstore.store") as lines, opened(tmp_path, dispatchers=[placed]):
         pass
     assert [body[:1] for body in placed.bodies] == [b"2", b"3"]
     assert "goes on at 16384: the log from 0 on has expired" in lines.getvalue()

@@ -157,7 +157,7 @@ def test_a_lost_file_of_ours_is_harmless_or_said(
     names = sorted(str(path.relative_to(own)) for path in own.rglob("*") if path.is_file())
     assert "kept" in names
     if kind == "double":
-        assert {"cqstore/ab/figures", "cqstore/ab/differences"} <= set(names)
+        assert {"ab/figures", "ab/differences"} <= set(names)
     for name in names:
         again = tmp_path / f"{kind}-again"
         shutil.copytree(root, again, symlinks=True)
