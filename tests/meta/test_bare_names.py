@@ -14,7 +14,10 @@ BARE = "|".join((*LINKED, *MOVED))
 IMPORT = re.compile(rf"^[ \t>]*(?:from|c?import)[ \t]+(?:{BARE})\b(?!-)", re.MULTILINE)
 DOTTED = re.compile(rf"(?:{BARE})(?:\.\w+)+(?::\w+)?")
 TEXTS = (".py", ".pyi", ".pyx", ".pxd", ".md", ".toml", ".yml", ".ini", ".allow")
-SAMPLES = {"tests/meta/test_bare_names.py", "tests/meta/test_compiled_layers.py"}
+SAMPLES = {
+    "tests/meta/test_bare_names.py", "tests/meta/test_compiled_layers.py",
+    "tests/cli/test_current_folder.py",
+}  # fmt: skip
 """Files that hold bare names in order to refuse them."""
 
 
