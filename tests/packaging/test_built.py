@@ -143,7 +143,8 @@ class Installed:
     def pass_tests(self, *words: str) -> None:
         """Run tests of the checkout, which lies elsewhere, over what is installed."""
         self.install(*TOOLS)
-        shutil.copytree(ROOT / "tests", self.root / "tests", dirs_exist_ok=True)
+        for folder in ("tests", "tools"):
+            shutil.copytree(ROOT / folder, self.root / folder, dirs_exist_ok=True)
         shutil.copy2(ROOT / "pyproject.toml", self.root)
         chosen = ["-q", "-p", "no:cacheprovider", "-m", "not long and not slow and not interop"]
         assert " passed" in self.run("-m", "pytest", *chosen, *words)
