@@ -17,13 +17,17 @@ RACED := tests/store/service/test_threads.py tests/store/service/test_reput.py t
 # Tests that run once more with a dispatch thread in every store that they open.
 BESIDE := tests/interrupts/test_interrupts.py tests/interrupts/test_nested_calls.py tests/crash/test_killed.py tests/store/service/test_threads.py tests/store/service/test_fork.py
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-wrapv -O1 -g
+# What `make test-python` runs; the Debian suite of each: tools/test_python.sh.
+PYTHONS ?= 3.13 3.14
+# More arguments of pytest, for `make test` and `make test-python`.
+SELECT ?=
 # The long tests of a CI run are drawn anew with each commit, and again by its name.
 SEED ?= $(shell git rev-parse HEAD 2>/dev/null)
 SHARE ?= $(if $(filter test-share,$(MAKECMDGOALS)),1/16,1)
 DRAWN = --share $(SHARE) --seed "$(SEED)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo backends check test test-all test-share fuzz race mutants interop bench bench-peer site dist wheels rocksdb-wheels format clean
+.PHONY: help demo backends check test test-all test-share test-python fuzz race mutants interop bench bench-peer site dist wheels rocksdb-wheels format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
@@ -56,7 +60,10 @@ check: $(READY) ## formatting, lint, types, stubs of what is compiled, layers
 	$(BIN)/lint-imports
 
 test: $(READY) ## the tests, but for interop and the long runs
-	$(BIN)/pytest -n auto --dist loadgroup -m "not interop and not long"
+	$(BIN)/pytest -n auto --dist loadgroup -m "not interop and not long" $(SELECT)
+
+test-python: ## the tests on other CPythons, each in a Debian root under build/pythons (PYTHONS, SELECT; root, mmdebstrap)
+	for version in $(PYTHONS); do tools/test_python.sh $$version '$(SELECT)' || exit 1; done
 
 test-all: $(READY) ## the tests and the long runs
 	$(BIN)/pytest -n auto --dist loadgroup -m "not interop and not quiet"
