@@ -27,12 +27,27 @@ NAMES = "cqstore.store", "program", "concurrent.futures"
 SMALL = StoreConfig(mapped_file_size_commit_log=1 << 20, max_hash_slot_num=20, max_index_num=3)
 
 
+class Handler(logging.StreamHandler[io.StringIO]):
+    """A handler that takes its lock by a call, which an interrupt may follow.
+
+    ``logging`` itself does so before CPython 3.13, and many programs' handlers.
+    """
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        self.acquire()
+        try:
+            self.emit(record)
+        finally:
+            self.release()
+        return True
+
+
 class Logs:
     """What a program has set up for its own log and that of the store."""
 
     def __init__(self) -> None:
         self.text = io.StringIO()
-        self.handler = logging.StreamHandler(self.text)
+        self.handler = Handler(self.text)
         self.handler.setFormatter(logging.Formatter("%(name)s %(threadName)s %(message)s"))
         for name in NAMES:
             logging.getLogger(name).addHandler(self.handler)

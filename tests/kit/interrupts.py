@@ -24,12 +24,28 @@ _OURS = tuple(
 )
 _CONTEXTS = "contextlib.py"
 _Tracer = Callable[..., Any]
-_LOOKS = {"CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD"}
+_LOOKS = {"CALL", "CALL_KW", "CALL_FUNCTION_EX", "JUMP_BACKWARD"}
 """Instructions behind which handlers run."""
 
 
 class Interrupted(BaseException):
     """What the handler of a signal raises, as ``KeyboardInterrupt`` is."""
+
+
+def _show_opcodes() -> None:
+    """Have later trace functions see opcodes; CPython 3.12 shows none before one has asked."""
+
+    def ask(frame: FrameType, event: str, _: object) -> _Tracer:
+        frame.f_trace_opcodes = True
+        return ask
+
+    former = sys.gettrace()
+    sys.settrace(ask)
+    inspect.cleandoc("")  # any code in Python
+    sys.settrace(former)
+
+
+_show_opcodes()
 
 
 @cache
@@ -123,6 +139,7 @@ def run_interrupted(
         watching = known[id(code)][1]
         if watching is None:
             return None
+        frame.f_trace = watching  # since CPython 3.13 a code's first call has no opcodes else
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
         if not code.co_flags & inspect.CO_GENERATOR:  # it may be entered to be closed
             pass_place(frame)
