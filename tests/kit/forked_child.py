@@ -15,6 +15,7 @@ from cqstore.store.errors import StoreError
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import RocksDBEngine, StoreConfig
+from tests.kit.forks import fork
 
 TOPIC = "t"
 _Calls = dict[str, Callable[[], object]]
@@ -35,7 +36,7 @@ def main() -> None:
     assert store.put_message(Message(TOPIC, b"before")).ok
     reader = MessageStore.open(Path(root), config, read_only=True)
     sys.stdout.flush()
-    child = os.fork()
+    child = fork()
     if not child:
         _be_the_child(store, reader, Path(root))
         return  # by the way of every program: what is left is collected

@@ -5,6 +5,7 @@ import os
 import select
 import signal
 import traceback
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,13 +18,23 @@ _ASKED = signal.SIGUSR2
 _ANSWER_SECONDS = 5
 
 
+def fork() -> int:
+    """Fork as ``os.fork`` does, without the warning of CPython 3.12 and later that threads run.
+
+    That they do is what is tried.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+        return os.fork()
+
+
 def forked(step: Callable[[], int | None]) -> int:
     """Return how a child ended that does ``step``: with what that returns, ``None`` for 0.
 
     It never comes back into pytest, where it would run the tests that are left a second time, and
     talk to pytest-xdist as the process that forked it does.
     """
-    child = os.fork()
+    child = fork()
     if not child:
         code = RAISED
         try:

@@ -16,6 +16,7 @@ from cqstore.store.queue.units import UnitBatch
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
+from tests.kit import forks
 from tests.kit.reput import THREAD, use_always
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=1 << 16, dispatch_slice=8)
@@ -63,7 +64,7 @@ def main() -> None:
 
 
 def fork(store: MessageStore) -> None:
-    child = os.fork()
+    child = forks.fork()
     if not child:
         try:
             store.put_message(Message("t", b"child", 0))

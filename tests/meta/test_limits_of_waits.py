@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from tests.kit import standstill, waiting
-from tests.kit.forks import RAISED, ended, forked
+from tests.kit.forks import RAISED, ended, fork, forked
 from tests.kit.mutations import Hang, in_time
 
 
@@ -72,7 +72,7 @@ def test_a_forked_child_that_raises_does_not_come_back(capfd: pytest.CaptureFixt
 
 
 def test_a_forked_child_that_does_not_end_is_killed_and_said() -> None:
-    child = os.fork()
+    child = fork()
     if not child:
         try:
             signal.pause()
