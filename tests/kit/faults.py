@@ -26,7 +26,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "unlink": ("unlink",),
 }
 """What can be refused, and the kinds of the shim that it stands for."""
-LOOKS: dict[str, tuple[str, ...]] = {"stat": ("stat",), "list": ("listdir", "scandir")}
+LOOKS: dict[str, tuple[str, ...]] = {"stat": ("stat", "lstat"), "list": ("listdir", "scandir")}
 """What only looks, and the functions of ``os`` that it stands for."""
 
 

@@ -9,6 +9,8 @@ import gc
 from collections.abc import Generator
 
 import pytest
+from hypothesis import given, settings
+from hypothesis.strategies import none
 
 _TESTS = 25
 """So many at least between two times that what is there is frozen."""
@@ -32,6 +34,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_finish() -> None:
     """Have the collector not look again and again at thousands of modules and tests."""
+    _use_hypothesis()
     _freeze()
 
 
@@ -46,6 +49,16 @@ def pytest_runtest_teardown(
         _Count.tests += 1
         if _Count.tests >= _TESTS and nextitem is not None and nextitem.path != item.path:
             _freeze()
+
+
+@settings(max_examples=1, database=None)
+@given(none())
+def _use_hypothesis(_: None) -> None:
+    """Have Hypothesis make its random generator while the collector finds what refers to it.
+
+    Otherwise Hypothesis warns that nothing keeps the generator. Since CPython 3.14 the collector
+    tracks every dict, so the one that keeps it would be frozen by then.
+    """
 
 
 def _freeze() -> None:

@@ -1,7 +1,5 @@
 """RocksDB queues that are closed, read-only or failed; and what a store tells of its database."""
 
-import errno
-import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -26,6 +24,7 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.queue.facts import QueueStat, QueueType
 from cqstore.store.queue.units import QUEUE_UNIT, QueueKey, QueueUnit, UnitBatch
 from tests.kit.engines import engine_in_use, hold_compactions, put_raw
+from tests.kit.faults import EIO, Faults
 from tests.kit.file_queues import NoLog
 from tests.kit.rocksdb_queues import RocksDBQueues, add, engine_of, phys, put
 
@@ -458,11 +457,8 @@ def test_a_folder_that_cannot_be_measured_is_named(
 ) -> None:
     store = RocksDBQueues(tmp_path).open()
 
-    def fail(_: object) -> None:
-        raise OSError(errno.EIO, "of the test")
-
     with monkeypatch.context() as broken:
-        broken.setattr(os, "listdir", fail)
+        Faults(broken).fail("list", EIO, str(store.folder))
         with pytest.raises(StoreIOError, match="cannot measure") as caught:
             store.total_size_bytes()
     assert caught.value.path == store.folder
