@@ -72,7 +72,8 @@ def fault_of(message: Message) -> str | None:
     for name, kind in types.items():
         value = getattr(message, name)
         if not isinstance(value, kind):
-            return f"{name} is {value!r:.60}, not {getattr(kind, '__name__', 'bytes')}"
+            expected = kind.__name__ if isinstance(kind, type) else "bytes"  # or a union
+            return f"{name} is {value!r:.60}, not {expected}"
     for name, (minimum, limit) in _RANGES.items():
         value = getattr(message, name)
         if not isinstance(value, int) or (name == "queue_id" and type(value) is not int):
