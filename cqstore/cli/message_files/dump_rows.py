@@ -2,6 +2,7 @@
 
 import hashlib
 import ipaddress
+import struct
 from collections.abc import Iterator
 
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
@@ -93,8 +94,8 @@ def host_text(host: Host) -> str:
     """Return address and port as Java shows them: an IPv6 address without ``::``."""
     address = ipaddress.ip_address(host.wire[:-4])
     if isinstance(address, ipaddress.IPv6Address):
-        groups = (f"{int(group, 16):x}" for group in address.exploded.split(":"))
-        return f"{':'.join(groups)} {host.port}"
+        groups = struct.unpack(">8H", address.packed)
+        return f"{':'.join(f'{group:x}' for group in groups)} {host.port}"
     return f"{address} {host.port}"
 
 
