@@ -144,6 +144,9 @@ def _check_sums(file: BinaryIO) -> None:
         BadZipFile: one does not match, or it is no archive.
     """
     with zipfile.ZipFile(file) as archive:
+        places = [each.header_offset for each in archive.infolist()]
+        if len(set(places)) < len(places):  # zipfile only warns, since CPython 3.13
+            raise zipfile.BadZipFile("two columns have the same place")
         if (bad := archive.testzip()) is not None:
             raise zipfile.BadZipFile(f"bad CRC-32 of {bad}")
     file.seek(0)
