@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 
-ENTRY_BYTES = 448
+ENTRY_BYTES = 480
 """What an entry takes beside its text: its share of two dicts, the objects' heads, a tuple."""
 _SHARE = 1024
 _OLD_SHARE = 64
