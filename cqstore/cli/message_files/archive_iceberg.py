@@ -24,13 +24,18 @@ def open_catalog(folder: Path) -> Any:
         kind = import_module("pyiceberg.catalog.sql").SqlCatalog
     except ImportError as exc:
         raise StoreConfigError("Iceberg needs pyiceberg: pip install 'cqstore[iceberg]'") from exc
-    return kind(
+    catalog = kind(
         "cqstore",
         **{
             "uri": f"sqlite:///{folder / CATALOG}", "warehouse": f"file://{folder}",
             "py-io-impl": "cqstore.cli.message_files.archive_iceberg_io.SyncedFileIO",
         },
     )  # fmt: skip
+    catalog.close()
+    # A table outlives its catalog's scope: without a pool, no connection stays open with it.
+    sqlalchemy = import_module("sqlalchemy")
+    catalog.engine = sqlalchemy.create_engine(catalog.engine.url, poolclass=sqlalchemy.NullPool)
+    return catalog
 
 
 def table_batches(folder: Path) -> Iterator[tuple[Path, list[ArchivedFile]]]:

@@ -26,9 +26,11 @@ def table(folder: Path) -> Any:
     from pyiceberg.catalog.sql import SqlCatalog  # noqa: PLC0415 - it takes a second
 
     uri = f"sqlite:///{folder}/catalog.db"
-    return SqlCatalog("cqstore", uri=uri, warehouse=f"file://{folder}").load_table(
-        "rocketmq.messages"
-    )
+    catalog = SqlCatalog("cqstore", uri=uri, warehouse=f"file://{folder}")
+    try:
+        return catalog.load_table("rocketmq.messages")
+    finally:
+        catalog.close()
 
 
 def bodies(folder: Path) -> list[str]:
@@ -119,7 +121,9 @@ def test_pyiceberg_is_not_let_try_again_whoever_asked_for_it(tmp_path: Path) -> 
     put(root, *range(10))
     to_table(folder, s=root)
     retries = "commit.retry.num-retries"
-    table(folder).transaction().set_properties({retries: "4"}).commit_transaction()
+    changed = table(folder)
+    changed.transaction().set_properties({retries: "4"}).commit_transaction()
+    changed.catalog.close()
     put(root, *range(10, 20))
     to_table(folder, s=root)
     assert table(folder).properties[retries] == "0"
