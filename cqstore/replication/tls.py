@@ -15,7 +15,9 @@ def master_context(cert: Path, key: Path | None, client_ca: Path | None) -> ssl.
     Raises:
         StoreConfigError: a file cannot be read, or is none of its kind.
     """
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    # Not the default context: since CPython 3.13 it refuses a certificate without the identifier
+    # of its authority's key, which a follower accepts.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _load(context, cert, key)
     if client_ca is not None:
         _trust(context, client_ca)
