@@ -8,6 +8,7 @@ from cqstore.cq_file.dump import rows_of_file
 from cqstore.cq_file.known_ends import ends_path
 from cqstore.cq_file.layout import batch_folder, ext_folder
 from cqstore.cq_file.listing import has_queue_files
+from cqstore.store.path_kind import exists, is_dir
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.context import QueueStoreContext
 from cqstore.store.queue.queue_backend import QueueBackend
@@ -42,14 +43,14 @@ class FileBackend(QueueBackend):
     def unlike_others(cls, paths: StorePaths) -> Path | None:
         """Return the folder of the batch queues if there are any."""
         folder = batch_folder(paths)
-        return folder if folder.is_dir() and any(folder.iterdir()) else None
+        return folder if is_dir(folder) and any(folder.iterdir()) else None
 
     @classmethod
     def own_files(cls, paths: StorePaths) -> list[Path]:
         """Return the topics' folders, and what was written down of their ends."""
         folder = paths.consume_queue
-        found = [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
-        return [path for path in (*found, ends_path(paths)) if path.exists()]
+        found = [path for path in folder.iterdir() if is_dir(path)] if is_dir(folder) else []
+        return [path for path in (*found, ends_path(paths)) if exists(path)]
 
     @classmethod
     def dump_file(cls, path: Path) -> Iterator[dict[str, object]] | None:

@@ -17,6 +17,7 @@ from cqstore.cq_file.listing import check_folder_name, entries, sub_folders
 from cqstore.cq_file.queue_files import FileAccess
 from cqstore.store.errors import IllegalMessageError, os_errors
 from cqstore.store.files import make_folder, sync_folder
+from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.bulk import (
     DiskUse,
@@ -171,7 +172,7 @@ class FileUnitSink:
 
 def _move_in(source: Path, target: Path) -> None:
     """Move a folder, or what is in it where ``target`` is there already."""
-    if not target.exists():
+    if not exists(target):
         source.rename(target)
         return
     for entry in entries(str(source)):

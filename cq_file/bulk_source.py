@@ -24,6 +24,7 @@ from cqstore.cq_file.queue_files import FileAccess
 from cqstore.cq_file.recovery import read_rows
 from cqstore.store.errors import CorruptionError, os_errors
 from cqstore.store.files import file_name, open_regular
+from cqstore.store.path_kind import is_dir
 from cqstore.store.queue.bulk import (
     NO_TIMESTAMP,
     UNIT_ROWS,
@@ -50,7 +51,7 @@ class FileUnitSource:
         self._context = context
         self._folder = str(context.paths.consume_queue)
         self._per_file = config.units_per_file
-        self._has_ext = ext_folder(context.paths).is_dir()
+        self._has_ext = is_dir(ext_folder(context.paths))
         self._unsynced = UnsyncedFiles()
         self._cache = DescriptorCache(descriptor_limit(config.queue_files_max), read_only=True)
         self._access = FileAccess(self._per_file * _UNIT, self._cache, self._unsynced)

@@ -73,25 +73,25 @@ def _check_names(folder: Path, mapped_file_size: int | None) -> Iterator[QueueFi
     moves it away. A store of RocksDB queues that has lost its CURRENT is not opened.
     """
     with_rocksdb = is_database(folder)
-    for topic in entries(str(folder)):
-        if not topic.is_dir():
-            if not with_rocksdb and not is_database_file(topic.name):
-                yield QueueFinding("a file lies among the folders of topics", topic.path)
+    for topic_entry in entries(str(folder)):
+        if not topic_entry.is_dir():
+            if not with_rocksdb and not is_database_file(topic_entry.name):
+                yield QueueFinding("a file lies among the folders of topics", topic_entry.path)
             continue
-        for queue in entries(topic.path):
-            queue_id = parse_queue_id(queue.name)
-            if queue_id is None or not queue.is_dir():
-                yield QueueFinding("the name is not that of a queue", queue.path)
+        for queue_entry in entries(topic_entry.path):
+            queue_id = parse_queue_id(queue_entry.name)
+            if queue_id is None or not queue_entry.is_dir():
+                yield QueueFinding("the name is not that of a queue", queue_entry.path)
                 continue
-            key = QueueKey(topic.name, queue_id)
-            for file in entries(queue.path):
-                if parse_file_name(file.name) is None or not file.is_file():
-                    yield QueueFinding("the name is not that of a queue file", file.path, key)
-                elif (size := _size(file)) not in {None, mapped_file_size}:
+            key = QueueKey(topic_entry.name, queue_id)
+            for file_entry in entries(queue_entry.path):
+                if parse_file_name(file_entry.name) is None or not file_entry.is_file():
+                    yield QueueFinding("the name is not that of a queue file", file_entry.path, key)
+                elif (size := _size(file_entry)) not in {None, mapped_file_size}:
                     short = size is not None and size < (mapped_file_size or 0)
                     yield QueueFinding(
                         f"the queue file has {size} bytes instead of {mapped_file_size}",
-                        file.path, key, position=size if short else mapped_file_size,
+                        file_entry.path, key, position=size if short else mapped_file_size,
                         expected=mapped_file_size, found=size,
                     )  # fmt: skip
 

@@ -19,6 +19,7 @@ from cqstore.store.concurrency.checked_lock import CheckedLock
 from cqstore.store.concurrency.thread import StoreThread
 from cqstore.store.errors import os_errors
 from cqstore.store.files import find_syncfs, sync_file_system, sync_folder
+from cqstore.store.path_kind import is_dir
 
 _SYNCFS_FROM = 64
 """Files from which one ``syncfs`` is cheaper than a journal commit for each of them."""
@@ -155,7 +156,7 @@ def remove_folders(folders: Collection[Path]) -> None:
         StoreIOError: the disk refused.
     """
     for_each(_remove_folder, folders)
-    for parent in {folder.parent for folder in folders if folder.parent.is_dir()}:
+    for parent in {folder.parent for folder in folders if is_dir(folder.parent)}:
         # Also where a folder was gone already: perhaps not durably.
         with os_errors("flush a queue folder", parent):
             sync_folder(parent)
@@ -193,6 +194,6 @@ def for_each(work: Callable[[T], object], items: Collection[T]) -> None:
 
 
 def _remove_folder(folder: Path) -> None:
-    if folder.is_dir():
+    if is_dir(folder):
         with os_errors("remove a folder of queues", folder):
             shutil.rmtree(folder)

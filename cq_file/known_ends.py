@@ -27,6 +27,7 @@ from cqstore.store.errors import CorruptionError, StoreError, os_errors
 from cqstore.store.files import make_folder, read_file, reading, remove_file, replacing
 from cqstore.store.java_numbers import INT_MAX, INT_MIN
 from cqstore.store.log.checkpoint import FILE_SIZE
+from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 
 _LOG = StoreLogger(__name__)
@@ -117,7 +118,7 @@ def read_ends(paths: StorePaths) -> tuple[int, Iterable[KnownQueue]] | None:
     """Return file size and queues as they were left; ``None`` if that is not to be believed."""
     path = ends_path(paths)
     tie = _tie(paths)
-    if tie is None or not path.exists():
+    if tie is None or not exists(path):
         return None
     try:
         with reading(path) as file:
@@ -199,7 +200,7 @@ def forget_ends(paths: StorePaths) -> None:
         StoreIOError: it cannot be removed.
     """
     path = ends_path(paths)
-    if not path.exists():
+    if not exists(path):
         return
     with os_errors("remove what was known of the queues", path):
         remove_file(path)
@@ -224,7 +225,7 @@ def _tie(paths: StorePaths) -> bytes | None:
     try:
         stamp = paths.lock.stat().st_mtime_ns
         checkpoint = b""
-        if paths.checkpoint.exists():
+        if exists(paths.checkpoint):
             checkpoint = read_file(paths.checkpoint, FILE_SIZE)
     except (OSError, CorruptionError):
         return None

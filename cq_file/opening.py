@@ -24,6 +24,7 @@ from cqstore.cq_file.listing import (
 )
 from cqstore.cq_file.queue_files import FileAccess
 from cqstore.store.errors import os_errors
+from cqstore.store.path_kind import exists, is_dir
 from cqstore.store.queue.context import QueueStoreContext
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.settings.config import StoreConfig
@@ -125,7 +126,7 @@ def reopen_queues(
         known = None  # all are gone, maybe on purpose: to be dispatched again
     if not context.read_only:
         forget_ends(paths)
-    if known is None or any(folder.exists() for folder in others):
+    if known is None or any(exists(folder) for folder in others):
         return None
     file_size, queues = known
     wanted = config.units_per_file * FILE_UNIT.size
@@ -176,7 +177,7 @@ def _take_new_topics(opened: OpenedQueues, folder: Path) -> None:
 
 def _tidy(folder: Path, empty_files: list[str], unsynced: UnsyncedFiles) -> None:
     """Make the folder of the queues if it is not there, and remove empty files."""
-    if not folder.is_dir():
+    if not is_dir(folder):
         with os_errors("make the folder of the queues", folder):
             folder.mkdir(parents=True)
         unsynced.note_folder(str(folder.parent))

@@ -49,6 +49,7 @@ from cqstore.store.errors import (
     os_errors,
 )
 from cqstore.store.files import PAGE_BYTES
+from cqstore.store.path_kind import is_file
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.context import QueueStoreContext
 from cqstore.store.queue.facts import QueueDamage, QueueFinding, QueueRestart, QueueType
@@ -145,7 +146,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
             IllegalMessageError: it is one of these.
         """
         check_folder_name(topic)
-        if topic not in self._table.simple and Path(self._folder, topic).is_file():
+        if topic not in self._table.simple and is_file(Path(self._folder, topic)):
             raise IllegalMessageError(
                 f"the topic {topic!r} has the name of a file in the queues' folder"
             )

@@ -37,6 +37,7 @@ from cqstore.cq_rocksdb.queues.offset_table import NO_UNIT
 from cqstore.store.broker_files.file_names import CURRENT
 from cqstore.store.errors import IllegalMessageError, RefusedStoreError, os_errors
 from cqstore.store.files import make_folder, sync_folder
+from cqstore.store.path_kind import exists, is_dir, is_file
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.bulk import (
     DiskUse,
@@ -143,7 +144,7 @@ class RocksDBBulk:
         self, parts: Sequence[Path], paths: StorePaths, config: StoreConfig, phy_offset: int
     ) -> None:
         """Take links to the tables into a new database, units first, the checkpoint entry last."""
-        if paths.root.exists():
+        if exists(paths.root):
             with os_errors("remove an unfinished database", paths.root):
                 shutil.rmtree(paths.root)
         waiting = paths.root / "ingest"
@@ -172,10 +173,10 @@ class RocksDBBulk:
         separate = config.use_separate_store_path_for_rocksdb_cq
         source = made.consume_queue
         target = separate_folder(paths) if separate else paths.consume_queue
-        if database_folder(paths) == target and not (source / CURRENT).exists():
+        if database_folder(paths) == target and not exists(source / CURRENT):
             return  # it is there already
         with os_errors("publish the RocksDB queues", target):
-            if separate and not target.exists():
+            if separate and not exists(target):
                 source.rename(target)
                 sync_folder(target.parent)
                 return
@@ -262,14 +263,14 @@ class RocksDBUnitSink:
 
 
 def _files_of(folder: Path) -> list[Path]:
-    return [path for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
+    return [path for path in folder.iterdir() if is_file(path)] if is_dir(folder) else []
 
 
 def _links(parts: Sequence[Path], name: str, folder: Path) -> list[Path]:
     """Link the tables ``name`` of all sinks into ``folder``; return the links."""
     links = []
     for number, part in enumerate(parts):
-        if (part / name).exists():
+        if exists(part / name):
             link = folder / f"{number:06d}-{name}"
             with os_errors("link a table", part / name):
                 os.link(part / name, link)
@@ -279,7 +280,7 @@ def _links(parts: Sequence[Path], name: str, folder: Path) -> list[Path]:
 
 def _link(file: Path, target: Path) -> None:
     """Link ``file`` as ``target``, or copy it where that lies on another file system."""
-    if target.exists():
+    if exists(target):
         if target.samefile(file):
             return
         target.unlink()

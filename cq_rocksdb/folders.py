@@ -4,6 +4,7 @@ from pathlib import Path
 
 from cqstore.store.broker_files.file_names import CURRENT
 from cqstore.store.errors import RefusedStoreError
+from cqstore.store.path_kind import is_file
 from cqstore.store.paths import StorePaths
 
 
@@ -28,7 +29,7 @@ def database_folder(paths: StorePaths) -> Path | None:
     Raises:
         RefusedStoreError: both folders hold one, and nothing shows which one is served.
     """
-    found = [folder for folder in database_folders(paths) if (folder / CURRENT).is_file()]
+    found = [folder for folder in database_folders(paths) if is_file(folder / CURRENT)]
     if len(found) > 1:
         raise RefusedStoreError(
             f"there are two RocksDB queue databases, {found[0]} and {found[1]}; move one away",

@@ -7,6 +7,7 @@ from cqstore.migration.plan.plan import Plan, read_plan
 from cqstore.migration.run.segment import read_done, units_done
 from cqstore.migration.switch.metadata_steps import last_conversion
 from cqstore.migration.workspace import Workspace
+from cqstore.store.path_kind import exists
 
 
 class Stage(StrEnum):
@@ -26,9 +27,9 @@ def stage_of(space: Workspace, plan: Plan | None) -> Stage:
     """Return the stage of what lies in ``space``."""
     if plan is None:
         return Stage.NOTHING
-    if space.switched.exists():
+    if exists(space.switched):
         return Stage.SWITCHED
-    if space.made.root.exists():
+    if exists(space.made.root):
         return Stage.MADE
     moved = any(read_done(space, n, plan) is not None for n in range(len(plan.segments)))
     return Stage.RUNNING if moved else Stage.PLANNED
@@ -41,7 +42,7 @@ def status(root: Path, workspace: Workspace | None = None) -> dict[str, object]:
         CorruptionError, UnsupportedFormatError: the plan cannot be read.
     """
     space = workspace or Workspace.of(root.absolute())
-    plan = read_plan(space) if space.plan.exists() else None
+    plan = read_plan(space) if exists(space.plan) else None
     stage = stage_of(space, plan)
     facts: dict[str, object] = {"stage": str(stage), "workspace": str(space.root)}
     if plan is not None:

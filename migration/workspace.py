@@ -16,6 +16,7 @@ from typing import Any
 from cqstore.store.errors import RefusedStoreError, StoreLockedError, os_errors
 from cqstore.store.files import make_folder, open_regular, replace_file
 from cqstore.store.journals.journal import Journal, read_lines
+from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 
 _SEGMENT_DIGITS = 6
@@ -111,11 +112,11 @@ class Workspace:
             CorruptionError: the journal is damaged; said before anything is done.
             StoreIOError: the folder cannot be made.
         """
-        if not begin and not self.root.exists():
+        if not begin and not exists(self.root):
             raise RefusedStoreError(
                 "there is no migration here: cqstore migrate plan begins one", path=self.root
             )
-        missing = [folder for folder in (self.root, *self.root.parents) if not folder.exists()]
+        missing = [folder for folder in (self.root, *self.root.parents) if not exists(folder)]
         path = self.root / "lock"
         with os_errors("work in the migration's folder", self.root):
             make_folder(self.root)
@@ -137,7 +138,7 @@ def _locked(path: Path) -> int:
     descriptor = open_regular(path, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
+        if exists(path) and os.path.samestat(os.fstat(descriptor), path.stat()):
             return descriptor
     except BlockingIOError:
         pass

@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 from cqstore.store.errors import CorruptionError
 from cqstore.store.java_numbers import LONG_MAX
+from cqstore.store.path_kind import is_dir
 
 PAGE_BYTES = 4096
 """What RocketMQ's settings count in."""
@@ -221,7 +222,7 @@ def remove_file(path: Path) -> None:
 
 def make_folder(folder: Path) -> None:
     """Make ``folder`` and what is missing above it, each name durably, unless it is there."""
-    if folder.is_dir():
+    if is_dir(folder):
         return
     make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
@@ -276,7 +277,7 @@ def sync_below(folders: Iterable[Path]) -> None:
     One call a file system, or file by file where the system has no such call.
     """
     syncfs, done = find_syncfs(), set()
-    for folder in filter(Path.is_dir, folders):
+    for folder in filter(is_dir, folders):
         if syncfs is None:
             _sync_tree(folder)
         elif (device := folder.stat().st_dev) not in done:

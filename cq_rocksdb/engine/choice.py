@@ -18,6 +18,7 @@ from cqstore.cq_rocksdb.engine.tuning import tuned
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import StoreError, UnsupportedFormatError, os_errors
 from cqstore.store.files import check_folder
+from cqstore.store.path_kind import is_dir, matching
 from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 
 _LOG = StoreLogger(__name__)
@@ -42,10 +43,10 @@ def open_engine(
         StoreError: the database cannot be opened, see the engines.
     """
     tables = 0
-    if folder.is_dir():  # RocksDB would wait for ever at a FIFO
+    if is_dir(folder):  # RocksDB would wait for ever at a FIFO
         with os_errors("look at the files of the database", folder):
             check_folder(folder)
-            tables = len([*folder.glob("*.sst")])
+            tables = len(matching(folder, "*.sst"))
     make, reason = _choose(config)
     options = tuned(database_options(config.rocksdb_memory_bytes), config.rocksdb_options)
     options = options.of_so_many_tables(tables)

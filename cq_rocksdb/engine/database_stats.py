@@ -9,6 +9,7 @@ from cqstore.cq_rocksdb.engine.private_folder import DATABASE_FILE
 from cqstore.cq_rocksdb.engine.rocks_engine import Family, RocksEngine
 from cqstore.store.errors import os_errors
 from cqstore.store.files import bytes_on_disk
+from cqstore.store.path_kind import is_dir, is_file
 from cqstore.store.queue.facts import QueueStat
 
 PROPERTIES = {
@@ -88,10 +89,10 @@ def database_bytes(folder: Path) -> int:
         StoreIOError: the folder cannot be listed.
     """
     total = 0
-    if folder.is_dir():
+    if is_dir(folder):
         with os_errors("measure", folder):
             for file in folder.iterdir():
                 with suppress(FileNotFoundError):  # a compaction has removed it meanwhile
-                    if DATABASE_FILE.fullmatch(file.name) and file.is_file():
+                    if DATABASE_FILE.fullmatch(file.name) and is_file(file):
                         total += bytes_on_disk(file.stat())
     return total

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from cqstore.store.errors import os_errors
 from cqstore.store.files import reading
+from cqstore.store.path_kind import is_dir, matching
 
 _HEADING = re.compile(rb"^(\S+) .*\] STATISTICS:\s*$", re.MULTILINE)
 _COUNTER = re.compile(rb"^ ?(rocksdb\.[a-z.]+) COUNT : (\d+)$", re.MULTILINE)
@@ -37,9 +38,9 @@ def logged_counters(log_folder: Path) -> LoggedCounters | None:
         StoreIOError: a log cannot be read.
     """
     with os_errors("read RocksDB's log", log_folder):
-        if not log_folder.is_dir():
+        if not is_dir(log_folder):
             return None
-        logs = sorted(log_folder.glob("*LOG*"), key=lambda path: path.stat().st_mtime_ns)
+        logs = sorted(matching(log_folder, "*LOG*"), key=lambda path: path.stat().st_mtime_ns)
         for path in reversed(logs):
             with reading(path) as file:
                 file.seek(max(os.fstat(file.fileno()).st_size - _MAX_LOG, 0))

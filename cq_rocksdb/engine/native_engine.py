@@ -55,6 +55,7 @@ from cqstore.store.errors import (
     os_errors,
 )
 from cqstore.store.files import make_folder, reading
+from cqstore.store.path_kind import matching
 from cqstore.store.queue.units import MAX_UNITS, QUEUE_UNIT, BlockStop, QueueKey, UnitBatch
 from cqstore.store.record.message import CHECKPOINT_TOPIC
 
@@ -402,7 +403,7 @@ class NativeEngine:
 
         Read-only it may not have written it yet: then what the library's name says.
         """
-        logs = sorted(self._log_folder.glob("*LOG"), key=lambda path: path.stat().st_mtime_ns)
+        logs = sorted(matching(self._log_folder, "*LOG"), key=lambda path: path.stat().st_mtime_ns)
         for path in reversed(logs):
             with reading(path) as log:
                 found = _VERSION.search(log.read(_LOG_HEAD))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from cqstore.store.broker_files.file_names import CURRENT
 from cqstore.store.errors import os_errors
+from cqstore.store.path_kind import exists
 
 DATABASE_FILE = re.compile(
     r"CURRENT|IDENTITY|LOCK|LOG(\.old\..*)?|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log|blob|dbtmp)"
@@ -34,7 +35,7 @@ class PrivateFolder:
         with os_errors("make a private folder for", folder):
             self.path = Path(tempfile.mkdtemp(prefix="cqstore-read-only-"))
             self.release = weakref.finalize(self, _remove, self.path, os.getpid())
-            self.holds_database = not is_empty and (folder / CURRENT).exists()
+            self.holds_database = not is_empty and exists(folder / CURRENT)
             """False: there is none, and one opened here is empty."""
             if not self.holds_database:
                 return

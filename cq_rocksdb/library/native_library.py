@@ -23,6 +23,7 @@ from pathlib import Path
 from cqstore.cq_rocksdb.library.checked_file import is_checked, note_checked
 from cqstore.store.errors import StoreIOError, UnsupportedFormatError, os_errors
 from cqstore.store.files import read_file, reading, replacing
+from cqstore.store.path_kind import is_dir, is_file
 
 JAR_PATTERN = "rocksdbjni-*.jar"
 _SYSTEM_PATTERN = "librocksdb.so*"
@@ -146,12 +147,12 @@ def _usable(place: Path, cache: Path | None) -> NativeLibrary:
     Raises:
         LibraryNotFoundError: there is none.
     """
-    if place.is_dir():
+    if is_dir(place):
         jars = sorted(place.glob(JAR_PATTERN), key=_version)
         if not jars:
             raise LibraryNotFoundError(f"the folder holds no {JAR_PATTERN}", path=place)
         place = jars[-1]
-    if not place.is_file():
+    if not is_file(place):
         raise LibraryNotFoundError("there is no such file", path=place)
     with os_errors("read a RocksDB library", place), reading(place) as file:
         head = file.read(4)

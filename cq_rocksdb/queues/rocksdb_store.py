@@ -59,6 +59,7 @@ from cqstore.store.errors import (
     StoreFailedError,
     StoreStateError,
 )
+from cqstore.store.path_kind import exists, is_dir, is_file
 from cqstore.store.paths import StorePaths
 from cqstore.store.progress import Progress, noop
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
@@ -105,10 +106,10 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         if database_folder(paths) is not None:
             return True
         for folder in database_folders(paths):
-            inside = list(folder.iterdir()) if folder.is_dir() else []
+            inside = list(folder.iterdir()) if is_dir(folder) else []
             tables = any(path.suffix == ".sst" for path in inside)
-            moving = paths.replacing.exists()  # a part of it has been moved away already
-            if tables and not moving and not any(path.is_dir() for path in inside):
+            moving = exists(paths.replacing)  # a part of it has been moved away already
+            if tables and not moving and not any(is_dir(path) for path in inside):
                 raise RefusedStoreError(
                     "the RocksDB queues have lost their file CURRENT; move the folder away and open"
                     " the store with the backend rocksdb (storeType defaultRocksDB): the queues are"
@@ -130,9 +131,9 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
     @classmethod
     def own_files(cls, paths: StorePaths) -> list[Path]:
         """Return the database's files, also a part; file queues may lie in the same folder."""
-        folders = [folder for folder in database_folders(paths) if folder.is_dir()]
+        folders = [folder for folder in database_folders(paths) if is_dir(folder)]
         entries = [path for folder in folders for path in folder.iterdir()]
-        return [path for path in entries if DATABASE_FILE.fullmatch(path.name) and path.is_file()]
+        return [path for path in entries if DATABASE_FILE.fullmatch(path.name) and is_file(path)]
 
     @classmethod
     def watch(cls, paths: StorePaths) -> Sequence[QueueStat]:

@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from cqstore.cli.progress import QUIET, progress
 from cqstore.store.errors import StoreConfigError
+from cqstore.store.path_kind import exists
 
 VERBOSE: ContextVar[bool] = ContextVar("verbose", default=False)
 """Whether ``--verbose`` was given before the verb."""
@@ -95,7 +96,7 @@ class DefaultGroup(TyperGroup):
         """Check whether a word is similar to a verb, and no folder: the error names the verb."""
         from difflib import get_close_matches  # noqa: PLC0415 - few calls need it
 
-        return bool(get_close_matches(word, self.commands)) and not Path(word).exists()
+        return bool(get_close_matches(word, self.commands)) and not exists(Path(word))
 
 
 class VerbGroup(TyperGroup):
@@ -107,7 +108,7 @@ class VerbGroup(TyperGroup):
         Raises:
             StoreConfigError: there is one of that name.
         """
-        if args and args[0] not in self.commands and Path(args[0]).exists():
+        if args and args[0] not in self.commands and exists(Path(args[0])):
             verbs = ", ".join(self.commands)
             raise StoreConfigError(f"{args[0]} is no verb: one of {verbs} comes before it")
         return super().parse_args(ctx, args)
@@ -123,7 +124,7 @@ class RootGroup(TyperGroup):
             StoreConfigError: there is one of that name.
         """
         first = next((word for word in args if not word.startswith("-")), "")
-        if first and first not in self.commands and Path(first).exists():
+        if first and first not in self.commands and exists(Path(first)):
             raise StoreConfigError(
                 f"{first} is no verb; is cqstore info {first} meant? (cqstore --help lists all)"
             )

@@ -9,6 +9,7 @@ from pathlib import Path
 from cqstore.cli.options import note
 from cqstore.store.errors import StoreError
 from cqstore.store.journals.store_lock import refuse_if_open
+from cqstore.store.path_kind import is_dir, is_symlink, matching
 from cqstore.store.paths import StorePaths
 from cqstore.store.service.layout.store_layout import detect
 from cqstore.store.settings.config import StoreConfig
@@ -22,11 +23,11 @@ def nothing_half_made(root: Path, settings: StoreConfig, *, new: bool) -> Iterat
     stays: a store, or a folder with anything in it, is not touched.
     """
     made = _missing(root) if new else []
-    was_empty = new and root.is_dir() and not any(root.iterdir())
+    was_empty = new and is_dir(root) and not any(root.iterdir())
     try:
         yield
     except BaseException:
-        if (made or was_empty) and root.is_dir() and _is_unused(root, settings):
+        if (made or was_empty) and is_dir(root) and _is_unused(root, settings):
             _remove(root, made)
         raise
 
@@ -42,7 +43,7 @@ def _is_unused(root: Path, settings: StoreConfig) -> bool:
     try:
         refuse_if_open(StorePaths(root))
         folders = detect(root, settings).log_folders
-        return not any(path.stat().st_size for each in folders for path in each.glob("*"))
+        return not any(path.stat().st_size for each in folders for path in matching(each, "*"))
     except (OSError, StoreError):
         return False
 
@@ -50,7 +51,7 @@ def _is_unused(root: Path, settings: StoreConfig) -> bool:
 def _remove(root: Path, made: list[Path]) -> None:
     """Remove what was made of a new store, and the folders that were made for it."""
     for path in root.iterdir():
-        if path.is_dir() and not path.is_symlink():
+        if is_dir(path) and not is_symlink(path):
             shutil.rmtree(path, ignore_errors=True)
         else:
             with suppress(OSError):

@@ -16,6 +16,7 @@ from cqstore.store.java_numbers import INT_MAX, LONG_MAX
 from cqstore.store.journals.store_lock import locked_by, refuse_if_open
 from cqstore.store.journals.store_mode import StoreMode, store_modes
 from cqstore.store.log.approximate_end import about_log_end
+from cqstore.store.path_kind import exists, is_dir, is_file
 from cqstore.store.paths import StorePaths
 from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.layout.root_folder import refuse_file, refuse_part
@@ -32,7 +33,7 @@ def meant(place: Path | None) -> Path | None:
     Raises:
         RefusedStoreError: it is a part of one, which the error names, or a file.
     """
-    if place is None or not place.exists():
+    if place is None or not exists(place):
         return place
     refuse_part(place)
     refuse_file(place)
@@ -275,9 +276,9 @@ def check_is_there(root: Path) -> None:
     Raises:
         RefusedStoreError: there is none, or a file.
     """
-    if root.exists():
+    if exists(root):
         refuse_file(root)
-    if not root.is_dir():
+    if not is_dir(root):
         raise RefusedStoreError("no such folder", path=root)
 
 
@@ -291,8 +292,8 @@ def check_is_store(root: Path, settings: StoreConfig, remedy: str = "") -> None:
         StoreError: as ``detect``.
     """
     layout = detect(root, settings)
-    if not (layout.has_log or layout.backends or layout.paths.checkpoint.is_file()):
-        what = "no store here" if root.is_dir() else "no such folder"
+    if not (layout.has_log or layout.backends or is_file(layout.paths.checkpoint)):
+        what = "no store here" if is_dir(root) else "no such folder"
         raise RefusedStoreError(f"{what}: is its file system mounted?{remedy}", path=root)
 
 

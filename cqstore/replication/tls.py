@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cqstore.store.errors import StoreConfigError
+from cqstore.store.path_kind import exists
 
 _NO_PEM = "expected PEM, found none that can be read"
 
@@ -59,7 +60,7 @@ def _trust(context: ssl.SSLContext, ca: Path) -> None:
 
 def _fault(exc: OSError, paths: Sequence[Path]) -> tuple[Path, str]:
     """Return which file it is about, the first if that is not said, and why in words."""
-    missing = next((path for path in paths if not path.exists()), None)
+    missing = next((path for path in paths if not exists(path)), None)
     if missing is not None:
         return missing, "there is no such file"
     if isinstance(exc, ssl.SSLError):

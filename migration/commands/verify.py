@@ -18,6 +18,7 @@ from cqstore.migration.verify.verify_report import VerifyReport, report_schema
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.journals.store_lock import locked_by
+from cqstore.store.path_kind import exists
 from cqstore.store.queue.queue_location import QueuePlace
 from cqstore.store.service.message_store import MessageStore
 
@@ -59,7 +60,7 @@ def verify_command(
         raise typer.BadParameter("name a store", param_hint="DIR")
     space = Workspace.of(root.absolute(), workspace)
     with progress("comparing", unit=PARTS) as tick:
-        if space.plan.exists():
+        if exists(space.plan):
             report = verify_migration(
                 root, workspace=space, master=master, deep=deep, progress=tick.of
             )

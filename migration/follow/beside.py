@@ -16,6 +16,7 @@ from cqstore.broker.conversion.options import AcceptedLoss
 from cqstore.broker.conversion.table_files import stamps, table_paths
 from cqstore.store.errors import RefusedStoreError, os_errors
 from cqstore.store.files import make_folder, sync_below, sync_folder
+from cqstore.store.path_kind import exists, files_below, is_dir
 from cqstore.store.paths import StorePaths
 from cqstore.store.service.offline.store_copy import copy_file
 
@@ -64,7 +65,7 @@ def refuse_left(broker: StorePaths, without: Collection[AcceptedLoss]) -> None:
     """
     folder = broker.root / AcceptedLoss.COMPACTION
     with os_errors("look for compacted topics", folder):
-        is_used = folder.is_dir() and any(path.is_file() for path in folder.rglob("*"))
+        is_used = is_dir(folder) and any(files_below(folder))
     if is_used and AcceptedLoss.COMPACTION not in without:
         raise RefusedStoreError(
             "messages of compacted topics lie here, which are not brought into the new folder. To"
@@ -80,13 +81,13 @@ def _copy_unchanged(broker: StorePaths, partial: Path, without: Collection[Accep
     """
     for _ in range(_TRIES):
         before = stamps(broker)
-        if partial.exists():  # a file left there would come along
+        if exists(partial):  # a file left there would come along
             shutil.rmtree(partial)
         make_folder(partial)
         for path in table_paths(broker):
             if path.name in without:
                 continue
-            if path.is_dir():
+            if is_dir(path):
                 shutil.copytree(path, partial / path.name, copy_function=copy_file)
             else:
                 copy_file(str(path), str(partial / path.name))

@@ -35,6 +35,7 @@ from cqstore.replication.follow.follower_progress import FollowerProgress, Timin
 from cqstore.store.comparing.compared import Compared
 from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreError, os_errors
 from cqstore.store.journals.store_lock import StoreLock
+from cqstore.store.path_kind import exists, matching
 from cqstore.store.paths import StorePaths
 from cqstore.store.progress import Tell, noop
 from cqstore.store.queue.backends import backend, backend_names
@@ -175,7 +176,7 @@ class FollowedMove:
             plan_conversion(self._broker, self._next)  # what is refused is so before the stop
         own, settings = resolve_layout(self._own.root, self._config, None, read_only=False)
         choose_backends(own, settings, self._backend)  # what cannot be opened later is not begun
-        if any(self._own.commit_log.glob("*")):
+        if matching(self._own.commit_log, "*"):
             return
         self._refuse_other_levels()
         try:
@@ -330,7 +331,7 @@ class FollowedMove:
 
     def _receive_rest(self, store: MessageStore) -> None:
         """Take the rest from the broker's log, and hold the ends of all queues against its own."""
-        if self._broker.abort.exists():
+        if exists(self._broker.abort):
             raise RefusedStoreError(
                 "the broker was not stopped well: start it and stop it once more, then call this"
                 " again",
@@ -376,7 +377,7 @@ class FollowedMove:
             RefusedStoreError: it is of another broker's store.
             StoreError: it is damaged.
         """
-        if not self._note.exists():
+        if not exists(self._note):
             return FollowedReport()
         try:
             found = read_marker(self._note)

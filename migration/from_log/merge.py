@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from cqstore.migration.from_log.blocks import Runs, map_units, read_index
 from cqstore.migration.from_log.scan_plan import ScanDone, ScanSpace
 from cqstore.store.errors import QueueGapError, os_errors
+from cqstore.store.path_kind import exists
 from cqstore.store.queue.bulk import key_order
 from cqstore.store.queue.facts import QueueRestart
 from cqstore.store.queue.units import QueueKey
@@ -176,7 +177,7 @@ def _write(space: ScanSpace, keys: list[QueueKey], table: _Table, pieces: _Table
     unfinished = space.merged.with_name("merging")
     with os_errors("write the merged index", unfinished):
         for folder in (unfinished, space.merged):
-            if folder.exists():
+            if exists(folder):
                 shutil.rmtree(folder)
         unfinished.mkdir()
         with (unfinished / NAMES).open("wb") as file:

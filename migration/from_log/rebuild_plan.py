@@ -34,6 +34,7 @@ from cqstore.store.journals.expired_queues import ExpiredQueues
 from cqstore.store.journals.journal import MAX_BYTES
 from cqstore.store.journals.store_lock import locked_by
 from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.path_kind import exists, is_dir
 from cqstore.store.progress import Progress, noop
 from cqstore.store.queue.backends import unlike_others
 from cqstore.store.queue.bulk import BulkBackend, bulk_backend
@@ -94,7 +95,7 @@ def make_log_plan(
     _refuse(layout, target)
     check_master(master)
     with space.held(begin=True):
-        if space.plan.exists():
+        if exists(space.plan):
             raise RefusedStoreError(
                 "there is a plan already: go on with it, or cqstore migrate rollback",
                 path=space.plan,
@@ -186,7 +187,7 @@ class _LogPlanner:
         """Write the plan of the scan, or go on with the one that is there if it is the same."""
         space = self._scan_space
         journal = self._paths.deleted_topics
-        text = read_file(journal, MAX_BYTES) if journal.exists() else b""
+        text = read_file(journal, MAX_BYTES) if exists(journal) else b""
         plan = ScanPlan(
             identity=log_identity(self._layout.log_folders),
             settings=settings_of_tasks(self._config),
@@ -194,12 +195,12 @@ class _LogPlanner:
             ranges=self._ranges(range_bytes), deleted_topics=str(journal),
             deleted_digest=hashlib.blake2b(text, digest_size=16).hexdigest(),
             target=self._target.name,
-            whole_only=self._paths.abort.exists() and not locked_by(self._paths),
+            whole_only=exists(self._paths.abort) and not locked_by(self._paths),
         )  # fmt: skip
-        if space.plan.exists() and space.read_plan() == plan:
+        if exists(space.plan) and space.read_plan() == plan:
             return plan
         with os_errors("begin a scan", space.root):
-            if space.root.exists():
+            if exists(space.root):
                 shutil.rmtree(space.root)
         write_file(space.plan, plan.model_dump_json(indent=1) + "\n")
         return plan
@@ -220,7 +221,7 @@ class _LogPlanner:
         kept |= {space.attempt(t, each.attempt) for t, each in done.items() if each is not None}
         with os_errors("tidy the scanned blocks", space.root):
             for path in space.root.iterdir():
-                if path.is_dir() and path not in kept:
+                if is_dir(path) and path not in kept:
                     shutil.rmtree(path)
                 elif path not in kept:
                     path.unlink()

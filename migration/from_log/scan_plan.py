@@ -15,6 +15,7 @@ from cqstore.migration.markers import MAX_PLAN_BYTES, make_marker, read_marker
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import CorruptionError, os_errors
 from cqstore.store.files import read_file
+from cqstore.store.path_kind import is_dir
 from cqstore.store.settings.config import StoreConfig
 
 
@@ -111,6 +112,6 @@ class ScanSpace:
 
 def sizes_in(folder: Path) -> dict[str, int]:
     """Return names and bytes of the files in ``folder``."""
-    if not folder.is_dir():
+    if not is_dir(folder):
         return {}
     return {entry.name: entry.stat().st_size for entry in os.scandir(folder)}

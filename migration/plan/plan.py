@@ -16,6 +16,7 @@ from cqstore.migration.markers import read_versioned
 from cqstore.migration.workspace import Workspace, write_file
 from cqstore.store.errors import CorruptionError, RefusedStoreError, os_errors
 from cqstore.store.files import reading
+from cqstore.store.path_kind import exists
 from cqstore.store.queue.units import MAX_UNITS, QueueKey
 from cqstore.store.settings.config import StoreConfig
 
@@ -150,7 +151,7 @@ def read_plan(workspace: Workspace) -> Plan:
         CorruptionError: it was changed, or is none.
     """
     path = workspace.plan
-    if not path.exists():
+    if not exists(path):
         raise RefusedStoreError("there is no plan yet: run cqstore migrate plan", path=path)
     plan = read_versioned(path, Plan, FORMAT, "plan")
     if plan.own_digest() != plan.digest:

@@ -11,6 +11,7 @@ from cqstore.migration.plan.segment_writer import SEGMENT_UNITS, SegmentWriter
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.journals.store_lock import locked_by
+from cqstore.store.path_kind import exists
 from cqstore.store.progress import Progress, noop
 from cqstore.store.queue.bulk import (
     BulkBackend,
@@ -49,7 +50,7 @@ def make_plan(
     space = workspace or Workspace.of(root)
     to = bulk_backend(target)
     with space.held(begin=True):
-        if space.plan.exists():
+        if exists(space.plan):
             raise RefusedStoreError(
                 "there is a plan already: go on with it, or cqstore migrate rollback",
                 path=space.plan,

@@ -14,6 +14,7 @@ from cqstore.migration.preflight.preflight_report import NameCount, PreflightFin
 from cqstore.migration.preflight.topics_check import in_database
 from cqstore.store.broker_files.file_names import TOPIC_GROUP_SEPARATOR
 from cqstore.store.errors import CorruptionError, StoreError
+from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 
@@ -40,7 +41,7 @@ class OffsetsCheck:
             yield from self._found()
             return
         files = [self._paths.config / name for name in FILES_OF_TABLE[Table.OFFSETS]]
-        present = [path for path in files if path.exists()]
+        present = [path for path in files if exists(path)]
         if not present:
             yield not_compared(Severity.INFO, "There are no consumer offsets (config/) here.")
             return

@@ -37,6 +37,7 @@ from cqstore.migration.preflight.queue_survey import QueueCheck, QueueSurvey, To
 from cqstore.migration.preflight.topics_check import read_topic_table
 from cqstore.migration.preflight.units import BatchQueues, UnitCheck
 from cqstore.store.errors import StoreConfigError, StoreError, os_errors
+from cqstore.store.path_kind import is_dir, is_file
 from cqstore.store.paths import StorePaths
 from cqstore.store.progress import noop
 from cqstore.store.queue.backends import backend
@@ -227,7 +228,7 @@ class _Examination:
 
 
 def _count_files(folder: Path) -> int:
-    return sum(path.is_file() for path in folder.iterdir()) if folder.is_dir() else 0
+    return sum(is_file(path) for path in folder.iterdir()) if is_dir(folder) else 0
 
 
 def _levels(store: MessageStore, config: StoreConfig) -> Iterator[PreflightFinding]:

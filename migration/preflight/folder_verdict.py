@@ -13,6 +13,7 @@ from cqstore.migration.preflight.preflight_report import PreflightFinding, Sever
 from cqstore.store.broker_files.file_names import CURRENT
 from cqstore.store.errors import RefusedStoreError, StoreError
 from cqstore.store.journals.store_lock import locked_by
+from cqstore.store.path_kind import exists, is_dir, is_file
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backends import backend
 from cqstore.store.service.layout.store_layout import StoreLayout, detect
@@ -55,11 +56,11 @@ class FolderFacts(NamedTuple):
 
 def inspect_folder(root: Path, config: StoreConfig) -> FolderFacts:
     """Look at ``root``; changes nothing, takes no lock."""
-    if not root.is_dir():
+    if not is_dir(root):
         return FolderFacts(FolderKind.NOT_A_STORE, None)
     paths = StorePaths(root)
-    inside = (paths.consume_queue / CURRENT).is_file()
-    beside = (separate_folder(paths) / CURRENT).is_file()
+    inside = is_file(paths.consume_queue / CURRENT)
+    beside = is_file(separate_folder(paths) / CURRENT)
     if inside and beside:
         return FolderFacts(FolderKind.TWO_DATABASES, None)
     try:
@@ -115,7 +116,7 @@ def layout_findings(root: Path, found: FolderFacts, to: str) -> Iterator[Preflig
         )
     elif to in found.layout.backends:
         yield _refuse("nothing-to-move", f"The queues are in backend {to!r} already.")
-    shared = (paths.consume_queue / CURRENT).is_file()
+    shared = is_file(paths.consume_queue / CURRENT)
     if shared and backend(to).store_type() == _FILES:
         yield PreflightFinding(
             code="shared-folder",
@@ -147,7 +148,7 @@ def state_findings(root: Path, *, running: bool = False) -> Iterator[PreflightFi
 
     ``running``: the store is examined while that process writes to it.
     """
-    if not root.is_dir():
+    if not is_dir(root):
         return
     paths = StorePaths(root)
     try:
@@ -166,13 +167,13 @@ def state_findings(root: Path, *, running: bool = False) -> Iterator[PreflightFi
             sentence=_WHILE_RUNNING if running else _IN_USE,
             figures={"pid": holder},
         )
-    elif paths.abort.exists():
+    elif exists(paths.abort):
         yield _refuse(
             "needs-recovery",
             "The store was not closed cleanly (abort is there): recover it first (cqstore "
             "recover).",
         )
-    if (running or not holder) and (paths.replacing.exists() or paths.rebuilding.exists()):
+    if (running or not holder) and (exists(paths.replacing) or exists(paths.rebuilding)):
         yield _refuse(
             "unfinished-rebuild",
             "A rebuild of queues was cut short here: finish it first (cqstore recover).",

@@ -21,6 +21,7 @@ from cqstore.store.broker_files.file_names import (
     TIMER_WHEEL,
 )
 from cqstore.store.errors import StoreError
+from cqstore.store.path_kind import is_dir
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backends import backend, backend_names
 from cqstore.store.settings.config import StoreConfig
@@ -158,7 +159,7 @@ def other_names(paths: StorePaths) -> list[str]:
 
 
 def _children(folder: Path) -> list[Path]:
-    return [*folder.iterdir()] if folder.is_dir() else []
+    return [*folder.iterdir()] if is_dir(folder) else []
 
 
 def _finding(code: str, severity: Severity, sentence: str) -> PreflightFinding:

@@ -16,6 +16,7 @@ from cqstore.migration.preflight.lite_queues import lite_expiration
 from cqstore.migration.preflight.preflight_report import NameCount, PreflightFinding, Severity
 from cqstore.migration.preflight.queue_survey import QueueCheck, UnitRange
 from cqstore.store.errors import StoreError
+from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.topic_names import is_exempt
 
@@ -104,7 +105,7 @@ def read_topic_table(paths: StorePaths) -> tuple[TopicsCheck, list[PreflightFind
     found = in_database(paths, Table.TOPICS)
     if found is not None:
         return _of_database(found)
-    if not paths.topics.exists():
+    if not exists(paths.topics):
         sentence = "There is no config/topics.json: a broker that starts so knows no topic."
         return TopicsCheck(set()), [_not_compared(Severity.WARN, sentence)]
     try:

@@ -31,6 +31,7 @@ from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import RefusedStoreError, os_errors
 from cqstore.store.files import sync_folder
 from cqstore.store.journals.store_lock import StoreLock
+from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 from cqstore.store.progress import Tell, noop
 from cqstore.store.queue.bulk import bulk_backend
@@ -73,11 +74,11 @@ def rollback(
     with space.held():
         config = (config or StoreConfig()).without_replicas()  # nothing is acknowledged here
         layout, config = resolve_layout(root, config, None, read_only=True)
-        if space.switched.exists():
+        if exists(space.switched):
             before = _mode_before(space, root)
             broker = NextBroker(before.backends, config, without, accept_older_tables)
             return _walk_back(space, layout, broker, returning, tell, dry_run=dry_run)
-        if not space.plan.exists():
+        if not exists(space.plan):
             raise RefusedStoreError("there is no migration to roll back", path=space.root)
         if not dry_run:
             now = current_mode(layout, config)
@@ -153,7 +154,7 @@ def finish(
     root = root.absolute()
     space = workspace or Workspace.of(root)
     with space.held():
-        if not space.switched.exists():
+        if not exists(space.switched):
             raise RefusedStoreError("there is no switch to finish", path=space.root)
         done = read_switched(space)
         layout, config = resolve_layout(root, config or StoreConfig(), None, read_only=True)
@@ -203,7 +204,7 @@ def _clear(space: Workspace, step: str) -> None:
     with os_errors("empty the workspace", space.root):
         folders = (space.segments, space.unfinished.root, space.made.root, ScanSpace(space).root)
         for folder in folders:
-            if folder.exists():
+            if exists(folder):
                 shutil.rmtree(folder)
         for path in (space.report, space.report_page, space.known_queues):
             path.unlink(missing_ok=True)

@@ -22,6 +22,7 @@ from cqstore.migration.tasks import MASTER, NO_SPARK, check_master, ready, run_t
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import DiskFullError, RefusedStoreError, os_errors
 from cqstore.store.files import sync_folder
+from cqstore.store.path_kind import exists, is_dir
 from cqstore.store.queue.bulk import UNIT_ROWS, bulk_backend
 from cqstore.store.settings.config import StoreConfig
 
@@ -71,7 +72,7 @@ def run_plan(
         if config is not None:
             plan.refuse_other_settings(config)
         check_source(plan, root)
-        if space.made.root.exists():
+        if exists(space.made.root):
             return _report(space, plan, 0, 0.0)
         check_master(master)
         tidy(space, plan)
@@ -107,7 +108,7 @@ def _room_named(space: Workspace, plan: Plan) -> Iterator[None]:
         raise DiskFullError(
             f"no space is left on this disk: about {round((plan.units - moved) * a_unit)} bytes"
             " more are needed there; free them and run again, what was moved is kept",
-            path=next(each for each in (place, *place.parents) if each.exists()),
+            path=next(each for each in (place, *place.parents) if exists(each)),
         ) from exc
 
 
@@ -153,7 +154,7 @@ def tidy(space: Workspace, plan: Plan) -> None:
         for path in space.segments.iterdir():
             if path in kept:
                 continue
-            if path.is_dir():
+            if is_dir(path):
                 # An abandoned task may still write: it finds no folder of this name.
                 gone = path.with_name(f"{path.name}.gone")
                 path.rename(gone)
@@ -199,7 +200,7 @@ def _report_progress(
     left = sum(
         plan.segments[number].units - told.get(number, 0)
         for number in missing
-        if not space.done(number).exists()
+        if not exists(space.done(number))
     )
     progress(plan.units - left, plan.units)
 

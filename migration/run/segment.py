@@ -22,6 +22,7 @@ from cqstore.migration.run.log_records import LogRecords
 from cqstore.migration.run.plan_source import open_source
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import CorruptionError, RefusedStoreError, os_errors
+from cqstore.store.path_kind import is_dir
 from cqstore.store.queue.bulk import (
     UNIT_ROWS,
     UnitRows,
@@ -66,7 +67,7 @@ def read_done(workspace: Workspace, segment: int, plan: Plan) -> SegmentDone | N
     except (OSError, CorruptionError, ValueError, TypeError):
         return None
     folder = workspace.attempt(segment, done.attempt)
-    there = _files_in(folder) if folder.is_dir() else None
+    there = _files_in(folder) if is_dir(folder) else None
     return done if done.plan == plan.digest and there == done.files else None
 
 

@@ -39,6 +39,7 @@ from cqstore.store.files import make_folder, reading, replacing
 from cqstore.store.journals.store_lock import StoreLock, lock_stamp
 from cqstore.store.log.checkpoint import StoreCheckpoint
 from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.path_kind import exists
 from cqstore.store.progress import Tell, noop
 from cqstore.store.queue.backends import backend
 from cqstore.store.queue.bulk import bulk_backend
@@ -114,7 +115,7 @@ def switch(
     """
     root = root.absolute()
     own = Workspace.of(root)
-    space = own if workspace is None or own.switched.exists() else workspace
+    space = own if workspace is None or exists(own.switched) else workspace
     with space.held():
         plan = read_plan(space)
         config = (config or StoreConfig()).without_replicas()  # nothing is acknowledged here
@@ -160,7 +161,7 @@ def _publish(
     they were compared. Where an interrupted call has put them there only the tables are.
     """
     paths, before, config = layout.paths, report.before, broker.config
-    if own.switched.exists():
+    if exists(own.switched):
         report.add(prepare(paths, broker, own))
         return SkippableComparison()
     tell("publishing")
@@ -239,7 +240,7 @@ def _check(
         RefusedStoreError: one of these; the sentence says which.
     """
     root = layout.paths.root
-    if not space.made.root.exists():
+    if not exists(space.made.root):
         raise RefusedStoreError("there are no new queues: run cqstore migrate run", path=space.root)
     going_on = _is_publishing(plan, layout)
     reason = None if going_on else verified(space, plan)
@@ -252,7 +253,7 @@ def _check(
             f"the store's state is {before}; its {plan.source} queues alone were to be moved",
             path=root,
         )
-    if layout.paths.abort.exists():
+    if exists(layout.paths.abort):
         raise RefusedStoreError(
             "the store was not closed well and needs recovery (cqstore recover)", path=root
         )
@@ -357,7 +358,7 @@ def recover(root: Path, config: StoreConfig, tell: Tell) -> None:
     """Open the store to write if it was not closed well, or keeps a backend that lags."""
     layout, settings = resolve_layout(root, config, None, read_only=True)
     kept = current_mode(layout, settings).backends
-    needed = layout.paths.abort.exists() or any(
+    needed = exists(layout.paths.abort) or any(
         name in kept for name in layout.backend_state.lagging
     )
     if needed:

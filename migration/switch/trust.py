@@ -11,6 +11,7 @@ from cqstore.migration.verify.at_rest import is_as_told
 from cqstore.migration.verify.verify_report import PlanFacts
 from cqstore.migration.workspace import Workspace
 from cqstore.store.comparing.verified_queues import KnownFile, VerifiedQueues, file_digests
+from cqstore.store.path_kind import exists
 from cqstore.store.service.layout.store_layout import StoreLayout
 from cqstore.store.settings.config import StoreConfig
 
@@ -42,7 +43,7 @@ def known_queues(
         StoreIOError: the files cannot be looked at.
     """
     facts = _facts(space, plan, layout, config)
-    if facts is None or not facts.known_queues or not space.known_queues.exists():
+    if facts is None or not facts.known_queues or not exists(space.known_queues):
         return None
     file = KnownFile(space.known_queues.absolute(), plan.complete_to)
     known = VerifiedQueues.of(file)
@@ -69,7 +70,7 @@ def _facts(
         backend_state.lagging
         or backend_state.covers
         or asked
-        or any(path.exists() for path in unfinished)
+        or any(exists(path) for path in unfinished)
     ):
         return None
     report = read_report(space.report)

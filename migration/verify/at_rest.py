@@ -13,6 +13,7 @@ from pathlib import Path
 from cqstore.store.comparing.file_facts import add_facts
 from cqstore.store.errors import os_errors
 from cqstore.store.journals.store_lock import lock_stamp, locked_by
+from cqstore.store.path_kind import exists, is_dir
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backends import backend
 
@@ -51,7 +52,7 @@ def is_at_rest(paths: StorePaths) -> bool:
     Raises:
         StoreIOError: that cannot be read.
     """
-    return not (paths.abort.exists() or locked_by(paths))
+    return not (exists(paths.abort) or locked_by(paths))
 
 
 def _digests(paths: StorePaths, source: str, log_folders: Iterable[Path]) -> Iterator[str]:
@@ -72,6 +73,6 @@ def _digest(paths: StorePaths, stamp: bytes, folders: Iterable[Path]) -> str:
     with os_errors("look at the files of the store", paths.root):
         for folder in folders:
             digest.update(b"//" + os.fsencode(folder) + b"\0")
-            if folder.is_dir():
+            if is_dir(folder):
                 whole &= add_facts(digest, folder, below=folder != paths.own)
     return digest.hexdigest() if whole else ""

@@ -32,6 +32,7 @@ from cqstore.store.comparing.verified_queues import VerifiedQueues, file_digests
 from cqstore.store.errors import RefusedStoreError, StoreError, os_errors
 from cqstore.store.journals.store_lock import lock_stamp
 from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.bulk import UnitSource
 from cqstore.store.queue.queue_location import QueuePlace
@@ -159,7 +160,7 @@ def _plan_of_made(space: Workspace, root: Path) -> Plan:
     """
     plan = read_plan(space)
     check_source(plan, root)
-    if not space.made.root.exists():
+    if not exists(space.made.root):
         raise RefusedStoreError(
             "there is nothing to compare yet: cqstore migrate run", path=space.root
         )

@@ -13,6 +13,7 @@ from cqstore.migration.markers import read_versioned
 from cqstore.migration.workspace import write_file
 from cqstore.store.comparing.tally import Tally, TallyModel
 from cqstore.store.errors import RefusedStoreError
+from cqstore.store.path_kind import exists
 
 FORMAT = 1
 
@@ -88,6 +89,6 @@ def read_report(path: Path) -> VerifyReport:
         UnsupportedFormatError: it is of a newer version.
         CorruptionError: it is none.
     """
-    if not path.exists():
+    if not exists(path):
         raise RefusedStoreError("there is no report yet: run cqstore migrate verify", path=path)
     return read_versioned(path, VerifyReport, FORMAT, "report")

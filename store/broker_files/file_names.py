@@ -12,6 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from cqstore.store.errors import CorruptionError
 from cqstore.store.files import replace_file
+from cqstore.store.path_kind import exists
 
 T = TypeVar("T")
 CONFIG_FOLDER = "config"
@@ -38,7 +39,7 @@ def backup_of(path: Path) -> Path:
 
 def is_either_there(path: Path) -> bool:
     """Return whether there is the file at ``path`` or its backup."""
-    return path.exists() or backup_of(path).exists()
+    return exists(path) or exists(backup_of(path))
 
 
 class Readable(NamedTuple, Generic[T]):

@@ -31,6 +31,7 @@ from cqstore.store.index.index_file import UNFINISHED_NAME, IndexFile
 from cqstore.store.index.layout import IndexGeometry
 from cqstore.store.index.rolled_file_sync import RolledFileSync
 from cqstore.store.java_numbers import LONG_MAX
+from cqstore.store.path_kind import is_dir
 
 _LOG = StoreLogger(__name__)
 INDEX_NAME_DIGITS = 17
@@ -306,7 +307,7 @@ class IndexService(_chain.ChainFiles):
 
     def _listed(self) -> list[Path]:
         """Return the index files by name; other names are noted."""
-        if not self.folder.is_dir():
+        if not is_dir(self.folder):
             return []
         paths = []
         with os_errors("list the index files", self.folder):

@@ -9,6 +9,7 @@ from cqstore.store.files import remove_file
 from cqstore.store.journals.journal import Entry, is_offset
 from cqstore.store.journals.note import read_note, write_note
 from cqstore.store.journals.store_lock import lock_identity
+from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 
 
@@ -47,7 +48,7 @@ def end_cut(paths: StorePaths) -> None:
     Raises:
         StoreIOError: it cannot be removed.
     """
-    if paths.cutting.exists():
+    if exists(paths.cutting):
         with os_errors("remove the note of a cut", paths.cutting):
             remove_file(paths.cutting)
 

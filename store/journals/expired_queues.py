@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cqstore.store.journals.journal import Entry, Journal, is_offset
 from cqstore.store.journals.journal_manifest import register
+from cqstore.store.path_kind import exists
 from cqstore.store.record.record_layout import MAX_QUEUE_OFFSET
 
 _IDS = 1 << 31
@@ -48,7 +49,7 @@ class ExpiredQueues:
         Raises:
             StoreIOError: it cannot be written.
         """
-        if self.path.exists():
+        if exists(self.path):
             self._journal.append([{"gone": topic} for topic in topics])
 
     def ends(self) -> dict[tuple[str, int], int]:

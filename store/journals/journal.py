@@ -18,6 +18,7 @@ from crcmod.predefined import mkCrcFun
 from cqstore.store.errors import CorruptionError, IllegalMessageError, os_errors
 from cqstore.store.files import make_folder, open_regular, reading, replacing, sync_folder
 from cqstore.store.java_numbers import LONG_MAX
+from cqstore.store.path_kind import exists
 
 _crc32c = mkCrcFun("crc-32c")
 _CRC_DIGITS = 8
@@ -136,12 +137,12 @@ class Journal:
     def size(self) -> int:
         """Return its bytes, 0 without a file."""
         with os_errors("look at the journal", self.path):
-            return self.path.stat().st_size if self.path.exists() else 0
+            return self.path.stat().st_size if exists(self.path) else 0
 
 
 def _walk(path: Path, is_entry: Callable[[Entry], bool]) -> Iterator[tuple[Entry | None, int]]:
     """Yield each entry and where its line starts, up to a torn end, which is yielded as None."""
-    if not path.exists():
+    if not exists(path):
         return
     position = 0
     with os_errors("read the journal", path), reading(path) as file:

@@ -11,6 +11,7 @@ from cqstore.store.concurrency.checked_lock import process_lock
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.journals.journal import Entry
 from cqstore.store.journals.note import read_note, write_note
+from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 
 _CONSEQUENCES = {
@@ -52,7 +53,7 @@ def register_existing(paths: StorePaths) -> None:
         CorruptionError, StoreIOError: as for ``register``.
     """
     for journal in (paths.deleted_topics, paths.expired_queues):
-        if journal.exists():
+        if exists(journal):
             register(journal)
 
 
@@ -79,7 +80,7 @@ _NAME = "kept"
 
 
 def _lost(note: Path) -> list[str]:
-    return [name for name in _read(note) if not (note.parent / name).exists()]
+    return [name for name in _read(note) if not exists(note.parent / name)]
 
 
 def _change(journal: Path, *, there: bool) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from cqstore.store.errors import CorruptionError, os_errors
 from cqstore.store.files import make_folder
 from cqstore.store.journals.journal import Entry, read_lines, rewrite
+from cqstore.store.path_kind import exists
 
 
 def read_note(path: Path, is_entry: Callable[[Entry], bool], damaged: str) -> Entry | None:
@@ -20,10 +21,10 @@ def read_note(path: Path, is_entry: Callable[[Entry], bool], damaged: str) -> En
         CorruptionError: ``damaged``, a sentence: it holds no entry that ``is_entry`` knows, or two.
         StoreIOError: it cannot be read.
     """
-    if not path.exists():
+    if not exists(path):
         return None
     entries = list(read_lines(path, is_entry))
-    if not entries and not path.exists():
+    if not entries and not exists(path):
         return None
     if len(entries) != 1 or entries[0] is None:
         raise CorruptionError(damaged, path=path)

@@ -25,6 +25,7 @@ from cqstore.store.files import (
     replace_file,
     write_all,
 )
+from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 
 _CONTENT = b"lock"
@@ -132,7 +133,7 @@ def locked_by(paths: StorePaths) -> int:
     Raises:
         StoreIOError, CorruptionError: the lock file cannot be opened, or is none.
     """
-    if not paths.lock.exists():
+    if not exists(paths.lock):
         return 0
     with os_errors("open the lock file", paths.lock):
         status = paths.root.stat()
@@ -153,7 +154,7 @@ def lock_stamp(paths: StorePaths) -> int:
         StoreIOError: it cannot be looked at.
     """
     with os_errors("look at the lock file", paths.lock):
-        return paths.lock.stat().st_mtime_ns if paths.lock.exists() else 0
+        return paths.lock.stat().st_mtime_ns if exists(paths.lock) else 0
 
 
 def lock_identity(paths: StorePaths) -> tuple[int, int] | None:
@@ -182,7 +183,7 @@ def mark_open(paths: StorePaths) -> None:
     The previous content goes to ``abort.bak``, empty after a clean stop.
     """
     with os_errors("write the abort marker", paths.abort):
-        previous = _content(paths.abort) if paths.abort.exists() else b""
+        previous = _content(paths.abort) if exists(paths.abort) else b""
         replace_file(paths.abort_backup, previous)
         replace_file(paths.abort, str(os.getpid()).encode())
 

@@ -8,6 +8,7 @@ from typing import Annotated, NamedTuple
 
 from cqstore.store.errors import TruncatedRecordError, os_errors
 from cqstore.store.files import read_file, replace_file
+from cqstore.store.path_kind import exists
 from cqstore.store.record.layout import Layout, Wire
 
 FILE_SIZE = 4096
@@ -52,7 +53,7 @@ class StoreCheckpoint:
         self.path = path
         self.fields = CheckpointFields(0, 0, 0, 0, 0, 0)
         self._padding = bytes(FILE_SIZE - CHECKPOINT.size)
-        if not path.exists():
+        if not exists(path):
             return
         with os_errors("read the checkpoint", path):
             data = read_file(path, FILE_SIZE)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cqstore.store.errors import os_errors
 from cqstore.store.files import is_file_name
+from cqstore.store.path_kind import is_dir
 
 LogFiles = dict[int, tuple[Path, int]]
 """Phy offset at which a file begins → the file and its length."""
@@ -20,7 +21,7 @@ def log_file_paths(folders: Iterable[Path], *, missing_ok: bool = False) -> list
     found: list[Path] = []
     for folder in folders:
         with os_errors("list the commit log", folder):
-            if folder.is_dir() or not missing_ok:
+            if is_dir(folder) or not missing_ok:
                 found += [path for path in folder.iterdir() if is_file_name(path.name)]
     return sorted(found, key=lambda path: path.name)
 

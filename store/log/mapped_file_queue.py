@@ -20,6 +20,7 @@ from cqstore.store.errors import (
 from cqstore.store.files import check_regular, file_name, is_file_name, make_folder, sync_folder
 from cqstore.store.log import _tail
 from cqstore.store.log.mapped_file import MappedFile
+from cqstore.store.path_kind import exists, is_dir, is_file
 
 _LOG = StoreLogger(__name__)
 
@@ -66,12 +67,12 @@ class MappedFileQueue(_tail.FilesByStart):
         """
         paths: list[Path] = []
         for folder in self.folders:
-            if folder.is_dir():
+            if is_dir(folder):
                 with os_errors("list the commit log", folder):
                     paths += folder.iterdir()
         named = [p for p in paths if is_file_name(p.name)]
         for path in set(paths) - set(named):
-            if path.is_file():
+            if is_file(path):
                 raise CorruptionError("a commit log file's name is not an offset", path=path)
         paths = sorted(named, key=lambda path: path.name)
         for path in paths:
@@ -210,7 +211,7 @@ class MappedFileQueue(_tail.FilesByStart):
             with os_errors("make the folder of the commit log", self.folder):
                 make_folder(self.folder)
                 empty = self.folder / file_name(offset)
-                if empty.exists() and empty.stat().st_size == 0:
+                if exists(empty) and empty.stat().st_size == 0:
                     empty.unlink()  # passed over by load: a crash while it was made
             file = MappedFile.create(self.folder, offset, self.file_size, self._warm_pages)
         self.by_start = {**self.by_start, offset: file}
@@ -250,7 +251,7 @@ class MappedFileQueue(_tail.FilesByStart):
         """Make the names of all files durable, and that others are gone."""
         with os_errors("sync the folder of the commit log", self.folder):
             for folder in self.folders:
-                if folder.is_dir():
+                if is_dir(folder):
                     sync_folder(folder)
 
     def delete_before(self, offset: int) -> StoreIOError | None:

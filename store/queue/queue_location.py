@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from cqstore.store.log.checkpoint import StoreCheckpoint
 from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.bulk import UnitSource, bulk_backend
 from cqstore.store.queue.context import QueueStoreContext
@@ -78,5 +79,5 @@ def queue_context(
     log.load()
     return QueueStoreContext(
         paths, config, log, StoreCheckpoint(paths.checkpoint),
-        last_exit_ok=not paths.abort.exists(), read_only=read_only,
+        last_exit_ok=not exists(paths.abort), read_only=read_only,
     )  # fmt: skip

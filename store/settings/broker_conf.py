@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cqstore.store.errors import StoreConfigError, os_errors
 from cqstore.store.files import read_file
+from cqstore.store.path_kind import exists, is_dir, is_file
 from cqstore.store.settings.conf_notes import (
     control_character,
     ignored_lines,
@@ -74,9 +75,9 @@ def _text(path: Path) -> str:
         StoreConfigError: it is a folder, or has control characters.
         StoreIOError: it cannot be read.
     """
-    if path.is_dir():
+    if is_dir(path):
         raise StoreConfigError("this is a folder, not a properties file", path=path)
-    if path.exists() and not path.is_file():
+    if exists(path) and not is_file(path):
         raise StoreConfigError("this is a device or a pipe, not a properties file", path=path)
     with os_errors("read the configuration", path):
         text = read_file(path, MAX_CONFIG_BYTES).decode("utf-8", errors="replace")

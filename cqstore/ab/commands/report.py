@@ -16,6 +16,7 @@ from cqstore.ab.results.result_file import read_result, result_schema
 from cqstore.cli.options import Format, note
 from cqstore.cli.output import OutputFormat
 from cqstore.store.errors import RefusedStoreError
+from cqstore.store.path_kind import is_dir
 
 EXIT_DIFFERENT = 1
 Page = Annotated[
@@ -66,7 +67,7 @@ def check_place(path: Path, what: str, option: str, other: Path | None = None) -
     Raises:
         RefusedStoreError: it is a folder, in none, or ``other``, the file of the result.
     """
-    if path.is_dir() or not path.absolute().parent.is_dir():
+    if is_dir(path) or not is_dir(path.absolute().parent):
         raise RefusedStoreError(f"the {what} cannot go there ({option})", path=path)
     if other is not None and path.resolve() == other.resolve():
         raise RefusedStoreError(f"the {what} would replace the result ({option})", path=path)

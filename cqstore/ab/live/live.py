@@ -26,6 +26,7 @@ from cqstore.ab.results.result import (
     WorkloadFigures,
 )
 from cqstore.store.errors import RefusedStoreError
+from cqstore.store.path_kind import is_dir
 from cqstore.store.paths import StorePaths
 from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.mirroring.differences import Mismatch, read_differences
@@ -67,7 +68,7 @@ def live_result(root: Path, command: list[str]) -> Result:
         StoreIOError: one cannot be read.
     """
     paths = StorePaths(root)
-    if not root.is_dir():
+    if not is_dir(root):
         raise RefusedStoreError("no such folder", path=root)
     figures = read_figures(paths.ab_figures)
     if figures is None:

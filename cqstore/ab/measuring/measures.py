@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cqstore.store.files import bytes_on_disk
+from cqstore.store.path_kind import is_dir, is_file, is_symlink
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _STEAL = 7
@@ -67,11 +68,11 @@ def disk_use(paths: list[Path]) -> tuple[int, int]:
     """Return allocated bytes and the number of the files at and below ``paths``."""
     total = files = 0
     for top in paths:
-        for path in [top, *top.rglob("*")] if top.is_dir() else [top]:
+        for path in [top, *top.rglob("*")] if is_dir(top) else [top]:
             with suppress(FileNotFoundError):  # a database may delete a file meanwhile
                 status = path.lstat()
                 total += bytes_on_disk(status)
-                files += not path.is_dir()
+                files += not is_dir(path)
     return total, files
 
 
@@ -81,7 +82,7 @@ def drop_from_cache(folder: Path) -> None:
     Pages that a process has mapped stay: close what is open first.
     """
     for path in folder.rglob("*"):
-        if path.is_file() and not path.is_symlink():
+        if is_file(path) and not is_symlink(path):
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 os.fdatasync(fd)

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from cqstore.ab.results.result import FORMAT, Result
 from cqstore.store.errors import StoreConfigError, UnsupportedFormatError, os_errors
 from cqstore.store.files import read_file, replace_file
+from cqstore.store.path_kind import is_dir
 from cqstore.store.settings.validation import first_fault
 
 _MAX_BYTES = 1 << 28
@@ -40,7 +41,7 @@ def read_result(path: Path) -> Result:
         CorruptionError: it is no regular file, or too long to be a result.
         StoreIOError: it cannot be read.
     """
-    if path.is_dir():
+    if is_dir(path):
         raise StoreConfigError("this is a folder, not a result of cqstore ab", path=path)
     with os_errors("read the result", path):
         text = read_file(path, _MAX_BYTES)

@@ -14,6 +14,7 @@ from typing import Self
 
 from cqstore.store.errors import RefusedStoreError, StoreLockedError, os_errors
 from cqstore.store.files import open_regular
+from cqstore.store.path_kind import exists, is_dir
 
 _MARK = "cqstore-ab"
 """A file that only our folders hold, locked while one is at work."""
@@ -41,9 +42,9 @@ class ScratchFolder:
                     "the folder to work in must not lie in the store, nor around it (--work)",
                     path=self.folder,
                 )
-            there = list(self.folder.iterdir()) if self.folder.is_dir() else []
+            there = list(self.folder.iterdir()) if is_dir(self.folder) else []
             ours = any(path.name == _MARK for path in there)
-            if (there and not ours) or (self.folder.exists() and not self.folder.is_dir()):
+            if (there and not ours) or (exists(self.folder) and not is_dir(self.folder)):
                 raise RefusedStoreError(
                     "the folder to work in holds something else; name another one (--work)",
                     path=self.folder,
@@ -79,7 +80,7 @@ class ScratchFolder:
                 raise
             raise StoreLockedError("another comparison is at work", path=self.folder) from exc
         for path in self.folder.iterdir():
-            if path.is_dir():
+            if is_dir(path):
                 shutil.rmtree(path)
             elif path.name != _MARK:
                 path.unlink()
@@ -92,7 +93,7 @@ class ScratchFolder:
     ) -> None:
         """Remove it; its mark goes last, so that a kill leaves a folder that is known as ours."""
         for path in self.folder.iterdir():
-            if path.is_dir():
+            if is_dir(path):
                 shutil.rmtree(path, ignore_errors=True)
             elif path.name != _MARK:
                 with suppress(OSError):

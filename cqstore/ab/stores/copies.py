@@ -15,6 +15,7 @@ from cqstore.store.files import is_file_name, make_folder
 from cqstore.store.journals.expired_queues import ExpiredQueues
 from cqstore.store.journals.journal_manifest import register
 from cqstore.store.log.log_files import log_file_paths
+from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 from cqstore.store.service.offline.store_copy import (
     COPIES,
@@ -84,7 +85,7 @@ def bring_journals(root: Path, target: Path, found: StoreSurvey) -> None:
     with os_errors("copy the journals of the store", new.own):
         make_folder(new.own)
         for name in (old.deleted_topics.name, old.expired_queues.name):
-            if (old.own / name).exists():
+            if exists(old.own / name):
                 shutil.copy(old.own / name, new.own / name)
                 register(new.own / name)
     ExpiredQueues(new.expired_queues).add(found.expired)
@@ -98,7 +99,7 @@ def check_room(found: StoreSurvey, work: Path, sides: int) -> int:
         StoreIOError: the disk cannot be asked.
     """
     shape, place = found.shape, work
-    while not place.exists():
+    while not exists(place):
         place = place.parent
     shared = 0 if _may_share(found.log_folders, place) else shape.log_bytes
     queues = shape.units * _UNIT_BYTES + shape.queues * _QUEUE_BYTES
@@ -117,4 +118,4 @@ def check_room(found: StoreSurvey, work: Path, sides: int) -> int:
 def _may_share(folders: Sequence[Path], place: Path) -> bool:
     """Return whether a log's folders lie on the file system of ``place``, where links reach."""
     device = place.stat().st_dev
-    return all(folder.stat().st_dev == device for folder in folders if folder.exists())
+    return all(folder.stat().st_dev == device for folder in folders if exists(folder))

@@ -22,6 +22,7 @@ from cqstore.ab.stores.store_survey import StoreSurvey
 from cqstore.ab.workloads.base import Setting, Turn, TurnResult, Workload
 from cqstore.store.concurrency.processes import worker_environment
 from cqstore.store.errors import StoreError
+from cqstore.store.path_kind import is_dir
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
@@ -84,9 +85,9 @@ class Dispatch(_Lifecycle):
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> TurnResult:
         """Open the log without queues; the clock runs until they are flushed."""
         paths = StorePaths(side.scratch)
-        for entry in paths.root.iterdir():
-            if entry != paths.commit_log:
-                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        for path in paths.root.iterdir():
+            if path != paths.commit_log:
+                shutil.rmtree(path) if is_dir(path) else path.unlink()
         done = TurnResult(asked=[{"op": self.name, "turn": turn.number}])
         with done.spent.timed():
             store = side.open_at(paths.root)

@@ -26,6 +26,7 @@ from cqstore.cli.message_files.archive_manifest import (
 )
 from cqstore.store.errors import RefusedStoreError, StoreIOError, os_errors
 from cqstore.store.files import make_folder, sync_folder
+from cqstore.store.path_kind import exists
 
 _OURS = {CATALOG, "metadata", DATA}
 _SOURCE = "cqstore.source."
@@ -48,7 +49,7 @@ class IcebergArchive:
         self._folder = folder.absolute()
         self._seen: dict[str, str] = {}
         with os_errors("list an archive", folder):
-            names = sorted(each.name for each in folder.iterdir()) if folder.exists() else []
+            names = sorted(each.name for each in folder.iterdir()) if exists(folder) else []
         strange = [name for name in names if name not in _OURS and not name.startswith(("_", "."))]
         if strange:
             raise RefusedStoreError(
@@ -61,7 +62,7 @@ class IcebergArchive:
         Raises:
             StoreIOError: the table cannot be read.
         """
-        if not (self._folder / CATALOG).exists():
+        if not exists(self._folder / CATALOG):
             return {}
         with _failures(self._folder):
             properties = self._table().properties
@@ -134,7 +135,7 @@ class IcebergArchive:
                 try:
                     made.batch.rename(place)
                 except OSError:
-                    if place.exists():
+                    if exists(place):
                         continue
                     raise
                 sync_folder(data)

@@ -15,6 +15,7 @@ from cqstore.cli.message_files.archive_manifest import (
 )
 from cqstore.store.errors import RefusedStoreError, os_errors
 from cqstore.store.files import sync_folder
+from cqstore.store.path_kind import exists
 
 _TAKEN = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}
 
@@ -32,7 +33,7 @@ class ParquetArchive:
         self._folder = folder
         self._seen = max(batch_numbers(folder), default=0)
         with os_errors("list an archive", folder):
-            names = sorted(each.name for each in folder.iterdir()) if folder.exists() else []
+            names = sorted(each.name for each in folder.iterdir()) if exists(folder) else []
         strange = [name for name in names if not name.startswith(("batch=", "_", "."))]
         if strange:
             raise RefusedStoreError(f"this is no archive: it holds {strange[0]}", path=folder)

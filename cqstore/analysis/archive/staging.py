@@ -23,6 +23,7 @@ from cqstore.cli.message_files.archive_manifest import (
 )
 from cqstore.store.errors import StoreIOError, os_errors
 from cqstore.store.files import make_folder, replace_file, sync_folder
+from cqstore.store.path_kind import matching
 
 PREFIX = "_writing-"
 LOCK = "_lock"
@@ -109,7 +110,7 @@ def staging(folder: Path) -> Iterator[Staging]:
 def remove_dead(folder: Path) -> bool:
     """Remove what killed runs have left; return whether another run is at work."""
     is_one_alive = False
-    for root in folder.glob(f"{PREFIX}*"):
+    for root in matching(folder, f"{PREFIX}*"):
         try:
             lock = os.open(root / LOCK, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:  # killed before it had one, or just begun

@@ -17,6 +17,7 @@ from cqstore.cli.options import CommitLogFolder, ConfigFile, Rows, meant, note
 from cqstore.cli.output import RowFormat, output
 from cqstore.spark.spark_session import refuse_without_spark, spark_session
 from cqstore.store.errors import RefusedStoreError, StoreConfigError
+from cqstore.store.path_kind import exists, is_dir
 
 if TYPE_CHECKING:
     from cqstore.analysis.archive.archive_run import Archive, ArchivedRun
@@ -104,8 +105,8 @@ def _check_target(target: Path, roots: Sequence[Path]) -> None:
     for root in (each.absolute().resolve() for each in roots):
         if place != root and root in place.parents:
             raise RefusedStoreError("the archive would lie in the store itself", path=target)
-    there = next(each for each in (place, *place.parents) if each.exists())
-    if not there.is_dir():
+    there = next(each for each in (place, *place.parents) if exists(each))
+    if not is_dir(there):
         raise RefusedStoreError("this is a file, not the folder of an archive", path=there)
 
 

@@ -16,6 +16,7 @@ from cqstore.cli.table import Row
 from cqstore.store.broker_files.file_names import LMQ_OFFSETS_FILE
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.journals.store_lock import StoreLock, refuse_if_open
+from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 
 _SETTINGS = {
@@ -111,7 +112,7 @@ def _convert(paths: StorePaths, plan: _Plan | None, to: Form, *, lmq: bool) -> P
     if plan.source.form is to:  # rewritten it would be nowhere for an instant
         clear_new(paths)
         return place(paths, to)
-    also_lmq = to is Form.JSON and (lmq or (plan.made.path / LMQ_OFFSETS_FILE).exists())
+    also_lmq = to is Form.JSON and (lmq or exists(plan.made.path / LMQ_OFFSETS_FILE))
     return convert(paths, plan.made, lmq=also_lmq)
 
 

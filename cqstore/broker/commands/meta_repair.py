@@ -30,6 +30,7 @@ from cqstore.cli.output import OutputFormat, output
 from cqstore.store.broker_files.file_names import TOPICS_FILE
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.journals.store_lock import StoreLock, refuse_if_open
+from cqstore.store.path_kind import exists, matching
 from cqstore.store.paths import StorePaths
 
 
@@ -128,7 +129,7 @@ def stopped_store(root: Path) -> StorePaths:
 
 
 def _has_queues(paths: StorePaths) -> bool:
-    return paths.commit_log.exists() or any(paths.root.glob("consumequeue*"))
+    return exists(paths.commit_log) or bool(matching(paths.root, "consumequeue*"))
 
 
 def _queues(root: Path, config: Path | None, commit_log: Path | None) -> dict[str, TopicQueues]:

@@ -27,6 +27,7 @@ from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.progress import counted, progress
 from cqstore.cli.table import Row
 from cqstore.store.errors import RefusedStoreError, StoreError
+from cqstore.store.path_kind import exists, matching
 from cqstore.store.paths import StorePaths
 
 
@@ -125,7 +126,7 @@ def _queue_findings(
 ) -> list[MetaFinding]:
     """Return in what metadata and queues do not fit each other."""
     paths = StorePaths(root, commit_log)
-    if not (paths.commit_log.exists() or any(root.glob("consumequeue*"))):
+    if not (exists(paths.commit_log) or matching(root, "consumequeue*")):
         sentence = "The folder has neither log nor queues: metadata was checked by itself."
         return [MetaFinding("", MetadataSeverity.INFO, "no-queues", sentence)]
     try:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from cqstore.store.broker_files.file_names import TIMER_LOG, TIMER_WHEEL
 from cqstore.store.errors import os_errors
+from cqstore.store.path_kind import files_below, is_dir
 from cqstore.store.paths import StorePaths
 
 DATABASES = ("rocksdbstore", "kvStore")
@@ -22,7 +23,7 @@ Stamps = dict[str, tuple[int, int]]
 def table_paths(paths: StorePaths) -> list[Path]:
     """Return the files that are copied along; the tables last, as they refer to the rest."""
     beside = [path for path in paths.root.iterdir() if _is_timer(path) or path.name in DATABASES]
-    return [*beside, paths.config] if paths.config.is_dir() else beside
+    return [*beside, paths.config] if is_dir(paths.config) else beside
 
 
 def _is_timer(path: Path) -> bool:
@@ -42,8 +43,8 @@ def stamps(paths: StorePaths) -> Stamps:
 
 def _files(paths: StorePaths) -> Iterator[Path]:
     for path in table_paths(paths):
-        if path.is_dir():
-            yield from (each for each in path.rglob("*") if each.is_file())
+        if is_dir(path):
+            yield from files_below(path)
         else:
             yield path
 

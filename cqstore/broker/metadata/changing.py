@@ -23,6 +23,7 @@ from cqstore.broker.metadata.replaced_folder import new_kept_folder
 from cqstore.store.broker_files.file_names import CONFIG_FOLDER, LMQ_OFFSETS_FILE
 from cqstore.store.errors import RefusedStoreError, os_errors
 from cqstore.store.files import make_folder, sync_folder
+from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
@@ -80,7 +81,7 @@ def exchange(one: Path, other: Path) -> None:
 def _change_files(paths: StorePaths, made: BrokerMetadata, tables: Collection[Table]) -> Path:
     config = paths.config
     names = [name for table in tables for name in FILES_OF_TABLE[table]]
-    there = [name for name in names if name != LMQ_OFFSETS_FILE or (config / name).exists()]
+    there = [name for name in names if name != LMQ_OFFSETS_FILE or exists(config / name)]
     changes = [Repair(name, "", "call", encoded(content_of(name, made))) for name in there]
     return apply_repairs(paths, changes) or paths.replaced
 

@@ -22,6 +22,7 @@ from cqstore.store.broker_files.fastjson import broker_object
 from cqstore.store.broker_files.file_names import DELAYS_FILE
 from cqstore.store.errors import CorruptionError, StoreError, os_errors
 from cqstore.store.files import read_file
+from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.topic_names import is_exempt
 
@@ -204,7 +205,7 @@ def _read_delays(config: Path, made: BrokerTables) -> None:
     faults = made.found.faults
     if len(faults) > 1:
         made.unread[_DELAYS] = f"{DELAYS_FILE} cannot be read: {faults[0]}"
-    elif faults and (config / DELAYS_FILE).exists():
+    elif faults and exists(config / DELAYS_FILE):
         made.from_backup.append(f"{DELAYS_FILE} cannot be read, its .bak was: {faults[0]}")
 
 
@@ -223,7 +224,7 @@ def _read_file(path: Path, key: str) -> Rows:
         CorruptionError: it is none.
     """
     with os_errors("read a table of the broker's", path):
-        if not path.exists():
+        if not exists(path):
             return {}
         data = read_file(path, _MAX_BYTES)
     try:

@@ -24,6 +24,7 @@ from cqstore.store.broker_files.file_names import (
 )
 from cqstore.store.errors import RefusedStoreError, os_errors
 from cqstore.store.files import make_folder, read_file, replace_file
+from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.topic_names import is_exempt
 
@@ -56,7 +57,7 @@ def plan_repairs(
     for name in FILES:
         fault = _fault(name, config / name)
         backup = backup_of(config / name)
-        if fault == "" or (fault is None and not backup.exists()):
+        if fault == "" or (fault is None and not exists(backup)):
             continue
         fault = fault or "it is missing, and has a backup"
         if _fault(name, backup) == "":
@@ -100,7 +101,7 @@ def apply_repairs(paths: StorePaths, repairs: Sequence[Repair]) -> Path | None:
     config, kept = paths.config, None
     for repair in repairs:
         path = config / repair.name
-        there = [each for each in (path, backup_of(path)) if each.exists()]
+        there = [each for each in (path, backup_of(path)) if exists(each)]
         kept = kept or (new_kept_folder(paths) if there else None)
         with os_errors("repair a file of the broker's", path):
             make_folder(config)

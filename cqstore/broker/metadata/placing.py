@@ -22,6 +22,7 @@ from cqstore.store.files import make_folder, remove_file, sync_folder
 from cqstore.store.journals.journal import Entry
 from cqstore.store.journals.note import read_note, write_note
 from cqstore.store.journals.store_lock import lock_identity
+from cqstore.store.path_kind import exists, is_dir
 from cqstore.store.paths import StorePaths
 
 Move = tuple[str, str]
@@ -55,7 +56,7 @@ def place(paths: StorePaths, form: Form, keep: Collection[Form] = ()) -> Path:
 
 def is_placing(paths: StorePaths) -> bool:
     """Return whether a form is half in place, after a kill; ``finish_placing`` ends it."""
-    return paths.placing_metadata.exists()
+    return exists(paths.placing_metadata)
 
 
 def finish_placing(paths: StorePaths) -> str | None:
@@ -94,15 +95,15 @@ def _is_older(paths: StorePaths, entry: Entry) -> bool:
     with os_errors("look for changes of metadata", paths.placing_metadata):
         noted = paths.placing_metadata.stat().st_mtime_ns
         moving = [paths.root / old for old, _ in entry["moves"]]
-        there = [path for path in moving if path.exists()]
-        below = [each for path in there if path.is_dir() for each in path.iterdir()]
+        there = [path for path in moving if exists(path)]
+        below = [each for path in there if is_dir(path) for each in path.iterdir()]
         return any(path.stat().st_mtime_ns > noted for path in (*there, *below))
 
 
 def clear_new(paths: StorePaths) -> None:
     """Remove what an earlier call has built and not placed."""
     with os_errors("remove an unfinished form of metadata", paths.new_metadata):
-        if paths.new_metadata.exists():
+        if exists(paths.new_metadata):
             shutil.rmtree(paths.new_metadata)
             sync_folder(paths.own)
 
@@ -111,7 +112,7 @@ def _moves(paths: StorePaths, form: Form, away: Path, keep: Collection[Form]) ->
     """Return the moves that put a form in its place, and others away, in order."""
     config, new = paths.config, paths.new_metadata / CONFIG_FOLDER
     others = [name for other in Form if other not in {form, *keep} for name in names_of(other)]
-    built = [name for name in names_of(form) if (new / name).exists()]
+    built = [name for name in names_of(form) if exists(new / name)]
     former = _there(config, names_of(form)) if built else []
     moves = [
         *((config / name, away / name) for name in former),
@@ -122,14 +123,14 @@ def _moves(paths: StorePaths, form: Form, away: Path, keep: Collection[Form]) ->
 
 
 def _there(config: Path, names: Iterable[str]) -> list[str]:
-    return [name for name in names if (config / name).exists()]
+    return [name for name in names if exists(config / name)]
 
 
 def _move(old: Path, new: Path) -> None:
     """Rename once: where ``new`` is there it was done, for nothing was there before."""
-    if new.exists():
+    if exists(new):
         return
-    if not old.exists():
+    if not exists(old):
         raise CorruptionError(
             f"metadata that was to be renamed is gone; it was to become {new}", path=old
         )

@@ -3,6 +3,7 @@
 import time
 from pathlib import Path
 
+from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 
 
@@ -10,6 +11,6 @@ def new_kept_folder(paths: StorePaths) -> Path:
     """Return the name of a new folder below ``cqstore/replaced``; makes nothing."""
     stamp = time.strftime("%Y%m%dT%H%M%S-metadata", time.gmtime())
     folder, number = paths.replaced / stamp, 1
-    while folder.exists():
+    while exists(folder):
         folder, number = paths.replaced / f"{stamp}-{number}", number + 1
     return folder

@@ -26,6 +26,7 @@ from cqstore.broker.metadata.rocksdb_v1 import read_single, read_v1
 from cqstore.broker.metadata.rocksdb_v2 import read_v2
 from cqstore.store.broker_files.file_names import CURRENT, DELAYS_FILE, backup_of
 from cqstore.store.errors import StoreError, os_errors
+from cqstore.store.path_kind import is_file
 from cqstore.store.paths import StorePaths
 from cqstore.store.service.offline.database_copy import is_database
 
@@ -147,7 +148,7 @@ def _forms(folder: Path, table: Table) -> TableForms:
 
 
 def _is_there(path: Path) -> bool:
-    return path.is_file() or is_database(path)
+    return is_file(path) or is_database(path)
 
 
 def _written_to(database: Path) -> int:

@@ -12,6 +12,7 @@ from cqstore.cli.progress import counted
 from cqstore.cq_rocksdb.engine.raw_database import RawDatabase
 from cqstore.store.broker_files.file_names import CURRENT
 from cqstore.store.errors import CorruptionError
+from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 
 FOLDER, _TIMER, _TRANS = "rocksdbstore", "timer", "trans"
@@ -37,7 +38,7 @@ def rocksdb_pending(paths: StorePaths, now: int) -> RocksDBPending:
         CorruptionError: the database cannot be read.
     """
     folder = paths.root / FOLDER
-    if not (folder / CURRENT).exists():
+    if not exists(folder / CURRENT):
         return RocksDBPending([], 0)
     with RawDatabase(folder) as database:
         if database.fault is not None:

@@ -16,6 +16,7 @@ from cqstore.broker.pending.pending_parts import PendingPart, PendingSource
 from cqstore.store.broker_files.file_names import TIMER_CHECK_BYTES, TIMER_CHECK_FILE, TIMER_WHEEL
 from cqstore.store.errors import CorruptionError, os_errors
 from cqstore.store.files import read_file
+from cqstore.store.path_kind import matching
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.layout import Layout, Wire
 from cqstore.store.record.message import TIMER_TOPIC
@@ -95,7 +96,7 @@ def newest_wheel(root: Path) -> Path | None:
     with os_errors("look for the timer wheel", root):
         names = [
             path
-            for path in root.glob(f"{TIMER_WHEEL}*")
+            for path in matching(root, f"{TIMER_WHEEL}*")
             if path.name == TIMER_WHEEL or path.suffix[1:].isdecimal()
         ]
         return max(names, key=lambda path: path.stat().st_mtime_ns, default=None)

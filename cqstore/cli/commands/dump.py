@@ -28,6 +28,7 @@ from cqstore.cli.table import Row
 from cqstore.store.errors import CorruptionError, NoSuchMessageError, RefusedStoreError
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.log.log_span import span_at
+from cqstore.store.path_kind import exists, is_file
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.record.scan import ScanRules
@@ -72,14 +73,14 @@ def dump(
     Shows the disk as it is, also of a store that needs recovery. Changes nothing.
     """
     asked = [messages, queues, commitlog_offset is not None, topic is not None]
-    if place.is_file():
+    if is_file(place):
         if any(asked):
             raise typer.BadParameter("a bare file takes none of the store's options")
         rows = file_rows(place, read_config(config))
         output(kind).rows(counted(rows, "dumping", None, "rows"))
         return
     meant(place)
-    if not place.exists():
+    if not exists(place):
         raise RefusedStoreError("no such file or folder", path=place)
     if sum(asked) != 1:
         raise typer.BadParameter("give one of --messages, --queues, --commitlog-offset, --topic")

@@ -35,6 +35,7 @@ from cqstore.store.errors import (
     StoreError,
     UnsupportedFormatError,
 )
+from cqstore.store.path_kind import exists, is_dir
 from cqstore.store.progress import Progress
 from cqstore.store.record.message import LMQ_PREFIX
 from cqstore.store.service.message_store import MessageStore
@@ -90,9 +91,9 @@ def import_(
     if not new:
         check_is_store(root, settings, " (--new makes a store)")
     begun = None
-    if position is not None and position.is_dir():
+    if position is not None and is_dir(position):
         raise RefusedStoreError("a position is kept in a file, this is a folder", path=position)
-    if position is not None and position.exists():
+    if position is not None and exists(position):
         begun = ImportPosition.read(position, source)
     first = begun.next_row if begun else continue_from or 1
     with nothing_half_made(root, settings, new=new), ExitStack() as stack:
@@ -131,11 +132,11 @@ def _form(source: Path, kind: FileFormat | None) -> FileFormat:
         RefusedStoreError: it is not there.
         UnsupportedFormatError: its name does not say.
     """
-    if not source.exists():
+    if not exists(source):
         raise RefusedStoreError("no such file", path=source)
     if kind is not None:
         return kind
-    if source.is_dir():
+    if is_dir(source):
         return FileFormat.ARCHIVE if is_archive(source) else FileFormat.STORE
     try:
         return FileFormat(source.suffix.removeprefix("."))
@@ -158,7 +159,7 @@ def _rows(
     if form is FileFormat.CSV:
         return read_csv(source, first)
     if form is FileFormat.STORE:
-        if root.exists() and source.samefile(root):
+        if exists(root) and source.samefile(root):
             raise RefusedStoreError("a store is not put into itself", path=source)
         store = stack.enter_context(open_store(source, None, None, None, check_crc_on_pull=True))
         return _rows_of_store(store, source, first)

@@ -13,6 +13,7 @@ from cqstore.cli.table import Row
 from cqstore.store.comparing.compared import Compared
 from cqstore.store.entry_points import entries
 from cqstore.store.errors import StoreConfigError
+from cqstore.store.path_kind import is_dir
 from cqstore.store.paths import StorePaths
 from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.message_store import MessageStore
@@ -160,7 +161,7 @@ def _step(
         }
     )  # fmt: skip
     tables = StorePaths(root).config
-    if done.after != done.before and tables.is_dir() and not prepared:
+    if done.after != done.before and is_dir(tables) and not prepared:
         note(
             f"the broker's tables in {tables} were not touched: before a broker starts in state"
             f" {done.after}, call cqstore migrate tables {root}"

@@ -24,6 +24,7 @@ from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.progress import Tick, progress
 from cqstore.store.errors import CorruptionError, NoSuchQueueError, StoreConfigError, StoreError
 from cqstore.store.journals.store_lock import refuse_if_open
+from cqstore.store.path_kind import is_dir
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import LMQ_PREFIX
 from cqstore.store.record.scan import ScanRules
@@ -86,7 +87,7 @@ def rebuild(
             record |= _rebuild_queues(store, topic, queue_id, tick)
         before = store.paths.replaced
     output(kind).record(record)
-    if topic is None and before.is_dir():
+    if topic is None and is_dir(before):
         note(f"what was there before lies in {before}; remove it when you are content")
 
 

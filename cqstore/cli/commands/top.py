@@ -24,6 +24,7 @@ from cqstore.cli.top_topics import topic_notes, topic_rows
 from cqstore.store.entry_points import entries
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.journals.following import Following
+from cqstore.store.path_kind import exists
 from cqstore.store.service.layout.store_layout import StoreLayout, detect
 from cqstore.store.service.metrics.watch import StoreWatch, WatchSample
 from cqstore.store.settings.config import StoreConfig
@@ -152,7 +153,7 @@ def top(
 
 
 def _is_store(layout: StoreLayout) -> bool:
-    return bool(layout.has_log or layout.backends or layout.paths.abort.exists())
+    return bool(layout.has_log or layout.backends or exists(layout.paths.abort))
 
 
 def _view(layout: StoreLayout, by: TopBy, kind: OutputFormat, limit: int) -> TopView[WatchSample]:
@@ -315,7 +316,7 @@ def _delay_facts(look: WatchSample, before: WatchSample | None) -> Iterator[Row]
 
 def _follower_state(of: Following) -> str:
     """Return in words what a follower is at."""
-    if not Path(f"/proc/{of.pid}").exists():
+    if not exists(Path(f"/proc/{of.pid}")):
         return f"not running, or elsewhere: there is no process {of.pid} here"
     if not of.connected:
         return "not connected"
@@ -338,7 +339,7 @@ def _state(look: WatchSample) -> str:
         return "closed"
     if not look.opener:
         return "open, or not closed cleanly"
-    if Path(f"/proc/{look.opener}").exists():
+    if exists(Path(f"/proc/{look.opener}")):
         return f"open: process {look.opener}"
     return f"not closed cleanly, or open elsewhere: there is no process {look.opener} here"
 

@@ -23,6 +23,7 @@ from cqstore.cli.message_files.message_arrow import COLUMNS, TIMES, batch_rows, 
 from cqstore.cli.message_files.message_lines import IllegalLineError, MessageLine, to_message
 from cqstore.store.errors import CorruptionError, IllegalMessageError, os_errors
 from cqstore.store.files import check_regular
+from cqstore.store.path_kind import is_file
 
 _READ_ROWS = 256
 _PLACE = ("source", "phy", "queueOffset")
@@ -66,7 +67,7 @@ def read_archive(folder: Path, first: int) -> Iterator[MessageLine]:
 
 def _batches_of(folder: Path) -> Iterator[tuple[Path, Sequence[ArchivedFile]]]:
     """Yield the folder and the files of each batch."""
-    if (folder / CATALOG).is_file():
+    if is_file(folder / CATALOG):
         from cqstore.cli.message_files.archive_iceberg import table_batches  # noqa: PLC0415 - an extra
 
         yield from table_batches(folder)

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from cqstore.store.errors import CorruptionError, os_errors
 from cqstore.store.files import read_file
+from cqstore.store.path_kind import exists, is_dir, is_file
 from cqstore.store.settings.validation import first_fault
 
 MANIFEST = "_manifest.json"
@@ -87,14 +88,14 @@ def batch_numbers(folder: Path) -> list[int]:
         StoreIOError: the folder cannot be read.
     """
     with os_errors("list an archive", folder):
-        names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+        names = [entry.name for entry in folder.iterdir()] if is_dir(folder) else []
     return sorted(int(match[1]) for name in names if (match := _BATCH.fullmatch(name)))
 
 
 def is_archive(folder: Path) -> bool:
     """Return whether ``folder`` holds an archive, not a store."""
-    return (folder / CATALOG).is_file() or any(
-        (batch_folder(folder, each) / MANIFEST).exists() for each in batch_numbers(folder)
+    return is_file(folder / CATALOG) or any(
+        exists(batch_folder(folder, each) / MANIFEST) for each in batch_numbers(folder)
     )
 
 

@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 from cqstore.store.errors import CorruptionError, RefusedStoreError, os_errors
 from cqstore.store.files import open_regular, read_file, remove_file, replace_file, sync_folder
+from cqstore.store.path_kind import exists
 
 _MAX_POSITION_BYTES = 64 << 20
 _SECONDS = 2.0
@@ -112,7 +113,7 @@ def part_file(
     """
     refuse_existing(target)
     part = target.with_name(f"{target.name}.part")
-    if resume and _position_path(part).exists():
+    if resume and exists(_position_path(part)):
         position = _to_resume(part, position)
     elif os.path.lexists(part):
         way = "remove it" if resume or position is None else "go on with --resume, or remove it"

@@ -43,6 +43,7 @@ from cqstore.replication.ha_settings import HaSettings
 from cqstore.replication.signals import ENDED_BY_SIGNAL
 from cqstore.replication.synchronize.slave_synchronize import Intervals, SlaveSynchronize
 from cqstore.replication.tls import follower_context
+from cqstore.store.path_kind import matching
 from cqstore.store.paths import StorePaths
 from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.layout.store_layout import choose_backends, refuse_log_elsewhere
@@ -319,7 +320,7 @@ def _begin_with(base: Path | None, root: Path, settings: StoreConfig, backend: s
     """Take the base, if there is one; a store that has a log has begun, and goes on."""
     if base is None:
         return
-    if any(StorePaths(root).commit_log.glob("*")):
+    if matching(StorePaths(root).commit_log, "*"):
         note(f"{root}: has a log already and goes on with it; --base is passed over")
         return
     layout, settings = resolve_layout(root, settings, None, read_only=False)

@@ -13,6 +13,7 @@ from cqstore.replication.ha.check_report import Checked
 from cqstore.replication.ha.fetched import Master
 from cqstore.replication.ha.ha_check import CheckScope, MasterAddress, checked
 from cqstore.replication.ha_settings import HaSettings
+from cqstore.store.path_kind import exists
 
 A = Annotated[str, typer.Argument(metavar="A", help="A store's folder, or HOST:PORT of a master.")]
 B = Annotated[str, typer.Argument(metavar="B", help="Likewise.")]
@@ -75,7 +76,7 @@ def show(found: Checked, kind: OutputFormat) -> None:
 def place(text: str, config: Path | None) -> MasterAddress:
     """Return what a word names: a folder if there is one of that name, else a master."""
     path = Path(text)
-    if path.exists() or ":" not in text or "/" in text:
+    if exists(path) or ":" not in text or "/" in text:
         return meant(path) or path
     settings = HaSettings.read(config)
     host, port = address(text)

@@ -13,6 +13,7 @@ from pathlib import Path
 from cqstore.store.errors import CorruptionError, DiskFullError, RefusedStoreError, os_errors
 from cqstore.store.files import is_file_name, make_folder, reading, sync_below, sync_folder
 from cqstore.store.journals.store_lock import StoreLock
+from cqstore.store.path_kind import exists, is_dir
 from cqstore.store.paths import StorePaths
 from cqstore.store.progress import Progress, noop
 from cqstore.store.service.offline.store_copy import copy_file
@@ -79,8 +80,8 @@ def _partial(paths: StorePaths) -> Path:
 def _refuse_unless_empty(paths: StorePaths) -> None:
     root, own = paths.root, paths.own
     with os_errors("look at the folder", root):
-        there = {path.name for path in root.iterdir()} if root.exists() else set()
-        inside = {path.name for path in own.iterdir()} if own.exists() else set()
+        there = {path.name for path in root.iterdir()} if exists(root) else set()
+        inside = {path.name for path in own.iterdir()} if exists(own) else set()
     if there - {own.name, paths.lock.name} or inside - {_partial(paths).name, paths.unopened.name}:
         raise RefusedStoreError("a base goes into an empty folder", path=root)
 
@@ -92,7 +93,7 @@ def closed_files(source: Path) -> list[Path]:
         RefusedStoreError: there is none.
         CorruptionError: a file of the row is missing, or has another size.
     """
-    folder = source / "commitlog" if (source / "commitlog").is_dir() else source
+    folder = source / "commitlog" if is_dir(source / "commitlog") else source
     with os_errors("list the base", folder):
         names = [path.name for path in folder.iterdir()]
         row = [folder / name for name in sorted(names) if is_file_name(name)]

@@ -17,6 +17,7 @@ from cqstore.store.broker_files.file_names import DELAYS_FILE
 from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreIOError
 from cqstore.store.journals.store_lock import StoreLock, refuse_if_open
 from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 from cqstore.store.progress import Progress, noop
 from cqstore.store.queue.units import QueueKey
@@ -148,9 +149,9 @@ def _refuse_unfinished(paths: StorePaths) -> None:
     Raises:
         RefusedStoreError: it has.
     """
-    if paths.replacing.exists() or paths.rebuilding.exists():
+    if exists(paths.replacing) or exists(paths.rebuilding):
         raise RefusedStoreError("a rebuild is not finished (cqstore recover)", path=paths.root)
-    if (paths.own / "migration" / "plan.json").exists():
+    if exists(paths.own / "migration" / "plan.json"):
         raise RefusedStoreError(
             "a migration is under way: finish it or roll it back first (cqstore migrate status)",
             path=paths.root,

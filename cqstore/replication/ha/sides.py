@@ -14,6 +14,7 @@ from cqstore.store.broker_files.file_names import CONFIG_FOLDER
 from cqstore.store.errors import CorruptionError, StoreError, os_errors
 from cqstore.store.journals.store_lock import locked_by
 from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.path_kind import exists, is_dir
 from cqstore.store.queue.facts import QueueType
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import is_queued
@@ -94,7 +95,7 @@ class StoreSide(LogSide):
         self.bytes_behind_end = report.dropped_bytes
         self.damaged_queues = len(report.queues_damaged)
         folder = root / CONFIG_FOLDER
-        self.config = folder if folder.is_dir() else None
+        self.config = folder if is_dir(folder) else None
 
     def undispatched(self) -> Undispatched | None:
         """Return what the queues lack of the log as it ended when it was opened.
@@ -184,4 +185,4 @@ def is_same_folder(one: Path, other: Path) -> bool:
         StoreIOError: one of them cannot be looked at.
     """
     with os_errors("look at the store", one):
-        return one.exists() and other.exists() and one.samefile(other)
+        return exists(one) and exists(other) and one.samefile(other)

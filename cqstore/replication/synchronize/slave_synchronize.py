@@ -43,6 +43,7 @@ from cqstore.store.broker_files.file_names import (
 )
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import StoreError
+from cqstore.store.path_kind import exists
 from cqstore.store.record.message import SCHEDULE_TOPIC
 from cqstore.store.service.message_store import MessageStore
 
@@ -331,7 +332,7 @@ class SlaveSynchronize:
     def _write_consumer_offsets(self, offsets: Offsets, version: Json, *, lmq: bool) -> None:
         """``lmq``: the master is a broker that reads the other file."""
         other = LMQ_OFFSETS_FILE
-        if lmq or self._store.config.enable_lmq or self._files.path(other).exists():
+        if lmq or self._store.config.enable_lmq or exists(self._files.path(other)):
             self._files.write(other, lmq_consumer_offset(offsets, version))
         self._files.write(OFFSETS_FILE, consumer_offset(offsets, version))
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from cqstore.store.errors import RefusedStoreError, StoreConfigError
+from cqstore.store.path_kind import is_dir
 from cqstore.store.service.layout.root_folder import refuse_part
 from cqstore.store.service.layout.store_layout import StoreLayout, detect, found_sizes
 from cqstore.store.settings.config import StoreConfig
@@ -28,7 +29,7 @@ def resolve_layout(
     layout = detect(root, config, commit_log)
     if not (layout.has_log or layout.backends):
         if read_only:
-            what = "neither commit log nor queues" if root.is_dir() else "no such folder"
+            what = "neither commit log nor queues" if is_dir(root) else "no such folder"
             raise RefusedStoreError(f"no store here: {what}", path=root)
         refuse_part(root, levels=1)
     if layout.refusals and not read_only:

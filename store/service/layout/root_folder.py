@@ -7,6 +7,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 from cqstore.store.errors import RefusedStoreError
+from cqstore.store.path_kind import exists, is_dir, is_file, matching
 
 _PARTS = {"commitlog", "index", "config", "cqstore", "checkpoint", "abort", "lock"}
 """What lies in the folder of a store, beside ``consumequeue`` and its like."""
@@ -19,12 +20,12 @@ def refuse_file(root: Path) -> None:
     Raises:
         RefusedStoreError: it is one, or below one, which the error names.
     """
-    if root.is_dir():
+    if is_dir(root):
         return
     for place in (root, *root.absolute().parents):
-        if place.is_dir():
+        if is_dir(place):
             return
-        if place.exists():
+        if exists(place):
             raise RefusedStoreError("this is a file, not the folder of a store", path=place)
 
 
@@ -34,11 +35,11 @@ def refuse_no_log_folder(commit_log: Path) -> None:
     Raises:
         RefusedStoreError: it is no folder, a store's own, or has no log file.
     """
-    if not commit_log.is_dir():
-        what = "a file" if commit_log.exists() else "no such folder"
+    if not is_dir(commit_log):
+        what = "a file" if exists(commit_log) else "no such folder"
     elif _may_be_store(commit_log):
         what = f"the folder of a store; is {commit_log / 'commitlog'} meant?"
-    elif any(commit_log.iterdir()) and not any(commit_log.glob(_LOG_FILE)):
+    elif any(commit_log.iterdir()) and not any(matching(commit_log, _LOG_FILE)):
         what = "no file there has the name of a log's"
     else:
         return
@@ -64,4 +65,4 @@ def _is_part(name: str) -> bool:
 
 def _may_be_store(folder: Path) -> bool:
     """Return whether a folder looks like that of a store."""
-    return (folder / "commitlog").is_dir() or (folder / "checkpoint").is_file()
+    return is_dir(folder / "commitlog") or is_file(folder / "checkpoint")

@@ -13,6 +13,7 @@ from typing import NoReturn
 from cqstore.store.errors import RefusedStoreError, StoreConfigError, os_errors
 from cqstore.store.journals.backend_state import BackendState, read_backend_state
 from cqstore.store.journals.journal_manifest import check_kept
+from cqstore.store.path_kind import exists, is_dir, is_file, matching
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backend_replica import NO_LIGHT, Roles
 from cqstore.store.queue.backends import backend, backends, unlike_others
@@ -128,7 +129,7 @@ def _foreign(paths: StorePaths, config: StoreConfig) -> list[str]:
         RefusedStoreError: it cannot even be read.
     """
     reasons: list[str] = []
-    dledger = sorted(paths.root.glob("dledger-*")) if paths.root.is_dir() else []
+    dledger = matching(paths.root, "dledger-*")
     if dledger or config.enable_dledger_commit_log:
         where = dledger[0] if dledger else paths.root
         if not _has_files(paths.commit_log):
@@ -136,7 +137,7 @@ def _foreign(paths: StorePaths, config: StoreConfig) -> list[str]:
                 "the commit log is DLedger's, framed in its own way", path=where
             )
         reasons.append("a DLedger log belongs to it")
-    is_controlled = paths.epoch_file.exists() or config.enable_controller_mode
+    is_controlled = exists(paths.epoch_file) or config.enable_controller_mode
     if is_controlled and not config.follows_controlled:
         reasons.append(
             "a controller decides who writes it (epochFileCheckpoint, enableControllerMode); here"
@@ -146,13 +147,13 @@ def _foreign(paths: StorePaths, config: StoreConfig) -> list[str]:
         reasons.append("it is a slave's: only its master's bytes may be added")
     if config.duplication_enable:
         reasons.append("log duplication decides its offsets (duplicationEnable)")
-    if paths.compaction_log.is_dir() and any(paths.compaction_log.iterdir()):
+    if is_dir(paths.compaction_log) and any(paths.compaction_log.iterdir()):
         reasons.append("compacted topics live in it (compaction/)")
     return reasons
 
 
 def _has_files(folder: Path) -> bool:
-    return folder.is_dir() and any(path.is_file() for path in folder.iterdir())
+    return is_dir(folder) and any(is_file(path) for path in folder.iterdir())
 
 
 def choose_backends(
@@ -283,8 +284,8 @@ def found_sizes(layout: StoreLayout, config: StoreConfig) -> dict[str, int]:
     if "mapped_file_size_commit_log" in config.model_fields_set:
         return {}
     for folder in layout.log_folders:
-        if folder.is_dir():
-            sizes = {path.stat().st_size for path in folder.iterdir() if path.is_file()} - {0}
+        if is_dir(folder):
+            sizes = {path.stat().st_size for path in folder.iterdir() if is_file(path)} - {0}
             if sizes:
                 return {"mapped_file_size_commit_log": max(sizes)}
     return {}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from cqstore.store.path_kind import is_dir
 from cqstore.store.service.runtime.environment import Environment
 from cqstore.store.settings.config import StoreConfig
 
@@ -43,7 +44,7 @@ class DiskLevels:
         """Return what is to be deleted, and whether puts go on, by how full the disks are now."""
         used_percent = self._environment.used_percent
         log = min(used_percent(folder) for folder in self._log)
-        queues = used_percent(self._queues if self._queues.is_dir() else self._queues.parent)
+        queues = used_percent(self._queues if is_dir(self._queues) else self._queues.parent)
         full = ""
         for what, percent in (("commit log", log), ("queues", queues)):
             if percent > self._warning:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from cqstore.store.errors import os_errors
 from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.facts import QueueStat
@@ -220,7 +221,7 @@ def disk_used_ratio(folder: Path) -> float:
     Raises:
         StoreIOError: it cannot be asked.
     """
-    while not folder.exists() and folder != folder.parent:
+    while not exists(folder) and folder != folder.parent:
         folder = folder.parent
     with os_errors("ask how full the disk is", folder):
         used, whole = used_blocks(folder)

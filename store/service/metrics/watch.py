@@ -19,6 +19,7 @@ from cqstore.store.journals.following import Following, read_following
 from cqstore.store.log.checkpoint import CheckpointFields, StoreCheckpoint
 from cqstore.store.log.foreign_log_tail import ForeignLogTail, LogEnds
 from cqstore.store.log.tail_topics import Came, TailTopics
+from cqstore.store.path_kind import is_dir
 from cqstore.store.queue.backends import backends, queue_folders
 from cqstore.store.queue.facts import QueueStat
 from cqstore.store.service.layout.store_layout import StoreLayout
@@ -100,7 +101,7 @@ class StoreWatch:
             opener=_opener(paths.abort),
             log=log,
             checkpoint=checkpoint,
-            folders={folder.name: measure(folder) for folder in folders if folder.is_dir()},
+            folders={folder.name: measure(folder) for folder in folders if is_dir(folder)},
             log_disk_used_ratio=disk_used_ratio(layout.log_folders[0]),
             queue_disk_used_ratio=disk_used_ratio(paths.consume_queue),
             queue_stats=tuple(stat for kind in backends() for stat in kind.watch(paths)),

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from cqstore.store.errors import RefusedStoreError, StoreError, StoreStateError, os_errors
 from cqstore.store.files import make_folder, read_file, sync_below, sync_folder
 from cqstore.store.journals.store_lock import locked_by
+from cqstore.store.path_kind import exists, is_file
 from cqstore.store.paths import StorePaths
 from cqstore.store.progress import Progress, noop
 from cqstore.store.service.layout.store_layout import detect
@@ -115,7 +116,7 @@ class _LockFacts(NamedTuple):
             paths.rebuilding, paths.replacing, paths.placing_metadata, paths.cutting,
             paths.passing_over,
         ):  # fmt: skip
-            if journal.exists():
+            if exists(journal):
                 raise StoreStateError(
                     "a step that changes this store is not finished; let it finish, or open the"
                     " store (cqstore recover)",
@@ -125,7 +126,7 @@ class _LockFacts(NamedTuple):
             pid = locked_by(paths)
         except StoreError:  # a file system that is read-only, say
             pid = 0
-        mode = read_file(paths.mode, _MAX_MODE_BYTES) if paths.mode.exists() else b""
+        mode = read_file(paths.mode, _MAX_MODE_BYTES) if exists(paths.mode) else b""
         return cls(pid, (_written(paths.lock), _written(paths.abort_backup)), mode)
 
     def was_open_until(self, after: "_LockFacts") -> bool:
@@ -140,7 +141,7 @@ class _LockFacts(NamedTuple):
 
 
 def _written(path: Path) -> int:
-    return path.stat().st_mtime_ns if path.exists() else 0
+    return path.stat().st_mtime_ns if exists(path) else 0
 
 
 @contextmanager
@@ -168,10 +169,10 @@ def _remove_unfinished(partial: Path) -> None:
     if not os.path.lexists(partial):
         return
     begun = begun_path(partial)
-    is_ours = begun.is_file() or manifest_path(partial).is_file() or not holds_files(partial)
+    is_ours = is_file(begun) or is_file(manifest_path(partial)) or not holds_files(partial)
     if not is_ours:
         raise RefusedStoreError("this is there, and is no unfinished backup", path=partial)
-    if begun.is_file():
+    if is_file(begun):
         with begun.open("rb") as held:
             try:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)

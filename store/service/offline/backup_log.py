@@ -11,6 +11,7 @@ from cqstore.store.errors import CorruptionError, DiskFullError, StoreStateError
 from cqstore.store.files import make_folder, reading
 from cqstore.store.log.foreign_log_tail import ForeignLogTail
 from cqstore.store.log.log_files import list_log_files
+from cqstore.store.path_kind import exists
 from cqstore.store.progress import Progress
 from cqstore.store.record.decoder import record_span
 from cqstore.store.record.record_layout import BLANK_SIZE
@@ -47,7 +48,7 @@ class LogBackup:
         way = ""
         for path in self._closed:
             self._progress(int(path.name))
-            if not (self._target / path.name).exists():
+            if not exists(self._target / path.name):
                 with suppress(FileNotFoundError):  # it has just expired
                     way = share_file(path, self._target / path.name, link=self._link)
         return way
@@ -67,7 +68,7 @@ class LogBackup:
         folders = {root, *(each for each in self._folders if root not in each.parents)}
         wanted = sum(blocks_below(folder) for folder in folders)
         if shared:
-            wanted -= sum(path.stat().st_size for path in files if path.exists())
+            wanted -= sum(path.stat().st_size for path in files if exists(path))
         free = shutil.disk_usage(self._target).free
         if wanted > free:
             raise DiskFullError(
@@ -84,7 +85,7 @@ class LogBackup:
         """
         for _ in range(_TRIES):
             for path in self._files():
-                if not (self._target / path.name).exists():
+                if not exists(self._target / path.name):
                     self._progress(int(path.name))
                     with suppress(FileNotFoundError):
                         copy_file(str(path), str(self._target / path.name))

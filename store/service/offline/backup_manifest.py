@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationErr
 
 from cqstore.store.errors import CorruptionError, os_errors
 from cqstore.store.files import open_regular, read_file, replace_file
+from cqstore.store.path_kind import is_dir, is_file, is_symlink
 from cqstore.store.paths import StorePaths
 from cqstore.store.progress import Progress, noop
 from cqstore.store.settings.validation import first_fault
@@ -82,7 +83,7 @@ def find_manifest(root: Path, given: Path) -> Path:
     own = [StorePaths(root).own / given, root / given]
     for path in [*own, given] if len(given.parts) == 1 else [given, *own]:
         for file in (path, manifest_path(path), path / MANIFEST):
-            if file.is_file():
+            if is_file(file):
                 return file
     return given
 
@@ -94,7 +95,7 @@ def begun_path(root: Path) -> Path:
 
 def holds_files(folder: Path) -> bool:
     """Return whether anything but folders lies below ``folder``, or it is none itself."""
-    return folder.is_symlink() or not folder.is_dir() or any(names for *_, names in os.walk(folder))
+    return is_symlink(folder) or not is_dir(folder) or any(names for *_, names in os.walk(folder))
 
 
 def digest_files(root: Path, progress: Progress = noop) -> list[BackedUpFile]:

@@ -20,6 +20,7 @@ from cqstore.store.broker_files.file_names import (
 )
 from cqstore.store.errors import StoreIOError, StoreStateError
 from cqstore.store.files import make_folder
+from cqstore.store.path_kind import exists, is_dir, is_symlink
 from cqstore.store.paths import StorePaths
 from cqstore.store.service.layout.store_layout import StoreLayout
 from cqstore.store.service.offline.database_copy import copy_database, is_database, is_database_file
@@ -55,9 +56,9 @@ class TreeBackup:
         """Copy what says how far something is: checkpoint, our notes, offsets, timers."""
         root, config = self._from.root, self._from.config
         for path in self._entries(root):
-            if not path.is_dir() or path.name == TIMER_WHEEL:  # leads into the timer's log
+            if not is_dir(path) or path.name == TIMER_WHEEL:  # leads into the timer's log
                 self._copy(path)
-        if self._from.own.is_dir():
+        if is_dir(self._from.own):
             self._copy(self._from.own)
         for path in self._entries(config):
             if path.name.removesuffix(BACKUP_SUFFIX) in _POSITIONS:
@@ -67,7 +68,7 @@ class TreeBackup:
         """Copy queues, index, timer log, databases: all folders but those of the other methods."""
         done = {self._from.own, self._from.config, self._from.root / TIMER_WHEEL}
         for path in self._entries(self._from.root):
-            if path.is_dir() and path not in done:
+            if is_dir(path) and path not in done:
                 self._copy(path)
 
     def copy_metadata(self) -> None:
@@ -91,7 +92,7 @@ class TreeBackup:
             for path in self._journals:
                 target = self._target(path)
                 target.unlink(missing_ok=True)
-                if path.exists():
+                if exists(path):
                     make_folder(target.parent)
                     _copy_if_there(path, target)
             if _content(self._from.own / "kept") == kept:
@@ -100,7 +101,7 @@ class TreeBackup:
 
     def _entries(self, folder: Path) -> list[Path]:
         """Return what lies in a folder, by name, without what is left out or comes last."""
-        if not folder.is_dir():
+        if not is_dir(folder):
             return []
         out = self._left_out | self._journals
         return sorted(path for path in folder.iterdir() if path not in out)
@@ -111,7 +112,7 @@ class TreeBackup:
     def _copy(self, path: Path, above: frozenset[str] = frozenset()) -> None:
         """Copy a file, or a folder with all that is in it; links are followed."""
         target = self._target(path)
-        if not path.is_dir():
+        if not is_dir(path):
             make_folder(target.parent)
             _copy_if_there(path, target)
             return
@@ -135,9 +136,9 @@ def _copy_if_there(path: Path, target: Path) -> None:
     try:
         copy_file(str(path), str(target))
     except FileNotFoundError:
-        if path.is_symlink():
+        if is_symlink(path):
             raise StoreIOError("this link leads nowhere", path=path) from None
-        if path.exists():
+        if exists(path):
             raise
 
 

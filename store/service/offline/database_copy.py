@@ -15,6 +15,7 @@ from pathlib import Path
 from cqstore.store.broker_files.file_names import CURRENT
 from cqstore.store.errors import CorruptionError, StoreStateError
 from cqstore.store.files import read_file
+from cqstore.store.path_kind import exists, is_file, matching
 from cqstore.store.service.offline.store_copy import copy_file
 
 _FILE = re.compile(r"CURRENT|IDENTITY|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log|blob)")
@@ -31,7 +32,7 @@ Place = Callable[[Path, Path], object]
 
 def is_database(folder: Path) -> bool:
     """Return whether a RocksDB database lies in ``folder``."""
-    return (folder / CURRENT).is_file()
+    return is_file(folder / CURRENT)
 
 
 def is_database_file(name: str) -> bool:
@@ -68,7 +69,7 @@ def _try_copy(source: Path, target: Path, place: Place) -> bool:
     for name in names:
         if not _TABLE.fullmatch(name):
             copy_file(str(source / name), str(target / name))
-        elif not (target / name).exists():
+        elif not exists(target / name):
             place(source / name, target / name)
     if _state(source) != before:
         return False
@@ -103,6 +104,6 @@ def _state(source: Path) -> tuple[bytes, int, tuple[tuple[str, int], ...]]:
             "CURRENT names a MANIFEST that is not there", path=source / CURRENT,
             expected=manifest.name, got="no such file",
         ) from exc  # fmt: skip
-    logs = sorted(path.name for path in source.glob("*.log"))
+    logs = [path.name for path in matching(source, "*.log")]
     closed = [(name, (source / name).stat().st_size) for name in logs[:-1]]
     return current, length, (*closed, *((name, 0) for name in logs[-1:]))

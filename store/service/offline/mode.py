@@ -17,6 +17,7 @@ from cqstore.store.errors import IllegalMessageError, RefusedStoreError, StoreEr
 from cqstore.store.journals.backend_state import read_backend_state, set_mode
 from cqstore.store.journals.store_lock import StoreLock, locked_by
 from cqstore.store.journals.store_mode import StoreMode, store_modes
+from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 from cqstore.store.progress import Progress, noop
 from cqstore.store.queue.backend_replica import NO_LIGHT
@@ -221,7 +222,7 @@ class _StepObstacles:
         holder = 0 if locked else locked_by(self._paths)
         if holder:
             return [*found, f"process {holder} has the store open"]
-        if self._paths.replacing.exists() or self._paths.rebuilding.exists():
+        if exists(self._paths.replacing) or exists(self._paths.rebuilding):
             found.append("a rebuild of queues is not finished (cqstore recover)")
         if not self._layout.has_log:
             found.append(

@@ -25,6 +25,7 @@ from cqstore.store.errors import (
 from cqstore.store.files import is_file_name, sync_folder
 from cqstore.store.journals.store_lock import StoreLock, mark_open
 from cqstore.store.log.checkpoint import StoreCheckpoint
+from cqstore.store.path_kind import exists, is_dir, is_file
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backends import backend
 from cqstore.store.service.layout.resolve_layout import resolve_layout
@@ -118,11 +119,11 @@ def _queue_folders(layout: StoreLayout) -> set[Path]:
 
 def _cut_files(layout: StoreLayout, size: int) -> Iterator[Obstacle]:
     """Yield log files that were cut short, if all lie in a row and others have ``size`` bytes."""
-    if len(layout.log_folders) != 1 or not layout.log_folders[0].is_dir():
+    if len(layout.log_folders) != 1 or not is_dir(layout.log_folders[0]):
         return
     with os_errors("list the commit log", layout.log_folders[0]):
         paths = sorted(layout.log_folders[0].iterdir())
-        sizes = [path.stat().st_size if path.is_file() else -1 for path in paths]
+        sizes = [path.stat().st_size if is_file(path) else -1 for path in paths]
     names = [path.name for path in paths]
     if not all(map(is_file_name, names)):
         return
@@ -205,7 +206,7 @@ def clear(root: Path, file_size: int, obstacles: Sequence[Obstacle]) -> None:
     lock = StoreLock(paths)
     try:
         with os_errors("mend the store", root):
-            if obstacles and not paths.abort.exists():
+            if obstacles and not exists(paths.abort):
                 mark_open(paths)  # what was noted of a clean stop no longer holds
             for obstacle in obstacles:
                 if obstacle.kind is ObstacleKind.LOG_FILE:

@@ -11,6 +11,7 @@ from pathlib import Path
 from cqstore.store.errors import DiskFullError, RefusedStoreError, StoreError, is_full, os_errors
 from cqstore.store.files import bytes_on_disk, open_regular, reading, write_all
 from cqstore.store.journals.store_lock import refuse_if_open
+from cqstore.store.path_kind import is_dir
 from cqstore.store.paths import StorePaths
 from cqstore.store.progress import Progress, noop
 
@@ -68,7 +69,7 @@ def check_copy_target(root: Path, target: Path) -> None:
         RefusedStoreError: ``target`` exists, lies in the store itself, or in no folder.
     """
     check_target(root, target, "copy")
-    if not target.absolute().parent.is_dir():
+    if not is_dir(target.absolute().parent):
         raise RefusedStoreError("the copy is to lie in a folder that is not there", path=target)
 
 

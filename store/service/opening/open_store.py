@@ -22,6 +22,7 @@ from cqstore.store.journals.lagging_backends import LaggingBackends
 from cqstore.store.journals.store_lock import StoreLock
 from cqstore.store.log.checkpoint import StoreCheckpoint
 from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.path_kind import exists
 from cqstore.store.progress import noop
 from cqstore.store.queue.backends import backend
 from cqstore.store.queue.combined import CombinedConsumeQueueStore
@@ -175,7 +176,7 @@ def _load(
     paths, read_only = layout.paths, lock is None
     state = RunningState(paths.root, read_only=read_only)
     checkpoint = StoreCheckpoint(paths.checkpoint)
-    last_exit_ok = not paths.abort.exists()
+    last_exit_ok = not exists(paths.abort)
     log = CommitLog(layout.log_folders, config, read_only=read_only)
     undo.callback(log.close)
     log.load()
@@ -243,7 +244,7 @@ def _recover(
         paths, log, queues, units, pending, dispatcher, rules, state.fail
     )
     if components.read_only:
-        report.unfinished_rebuild = paths.rebuilding.exists()
+        report.unfinished_rebuild = exists(paths.rebuilding)
         report.queues_damaged = queues.damaged_queues()
         recovery.find_end()
     else:

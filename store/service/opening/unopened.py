@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cqstore.store.errors import os_errors
 from cqstore.store.files import make_folder, remove_file, replace_file, sync_folder
+from cqstore.store.path_kind import exists, is_dir, is_symlink
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backends import queue_folders
 
@@ -33,7 +34,7 @@ def begin_again(paths: StorePaths) -> None:
     Raises:
         StoreIOError: something cannot be removed.
     """
-    if not (paths.unopened.exists() and paths.abort.exists()):
+    if not (exists(paths.unopened) and exists(paths.abort)):
         return
     with os_errors("begin an opening again", paths.root):
         kept = {paths.unopened, paths.cut, paths.cutting}
@@ -45,7 +46,7 @@ def begin_again(paths: StorePaths) -> None:
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
+    if is_dir(path) and not is_symlink(path):
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
@@ -57,6 +58,6 @@ def opened(paths: StorePaths) -> None:
     Raises:
         StoreIOError: it cannot be removed.
     """
-    if paths.unopened.exists():
+    if exists(paths.unopened):
         with os_errors("note that the log is opened", paths.unopened):
             remove_file(paths.unopened)

@@ -22,6 +22,7 @@ from cqstore.store.log.checkpoint import StoreCheckpoint
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.log.mapped_file import MappedFile
 from cqstore.store.log.synced_mark import SyncedMark
+from cqstore.store.path_kind import exists
 from cqstore.store.record.decoder import check_record, record_span
 from cqstore.store.record.record_layout import BLANK_SIZE, HEAD, MAGIC_V1, MAGIC_V2
 from cqstore.store.record.scan import RecordScan, ScannedRecord, ScanRules
@@ -283,7 +284,7 @@ class SavedTail:
 def _unused(folder: Path, name: str) -> Path:
     """Return a path for ``name``, numbered if it was saved before in the same second."""
     names = (f"{name}-{number}" if number else name for number in count())
-    return next(path for path in map(folder.joinpath, names) if not path.exists())
+    return next(path for path in map(folder.joinpath, names) if not exists(path))
 
 
 def save_tail(log: CommitLog, phy_offset: int, folder: Path) -> list[SavedTail]:

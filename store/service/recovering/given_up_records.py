@@ -9,6 +9,7 @@ from cqstore.store.errors import CorruptionError, StoreConfigError, StoreError
 from cqstore.store.journals.begun_cut import begun_cut
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.log.log_span import LogSpan, span_at
+from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.record.scan import ScanRules
@@ -41,7 +42,7 @@ def refuse_sound_places(
     except StoreError:  # the open reports it
         return
     try:
-        crashed = paths.abort.exists() and not paths.unopened.exists()
+        crashed = exists(paths.abort) and not exists(paths.unopened)
         rules = ScanRules(config.check_crc_on_recover, config.force_verify_prop_crc)
         ends = [
             place
@@ -59,7 +60,7 @@ def refuse_sound_places(
 
 def _is_unfinished(paths: StorePaths) -> bool:
     """Return whether the log is to be changed first, by what an opening has begun."""
-    return paths.passing_over.exists() or begun_cut(paths) is not None
+    return exists(paths.passing_over) or begun_cut(paths) is not None
 
 
 def _refuse_sound(

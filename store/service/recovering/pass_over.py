@@ -16,6 +16,7 @@ from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreIOErro
 from cqstore.store.files import make_folder, read_file, remove_file, replace_file
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.log.mapped_file import MappedFile
+from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.facts import QueueType
@@ -92,7 +93,7 @@ class PassOver:
     def forget_unfinished(self) -> None:
         """Forget an interrupted pass that the log needs no more."""
         path = self._paths.passing_over
-        if path.exists():
+        if exists(path):
             with os_errors("end a pass over a damaged record", path):
                 remove_file(path)
 

@@ -17,6 +17,7 @@ from cqstore.store.index.index_batch import IndexBatch
 from cqstore.store.journals.journal import Entry, Journal, read_lines
 from cqstore.store.journals.journal_manifest import register, unregister
 from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 from cqstore.store.progress import Progress, noop
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
@@ -141,7 +142,7 @@ class QueueRebuild:
         if entries:
             _LOG.warning("the rebuild of queues was interrupted: %r", topics[:10])
             self._build(entries)
-        if self._path.exists():
+        if exists(self._path):
             self._finish()
         return topics
 

@@ -20,6 +20,7 @@ from cqstore.store.journals.store_lock import mark_open
 from cqstore.store.log.checkpoint import StoreCheckpoint
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.log.synced_mark import SyncedMark
+from cqstore.store.path_kind import exists, is_dir
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backends import backend, unlike_others
 from cqstore.store.queue.units import QueueKey
@@ -88,7 +89,7 @@ def prepare(
             raise RefusedStoreError("BatchCQ queues cannot be rebuilt", path=batches)
         else:
             ExpiredQueues(paths.expired_queues).add(ends())
-        if not paths.abort.exists():
+        if not exists(paths.abort):
             mark_open(paths)  # from here on a crash is one
         begin(paths, moved, opened, index=Rebuild.INDEX in rebuild)
         pending = begun(paths)
@@ -138,7 +139,7 @@ def begin(
     """
     stamp, number, before = time.strftime("%Y%m%dT%H%M%S", time.gmtime()), 0, begun(paths)
     taken = {each.folder for each in before}
-    while (name := f"{stamp}-{number}") in taken or (paths.replaced / name).exists():
+    while (name := f"{stamp}-{number}") in taken or exists(paths.replaced / name):
         number += 1
     _write(paths, [*before, Replacement(name, list(backends), index, list(opened))])
 
@@ -163,7 +164,7 @@ def move(paths: StorePaths) -> None:
         if each.moved:  # the present files have been built since
             continue
         found = [path for name in each.backends for path in backend(name).own_files(paths)]
-        if each.index and paths.index.is_dir():
+        if each.index and is_dir(paths.index):
             found.append(paths.index)
         target = paths.replaced / each.folder
         for path in found:
@@ -194,7 +195,7 @@ def finish(paths: StorePaths) -> None:
     Raises:
         StoreIOError: it cannot be noted.
     """
-    if paths.replacing.exists():
+    if exists(paths.replacing):
         with os_errors("remove the journal of a replacement", paths.replacing):
             unregister(paths.replacing)
             remove_file(paths.replacing)

@@ -15,7 +15,9 @@ from cqstore.metrics.prometheus import register
 from cqstore.replication.commands import running_follower
 from cqstore.replication.follow.follower import Follower
 from cqstore.replication.follow.follower_progress import FollowerProgress
+from cqstore.store import path_kind
 from cqstore.store.errors import CorruptionError
+from cqstore.store.journals import note
 from cqstore.store.journals.following import Following, read_following, write_following
 from cqstore.store.paths import StorePaths
 from cqstore.store.service.layout.store_layout import detect
@@ -176,7 +178,7 @@ def test_a_damaged_note_is_named(tmp_path: Path, text: str) -> None:
 def test_the_first_note_may_come_while_one_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paths, exists = StorePaths(tmp_path), Path.exists
+    paths, exists = StorePaths(tmp_path), path_kind.exists
 
     def and_then_it_comes(path: Path) -> bool:
         was = exists(path)
@@ -184,7 +186,7 @@ def test_the_first_note_may_come_while_one_looks(
         write_following(paths, NOTE)
         return was
 
-    monkeypatch.setattr(Path, "exists", and_then_it_comes)
+    monkeypatch.setattr(note, "exists", and_then_it_comes)
     assert read_following(paths) is None
     assert read_following(paths) == NOTE
 
