@@ -9,6 +9,8 @@ in ``__init__.pyi``; a test compares the two lists.
 from importlib import import_module
 
 _NAMES = {
+    "cqstore.ab.trace.trace": "Trace",
+    "cqstore.ab.trace.trace_control": "record_trace",
     "cqstore.analysis.scan": "Scan scan",
     "cqstore.embedded.errors": "PutRefusedError",
     "cqstore.embedded.log": "EmbeddedLog",

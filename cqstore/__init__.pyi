@@ -1,3 +1,5 @@
+from cqstore.ab.trace.trace import Trace as Trace
+from cqstore.ab.trace.trace_control import record_trace as record_trace
 from cqstore.analysis.scan import Scan as Scan
 from cqstore.analysis.scan import scan as scan
 from cqstore.embedded.errors import PutRefusedError as PutRefusedError

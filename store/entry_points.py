@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 _MAX_GROUPS = 32
-"""Groups that are kept; each opening of a store asks for three of them."""
+"""Groups that are kept; each opening of a store asks for four of them."""
 
 
 def entries(group: str) -> Sequence[EntryPoint]:

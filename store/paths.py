@@ -121,12 +121,12 @@ class StorePaths:
 
     @cached_property
     def ab_figures(self) -> Path:
-        """Return what mirrored reads have come to."""
+        """Return the counts of reads that both backends answered (``cqstore.ab``)."""
         return self.own / "ab" / "figures"
 
     @cached_property
     def ab_differences(self) -> Path:
-        """Return the journal of mirrored reads that were answered differently."""
+        """Return the journal of reads that backends answered differently (``cqstore.ab``)."""
         return self.own / "ab" / "differences"
 
     @cached_property

@@ -19,6 +19,7 @@ try:
 except ImportError as exc:
     raise ImportError("this needs prometheus-client: pip install 'cqstore[metrics]'") from exc
 
+from cqstore.ab.mirror.mirror import MirrorSnapshot
 from cqstore.metrics.topic_families import BrokerLabels, TopicFamilies
 from cqstore.store.errors import StoreConfigError, StoreError
 from cqstore.store.journals.following import Following
@@ -26,7 +27,6 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.metrics.by_group import GroupOffsets
 from cqstore.store.service.metrics.by_topic import LIMIT, FiguresByTopic, TopicSnapshot
 from cqstore.store.service.metrics.metrics import MetricsSnapshot
-from cqstore.store.service.mirroring.mirror import MirrorSnapshot
 from cqstore.store.service.runtime.meters import HistogramSnapshot
 from cqstore.store.service.scheduling.level_delivery import DelayLevelFigures
 
@@ -272,8 +272,8 @@ class _Families:
             )
         if of.delay_late_seconds is not None:
             self._add_delays(root, of.delay_levels, of.delay_late_seconds)
-        if of.mirror is not None:
-            self._add_mirror(root, of.mirror)
+        if isinstance(of.interceptor, MirrorSnapshot):
+            self._add_mirror(root, of.interceptor)
         for name, part, value in of.queue_stats:
             known_as = f"cqstore_{name}"
             if known_as not in self._gauges:

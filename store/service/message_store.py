@@ -47,14 +47,11 @@ from cqstore.store.service.reading.arrival_waits import ArrivalWaits
 from cqstore.store.service.reading.key_queries import KeyQueries
 from cqstore.store.service.reading.puller import MAX_PULL_BYTES, TagFilter
 from cqstore.store.service.reading.read_guard import read_guard_of
-from cqstore.store.service.reading.read_interceptor import DirectReads, ReadInterceptor
+from cqstore.store.service.reading.read_interceptor import ReadInterceptor
 from cqstore.store.service.recovering.queue_rebuild import RebuildReport
 from cqstore.store.service.recovering.replacement import Rebuild
 from cqstore.store.service.results import GetMessageResult, GetMessageStatus, PutMessageResult
 from cqstore.store.service.runtime.environment import Environment
-from cqstore.store.service.tracing.operation_lines import StoreOp
-from cqstore.store.service.tracing.trace import MAX_TRACE_BYTES, Trace
-from cqstore.store.service.tracing.trace_control import TraceControl
 from cqstore.store.service.writing.put_guard import PutGuard
 from cqstore.store.service.writing.put_hooks import PutMessageHook
 from cqstore.store.service.writing.putter import Puts, put_for_future
@@ -109,17 +106,13 @@ class MessageStore:
         arrivals = components.dispatcher.arrivals
         self._waits = ArrivalWaits(components.queues, arrivals, components.state, self._ready)
         self._loop_puts: LoopPuts | None = None  # from the first ``put`` on
-        self._route(components.puts, components.mirror, None)
-        reads = DirectReads(components.puller, components.queues)
-        self._traces = TraceControl(components.puts, reads, components.mirror)
-        self._shutdown = StoreShutdown(components, self._traces.stop)
-        components.state.locks.add_outer(self._traces.lock, self._shutdown.lock)
+        self._route(components.puts, components.interceptor)
+        self._shutdown = StoreShutdown(components)
+        components.state.locks.add_outer(self._shutdown.lock)
 
-    def _route(
-        self, putter: Puts, interceptor: ReadInterceptor | None, trace: Trace | None
-    ) -> None:
-        """Put by ``putter``; reads go to ``interceptor``, what else is asked into ``trace``."""
-        self._putter, self._interceptor, self._trace = putter, interceptor, trace
+    def _route(self, putter: Puts, interceptor: ReadInterceptor | None) -> None:
+        """Put by ``putter``, and let ``interceptor`` see reads."""
+        self._putter, self._interceptor = putter, interceptor
 
     @classmethod
     def open(
@@ -334,7 +327,6 @@ class MessageStore:
             return
         self._state.locks.check()
         self._components.refuse_own_threads()
-        self._traces.refuse_own_thread()
         self._shutdown.run()
 
     def __enter__(self) -> Self:
@@ -408,8 +400,8 @@ class MessageStore:
                 (``query_index_files`` asks the other one alone).
         """
         self._ready()
-        if (trace := self._trace) is not None:
-            trace.note(StoreOp.QUERY, topic, key, max_num, begin, end)
+        if (interceptor := self._interceptor) is not None:
+            interceptor.on_query(topic, key, max_num, begin, end)
         return self._queries.in_all(topic, key, max_num, begin, end)
 
     def query_index_files(
@@ -418,8 +410,8 @@ class MessageStore:
         """Return what ``query_message`` does, of the index in files alone; nothing without one."""
         self._ready()
         check_query(topic, key, max_num, begin, end)
-        if (trace := self._trace) is not None:
-            trace.note(StoreOp.QUERY, topic, key, max_num, begin, end)
+        if (interceptor := self._interceptor) is not None:
+            interceptor.on_query(topic, key, max_num, begin, end)
         return self._queries.in_files(topic, key, max_num, begin, end)
 
     def messages_with_key(
@@ -519,8 +511,8 @@ class MessageStore:
     def topics(self, prefix: str = "") -> Iterator[str]:
         """Yield each topic that has a queue and begins with ``prefix``, in no promised order."""
         self._ready()
-        if (trace := self._trace) is not None:
-            trace.note(StoreOp.LIST_TOPICS, prefix)
+        if (interceptor := self._interceptor) is not None:
+            interceptor.on_list_topics(prefix)
         return self.queues.topics(prefix)
 
     # ---- waiting for messages that are still to come
@@ -656,7 +648,7 @@ class MessageStore:
         self._expiry.delete_manually()
         self._expiry.run()
 
-    # ---- checks and traces
+    # ---- checks
 
     def checker(self, progress: Callable[[int], None] | None = None) -> StoreCheck:
         """Return a check of everything, to be run; ``progress`` is told phy offsets.
@@ -713,28 +705,17 @@ class MessageStore:
         locks = (self._clean.lock, self._dispatcher.owner, self._dispatcher.drain_lock)
         return compare_open(self.queues, topic, queue_id, locks=locks, progress=progress)
 
-    def record_trace(self, path: Path | str, max_bytes: int = MAX_TRACE_BYTES) -> Trace:
-        """Write down what is asked of the store from now on, see ``operation_lines``.
-
-        Until the trace that is returned is stopped, or left as a context, or the store is closed;
-        at most ``max_bytes``, then it ends by itself. It holds names of topics and keys, and no
-        body. The file must not be there yet.
-
-        Raises:
-            StoreConfigError: there is such a file, or another trace is being recorded.
-            StoreIOError: it cannot be made.
-        """
-        self._ready()
-        begun: list[Trace] = []
-        try:
-            trace = self._traces.record(Path(path), max_bytes, self._route, begun)
-        except BaseException:
-            for each in begun:
-                each.stop()
-            raise
-        return trace  # no call lies between: the caller has it, or it has been stopped
-
     def detached_backends(self) -> dict[str, Exception]:
         """Return the backends that failed and are not kept until the next open, and why."""
         queues = self.queues
         return queues.detached if isinstance(queues, CombinedConsumeQueueStore) else {}
+
+
+def components_of(store: MessageStore) -> StoreComponents:
+    """Return the components of a store, for the packages above that extend it."""
+    return store._components  # noqa: SLF001 - the one door to them
+
+
+def route_calls(store: MessageStore, putter: Puts, interceptor: ReadInterceptor | None) -> None:
+    """Put by ``putter`` from now on, and let ``interceptor`` see reads; see ``StoreComponents``."""
+    store._route(putter, interceptor)  # noqa: SLF001 - the one door to it

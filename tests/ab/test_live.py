@@ -12,19 +12,19 @@ from cqstore.ab.commands import app
 from cqstore.ab.judging.judge import judge
 from cqstore.ab.judging.judgement import Outcome as Said
 from cqstore.ab.live.live import live_result
+from cqstore.ab.mirror import figures as figures_module
+from cqstore.ab.mirror import mirror as mirror_module
+from cqstore.ab.mirror.differences import Differences, Mismatch
+from cqstore.ab.mirror.figures import HOUR_SECONDS, AnswerCost, Figures
+from cqstore.ab.mirror.verdict import ReadOutcome
 from cqstore.ab.results.result_file import read_result, write_result
 from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreConfigError
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.message_store import MessageStore
-from cqstore.store.service.mirroring import figures as figures_module
-from cqstore.store.service.mirroring import mirror as mirror_module
-from cqstore.store.service.mirroring.differences import Differences, Mismatch
-from cqstore.store.service.mirroring.figures import HOUR_SECONDS, AnswerCost, Figures
-from cqstore.store.service.mirroring.verdict import ReadOutcome
 from tests.kit import commands
 from tests.kit.double_write import Told, refuse
-from tests.kit.mirrored import by_hand, drive, open_mirrored
+from tests.kit.mirrored import by_hand, drive, mirror_of, open_mirrored
 from tests.kit.tree import tree_digest
 
 HOURS = 24
@@ -221,5 +221,4 @@ def test_a_running_store_is_reported_and_not_touched(
 
 
 def save(store: MessageStore) -> None:
-    assert store._components.mirror is not None
-    store._components.mirror._figures.save(0)
+    mirror_of(store)._figures.save(0)

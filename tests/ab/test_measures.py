@@ -15,7 +15,7 @@ from cqstore.ab.run.run_plan import plan_of
 from cqstore.ab.sides.side import parse_sides
 from cqstore.ab.stores import copies
 from cqstore.ab.stores.store_survey import survey
-from cqstore.ab.traces.derived import DEFAULT_MIX
+from cqstore.ab.trace.derived import DEFAULT_MIX
 from cqstore.ab.workloads import TRACE, chosen, parse_mix, workloads
 from cqstore.store.errors import StoreConfigError, StoreIOError
 from cqstore.store.service.offline import store_copy

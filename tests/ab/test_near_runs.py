@@ -18,12 +18,12 @@ from cqstore.ab.run.rounds import Effort
 from cqstore.ab.sides import building
 from cqstore.ab.stores.ab_workspace import ScratchFolder
 from cqstore.ab.stores.equality import QueueDigest, first_difference, unit_rows, whole_digest
-from cqstore.ab.traces.operations import MaxOffset, MinOffset, Operation, read_trace
+from cqstore.ab.trace.operation_lines import StoreOp, operation_line
+from cqstore.ab.trace.operations import MaxOffset, MinOffset, Operation, read_trace
 from cqstore.store.errors import CorruptionError, StoreConfigError
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
-from cqstore.store.service.tracing.operation_lines import StoreOp, operation_line
 from cqstore.store.settings.config import StoreConfig
 from tests.ab.made_store import CONFIG, make_varied_store
 from tests.ab.near import NearSide

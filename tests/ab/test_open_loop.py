@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cqstore.ab.traces.operations import ListQueues, ListTopics, MaxOffset, Operation, Put
+from cqstore.ab.trace.operations import ListQueues, ListTopics, MaxOffset, Operation, Put
 from cqstore.ab.workloads.timing import run_open
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore

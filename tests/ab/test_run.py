@@ -10,8 +10,8 @@ from cqstore.ab.judging.judgement import Outcome
 from cqstore.ab.results.result import Cache
 from cqstore.ab.run.comparison import Run
 from cqstore.ab.run.rounds import Effort
+from cqstore.ab.trace.operation_lines import StoreOp, first_line, operation_line
 from cqstore.ab.workloads import workloads
-from cqstore.store.service.tracing.operation_lines import StoreOp, first_line, operation_line
 from tests.ab import wrong_backends
 from tests.ab.made_store import make_varied_store
 from tests.ab.running import command, compare, options, result_of, workload

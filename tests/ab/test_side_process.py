@@ -14,7 +14,7 @@ from cqstore.ab import parent
 from cqstore.ab.commands import run as command
 from cqstore.ab.sides.side import parse_sides
 from cqstore.ab.sides.side_process import SideProcess
-from cqstore.ab.traces.derived import DEFAULT_MIX
+from cqstore.ab.trace.derived import DEFAULT_MIX
 from cqstore.store.errors import CorruptionError, StoreError
 from tests.ab.made_store import CONFIG, make_varied_store
 

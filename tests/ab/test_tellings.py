@@ -17,7 +17,7 @@ from cqstore.ab.measuring import measures
 from cqstore.ab.measuring.measures import MachineTimes
 from cqstore.ab.sides.side_worker import SideWorker, answered, encoded
 from cqstore.ab.stores.equality import queue_digests, unit_rows, whole_digest
-from cqstore.ab.traces.operations import (
+from cqstore.ab.trace.operations import (
     Estimate,
     ListQueues,
     ListTopics,

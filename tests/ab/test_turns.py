@@ -17,7 +17,7 @@ import pytest
 from cqstore.ab.stores import killed_writer
 from cqstore.ab.stores.side_store import SideStore
 from cqstore.ab.stores.store_survey import StoreSurvey, survey
-from cqstore.ab.traces.operations import MaxOffset, MinOffset, Operation, Put, trace_lines
+from cqstore.ab.trace.operations import MaxOffset, MinOffset, Operation, Put, trace_lines
 from cqstore.ab.workloads import lifecycle, workloads
 from cqstore.ab.workloads.base import Setting, Turn
 from cqstore.store.errors import StoreError

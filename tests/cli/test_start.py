@@ -138,7 +138,26 @@ def test_info_of_a_store_imports_what_reading_it_takes(tmp_path: Path) -> None:
         "rich.progress",
         "cqstore.store.comparing.compared",
     }
-    assert not {name for name in modules if name.startswith("cqstore.store.service.mirroring")}
+    assert not {
+        name for name in modules if name.startswith(("cqstore.ab.mirror", "cqstore.ab.trace"))
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0, 0.5])
+def test_a_store_without_a_share_of_reads_imports_no_comparison(tmp_path: Path, share: int) -> None:
+    code = f"""
+    from cqstore import MessageStore, StoreConfig
+    settings = {{"rocksdb_cq_double_write_enable": True, "ab_share": {share}}}
+    with MessageStore.open({str(tmp_path / "s")!r}, StoreConfig(**settings)) as opened:
+        opened.max_offset("t", 0)
+"""
+    modules = imported(code)
+    assert {"cqstore.cq_file.store", "cqstore.cq_rocksdb.queues.rocksdb_store"} <= modules
+    found = {name for name in modules if name.startswith("cqstore.ab")}
+    assert ("cqstore.ab.mirror.mirror" in found) == (share > 0)
+    assert bool(found) == (share > 0)
+    assert not modules & EXTRAS
 
 
 def test_a_verb_is_listed_with_the_first_words_of_its_own_help() -> None:

@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from cqstore.ab.mirror.differences import Differences, Mismatch, read_differences
+from cqstore.ab.mirror.figures import Figures, read_figures
+from cqstore.ab.mirror.verdict import ReadOutcome
 from cqstore.broker.metadata.config_files import ConfigFiles
 from cqstore.replication.epoch_wire import EpochEntry
 from cqstore.replication.follow.epoch_file import read_epochs, write_epochs
@@ -28,9 +31,6 @@ from cqstore.store.journals.lagging_backends import LaggingBackends
 from cqstore.store.journals.store_mode import StoreMode
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.units import QueueKey
-from cqstore.store.service.mirroring.differences import Differences, Mismatch, read_differences
-from cqstore.store.service.mirroring.figures import Figures, read_figures
-from cqstore.store.service.mirroring.verdict import ReadOutcome
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
 

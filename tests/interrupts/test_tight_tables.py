@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from cqstore.ab.trace.trace_control import record_trace
 from cqstore.store.service.dispatching import dispatch
 from cqstore.store.service.message_store import MessageStore
 from tests.interrupts import test_interrupts
@@ -36,7 +37,7 @@ class Tight(Bench):
 
     def opened(self, root: Path) -> MessageStore:
         store = super().opened(root)
-        store.record_trace(self.folder / f"{next(self.traces)}.trace")
+        record_trace(store, self.folder / f"{next(self.traces)}.trace")
         return store
 
 

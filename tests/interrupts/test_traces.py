@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from cqstore.ab.trace.trace import Trace
+from cqstore.ab.trace.trace_control import record_trace, trace_control_of
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
-from cqstore.store.service.tracing.trace import Trace
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.descriptors import descriptors_of
 from tests.kit.interrupts import Interrupted, run_interrupted
@@ -39,7 +40,7 @@ def asked_in(path: Path) -> list[str]:
 
 
 def begin(store: MessageStore, _: list[Trace], path: Path) -> None:
-    store.record_trace(path)
+    record_trace(store, path)
 
 
 def end(_: MessageStore, traces: list[Trace], __: Path) -> None:
@@ -61,16 +62,16 @@ def test_a_trace_that_was_interrupted_ends_and_another_is_recorded(
         first: list[str] = []
         with in_time(SECONDS), MessageStore.open(root, SMALL, housekeeping=False) as store:
             if step is end:
-                traces.append(store.record_trace(root / "first"))
+                traces.append(record_trace(store, root / "first"))
                 first = ask(store, 1)
             with suppress(Interrupted):
                 places = run_interrupted(lambda: step(store, traces, root / "second"), number)
             if number == 0 and step is begin:
-                store._traces.stop()
+                trace_control_of(store._components).stop()
             for trace in traces:  # what was interrupted is done again
                 trace.stop()
             ask(store, 2)
-            with store.record_trace(root / "third"):
+            with record_trace(store, root / "third"):
                 third = ask(store, 3)
             assert asked_in(root / "third") == third, number
             assert not any(each.name == "cqstore-trace" for each in threading.enumerate()), number
@@ -97,7 +98,7 @@ def test_a_store_ends_a_trace_whose_end_was_interrupted(tmp_path: Path) -> None:
     def case(number: int) -> int:
         root, places = tmp_path / str(number), 0
         with in_time(SECONDS), MessageStore.open(root, SMALL, housekeeping=False) as store:
-            trace = store.record_trace(root / "trace")
+            trace = record_trace(store, root / "trace")
             asked = ask(store, 1)
             with suppress(Interrupted):
                 places = run_interrupted(trace.stop, number)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cqstore.ab.trace.trace_control import record_trace
 from cqstore.cq_file.file_sync import for_each
 from cqstore.replication.feed.followers import Followers
 from cqstore.store.concurrency.future import StoreFuture
@@ -186,7 +187,7 @@ def test_a_close_goes_on_after_one_was_interrupted_where_it_ends_a_thread(tmp_pa
     def case(number: int) -> int:
         root, before = tmp_path / str(number), {*threading.enumerate()}
         store = MessageStore.open(root, config)
-        store.record_trace(tmp_path / f"{number}.trace")
+        record_trace(store, tmp_path / f"{number}.trace")
         assert store.put_message(Message("t", b"x")).ok
         places = 0
         with suppress(Interrupted):

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from cqstore.ab.mirror import mirror as mirror_module
+from cqstore.ab.mirror.figures import FiguresSnapshot, read_figures
+from cqstore.ab.mirror.mirror import Mirror, MirrorSnapshot
+from cqstore.ab.mirror.verdict import ReadOutcome
 from cqstore.store.queue.consume_queue import ConsumeQueue, PulledUnits
 from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.queue.units import UnitBlock
 from cqstore.store.service.message_store import MessageStore
-from cqstore.store.service.mirroring import mirror as mirror_module
-from cqstore.store.service.mirroring.figures import FiguresSnapshot, read_figures
-from cqstore.store.service.mirroring.mirror import Mirror
-from cqstore.store.service.mirroring.verdict import ReadOutcome
 from cqstore.store.service.reading.puller import TagFilter
 from tests.kit.double_write import QUEUES, open_store
 from tests.kit.queue_of import QUEUES_OF
@@ -33,8 +33,9 @@ def by_hand(patched: pytest.MonkeyPatch) -> None:
 
 
 def mirror_of(store: MessageStore) -> Mirror:
-    assert store._components.mirror is not None
-    return store._components.mirror
+    mirror = store._components.interceptor
+    assert isinstance(mirror, Mirror)
+    return mirror
 
 
 def drive(store: MessageStore) -> int:
@@ -47,8 +48,8 @@ def drive(store: MessageStore) -> int:
 
 
 def figures(store: MessageStore) -> FiguresSnapshot:
-    snapshot = store.metrics.snapshot().mirror
-    assert snapshot is not None
+    snapshot = store.metrics.snapshot().interceptor
+    assert isinstance(snapshot, MirrorSnapshot)
     return snapshot.figures
 
 

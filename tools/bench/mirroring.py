@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from cqstore.ab.mirror.mirror import Mirror
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
@@ -35,8 +36,8 @@ def mirrored(read: str, share: float, *, whole: bool = False) -> Reached:
             store._interceptor = interceptor if on else None
             began = clock()
             _pull(store, places)
-            if whole and on and store._components.mirror is not None:
-                while store._components.mirror._waiting:
+            if whole and on and isinstance(interceptor, Mirror):
+                while interceptor._waiting:
                     time.sleep(0.05)  # costs no CPU time
             return clock() - began
 

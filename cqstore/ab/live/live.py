@@ -14,6 +14,16 @@ from typing import TYPE_CHECKING
 from cqstore.ab.extras import need_extras
 from cqstore.ab.measuring.histograms import histogram_of
 from cqstore.ab.measuring.machine_facts import this_machine
+from cqstore.ab.mirror.differences import Mismatch, read_differences
+from cqstore.ab.mirror.figures import (
+    AGAIN,
+    FINE_BOUNDS,
+    FiguresSnapshot,
+    Hour,
+    ReadOrigin,
+    read_figures,
+)
+from cqstore.ab.mirror.verdict import ReadOutcome
 from cqstore.ab.results.result import (
     Answers,
     Cache,
@@ -25,21 +35,11 @@ from cqstore.ab.results.result import (
     Side,
     WorkloadFigures,
 )
+from cqstore.ab.trace.operation_lines import StoreOp
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.path_kind import is_dir
 from cqstore.store.paths import StorePaths
 from cqstore.store.service.layout.resolve_layout import resolve_layout
-from cqstore.store.service.mirroring.differences import Mismatch, read_differences
-from cqstore.store.service.mirroring.figures import (
-    AGAIN,
-    FINE_BOUNDS,
-    FiguresSnapshot,
-    Hour,
-    ReadOrigin,
-    read_figures,
-)
-from cqstore.store.service.mirroring.verdict import ReadOutcome
-from cqstore.store.service.tracing.operation_lines import StoreOp
 from cqstore.store.settings.config import StoreConfig
 
 if TYPE_CHECKING:

@@ -36,8 +36,8 @@ from cqstore.ab.sides.side import SideSpec, default_sides, parse_sides
 from cqstore.ab.stores.ab_workspace import ScratchFolder
 from cqstore.ab.stores.copies import check_room
 from cqstore.ab.stores.store_survey import survey
-from cqstore.ab.traces.derived import DEFAULT_MIX
-from cqstore.ab.traces.operations import MAX_OPERATIONS, Operation, read_trace, trace_lines
+from cqstore.ab.trace.derived import DEFAULT_MIX
+from cqstore.ab.trace.operations import MAX_OPERATIONS, Operation, read_trace, trace_lines
 from cqstore.ab.workloads import TRACE, chosen, workloads
 from cqstore.ab.workloads.base import Setting, Workload
 from cqstore.store.errors import StoreConfigError

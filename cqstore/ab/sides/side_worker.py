@@ -26,7 +26,7 @@ from cqstore.ab.parent import die_with_parent
 from cqstore.ab.stores import equality
 from cqstore.ab.stores.projected_points import fill
 from cqstore.ab.stores.side_store import SideStore
-from cqstore.ab.traces.operations import Operation
+from cqstore.ab.trace.operations import Operation
 from cqstore.ab.workloads import workloads
 from cqstore.ab.workloads.base import Setting, Turn, TurnResult, Workload
 from cqstore.ab.workloads.timing import BLOCK, digests

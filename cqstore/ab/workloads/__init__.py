@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from cqstore.ab.traces.derived import DEFAULT_MIX, KINDS
+from cqstore.ab.trace.derived import DEFAULT_MIX, KINDS
 from cqstore.ab.workloads.base import Workload
 from cqstore.ab.workloads.lifecycle import Dispatch, Expiry, Restart, RestartAfterKill
 from cqstore.ab.workloads.mixed import Mixed

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from cqstore.ab.stores.side_store import SideStore
 from cqstore.ab.stores.store_survey import StoreSurvey
-from cqstore.ab.traces.operations import Operation
+from cqstore.ab.trace.operations import Operation
 from cqstore.ab.workloads.timing import OperationsRun
 
 

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from cqstore.ab.stores.side_store import SideStore
 from cqstore.ab.stores.store_survey import StoreSurvey
-from cqstore.ab.traces import derived
-from cqstore.ab.traces.operations import Operation, Put
+from cqstore.ab.trace import derived
+from cqstore.ab.trace.operations import Operation, Put
 from cqstore.ab.workloads.base import Setting, Turn, TurnResult
 from cqstore.ab.workloads.reads import ReadWorkload
 from cqstore.ab.workloads.timing import Call, run_calls

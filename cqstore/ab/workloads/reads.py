@@ -7,8 +7,8 @@ from numpy.random import Generator
 
 from cqstore.ab.stores.side_store import SideStore
 from cqstore.ab.stores.store_survey import StoreSurvey
-from cqstore.ab.traces import derived
-from cqstore.ab.traces.operations import Operation, read_trace
+from cqstore.ab.trace import derived
+from cqstore.ab.trace.operations import Operation, read_trace
 from cqstore.ab.workloads.base import Setting, Turn, TurnResult, Workload
 from cqstore.ab.workloads.timing import run_closed, run_open
 

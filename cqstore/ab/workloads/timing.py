@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from cqstore.ab.measuring.measures import ResourceUsage
-from cqstore.ab.traces.operations import Operation, Put, Told
+from cqstore.ab.trace.operations import Operation, Put, Told
 from cqstore.store.errors import StoreError
 from cqstore.store.service.message_store import MessageStore
 

@@ -6,7 +6,7 @@ belong together may be a few messages apart.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +30,6 @@ from cqstore.store.service.writing.group_commit import GroupCommit
 from cqstore.store.service.writing.putter import Putter
 
 if TYPE_CHECKING:
-    from cqstore.store.service.mirroring.mirror import Mirror, MirrorSnapshot
     from cqstore.store.service.scheduling.level_delivery import DelayLevelFigures
     from cqstore.store.service.scheduling.schedule_message_service import ScheduleMessageService
 
@@ -59,7 +58,7 @@ class MetricsSnapshot:
     put_list_seconds: HistogramSnapshot
     """Calls that put several, every one."""
     read_fallbacks: Mapping[ReadFallback, int]
-    """Pulls, searches by time and queries that compiled code did not answer, mirrored ones too."""
+    """Pulls, searches by time and queries not answered by compiled code, intercepted ones too."""
     gets: GetCounts
     get_seconds: HistogramSnapshot
     dispatch_lag_bytes: int
@@ -87,8 +86,8 @@ class MetricsSnapshot:
     """Batches that the dispatch thread has brought to queues and index, not a writer or reader."""
     reput_active: bool
     """Batches take long, and full ones are left to the dispatch thread."""
-    mirror: "MirrorSnapshot | None" = None
-    """What mirrored reads have come to, since the first one; ``None``: none are."""
+    interceptor: object = None
+    """Counts of the installed interceptor of reads, in a type of its package; ``None`` without."""
     listener_failures: int = 0
     """Calls of arrival listeners that raised something."""
     arrivals_dropped: int = 0
@@ -130,7 +129,7 @@ class StoreMetrics:
         putter: Putter,
         puller: Puller,
         state: RunningState,
-        mirror: "Mirror | None",
+        intercepted: Callable[[], object] | None,
         schedule: "ScheduleMessageService | None" = None,
     ) -> None:
         """Keep the parts; recovery is over, what is appended from here on was put."""
@@ -142,7 +141,7 @@ class StoreMetrics:
         self._putter = putter
         self._puller = puller
         self._state = state
-        self._mirror = mirror
+        self._intercepted = intercepted
         self._schedule = schedule
         self._opened_end = log.max_phy_offset()
 
@@ -182,7 +181,7 @@ class StoreMetrics:
             dispatch_stalled=bool(self._state.stalled),
             reput_batches=self._dispatcher.reput.batches,
             reput_active=self._dispatcher.reput.is_active,
-            mirror=self._mirror.snapshot() if self._mirror is not None else None,
+            interceptor=self._intercepted() if self._intercepted is not None else None,
             listener_failures=self._dispatcher.arrivals.failures,
             arrivals_dropped=self._dispatcher.arrivals.dropped,
             put_hooked=put.hooked,

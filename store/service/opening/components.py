@@ -23,6 +23,7 @@ from cqstore.store.service.maintenance.file_expiry import FileExpiry
 from cqstore.store.service.metrics.metrics import StoreMetrics
 from cqstore.store.service.reading.other_indexes import OtherIndexes
 from cqstore.store.service.reading.puller import Puller
+from cqstore.store.service.reading.read_interceptor import InstalledInterceptor, InterceptorService
 from cqstore.store.service.recovering.queue_rebuild import QueueRebuild
 from cqstore.store.service.recovering.recovery import RecoveryReport
 from cqstore.store.service.runtime.running_state import RunningState
@@ -34,7 +35,6 @@ from cqstore.store.service.writing.replicas import ReplicaWait
 from cqstore.store.settings.config import StoreConfig
 
 if TYPE_CHECKING:
-    from cqstore.store.service.mirroring.mirror import Mirror
     from cqstore.store.service.scheduling.schedule_message_service import ScheduleMessageService
 
 _LOG = StoreLogger(__name__)
@@ -73,7 +73,8 @@ class StoreComponents:
     putter: Putter = field(init=False)
     puts: Puts = field(init=False)
     """What puts go through: the putter, or the put hooks in front of it."""
-    mirror: "Mirror | None" = field(init=False)
+    interceptor: InstalledInterceptor | None = field(init=False)
+    """Intercepts reads from the opening to the close."""
     clean: CleanService = field(init=False)
     expiry: FileExpiry = field(init=False)
     metrics: StoreMetrics = field(init=False)
@@ -82,6 +83,9 @@ class StoreComponents:
     schedule: "ScheduleMessageService | None" = field(init=False)
     stops: tuple[Callable[[], None], ...] = field(init=False)
     """What ends the threads, in the order in which they were started."""
+    attached: dict[type, InterceptorService] = field(default_factory=dict)
+    """What intercepts the calls of the open store for a while, by ``route_calls``; at most one of a
+    kind. A close ends it first."""
 
     @property
     def paths(self) -> StorePaths:
@@ -101,7 +105,8 @@ class StoreComponents:
         """
         reput = self.dispatcher.reput
         services = (
-            self.flush, self.expiry, self.mirror, self.ahead, self.replicas, reput, self.schedule,
+            self.flush, self.expiry, self.interceptor, self.ahead, self.replicas, reput,
+            self.schedule, *tuple(self.attached.values()),
         )  # fmt: skip
         for service in services:
             if service is not None and service.worker is not None:
@@ -110,6 +115,8 @@ class StoreComponents:
 
     def stop(self) -> None:
         """End the threads, those that were started last first."""
+        for service in tuple(self.attached.values()):
+            service.stop()
         for stop in reversed(self.stops):
             stop()
 

@@ -4,22 +4,30 @@ An entry of ``cqstore.put_hooks`` or ``cqstore.dispatchers`` is a function that 
 store, and returns a ``PutMessageHook`` or a ``CommitLogDispatcher``, or ``None`` where that store
 has none. They come in the order of their names.
 
+An entry of ``cqstore.interceptors`` is a function that takes the ``StoreComponents`` of a store
+that is opened to write, and returns an ``InstalledInterceptor`` or ``None``. Its name is the field
+of ``StoreConfig`` that asks for it: it is imported only where that field is set.
+
 Source: RocketMQ ``DefaultMessageStore.getPutMessageHookList``, ``addDispatcher``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 from cqstore.store.entry_points import entries
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.service.dispatching.dispatcher_list import require_dispatcher
+from cqstore.store.service.opening.components import StoreComponents
 from cqstore.store.service.opening.options import OpenOptions
+from cqstore.store.service.reading.read_interceptor import InstalledInterceptor
 from cqstore.store.service.writing.put_hooks import require_put_hook
 
 PUT_HOOKS = "cqstore.put_hooks"
 DISPATCHERS = "cqstore.dispatchers"
+INTERCEPTORS = "cqstore.interceptors"
 
 
 def with_installed(root: Path, options: OpenOptions) -> OpenOptions:
@@ -38,8 +46,8 @@ def with_installed(root: Path, options: OpenOptions) -> OpenOptions:
         return options
     put_hooks, dispatchers = [*options.put_hooks], [*options.dispatchers]
     if options.installed_hooks:
-        put_hooks[:0] = _made(PUT_HOOKS, root)
-        dispatchers[:0] = _made(DISPATCHERS, root)
+        put_hooks[:0] = _made(PUT_HOOKS, entries(PUT_HOOKS), root)
+        dispatchers[:0] = _made(DISPATCHERS, entries(DISPATCHERS), root)
     for hook in put_hooks:
         require_put_hook(hook)
     for dispatcher in dispatchers:
@@ -47,15 +55,34 @@ def with_installed(root: Path, options: OpenOptions) -> OpenOptions:
     return replace(options, put_hooks=put_hooks, dispatchers=dispatchers)
 
 
-def _made(group: str, root: Path) -> Iterator[Any]:
-    """Yield what the entry points of ``group`` make for this store.
+def installed_interceptor(components: StoreComponents) -> InstalledInterceptor | None:
+    """Return what intercepts reads of this store, ``None`` where no setting asks for it.
+
+    Raises:
+        StoreConfigError: it cannot be made, or two packages bring one.
+    """
+    if components.read_only:
+        return None
+    asked = {
+        entry.value: entry  # once, though several settings ask for it
+        for entry in entries(INTERCEPTORS)
+        if getattr(components.config, entry.name, None)
+    }
+    found: list[InstalledInterceptor] = [*_made(INTERCEPTORS, asked.values(), components)]
+    if len(found) > 1:
+        raise StoreConfigError(f"a store has one interceptor of reads; found {', '.join(asked)}")
+    return found[0] if found else None
+
+
+def _made(group: str, offered: Iterable[EntryPoint], given: object) -> Iterator[Any]:
+    """Yield what the entry points of ``group`` make for this store out of ``given``.
 
     Raises:
         StoreConfigError: one fails.
     """
-    for entry in entries(group):
+    for entry in offered:
         try:
-            made = entry.load()(root)
+            made = entry.load()(given)
         except Exception as exc:
             raise StoreConfigError(
                 f"{entry.name!r} of {group} ({entry.value}) cannot be made: {exc!r:.300}"

@@ -52,7 +52,7 @@ from cqstore.store.service.maintenance.file_expiry import FileExpiry
 from cqstore.store.service.metrics.metrics import StoreMetrics
 from cqstore.store.service.opening.abort_marker import AbortMarker
 from cqstore.store.service.opening.components import StoreComponents
-from cqstore.store.service.opening.installed_hooks import with_installed
+from cqstore.store.service.opening.installed_hooks import installed_interceptor, with_installed
 from cqstore.store.service.opening.left_out import open_index, refuse_queues_without_log
 from cqstore.store.service.opening.options import OpenOptions
 from cqstore.store.service.opening.unopened import begin_again, opened
@@ -78,7 +78,6 @@ from cqstore.store.service.writing.replicas import ReplicaWait
 from cqstore.store.settings.config import StoreConfig
 
 if TYPE_CHECKING:
-    from cqstore.store.service.mirroring.mirror import Mirror
     from cqstore.store.service.scheduling.schedule_message_service import ScheduleMessageService
 
 _LOG = StoreLogger(__name__)
@@ -315,7 +314,6 @@ def _serve(components: StoreComponents, options: OpenOptions) -> None:
         config, log, commit, dispatcher, components.flush_all, state.fail
     )
     components.puller = Puller(config, log, queues)
-    components.mirror = _mirror(components)
     quota = LightQuota(queues, pending.offsets, config.max_lmq_consume_queue_num)
     append = Appender(log, pending, state, quota)
     components.replicas = ReplicaWait.of(config, log, options.replicas)
@@ -339,9 +337,10 @@ def _serve(components: StoreComponents, options: OpenOptions) -> None:
         state.set_disk_full, state.fail,
     )  # fmt: skip
     components.schedule = _schedule(components, options)
+    components.interceptor = intercepting = installed_interceptor(components)
     components.metrics = StoreMetrics(
         paths, log, queues, dispatcher, commit, components.putter, components.puller, state,
-        components.mirror, components.schedule,
+        None if intercepting is None else intercepting.snapshot, components.schedule,
     )  # fmt: skip
     components.stops = () if components.read_only else tuple(_stops(components, options))
 
@@ -356,21 +355,11 @@ def _stops(components: StoreComponents, options: OpenOptions) -> Iterator[Callab
     yield components.flush.stop  # the flush thread may start the other one
     if options.housekeeping:
         yield components.expiry.stop
-    if components.mirror is not None:
-        yield components.mirror.stop
+    if components.interceptor is not None:
+        yield components.interceptor.stop
     yield components.dispatcher.arrivals.stop
     if components.schedule is not None:
         yield components.schedule.stop
-
-
-def _mirror(components: StoreComponents) -> "Mirror | None":
-    """Make the mirror where two backends are kept and reads of one are to be asked of both."""
-    queues = components.queues
-    if components.read_only or not isinstance(queues, CombinedConsumeQueueStore):
-        return None
-    from cqstore.store.service.mirroring.mirror import Mirror  # noqa: PLC0415 - few stores have one
-
-    return Mirror.of(components.config, components.paths, components.log, queues, components.puller)
 
 
 def _schedule(components: StoreComponents, options: OpenOptions) -> "ScheduleMessageService | None":
@@ -380,7 +369,7 @@ def _schedule(components: StoreComponents, options: OpenOptions) -> "ScheduleMes
     is_wanted = config.enable_schedule_message_service and options.housekeeping
     if components.read_only or not is_wanted:
         return None
-    from cqstore.store.service.scheduling.delay_offsets import DelayOffsets  # noqa: PLC0415 - as a mirror
+    from cqstore.store.service.scheduling.delay_offsets import DelayOffsets  # noqa: PLC0415 - few stores
     from cqstore.store.service.scheduling.schedule_message_service import (  # noqa: PLC0415
         ScheduleMessageService,
     )
@@ -422,7 +411,7 @@ def _start(undo: ExitStack, components: StoreComponents, options: OpenOptions) -
         components.replicas.start()
     if options.housekeeping:
         components.expiry.start()
-    if components.mirror is not None:
-        components.mirror.start()
+    if components.interceptor is not None:
+        components.interceptor.start()
     if components.schedule is not None:
         components.schedule.start()

@@ -1,7 +1,5 @@
 """StoreShutdown: closes an open store; a close that is cut short goes on with the next one."""
 
-from collections.abc import Callable
-
 from cqstore.store.concurrency.checked_lock import CheckedLock
 from cqstore.store.service.opening.components import StoreComponents
 
@@ -9,10 +7,8 @@ from cqstore.store.service.opening.components import StoreComponents
 class StoreShutdown:
     """The close of one store. Any thread; one at a time."""
 
-    def __init__(self, components: StoreComponents, stop_trace: Callable[[], object]) -> None:
-        """Close ``components``; ``stop_trace`` ends a trace that is being recorded."""
+    def __init__(self, components: StoreComponents) -> None:
         self._components = components
-        self._stop_trace = stop_trace
         self.lock = CheckedLock("a close")
         self.ended = False
         """The threads have ended, and nothing is put any more."""
@@ -30,7 +26,6 @@ class StoreShutdown:
         failed_before = state.failure is not None
         try:
             with state.failing():
-                self._stop_trace()
                 components.stop()
                 components.dispatcher.fail_if_interrupted()
                 with components.pending.owner.entry(), components.pending.lock:

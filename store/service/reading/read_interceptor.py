@@ -1,22 +1,22 @@
-"""ReadInterceptor: sees each read of an open store.
+"""ReadInterceptor: sees the reads of an open store.
 
-A store has none, and then a read costs one look at an attribute more; or a mirror, a recorder, or
-a recorder in front of a mirror.
+A store without one pays one attribute lookup per read. ``cqstore.interceptors`` is the entry-point
+group of installed interceptors, see ``installed_hooks``.
 """
 
 from typing import Protocol
 
-from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.time_search import BoundaryType
-from cqstore.store.service.reading.puller import Puller, TagFilter
+from cqstore.store.service.reading.puller import TagFilter
 from cqstore.store.service.results import GetMessageResult
+from cqstore.store.service.runtime.watched_thread import Worker
 
 
 class ReadInterceptor(Protocol):
     """Answers reads as the store would. Any thread may call any method."""
 
     def samples_this(self) -> bool:
-        """Return whether to intercept the read that comes now; else it goes past."""
+        """Return whether to answer the next read; otherwise the store does."""
 
     def pull(
         self,
@@ -45,35 +45,29 @@ class ReadInterceptor(Protocol):
     ) -> int:
         """Estimate how many messages of a range match a filter."""
 
+    def on_query(self, topic: str, key: str, max_num: int, begin: int, end: int) -> None:
+        """Observe a query by key, which the store answers."""
 
-class DirectReads:
-    """Answers reads from the store's own queues: what is behind the last interceptor."""
+    def on_list_topics(self, prefix: str) -> None:
+        """Observe a listing of topics, which the store answers."""
 
-    def __init__(self, puller: Puller, queues: ConsumeQueueStore) -> None:
-        self.pull = puller.get
-        self._queues = queues
 
-    def samples_this(self) -> bool:
-        """Return False: no read is to be noted."""
-        return False
+class InterceptorService(Protocol):
+    """Owner of an interceptor that runs for an open store."""
 
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """Return the minimum of the store's queue."""
-        return self._queues.queue(topic, queue_id).min_offset()
+    @property
+    def worker(self) -> Worker | None:
+        """Return its thread, which may not close the store; ``None``: none has run yet."""
 
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the next offset of the store's queue."""
-        return self._queues.queue(topic, queue_id).max_offset()
+    def stop(self) -> None:
+        """End the thread. A second call does nothing, unless the first one was interrupted."""
 
-    def offset_by_time(
-        self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType
-    ) -> int:
-        """Search in the store's queue."""
-        return self._queues.queue(topic, queue_id).offset_by_time(timestamp, boundary)
 
-    def estimate(
-        self, topic: str, queue_id: int, from_offset: int, to_offset: int, tags: TagFilter
-    ) -> int:
-        """Estimate from the store's queue."""
-        queue = self._queues.queue(topic, queue_id)
-        return queue.estimate_message_count(from_offset, to_offset, tags.may_match, tags.plain)
+class InstalledInterceptor(ReadInterceptor, InterceptorService, Protocol):
+    """Interceptor that an installed package makes for one store, from its opening to its close."""
+
+    def start(self) -> None:
+        """Start the thread; the store is open."""
+
+    def snapshot(self) -> object:
+        """Return the counts of now, for ``MetricsSnapshot.interceptor``."""

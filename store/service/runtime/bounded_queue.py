@@ -1,4 +1,4 @@
-"""Waiting: a bounded queue from many threads to one; what it cannot take is counted."""
+"""Waiting: from many threads to one; what it cannot take is counted."""
 
 import threading
 from collections import deque

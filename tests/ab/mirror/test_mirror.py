@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from cqstore.ab.mirror import mirror as mirror_module
+from cqstore.ab.mirror.differences import read_differences
+from cqstore.ab.mirror.figures import AGAIN, ReadOrigin, read_figures
+from cqstore.ab.mirror.verdict import ReadOutcome
+from cqstore.ab.trace.operation_lines import StoreOp
 from cqstore.store.errors import ConsumeQueueError
 from cqstore.store.record.message import Message
-from cqstore.store.service.mirroring import mirror as mirror_module
-from cqstore.store.service.mirroring.differences import read_differences
-from cqstore.store.service.mirroring.figures import AGAIN, ReadOrigin, read_figures
-from cqstore.store.service.mirroring.verdict import ReadOutcome
 from cqstore.store.service.reading.puller import TagFilter
-from cqstore.store.service.tracing.operation_lines import StoreOp
 from tests.kit.double_write import OTHER, QUEUES, Told, refuse
 from tests.kit.mirrored import (
     another_phy,

@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
+from cqstore.ab.mirror import mirror as mirror_module
+from cqstore.ab.mirror.differences import read_differences
+from cqstore.ab.mirror.mirror import MirrorSnapshot
+from cqstore.ab.mirror.shares import Shares
+from cqstore.ab.mirror.verdict import ReadOutcome
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
-from cqstore.store.service.mirroring import mirror as mirror_module
-from cqstore.store.service.mirroring.differences import read_differences
-from cqstore.store.service.mirroring.shares import Shares
-from cqstore.store.service.mirroring.verdict import ReadOutcome
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.double_write import OTHER, Told, open_store, refuse
 from tests.kit.mirrored import (
@@ -51,7 +52,7 @@ def test_the_journal_keeps_the_first_of_each_place_and_a_bounded_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, most: int
 ) -> None:
     by_hand(monkeypatch)
-    monkeypatch.setattr(f"cqstore.store.service.mirroring.differences.{bound}", most)
+    monkeypatch.setattr(f"cqstore.ab.mirror.differences.{bound}", most)
     for opening in (1, 2):
         with open_mirrored(tmp_path) as store:
             with monkeypatch.context() as patch:
@@ -71,8 +72,8 @@ def test_a_mirror_that_fails_ends_and_the_store_goes_on(tmp_path: Path) -> None:
     figures_file.write_bytes(b"no figures\n")
     with open_mirrored(tmp_path) as store:
         until(lambda: bool(mirror_of(store).snapshot().failure))
-        snapshot = store.metrics.snapshot().mirror
-        assert snapshot is not None
+        snapshot = store.metrics.snapshot().interceptor
+        assert isinstance(snapshot, MirrorSnapshot)
         assert "figures" in snapshot.failure
         read_all(store)
         assert snapshot.waiting == len(mirror_of(store)._waiting) == 0
@@ -151,7 +152,7 @@ def test_nothing_is_made_or_asked_unless_a_share_is_given(
 ) -> None:
     with open_store(tmp_path, **changes) as store:
         assert (store._interceptor is not None) == bool(mirrors)
-        assert (store.metrics.snapshot().mirror is not None) == bool(mirrors)
+        assert (store.metrics.snapshot().interceptor is not None) == bool(mirrors)
         store.max_offset("t", 0)
     assert (tmp_path / "cqstore" / "ab").exists() == bool(mirrors)
 

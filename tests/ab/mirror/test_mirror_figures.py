@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cqstore.store.errors import CorruptionError
-from cqstore.store.service.mirroring import figures as figures_module
-from cqstore.store.service.mirroring.figures import (
+from cqstore.ab.mirror import figures as figures_module
+from cqstore.ab.mirror.figures import (
     FINE_BOUNDS,
     HOUR_SECONDS,
     MAX_HOURS,
@@ -19,7 +18,8 @@ from cqstore.store.service.mirroring.figures import (
     percentile,
     read_figures,
 )
-from cqstore.store.service.mirroring.verdict import ReadOutcome
+from cqstore.ab.mirror.verdict import ReadOutcome
+from cqstore.store.errors import CorruptionError
 from cqstore.store.service.runtime.meters import BOUNDS, Histogram
 
 

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from cqstore.ab.mirror import mirror as mirror_module
+from cqstore.ab.mirror import verdict as verdict_module
+from cqstore.ab.mirror.differences import read_differences
+from cqstore.ab.mirror.moments import Moment, Moments
+from cqstore.ab.mirror.reads import Answer, Failed, MirroredRead, PullAnswer
+from cqstore.ab.mirror.verdict import ReadOutcome, Verdict, judge
+from cqstore.ab.trace.operation_lines import StoreOp
 from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
 from cqstore.store.queue.backends import backend
 from cqstore.store.queue.consume_queue import ConsumeQueue
 from cqstore.store.queue.units import PACKED_PREFIX, QueueKey, UnitBatch, UnitBlock
 from cqstore.store.record.message import Message
-from cqstore.store.service.mirroring import mirror as mirror_module
-from cqstore.store.service.mirroring import verdict as verdict_module
-from cqstore.store.service.mirroring.differences import read_differences
-from cqstore.store.service.mirroring.moments import Moment, Moments
-from cqstore.store.service.mirroring.reads import Answer, Failed, MirroredRead, PullAnswer
-from cqstore.store.service.mirroring.verdict import ReadOutcome, Verdict, judge
-from cqstore.store.service.tracing.operation_lines import StoreOp
 from tests.kit.double_write import OTHER, Told
 from tests.kit.mirrored import (
     another_phy,

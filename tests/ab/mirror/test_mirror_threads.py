@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from cqstore.ab.mirror.differences import read_differences
+from cqstore.ab.mirror.verdict import ReadOutcome
 from cqstore.store.service.message_store import MessageStore
-from cqstore.store.service.mirroring.differences import read_differences
-from cqstore.store.service.mirroring.verdict import ReadOutcome
 from tests.kit.double_write import OTHER, config
 from tests.kit.mirrored import figures, mirror_of
 from tests.kit.threads import Threads, compare_all

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cqstore.ab.mirror.differences import Differences, Mismatch
 from cqstore.migration.switch.switch import switch
 from cqstore.migration.verify import verify_migration
 from cqstore.store.errors import RefusedStoreError
@@ -14,7 +15,6 @@ from cqstore.store.queue.backends import backend as backend_class
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.message_store import MessageStore
-from cqstore.store.service.mirroring.differences import Differences, Mismatch
 from cqstore.store.service.recovering.replacement import Rebuild
 from tests.kit.crash_images import crash_image
 from tests.kit.faults import EIO, Faults

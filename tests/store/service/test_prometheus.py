@@ -8,11 +8,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
+from cqstore.ab.mirror.verdict import ReadOutcome
 from cqstore.metrics.prometheus import register
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
-from cqstore.store.service.mirroring.verdict import ReadOutcome
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.double_write import Told
 from tests.kit.mirrored import open_mirrored, outcomes

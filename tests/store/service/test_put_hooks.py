@@ -15,6 +15,7 @@ from cqstore import (
     PutMessageStatus,
     StoreConfig,
 )
+from cqstore.ab.trace.trace_control import record_trace
 from cqstore.store.record.client_batch import encode_client_batch
 from cqstore.store.service.writing.putter import Putter
 from tests.kit.hooks import (
@@ -236,7 +237,7 @@ def test_an_interrupt_in_a_hook_is_an_interrupt(tmp_path: Path) -> None:
 def test_a_trace_and_hooks_stand_behind_each_other(tmp_path: Path) -> None:
     hook = Hook(lambda message: refuse(message, b"b"))
     with opened(tmp_path / "s", put_hooks=[hook]) as store:
-        with store.record_trace(tmp_path / "trace"):
+        with record_trace(store, tmp_path / "trace"):
             put(store, b"a")
             assert not store.put_message(Message("t", b"b")).ok
         put(store, b"c")

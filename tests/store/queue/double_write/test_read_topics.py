@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from cqstore.ab.mirror.differences import read_differences
+from cqstore.ab.mirror.verdict import ReadOutcome
 from cqstore.store.errors import ConsumeQueueError, StoreConfigError
 from cqstore.store.queue.consume_queue import ConsumeQueue
 from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.record.message import Message
-from cqstore.store.service.mirroring.differences import read_differences
-from cqstore.store.service.mirroring.verdict import ReadOutcome
 from tests.kit.double_write import OTHER, Told, config, open_store, refuse
 from tests.kit.mirrored import by_hand, drive, open_mirrored, outcomes
 from tests.kit.queue_of import QUEUES_OF

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
+from cqstore.ab.trace import trace as trace_module
+from cqstore.ab.trace.operation_lines import FIELDS, StoreOp
+from cqstore.ab.trace.trace_control import record_trace
 from cqstore.store.errors import DiskFullError, StoreConfigError, StoreIOError
 from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.record.client_batch import encode_client_batch
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.reading.puller import TagFilter
-from cqstore.store.service.tracing import trace as trace_module
-from cqstore.store.service.tracing.operation_lines import FIELDS, StoreOp
 from cqstore.store.settings.config import FlushDiskType, StoreConfig
 from tests.kit.waiting import until
 
@@ -35,7 +36,7 @@ def test_every_operation_is_a_line_in_its_order(tmp_path: Path) -> None:
     path = tmp_path / "trace"
     with MessageStore.open(tmp_path / "store", CONFIG) as store:
         store.put_message(Message("t", b"before"))
-        with store.record_trace(path) as trace:
+        with record_trace(store, path) as trace:
             store.put_message(Message("t", b"12345", 1, {"TAGS": "a", "KEYS": "k"}))
             store.put_message(Message("", b"refused"))
             store.put_message(Message("t", 5))  # type: ignore[arg-type]
@@ -84,7 +85,7 @@ def test_a_put_that_waits_for_the_disk_is_noted_when_it_was_asked(tmp_path: Path
     config = CONFIG.model_copy(update={"flush_disk_type": FlushDiskType.SYNC_FLUSH})
     with (
         MessageStore.open(tmp_path / "store", config) as store,
-        store.record_trace(tmp_path / "trace"),
+        record_trace(store, tmp_path / "trace"),
     ):
         futures = [store.put_message_async(Message("t", b"x" * n)) for n in range(5)]
         assert all(future.result().ok for future in futures)
@@ -93,15 +94,15 @@ def test_a_put_that_waits_for_the_disk_is_noted_when_it_was_asked(tmp_path: Path
 
 def test_a_close_ends_the_trace_and_another_may_follow(tmp_path: Path) -> None:
     store = MessageStore.open(tmp_path / "store", CONFIG)
-    first = store.record_trace(tmp_path / "first")
+    first = record_trace(store, tmp_path / "first")
     store.min_offset("a", 0)
     with pytest.raises(StoreConfigError, match="already"):
-        store.record_trace(tmp_path / "none")
+        record_trace(store, tmp_path / "none")
     assert not (tmp_path / "none").exists()
     first.stop()
     first.stop()
     store.min_offset("b", 0)
-    second = store.record_trace(str(tmp_path / "second"))
+    second = record_trace(store, str(tmp_path / "second"))
     store.put_message(Message("c", b""))
     store.close()
     assert [line["topic"] for line in lines(tmp_path / "first")] == ["a"]
@@ -113,7 +114,7 @@ def test_a_read_only_store_can_be_traced(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "store", CONFIG) as store:
         store.put_message(Message("a", b""))
     with MessageStore.open(tmp_path / "store", CONFIG, read_only=True) as store:
-        store.record_trace(tmp_path / "trace")
+        record_trace(store, tmp_path / "trace")
         store.max_offset("a", 0)
     assert [line["op"] for line in lines(tmp_path / "trace")] == ["maxOffset"]
 
@@ -129,12 +130,12 @@ def test_what_is_there_already_is_not_written_over(tmp_path: Path, there: str) -
         path.symlink_to(tmp_path / "elsewhere")
     with MessageStore.open(tmp_path / "store", CONFIG) as store:
         with pytest.raises(StoreConfigError, match="new file"):
-            store.record_trace(path)
+            record_trace(store, path)
         with pytest.raises(StoreIOError) as caught:
-            store.record_trace(tmp_path / "no folder" / "trace")
+            record_trace(store, tmp_path / "no folder" / "trace")
         assert caught.value.path == tmp_path / "no folder" / "trace"
         with pytest.raises(StoreConfigError, match="holds nothing"):
-            store.record_trace(tmp_path / "other", 20)
+            record_trace(store, tmp_path / "other", 20)
         assert store.max_offset("a", 0) == 0
     assert there != "file" or path.read_bytes() == b"mine"
     assert not (tmp_path / "elsewhere").exists()
@@ -146,7 +147,7 @@ def test_a_trace_that_was_stopped_closes_nothing_more(
 ) -> None:
     closed: list[int] = []
     with MessageStore.open(tmp_path / "store", CONFIG) as store:
-        trace = store.record_trace(tmp_path / "trace")
+        trace = record_trace(store, tmp_path / "trace")
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", closed.append)
             patch.setattr(os, "close", closed.append)
@@ -161,12 +162,12 @@ def test_a_trace_that_was_stopped_closes_nothing_more(
 def test_a_trace_ends_before_it_grows_over_its_bytes(tmp_path: Path) -> None:
     path = tmp_path / "trace"
     with MessageStore.open(tmp_path / "store", CONFIG) as store:
-        trace = store.record_trace(path, 1000)
+        trace = record_trace(store, path, 1000)
         for number in range(100):
             store.min_offset("t", number)
         until(lambda: trace.full)
         store.min_offset("after", 0)
-        second = store.record_trace(tmp_path / "second")
+        second = record_trace(store, tmp_path / "second")
         trace.stop()
         store.min_offset("second", 0)
     size = path.stat().st_size
@@ -182,7 +183,7 @@ def test_what_the_thread_cannot_keep_up_with_is_counted(
     monkeypatch.setattr(trace_module, "_LOOK_SECONDS", 60)
     with (
         MessageStore.open(tmp_path / "store", CONFIG) as store,
-        store.record_trace(tmp_path / "trace") as trace,
+        record_trace(store, tmp_path / "trace") as trace,
     ):
         for number in range(25):
             store.min_offset("t", number)
@@ -203,7 +204,7 @@ def test_a_disk_that_refuses_ends_the_trace_and_nothing_else(
     with MessageStore.open(tmp_path / "store", CONFIG) as store:
         with monkeypatch.context() as patch:
             patch.setattr(os, "pwrite", refuse)
-            trace = store.record_trace(tmp_path / "trace")
+            trace = record_trace(store, tmp_path / "trace")
             store.put_message(Message("t", b"x"))
             until(lambda: trace.failure is not None)
         assert isinstance(trace.failure, DiskFullError)

@@ -1,4 +1,4 @@
-"""Differences: answers that were not the same, kept in the journal ``cqstore/ab/differences``.
+"""Mismatches: answers that were not the same, kept in the journal ``cqstore/ab/differences``.
 
 The first of each place is kept, and of these a bounded number; the others are counted. No other
 part of the store reads the journal: its loss, or a torn end, costs what it told.
@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cqstore.ab.mirror.reads import Answer, Failed, MirroredRead, PullAnswer, Row
 from cqstore.store.errors import CorruptionError
 from cqstore.store.journals.journal import Entry, Journal
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import LMQ_PREFIX
-from cqstore.store.service.mirroring.reads import Answer, Failed, MirroredRead, PullAnswer, Row
 
 MAX_KEPT = 1000
 MAX_BYTES = 4 << 20

@@ -6,7 +6,13 @@ from typing import get_args
 
 import pytest
 
-from cqstore.ab.traces.operations import (
+from cqstore.ab.trace.operation_lines import (
+    FIELDS,
+    StoreOp,
+    first_line,
+    operation_line,
+)
+from cqstore.ab.trace.operations import (
     Operation,
     Pull,
     Put,
@@ -15,17 +21,12 @@ from cqstore.ab.traces.operations import (
     read_trace,
     trace_lines,
 )
+from cqstore.ab.trace.trace_control import record_trace
 from cqstore.ab.workloads.timing import run_closed
 from cqstore.store.errors import StoreConfigError, StoreIOError
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.reading.puller import TagFilter
-from cqstore.store.service.tracing.operation_lines import (
-    FIELDS,
-    StoreOp,
-    first_line,
-    operation_line,
-)
 from tests.ab.made_store import CONFIG, make_varied_store
 
 
@@ -40,7 +41,7 @@ def test_the_fields_of_a_recorded_line_are_those_of_the_operation() -> None:
 def test_what_a_store_has_recorded_is_read_and_written_back_alike(tmp_path: Path) -> None:
     make_varied_store(tmp_path / "s", 200)
     path = tmp_path / "trace"
-    with MessageStore.open(tmp_path / "s", CONFIG) as store, store.record_trace(path):
+    with MessageStore.open(tmp_path / "s", CONFIG) as store, record_trace(store, path):
         store.get_message("hot", 1, 3, 5, TagFilter("rare || often"))
         store.get_message("half \ud800", 0, -1, 0)
         store.min_offset("hot", 1)

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
-from cqstore.store.service.mirroring.moments import Moment, Moments
-from cqstore.store.service.mirroring.reads import Answer, Failed, MirroredRead, PullAnswer
-from cqstore.store.service.tracing.operation_lines import StoreOp
+from cqstore.ab.mirror.moments import Moment, Moments
+from cqstore.ab.mirror.reads import Answer, Failed, MirroredRead, PullAnswer
+from cqstore.ab.trace.operation_lines import StoreOp
 
 _TRIES = 100
 _PAUSE_SECONDS = 0.002

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, ValidationError
 
+from cqstore.ab.mirror.verdict import ReadOutcome
 from cqstore.store.concurrency.checked_lock import CheckedLock
 from cqstore.store.journals.journal import Entry
 from cqstore.store.journals.note import read_note, write_note
-from cqstore.store.service.mirroring.verdict import ReadOutcome
 from cqstore.store.service.runtime.meters import BOUNDS, Histogram, HistogramSnapshot
 
 FINE_BOUNDS = tuple(sorted({*BOUNDS, *(float(f"{5e-7 * 10 ** (k / 20):.3g}") for k in range(147))}))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.random import Generator
 
 from cqstore.ab.stores.store_survey import StoreSurvey, sampled_units
-from cqstore.ab.traces.operations import (
+from cqstore.ab.trace.operations import (
     Estimate,
     ListQueues,
     ListTopics,

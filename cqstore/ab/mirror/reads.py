@@ -10,12 +10,12 @@ from functools import cached_property
 from time import perf_counter_ns
 from typing import NamedTuple
 
+from cqstore.ab.mirror.moments import Moment
+from cqstore.ab.trace.operation_lines import StoreOp
 from cqstore.store.errors import StoreClosedError, StoreError
 from cqstore.store.queue.consume_queue import ConsumeQueue, PulledUnits
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.units import CqUnit, QueueKey, UnitBlock
-from cqstore.store.service.mirroring.moments import Moment
-from cqstore.store.service.tracing.operation_lines import StoreOp
 
 Sides = tuple[ConsumeQueueStore, ConsumeQueueStore]
 """The backend that answers, the *reference*, and the one that should answer alike, the *other*."""

@@ -13,13 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from cqstore.ab.trace.operation_lines import StoreOp, first_line, operation_line
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.concurrency.wakeup import Latch
 from cqstore.store.errors import StoreConfigError, os_errors
 from cqstore.store.files import open_regular, write_all
 from cqstore.store.service.runtime.bounded_queue import Waiting
 from cqstore.store.service.runtime.watched_thread import Worker
-from cqstore.store.service.tracing.operation_lines import StoreOp, first_line, operation_line
 
 _LOG = StoreLogger(__name__)
 MAX_TRACE_BYTES = 1 << 30
@@ -27,6 +27,7 @@ _MAX_WAITING = 1 << 17
 """Operations, some 200 bytes each."""
 _LOOK_SECONDS = 0.05
 _now = time.perf_counter
+_Noted = tuple[StoreOp, float, tuple[object, ...]]
 
 
 class Trace:
@@ -59,7 +60,7 @@ class Trace:
         """What ended it before it was stopped."""
         self._max_bytes = max_bytes
         self._stopped = stopped
-        self._waiting: Waiting[tuple[StoreOp, float, tuple[object, ...]]] = Waiting(_MAX_WAITING)
+        self._waiting: Waiting[_Noted] = Waiting(_MAX_WAITING)
         self._began = _now()
         self._stop = Latch()
         self._closing = threading.RLock()  # one thread closes the file

@@ -11,6 +11,26 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from cqstore.ab.mirror.differences import Differences, difference
+from cqstore.ab.mirror.figures import (
+    AGAIN,
+    AnswerCost,
+    Figures,
+    FiguresSnapshot,
+    ReadOrigin,
+)
+from cqstore.ab.mirror.moments import Moment, Moments
+from cqstore.ab.mirror.reads import (
+    Answer,
+    MirroredRead,
+    NumberRead,
+    PullAnswer,
+    PullRead,
+    Sides,
+)
+from cqstore.ab.mirror.shares import Shares
+from cqstore.ab.mirror.verdict import ReadOutcome, judge
+from cqstore.ab.trace.operation_lines import StoreOp
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.concurrency.wakeup import Latch
 from cqstore.store.errors import StoreError
@@ -20,30 +40,11 @@ from cqstore.store.queue.combined import CombinedConsumeQueueStore
 from cqstore.store.queue.consume_queue import ConsumeQueue
 from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.queue.units import QueueKey
-from cqstore.store.service.mirroring.differences import Differences, difference
-from cqstore.store.service.mirroring.figures import (
-    AGAIN,
-    AnswerCost,
-    Figures,
-    FiguresSnapshot,
-    ReadOrigin,
-)
-from cqstore.store.service.mirroring.moments import Moment, Moments
-from cqstore.store.service.mirroring.reads import (
-    Answer,
-    MirroredRead,
-    NumberRead,
-    PullAnswer,
-    PullRead,
-    Sides,
-)
-from cqstore.store.service.mirroring.shares import Shares
-from cqstore.store.service.mirroring.verdict import ReadOutcome, judge
+from cqstore.store.service.opening.components import StoreComponents
 from cqstore.store.service.reading.puller import Puller, TagFilter
 from cqstore.store.service.results import GetMessageResult
 from cqstore.store.service.runtime.bounded_queue import Waiting
 from cqstore.store.service.runtime.watched_thread import Worker
-from cqstore.store.service.tracing.operation_lines import StoreOp
 from cqstore.store.settings.config import StoreConfig
 
 _LOG = StoreLogger(__name__)
@@ -69,7 +70,7 @@ class MirrorSnapshot:
 
 
 class Mirror:
-    """The mirror of one open store, a ``ReadInterceptor``. Any thread reads through it."""
+    """The mirror of one open store, an ``InstalledInterceptor``. Any thread reads through it."""
 
     def __init__(
         self,
@@ -96,16 +97,15 @@ class Mirror:
         self.worker = Worker("cqstore-mirror", self._run, self._give_up, "reads are not mirrored")
 
     @classmethod
-    def of(
-        cls,
-        config: StoreConfig,
-        paths: StorePaths,
-        log: CommitLog,
-        queues: CombinedConsumeQueueStore,
-        puller: Puller,
-    ) -> "Mirror | None":
-        """Return the mirror of two backends, ``None`` where no read is to be mirrored."""
-        mirror = cls(config, paths, log, queues, puller)
+    def of(cls, components: StoreComponents) -> "Mirror | None":
+        """Return the mirror of two backends, ``None`` where no read is to be mirrored.
+
+        An entry point of ``cqstore.interceptors``.
+        """
+        queues = components.queues
+        if not isinstance(queues, CombinedConsumeQueueStore):
+            return None
+        mirror = cls(components.config, components.paths, components.log, queues, components.puller)
         return mirror if mirror._shares.max_share > 0 else None
 
     # ---- as a read interceptor
@@ -172,6 +172,12 @@ class Mirror:
                 from_offset, to_offset, tags.may_match, tags.plain
             ),
         )  # fmt: skip
+
+    def on_query(self, *_asked: object) -> None:
+        """Do nothing: the index answers alike, whatever backend is read."""
+
+    def on_list_topics(self, _prefix: str) -> None:
+        """Do nothing: listings are not mirrored."""
 
     def _number(
         self,

@@ -10,8 +10,8 @@ import pytest
 
 from cqstore.ab.measuring.histograms import histogram, percentiles
 from cqstore.ab.stores.store_survey import StoreSurvey, survey
-from cqstore.ab.traces import derived
-from cqstore.ab.traces.operations import MaxOffset, Operation, Pull, Put, TimeSearch
+from cqstore.ab.trace import derived
+from cqstore.ab.trace.operations import MaxOffset, Operation, Pull, Put, TimeSearch
 from cqstore.ab.workloads.base import Setting
 from cqstore.ab.workloads.reads import READS, due
 from cqstore.ab.workloads.timing import BLOCK, digests, run_closed, run_open

@@ -1,34 +1,69 @@
-"""Recorder: notes every operation of a store in a trace, then calls it."""
+"""Recorder: notes every operation of a store in a trace, then has the store answer it."""
 
 from collections.abc import Sequence
 from time import perf_counter
 
+from cqstore.ab.trace.operation_lines import StoreOp
+from cqstore.ab.trace.trace import Trace
 from cqstore.store.concurrency.future import Promised, Soon, at_once
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.record.message import Message, MessageProperty
-from cqstore.store.service.reading.puller import TagFilter
-from cqstore.store.service.reading.read_interceptor import DirectReads, ReadInterceptor
+from cqstore.store.service.reading.puller import Puller, TagFilter
+from cqstore.store.service.reading.read_interceptor import ReadInterceptor
 from cqstore.store.service.results import GetMessageResult, PutMessageResult
-from cqstore.store.service.tracing.operation_lines import StoreOp
-from cqstore.store.service.tracing.trace import Trace
 from cqstore.store.service.writing.putter import Puts
 
 
-class Recorder:
-    """Notes every read in a trace, and has it answered by ``behind``, the mirror, or ``plain``."""
+class DirectReads:
+    """Answers reads from the store's own queues, without an interceptor."""
 
-    def __init__(self, trace: Trace, plain: DirectReads, behind: ReadInterceptor | None) -> None:
+    def __init__(self, puller: Puller, queues: ConsumeQueueStore) -> None:
+        self.pull = puller.get
+        self._queues = queues
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Return the minimum of the store's queue."""
+        return self._queues.queue(topic, queue_id).min_offset()
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Return the next offset of the store's queue."""
+        return self._queues.queue(topic, queue_id).max_offset()
+
+    def offset_by_time(
+        self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType
+    ) -> int:
+        """Search in the store's queue."""
+        return self._queues.queue(topic, queue_id).offset_by_time(timestamp, boundary)
+
+    def estimate(
+        self, topic: str, queue_id: int, from_offset: int, to_offset: int, tags: TagFilter
+    ) -> int:
+        """Estimate from the store's queue."""
+        queue = self._queues.queue(topic, queue_id)
+        return queue.estimate_message_count(from_offset, to_offset, tags.may_match, tags.plain)
+
+
+class Recorder:
+    """Notes every read in a trace; ``installed``, the store's interceptor, or ``direct`` answers.
+
+    Queries by key and listings of topics are noted too; the store answers these.
+    """
+
+    def __init__(
+        self, trace: Trace, direct: DirectReads, installed: ReadInterceptor | None
+    ) -> None:
         self.trace = trace
-        self._plain = plain
-        self._behind = behind
+        self._direct = direct
+        self._installed = installed
 
     def samples_this(self) -> bool:
         """Return True: a trace has every read."""
         return True
 
-    def _next(self) -> ReadInterceptor:
-        behind = self._behind
-        return behind if behind is not None and behind.samples_this() else self._plain
+    def _next(self) -> ReadInterceptor | DirectReads:
+        installed = self._installed
+        return installed if installed is not None and installed.samples_this() else self._direct
 
     def pull(
         self,
@@ -68,6 +103,18 @@ class Recorder:
             StoreOp.ESTIMATE, topic, queue_id, from_offset, to_offset, _expression(tags)
         )
         return self._next().estimate(topic, queue_id, from_offset, to_offset, tags)
+
+    def on_query(self, topic: str, key: str, max_num: int, begin: int, end: int) -> None:
+        """Note a query by key."""
+        self.trace.note(StoreOp.QUERY, topic, key, max_num, begin, end)
+        if self._installed is not None:
+            self._installed.on_query(topic, key, max_num, begin, end)
+
+    def on_list_topics(self, prefix: str) -> None:
+        """Note a listing of topics."""
+        self.trace.note(StoreOp.LIST_TOPICS, prefix)
+        if self._installed is not None:
+            self._installed.on_list_topics(prefix)
 
 
 class RecordedPutter:

@@ -1,0 +1,1 @@
+"""Mirror: has the other backend of double write answer a share of reads again, afterwards."""

@@ -1,0 +1,1 @@
+"""Traces: the operations of a workload, recorded in a running store or derived from one."""

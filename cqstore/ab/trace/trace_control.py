@@ -1,0 +1,102 @@
+"""TraceControl: begins and ends the traces of one store, and puts their recorder in its way."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from cqstore.ab.trace.recorder import DirectReads, RecordedPutter, Recorder
+from cqstore.ab.trace.trace import MAX_TRACE_BYTES, Trace
+from cqstore.store.concurrency.checked_lock import CheckedLock
+from cqstore.store.errors import StoreConfigError
+from cqstore.store.service.message_store import MessageStore, components_of, route_calls
+from cqstore.store.service.opening.components import StoreComponents
+from cqstore.store.service.reading.read_interceptor import ReadInterceptor
+from cqstore.store.service.runtime.watched_thread import Worker
+from cqstore.store.service.writing.putter import Puts
+
+Route = Callable[[Puts, ReadInterceptor | None], object]
+"""Sets what a store puts by, and what intercepts its reads."""
+
+
+def record_trace(store: MessageStore, path: Path | str, max_bytes: int = MAX_TRACE_BYTES) -> Trace:
+    """Record the operations of an open store in a new file, without bodies.
+
+    The trace ends when it is stopped or left as a context, when the store is closed, or before the
+    file exceeds ``max_bytes``. ``cqstore ab run --trace`` replays it. The file holds the names of
+    topics and keys, one operation per line, see ``operation_lines``.
+
+    Raises:
+        StoreConfigError: the file exists, or another trace of the store is being recorded.
+        StoreIOError: the file cannot be made.
+        StoreStateError: the store is closed, or this is a child process.
+    """
+    components = components_of(store)
+    components.state.check_open()
+    begun: list[Trace] = []
+    try:
+        control = trace_control_of(components)
+        trace = control.record(Path(path), max_bytes, partial(route_calls, store), begun)
+    except BaseException:
+        for each in begun:
+            each.stop()
+        raise
+    return trace  # no call is made in between: the caller has it, or it has been stopped
+
+
+def trace_control_of(components: StoreComponents) -> "TraceControl":
+    """Return what begins the traces of an open store; a close of the store ends the last one."""
+    control = components.attached.get(TraceControl)
+    if not isinstance(control, TraceControl):
+        made = TraceControl(components)
+        components.state.locks.add_outer(made.lock)  # first: an interrupt may come in between
+        control = components.attached.setdefault(TraceControl, made)
+        assert isinstance(control, TraceControl)
+    return control
+
+
+class TraceControl:
+    """At most one trace is recorded at a time. Any thread may call any method."""
+
+    def __init__(self, components: StoreComponents) -> None:
+        self._putter, self._interceptor = components.puts, components.interceptor
+        self._reads = DirectReads(components.puller, components.queues)
+        self._trace: Trace | None = None
+        self._last: Trace | None = None  # the one that was begun last: its end may be cut short
+        self.lock = CheckedLock("the begin of a trace")
+
+    def record(self, path: Path, max_bytes: int, route: Route, begun: list[Trace]) -> Trace:
+        """Begin a trace, see ``record_trace``; ``route`` sets what the store calls.
+
+        The trace is in ``begun`` before it takes anything: a caller that is interrupted on the way
+        back stops it there.
+        """
+        with self.lock.entry():
+            self._end_last()
+            self._last = trace = Trace(path, max_bytes, partial(self._forget, route))
+            begun.append(trace)
+            self._trace = trace
+            recorder = Recorder(trace, self._reads, self._interceptor)
+            route(RecordedPutter(trace, self._putter), recorder)
+            trace.start()
+        return trace
+
+    def _end_last(self) -> None:
+        if self._trace is not None and not self._trace.is_ending:
+            raise StoreConfigError("a trace is being recorded already", path=self._trace.path)
+        self.stop()  # where that was cut short
+
+    def _forget(self, route: Route, trace: Trace) -> None:
+        """Note nothing in ``trace`` any more; called by the thread that ends it."""
+        if self._trace is trace:
+            route(self._putter, self._interceptor)
+            self._trace = None  # last: if this is cut short the next call does the rest
+
+    def stop(self) -> None:
+        """End the trace that was begun last, if there is one. A second call does nothing."""
+        if self._last is not None:
+            self._last.stop()
+
+    @property
+    def worker(self) -> Worker | None:
+        """Return the thread that writes the trace that was begun last, ``None`` without one."""
+        return None if self._last is None else self._last.worker

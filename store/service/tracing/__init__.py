@@ -1,1 +1,0 @@
-"""Writing down what is asked of a store."""
