@@ -12,10 +12,10 @@ from cqstore.ab.commands import app
 from cqstore.ab.judging.judge import judge
 from cqstore.ab.judging.judgement import Outcome as Said
 from cqstore.ab.live.live import live_result
-from cqstore.ab.mirror import figures as figures_module
 from cqstore.ab.mirror import mirror as mirror_module
-from cqstore.ab.mirror.differences import Differences, Mismatch
-from cqstore.ab.mirror.figures import HOUR_SECONDS, AnswerCost, Figures
+from cqstore.ab.mirror import mirror_figures as figures_module
+from cqstore.ab.mirror.mirror_figures import HOUR_SECONDS, AnswerCost, MirrorFigures
+from cqstore.ab.mirror.mismatches import Mismatch, MismatchJournal
 from cqstore.ab.mirror.verdict import ReadOutcome
 from cqstore.ab.results.result_file import read_result, write_result
 from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreConfigError
@@ -35,7 +35,7 @@ def week(root: Path, monkeypatch: pytest.MonkeyPatch, slower: float) -> None:
     """Make the files of a mirror by hand: the other side takes ``slower`` times as long."""
     draw, now = random.Random(1), 1_800_000_000
     monkeypatch.setattr(figures_module.time, "time", lambda: now)  # type: ignore[attr-defined]
-    figures = Figures(StorePaths(root).ab_figures)
+    figures = MirrorFigures(StorePaths(root).ab_figures)
     for _ in range(HOURS):
         pace = draw.uniform(0.8, 1.2)
         for _ in range(READS):
@@ -111,7 +111,7 @@ def test_a_difference_is_told_above_all_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     week(tmp_path, monkeypatch, 1.0)
-    figures = Figures(StorePaths(tmp_path).ab_figures)
+    figures = MirrorFigures(StorePaths(tmp_path).ab_figures)
     figures.load()
     for _ in range(5):
         figures.count("pull", ReadOutcome.DIFFERENT)
@@ -120,7 +120,7 @@ def test_a_difference_is_told_above_all_figures(
         1.8e9, "pull", QueueKey("orders", 3), {"offset": 4, "count": 6}, 5, 999,
         {"file": "unit 5 is 10 bytes", "rocksdb": "no unit 5"}, "rocksdb",
     )  # fmt: skip
-    Differences(StorePaths(tmp_path).ab_differences).add(found)
+    MismatchJournal(StorePaths(tmp_path).ab_differences).add(found)
     result = live_result(tmp_path, [])
     judgement = judge(result)
     assert (judgement.answers.status, judgement.answers.different) == ("different", 5)
@@ -139,7 +139,7 @@ def test_the_side_that_is_read_most_is_the_reference(
     """After a step to another state there are hours in which the other one was read."""
     now = 1_800_000_000
     monkeypatch.setattr(figures_module.time, "time", lambda: now)  # type: ignore[attr-defined]
-    figures = Figures(StorePaths(tmp_path).ab_figures)
+    figures = MirrorFigures(StorePaths(tmp_path).ab_figures)
     for hour in range(5):
         read, other = ("file", "rocksdb") if hour < 2 else ("rocksdb", "file")
         for _ in range(10):
@@ -162,7 +162,7 @@ def test_what_cannot_be_told_is_refused_in_a_sentence(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
     with pytest.raises(RefusedStoreError, match="no store here"):
         live_result(tmp_path, [])
-    figures = Figures(StorePaths(tmp_path).ab_figures)
+    figures = MirrorFigures(StorePaths(tmp_path).ab_figures)
     figures.save(0)
     with pytest.raises(RefusedStoreError, match="no read of this store has been mirrored"):
         live_result(tmp_path, [])

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from cqstore.ab.mirror.differences import Differences, Mismatch, read_differences
-from cqstore.ab.mirror.figures import Figures, read_figures
+from cqstore.ab.mirror.mirror_figures import MirrorFigures, read_figures
+from cqstore.ab.mirror.mismatches import Mismatch, MismatchJournal, read_mismatches
 from cqstore.ab.mirror.verdict import ReadOutcome
 from cqstore.broker.metadata.config_files import ConfigFiles
 from cqstore.replication.epoch_wire import EpochEntry
@@ -79,7 +79,7 @@ def fit(paths: StorePaths, number: int) -> None:
 
 
 def differ(paths: StorePaths, number: int) -> None:
-    kept = Differences(paths.ab_differences)
+    kept = MismatchJournal(paths.ab_differences)
     kept.load()
     answers = {"file": "1", "rocksdb": "2"}
     queue = QueueKey("t", number)
@@ -88,7 +88,7 @@ def differ(paths: StorePaths, number: int) -> None:
 
 
 def count(paths: StorePaths, number: int) -> None:
-    figures = Figures(paths.ab_figures)
+    figures = MirrorFigures(paths.ab_figures)
     for _ in range(number):
         figures.count("pull", ReadOutcome.SAME)
     figures.save(0)
@@ -125,7 +125,7 @@ NOTES: dict[str, Note] = {
         lambda paths: ExpiredQueues(paths.expired_queues).ends(),
     ),
     "differences": Note(
-        differ, lambda paths: [each.queue for each in read_differences(paths.ab_differences)]
+        differ, lambda paths: [each.queue for each in read_mismatches(paths.ab_differences)]
     ),
     "figures": Note(count, same_reads),
     "epochs": Note(

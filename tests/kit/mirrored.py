@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cqstore.ab.mirror import mirror as mirror_module
-from cqstore.ab.mirror.figures import FiguresSnapshot, read_figures
 from cqstore.ab.mirror.mirror import Mirror, MirrorSnapshot
+from cqstore.ab.mirror.mirror_figures import MirrorFiguresSnapshot, read_figures
 from cqstore.ab.mirror.verdict import ReadOutcome
 from cqstore.store.queue.consume_queue import ConsumeQueue, PulledUnits
 from cqstore.store.queue.time_search import BoundaryType
@@ -47,7 +47,7 @@ def drive(store: MessageStore) -> int:
     return done
 
 
-def figures(store: MessageStore) -> FiguresSnapshot:
+def figures(store: MessageStore) -> MirrorFiguresSnapshot:
     snapshot = store.metrics.snapshot().interceptor
     assert isinstance(snapshot, MirrorSnapshot)
     return snapshot.figures

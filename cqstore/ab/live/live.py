@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 from cqstore.ab.extras import need_extras
 from cqstore.ab.measuring.histograms import histogram_of
 from cqstore.ab.measuring.machine_facts import this_machine
-from cqstore.ab.mirror.differences import Mismatch, read_differences
-from cqstore.ab.mirror.figures import (
+from cqstore.ab.mirror.mirror_figures import (
     AGAIN,
     FINE_BOUNDS,
-    FiguresSnapshot,
     Hour,
+    MirrorFiguresSnapshot,
     ReadOrigin,
     read_figures,
 )
+from cqstore.ab.mirror.mismatches import Mismatch, read_mismatches
 from cqstore.ab.mirror.verdict import ReadOutcome
 from cqstore.ab.results.result import (
     Answers,
@@ -80,7 +80,7 @@ def live_result(root: Path, command: list[str]) -> Result:
         )
     need_extras()
     reference, other = _sides(figures, root)
-    told = read_differences(paths.ab_differences)
+    told = read_mismatches(paths.ab_differences)
     return Result(
         kind="live",
         made=datetime.fromtimestamp(figures.began, UTC).isoformat(timespec="seconds"),
@@ -104,7 +104,7 @@ def live_result(root: Path, command: list[str]) -> Result:
     )  # fmt: skip
 
 
-def _sides(figures: FiguresSnapshot, root: Path) -> tuple[str, str]:
+def _sides(figures: MirrorFiguresSnapshot, root: Path) -> tuple[str, str]:
     """Return the backend that is read, mostly if that has changed, and the other one."""
     counts: Counter[str] = Counter()
     for each in figures.seconds:
@@ -127,7 +127,7 @@ def _side(name: str, twin_of: str | None = None) -> Side:
     )  # fmt: skip
 
 
-def _method(figures: FiguresSnapshot) -> Method:
+def _method(figures: MirrorFiguresSnapshot) -> Method:
     return Method.today(
         seed=0,
         rounds=len({hour.began for hour in figures.hours}),
@@ -137,7 +137,7 @@ def _method(figures: FiguresSnapshot) -> Method:
 
 
 def _workload(
-    op: StoreOp, figures: FiguresSnapshot, told: list[Mismatch], sides: tuple[str, str]
+    op: StoreOp, figures: MirrorFiguresSnapshot, told: list[Mismatch], sides: tuple[str, str]
 ) -> WorkloadFigures:
     """Return what the mirror has measured of one operation, in the form of a workload."""
     reference, other = sides
@@ -200,7 +200,7 @@ def _difference(each: Mismatch) -> Difference:
     return Difference(workload=each.op, operation=operation, answers=dict(each.answers))
 
 
-def _limits(figures: FiguresSnapshot, told: list[Mismatch]) -> Iterator[str]:
+def _limits(figures: MirrorFiguresSnapshot, told: list[Mismatch]) -> Iterator[str]:
     """Yield what these figures do not say, a sentence each."""
     yield (
         "Seconds are those of the mirror's thread among all others of the process: where those are"

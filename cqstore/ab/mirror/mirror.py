@@ -11,23 +11,23 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from cqstore.ab.mirror.differences import Differences, difference
-from cqstore.ab.mirror.figures import (
+from cqstore.ab.mirror.mirror_figures import (
     AGAIN,
     AnswerCost,
-    Figures,
-    FiguresSnapshot,
+    MirrorFigures,
+    MirrorFiguresSnapshot,
     ReadOrigin,
 )
-from cqstore.ab.mirror.moments import Moment, Moments
-from cqstore.ab.mirror.reads import (
+from cqstore.ab.mirror.mirrored_reads import (
     Answer,
+    BackendPair,
     MirroredRead,
     NumberRead,
     PullAnswer,
     PullRead,
-    Sides,
 )
+from cqstore.ab.mirror.mismatches import MismatchJournal, mismatch_of
+from cqstore.ab.mirror.moments import Moment, Moments
 from cqstore.ab.mirror.shares import Shares
 from cqstore.ab.mirror.verdict import ReadOutcome, judge
 from cqstore.ab.trace.operation_lines import StoreOp
@@ -43,7 +43,7 @@ from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.opening.components import StoreComponents
 from cqstore.store.service.reading.puller import Puller, TagFilter
 from cqstore.store.service.results import GetMessageResult
-from cqstore.store.service.runtime.bounded_queue import Waiting
+from cqstore.store.service.runtime.bounded_queue import BoundedQueue
 from cqstore.store.service.runtime.watched_thread import Worker
 from cqstore.store.settings.config import StoreConfig
 
@@ -63,7 +63,7 @@ _NS = 1e-9
 class MirrorSnapshot:
     """A mirror at one moment."""
 
-    figures: FiguresSnapshot
+    figures: MirrorFiguresSnapshot
     waiting: int
     failure: str
     """Why it ended; empty: it has not."""
@@ -87,9 +87,9 @@ class Mirror:
         self._moments = Moments(queues.changes, log)
         self._shares = Shares(config.ab_share, config.ab_share_classes)
         self._left = self._shares.gap()  # reads until the next candidate
-        self._waiting: Waiting[MirroredRead] = Waiting(MAX_WAITING)
-        self._figures = Figures(paths.ab_figures)
-        self._differences = Differences(paths.ab_differences)
+        self._waiting: BoundedQueue[MirroredRead] = BoundedQueue(MAX_WAITING)
+        self._figures = MirrorFigures(paths.ab_figures)
+        self._mismatches = MismatchJournal(paths.ab_differences)
         self._random = random.Random()
         self._stop = Latch()
         self._failure = ""
@@ -201,7 +201,7 @@ class Mirror:
         self._waiting.put(read)
         return number
 
-    def _draw(self, topic: str) -> Sides | None:
+    def _draw(self, topic: str) -> BackendPair | None:
         """Return the two backends for a candidate, ``None`` if it is not mirrored."""
         self._left = self._shares.gap()
         try:
@@ -233,7 +233,7 @@ class Mirror:
     def _run(self) -> None:
         """Ask the other backend what waits, and save the figures now and then."""
         self._figures.load()
-        self._differences.load()
+        self._mismatches.load()
         self._goes_on = True
         saved = time.monotonic()
         while not self._stop.wait(LOOK_SECONDS):
@@ -286,8 +286,8 @@ class Mirror:
         return later, after
 
     def _record(self, read: MirroredRead, reference: Answer, other: Answer) -> None:
-        found = difference(read, reference, other, self._log, time.time())
-        if self._differences.add(found):
+        found = mismatch_of(read, reference, other, self._log, time.time())
+        if self._mismatches.add(found):
             _LOG.warning(
                 "%s of queue %d of %r is answered differently: %s",
                 found.op, found.queue.queue_id, found.queue.topic, dict(found.answers),

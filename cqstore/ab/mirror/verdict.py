@@ -10,8 +10,8 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
+from cqstore.ab.mirror.mirrored_reads import Answer, FailedAnswer, MirroredRead, PullAnswer
 from cqstore.ab.mirror.moments import Moment, Moments
-from cqstore.ab.mirror.reads import Answer, Failed, MirroredRead, PullAnswer
 from cqstore.ab.trace.operation_lines import StoreOp
 
 _TRIES = 100
@@ -83,7 +83,7 @@ def _never_was(op: StoreOp, said: Answer, first: Answer, now: Answer) -> bool:
     further than it is going to be. What is lacking is no difference: it may have come
     since.
     """
-    if isinstance(said, Failed):
+    if isinstance(said, FailedAnswer):
         return True
     if isinstance(said, PullAnswer):
         if not isinstance(now, PullAnswer):

@@ -18,7 +18,7 @@ from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.concurrency.wakeup import Latch
 from cqstore.store.errors import StoreConfigError, os_errors
 from cqstore.store.files import open_regular, write_all
-from cqstore.store.service.runtime.bounded_queue import Waiting
+from cqstore.store.service.runtime.bounded_queue import BoundedQueue
 from cqstore.store.service.runtime.watched_thread import Worker
 
 _LOG = StoreLogger(__name__)
@@ -60,7 +60,7 @@ class Trace:
         """What ended it before it was stopped."""
         self._max_bytes = max_bytes
         self._stopped = stopped
-        self._waiting: Waiting[_Noted] = Waiting(_MAX_WAITING)
+        self._waiting: BoundedQueue[_Noted] = BoundedQueue(_MAX_WAITING)
         self._began = _now()
         self._stop = Latch()
         self._closing = threading.RLock()  # one thread closes the file

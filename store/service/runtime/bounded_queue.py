@@ -1,4 +1,4 @@
-"""Waiting: from many threads to one; what it cannot take is counted."""
+"""BoundedQueue: from many threads to one; what it cannot take is counted."""
 
 import threading
 from collections import deque
@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Waiting(Generic[T]):
+class BoundedQueue(Generic[T]):
     """At most ``limit`` items. ``put`` never waits, not even for a lock; one thread takes."""
 
     def __init__(self, limit: int) -> None:

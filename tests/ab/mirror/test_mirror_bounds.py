@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from cqstore.ab.mirror import mirror as mirror_module
-from cqstore.ab.mirror.differences import read_differences
 from cqstore.ab.mirror.mirror import MirrorSnapshot
+from cqstore.ab.mirror.mismatches import read_mismatches
 from cqstore.ab.mirror.shares import Shares
 from cqstore.ab.mirror.verdict import ReadOutcome
 from cqstore.store.errors import StoreConfigError
@@ -52,7 +52,7 @@ def test_the_journal_keeps_the_first_of_each_place_and_a_bounded_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, most: int
 ) -> None:
     by_hand(monkeypatch)
-    monkeypatch.setattr(f"cqstore.ab.mirror.differences.{bound}", most)
+    monkeypatch.setattr(f"cqstore.ab.mirror.mismatches.{bound}", most)
     for opening in (1, 2):
         with open_mirrored(tmp_path) as store:
             with monkeypatch.context() as patch:
@@ -61,7 +61,7 @@ def test_the_journal_keeps_the_first_of_each_place_and_a_bounded_number(
                     store.min_offset(f"t{opening}", queue_id)
                 drive(store)
             assert outcomes(store) == {DIFFERENT: 5 * opening}
-            kept = read_differences(store.paths.ab_differences)
+            kept = read_mismatches(store.paths.ab_differences)
             assert [each.queue for each in kept] == [("t1", 0), ("t1", 1), ("t1", 2)]
 
 
@@ -96,11 +96,11 @@ def test_a_torn_end_of_the_journal_costs_nothing(
             store.min_offset(f"t{opening}", 0)
             drive(store)
         journal = store.paths.ab_differences
-        kept = read_differences(journal)
+        kept = read_mismatches(journal)
         assert [each.queue.topic for each in kept] == [f"t{n + 1}" for n in range(opening)]
         with journal.open("ab") as file:
             file.write(journal.read_bytes()[:40])
-        assert read_differences(journal) == kept
+        assert read_mismatches(journal) == kept
 
 
 def test_a_journal_that_is_damaged_ends_the_mirror_alone(

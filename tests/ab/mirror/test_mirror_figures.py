@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cqstore.ab.mirror import figures as figures_module
-from cqstore.ab.mirror.figures import (
+from cqstore.ab.mirror import mirror_figures as figures_module
+from cqstore.ab.mirror.mirror_figures import (
     FINE_BOUNDS,
     HOUR_SECONDS,
     MAX_HOURS,
     AnswerCost,
-    Figures,
+    MirrorFigures,
     ReadOrigin,
     Seconds,
     percentile,
@@ -72,7 +72,7 @@ def test_each_hour_and_each_opening_has_figures_of_its_own(
 ) -> None:
     clock, path = Clock(monkeypatch), tmp_path / "ab" / "figures"
     for opening in range(2):
-        figures = Figures(path)
+        figures = MirrorFigures(path)
         figures.load()
         for hour in range(3):
             for _ in range(2):
@@ -97,7 +97,7 @@ def test_each_hour_and_each_opening_has_figures_of_its_own(
 
 
 def test_hours_go_after_five_weeks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, figures = Clock(monkeypatch), Figures(tmp_path / "figures")
+    clock, figures = Clock(monkeypatch), MirrorFigures(tmp_path / "figures")
     for _ in range(MAX_HOURS + 50):
         figures.add_alike("pull", {"a": AnswerCost(1e-3, 1e-3)}, 1)
         clock.now += HOUR_SECONDS
@@ -114,7 +114,7 @@ def test_hours_go_after_five_weeks(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_figures_that_are_damaged_are_said_to_be(tmp_path: Path, spoil: object) -> None:
     path = tmp_path / "figures"
     assert read_figures(path) is None
-    figures = Figures(path)
+    figures = MirrorFigures(path)
     figures.add_alike("pull", {"a": AnswerCost(1e-3, 1e-3)}, 1)
     figures.save(0)
     assert callable(spoil)

@@ -8,9 +8,9 @@ import pytest
 
 from cqstore.ab.mirror import mirror as mirror_module
 from cqstore.ab.mirror import verdict as verdict_module
-from cqstore.ab.mirror.differences import read_differences
+from cqstore.ab.mirror.mirrored_reads import Answer, FailedAnswer, MirroredRead, PullAnswer
+from cqstore.ab.mirror.mismatches import read_mismatches
 from cqstore.ab.mirror.moments import Moment, Moments
-from cqstore.ab.mirror.reads import Answer, Failed, MirroredRead, PullAnswer
 from cqstore.ab.mirror.verdict import ReadOutcome, Verdict, judge
 from cqstore.ab.trace.operation_lines import StoreOp
 from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
@@ -256,7 +256,7 @@ def test_a_value_that_never_was_is_not_explained_by_time(
         store.queues.context.log.max_phy_offset()
         store.min_offset("t", 4)
         drive(store)
-        found = read_differences(store.paths.ab_differences)
+        found = read_mismatches(store.paths.ab_differences)
     assert {(each.op, each.wrong) for each in found} == {("pull", OTHER[read]), ("maxOffset", "")}
 
 
@@ -273,7 +273,7 @@ def test_what_the_one_that_serves_said_wrongly_once_is_found(
         store.get_message("t", 1, 0)
         told.put(store, 5)
         drive(store)
-        (found,) = read_differences(store.paths.ab_differences)
+        (found,) = read_mismatches(store.paths.ab_differences)
     assert (found.op, found.wrong) == ("pull", read)
 
 
@@ -298,8 +298,8 @@ UNITS = PullAnswer(0, 9, 3, ((30, 1, 7), (40, 1, 7)))
     [
         ("maxOffset", 9, 5, 8, True), ("maxOffset", 8, 5, 8, False), ("maxOffset", 1, 5, 8, False),
         ("timeSearch", 9, 9, 8, False), ("estimate", 9, 5, 8, False),
-        ("maxOffset", Failed("ConsumeQueueError"), 5, 8, True),
-        ("maxOffset", 9, Failed("ConsumeQueueError"), 9, False),
+        ("maxOffset", FailedAnswer("ConsumeQueueError"), 5, 8, True),
+        ("maxOffset", 9, FailedAnswer("ConsumeQueueError"), 9, False),
         ("pull", UNITS, UNITS, UNITS, False),
         ("pull", UNITS._replace(high=10), UNITS, UNITS, True),
         ("pull", UNITS._replace(high=10), UNITS, UNITS._replace(high=10), False),
@@ -307,7 +307,7 @@ UNITS = PullAnswer(0, 9, 3, ((30, 1, 7), (40, 1, 7)))
         ("pull", UNITS._replace(rows=((30, 1, 7), (41, 1, 7))), UNITS, UNITS, True),
         ("pull", UNITS._replace(rows=((30, 1, 8),)), UNITS, UNITS, True),
         ("pull", UNITS._replace(rows=((31, 1, 7),)), UNITS, UNITS._replace(low=4), False),
-        ("pull", UNITS, UNITS, Failed("ConsumeQueueError"), True),
+        ("pull", UNITS, UNITS, FailedAnswer("ConsumeQueueError"), True),
     ],
 )  # fmt: skip
 def test_what_never_was_is_told_from_what_is_not_there_any_more(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cqstore.ab.mirror.differences import read_differences
+from cqstore.ab.mirror.mismatches import read_mismatches
 from cqstore.ab.mirror.verdict import ReadOutcome
 from cqstore.store.service.message_store import MessageStore
 from tests.kit.double_write import OTHER, config
@@ -22,7 +22,7 @@ def test_backends_that_are_alike_are_not_accused_whatever_goes_on(
     store = MessageStore.open(tmp_path, settings, housekeeping=False)
     threads = Threads(store)
     threads.run(8)
-    found = read_differences(store.paths.ab_differences)
+    found = read_mismatches(store.paths.ab_differences)
     assert found == []
     assert mirror_of(store).snapshot().failure == ""
     total = mirror_of(store).snapshot().figures

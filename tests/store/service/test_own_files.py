@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cqstore.ab.mirror.differences import Differences, Mismatch
+from cqstore.ab.mirror.mismatches import Mismatch, MismatchJournal
 from cqstore.migration.switch.switch import switch
 from cqstore.migration.verify import verify_migration
 from cqstore.store.errors import RefusedStoreError
@@ -55,7 +55,7 @@ def worked(root: Path, kind: str) -> Told:
         with MessageStore.open(root, config, backend=backend) as store:
             told.work(store)
     if kind == "double":
-        Differences(StorePaths(root).ab_differences).add(
+        MismatchJournal(StorePaths(root).ab_differences).add(
             Mismatch(1.8e9, "minOffset", QueueKey("t", 0), {}, -1, -1, {"file": "0"}, "")
         )
     return told

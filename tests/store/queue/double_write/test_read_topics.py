@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cqstore.ab.mirror.differences import read_differences
+from cqstore.ab.mirror.mismatches import read_mismatches
 from cqstore.ab.mirror.verdict import ReadOutcome
 from cqstore.store.errors import ConsumeQueueError, StoreConfigError
 from cqstore.store.queue.consume_queue import ConsumeQueue
@@ -93,7 +93,7 @@ def test_the_mirror_asks_the_one_that_does_not_serve_a_topic(
         monkeypatch.setattr(QUEUES_OF["file"], "min_offset", lambda *_: 1)
         store.min_offset("hot", 0)
         drive(store)
-        (found,) = read_differences(store.paths.ab_differences)
+        (found,) = read_mismatches(store.paths.ab_differences)
     assert found.answers == {"rocksdb": "0", "file": "1"}
 
 

@@ -93,7 +93,7 @@ class Hour(_Saved):
     p99: NonNegativeFloat
 
 
-class FiguresSnapshot(_Saved):
+class MirrorFiguresSnapshot(_Saved):
     """The figures at one moment."""
 
     began: NonNegativeFloat = Field(description="First read, seconds since the epoch; 0: none.")
@@ -150,7 +150,7 @@ def percentile(held: HistogramSnapshot, share: float) -> float:
     return 0.0
 
 
-class Figures:
+class MirrorFigures:
     """The figures of one store. One thread adds, any may look."""
 
     def __init__(self, path: Path) -> None:
@@ -221,10 +221,10 @@ class Figures:
         running = (sums.hour(self._hour_began, op, side) for (op, side), sums in self._sums.items())
         return [*self._hours, *running]
 
-    def snapshot(self, dropped: int = 0) -> FiguresSnapshot:
+    def snapshot(self, dropped: int = 0) -> MirrorFiguresSnapshot:
         """Return the figures of now; ``dropped``: since the store was opened."""
         with self._lock.entry():
-            return FiguresSnapshot(
+            return MirrorFiguresSnapshot(
                 began=self._began,
                 saved=time.time(),
                 dropped=self._dropped_before + dropped,
@@ -250,7 +250,7 @@ class Figures:
         write_note(self._path, self.snapshot(dropped).model_dump(mode="json"))
 
 
-def read_figures(path: Path) -> FiguresSnapshot | None:
+def read_figures(path: Path) -> MirrorFiguresSnapshot | None:
     """Return the figures that were saved, ``None`` if there are none. Changes nothing.
 
     Raises:
@@ -258,12 +258,12 @@ def read_figures(path: Path) -> FiguresSnapshot | None:
         StoreIOError: it cannot be read.
     """
     entry = read_note(path, _is_entry, "the figures of the mirror are damaged")
-    return None if entry is None else FiguresSnapshot.model_validate(entry)
+    return None if entry is None else MirrorFiguresSnapshot.model_validate(entry)
 
 
 def _is_entry(entry: Entry) -> bool:
     try:
-        FiguresSnapshot.model_validate(entry)
+        MirrorFiguresSnapshot.model_validate(entry)
     except ValidationError:
         return False
     return True

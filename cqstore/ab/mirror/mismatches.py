@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cqstore.ab.mirror.reads import Answer, Failed, MirroredRead, PullAnswer, Row
+from cqstore.ab.mirror.mirrored_reads import Answer, FailedAnswer, MirroredRead, PullAnswer, UnitRow
 from cqstore.store.errors import CorruptionError
 from cqstore.store.journals.journal import Entry, Journal
 from cqstore.store.log.commit_log import CommitLog
@@ -43,7 +43,7 @@ class Mismatch(NamedTuple):
     """The backend that the log contradicts; empty where the log does not decide."""
 
 
-class Differences:
+class MismatchJournal:
     """The journal of reads that backends answered differently. One thread."""
 
     def __init__(self, path: Path) -> None:
@@ -60,7 +60,7 @@ class Differences:
             CorruptionError: it is damaged before its end.
             StoreIOError: it cannot be read.
         """
-        for each in map(_difference, self._journal.read()):
+        for each in map(_mismatch, self._journal.read()):
             self._known.add(_place(each))
             self.kept += 1
 
@@ -84,17 +84,17 @@ class Differences:
         return True
 
 
-def read_differences(path: Path) -> list[Mismatch]:
+def read_mismatches(path: Path) -> list[Mismatch]:
     """Return what the journal holds, oldest first. Changes nothing.
 
     Raises:
         CorruptionError: it is damaged before its end.
         StoreIOError: it cannot be read.
     """
-    return [_difference(entry) for entry in Journal(path, _is_entry).read()]
+    return [_mismatch(entry) for entry in Journal(path, _is_entry).read()]
 
 
-def difference(
+def mismatch_of(
     read: MirroredRead, reference: Answer, other: Answer, log: CommitLog, now: float
 ) -> Mismatch:
     """Return what is not the same in two answers to one read."""
@@ -123,20 +123,20 @@ def _first_different(mine: PullAnswer, other: PullAnswer) -> int | None:
 
 
 def _text(answer: Answer) -> str:
-    if isinstance(answer, Failed):
+    if isinstance(answer, FailedAnswer):
         return f"cannot be read: {answer.error}"
     if isinstance(answer, PullAnswer):
         return f"the queue goes from {answer.low} to {answer.high}"
     return str(answer)
 
 
-def _unit_text(at: int, row: Row | None) -> str:
+def _unit_text(at: int, row: UnitRow | None) -> str:
     if row is None:
         return f"no unit {at}"
     return f"unit {at} is {row[1]} bytes at {row[0]}, tags code {row[2]}"
 
 
-def _blame(log: CommitLog, key: QueueKey, at: int, rows: Mapping[str, Row | None]) -> str:
+def _blame(log: CommitLog, key: QueueKey, at: int, rows: Mapping[str, UnitRow | None]) -> str:
     """Return which backend is wrong, by the record itself; empty if that does not decide."""
     if key.topic.startswith(LMQ_PREFIX):  # a record bears the place in its own queue alone
         return ""
@@ -144,7 +144,7 @@ def _blame(log: CommitLog, key: QueueKey, at: int, rows: Mapping[str, Row | None
     return next(name for name in rows if name not in right) if len(right) == 1 else ""
 
 
-def _is_there(log: CommitLog, key: QueueKey, at: int, row: Row) -> bool:
+def _is_there(log: CommitLog, key: QueueKey, at: int, row: UnitRow) -> bool:
     try:
         message = log.message(row[0])
     except CorruptionError:
@@ -157,7 +157,7 @@ def _place(found: Mismatch) -> tuple[object, ...]:
     return found.op, found.queue, found.queue_offset, tuple(found.answers)
 
 
-def _difference(entry: Entry) -> Mismatch:
+def _mismatch(entry: Entry) -> Mismatch:
     return Mismatch(
         entry["time"], entry["op"], QueueKey(entry["topic"], entry["queueId"]), entry["asked"],
         entry["queueOffset"], entry["phyOffset"], entry["answers"], entry["wrong"],

@@ -17,16 +17,16 @@ from cqstore.store.queue.consume_queue import ConsumeQueue, PulledUnits
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.units import CqUnit, QueueKey, UnitBlock
 
-Sides = tuple[ConsumeQueueStore, ConsumeQueueStore]
+BackendPair = tuple[ConsumeQueueStore, ConsumeQueueStore]
 """The backend that answers, the *reference*, and the one that should answer alike, the *other*."""
-Row = tuple[int, int, int | None]
+UnitRow = tuple[int, int, int | None]
 """Phy offset, size and tags code of one unit."""
 
 _Asked = tuple[int, int, UnitBlock]
 """Queue offset and number of units that were asked for, and what came."""
 
 
-class Failed(NamedTuple):
+class FailedAnswer(NamedTuple):
     """The answer of a backend that raised an error."""
 
     error: str
@@ -41,15 +41,15 @@ class PullAnswer(NamedTuple):
     """Minimum and maximum of the queue."""
     first: int
     """Queue offset of the first row; the others follow without a gap."""
-    rows: tuple[Row, ...]
+    rows: tuple[UnitRow, ...]
 
-    def at(self, queue_offset: int) -> Row | None:
+    def at(self, queue_offset: int) -> UnitRow | None:
         """Return the unit at an offset, ``None`` if it was not read."""
         index = queue_offset - self.first
         return self.rows[index] if 0 <= index < len(self.rows) else None
 
 
-Answer = PullAnswer | int | Failed
+Answer = PullAnswer | int | FailedAnswer
 
 
 class MirroredRead(ABC):
@@ -58,7 +58,7 @@ class MirroredRead(ABC):
     Made in the thread of the reader; the mirror's thread asks again.
     """
 
-    def __init__(self, op: StoreOp, key: QueueKey, sides: Sides, moment: Moment) -> None:
+    def __init__(self, op: StoreOp, key: QueueKey, sides: BackendPair, moment: Moment) -> None:
         """``moment`` is of before the answer."""
         self.op, self.key, self.sides, self.moment = op, key, sides, moment
         self.nanoseconds = 0
@@ -92,7 +92,7 @@ class MirroredRead(ABC):
         except StoreClosedError:
             raise
         except StoreError as exc:
-            return Failed(type(exc).__name__), perf_counter_ns() - began
+            return FailedAnswer(type(exc).__name__), perf_counter_ns() - began
 
 
 class NumberRead(MirroredRead):
@@ -102,7 +102,7 @@ class NumberRead(MirroredRead):
         self,
         op: StoreOp,
         key: QueueKey,
-        sides: Sides,
+        sides: BackendPair,
         moment: Moment,
         asked: Mapping[str, object],
         question: Callable[[ConsumeQueue], int],
@@ -110,7 +110,7 @@ class NumberRead(MirroredRead):
         super().__init__(op, key, sides, moment)
         self._asked = asked
         self._question = question
-        self._answer: int | Failed = 0
+        self._answer: int | FailedAnswer = 0
 
     def first(self) -> int:
         """Ask the reference, for the reader."""
@@ -118,7 +118,7 @@ class NumberRead(MirroredRead):
         try:
             self._answer = answer = self._question(self.sides[0].queue(*self.key))
         except StoreError as exc:
-            self._answer = Failed(type(exc).__name__)
+            self._answer = FailedAnswer(type(exc).__name__)
             raise
         self.nanoseconds = perf_counter_ns() - began
         return answer
@@ -141,13 +141,13 @@ class NumberRead(MirroredRead):
 class PullRead(MirroredRead):
     """What a pull asks of its queue. A ``Puller`` reads through it, as if it were the queue."""
 
-    def __init__(self, key: QueueKey, sides: Sides, moment: Moment, resolves: bool) -> None:  # noqa: FBT001
+    def __init__(self, key: QueueKey, sides: BackendPair, moment: Moment, resolves: bool) -> None:  # noqa: FBT001
         """``resolves``: tags codes may be addresses, which differ where their codes do not."""
         super().__init__(StoreOp.PULL, key, sides, moment)
         self._resolves = resolves
         self._low = self._high = 0
         self._blocks: list[_Asked] = []
-        self._failed: Failed | None = None
+        self._failed: FailedAnswer | None = None
 
     # ---- being the queue of a puller
 
@@ -190,7 +190,7 @@ class PullRead(MirroredRead):
 
     def fail(self, exc: StoreError) -> None:
         """Take note that the pull failed."""
-        self._failed = Failed(type(exc).__name__)
+        self._failed = FailedAnswer(type(exc).__name__)
 
     # ---- being mirrored
 
@@ -221,7 +221,7 @@ class PullRead(MirroredRead):
 
     def _plain(self, queue: ConsumeQueue, low: int, high: int, blocks: list[_Asked]) -> PullAnswer:
         """Return the units of the blocks, up to one that is not full."""
-        rows: list[Row] = []
+        rows: list[UnitRow] = []
         for _, limit, block in blocks:
             rows += block.rows()
             if block.count < limit:
