@@ -35,8 +35,9 @@ help: ## list the targets
 $(INSTALLED): pyproject.toml setup.py $(wildcard tools/rocksdb-library/*.* tools/rocksdb-library/src/*/*.py)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip setuptools cython
+	rm -rf cqstore.egg-info
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[dev]'
-	rm -rf cqstore.egg-info  # a later one would be found first here, and be out of date
+	rm -rf cqstore.egg-info  # it would be found before what is installed, and get out of date
 	$(BIN)/python tools/rocksdb-library/make_wheels.py --install
 	touch $@
 

@@ -69,7 +69,9 @@ def built(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
 
 def tracked() -> list[str]:
     done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True)
-    return [name for name in done.stdout.decode().split("\0") if name and os.path.lexists(ROOT / name)]
+    return [
+        name for name in done.stdout.decode().split("\0") if name and os.path.lexists(ROOT / name)
+    ]
 
 
 def outside() -> dict[str, str]:
