@@ -1,8 +1,8 @@
-"""A test that stands where no signal's handler runs is named, and the others go on.
+"""A test that stands where no signal's handler runs is named, and its process ends.
 
 A plugin of pytest. pytest-timeout interrupts a test by a signal, which reaches neither native code
 nor a finalizer that swallows what its handler raises. A minute later the frames of all threads are
-written to standard error and the process ends: pytest-xdist names the test and starts another one.
+written to standard error and the process ends: pytest-xdist names the test and ends the run.
 """
 
 import faulthandler
