@@ -27,6 +27,8 @@ SHARE ?= $(if $(filter test-share,$(MAKECMDGOALS)),1/16,1)
 DRAWN = --share $(SHARE) --seed "$(SEED)"
 # A crash ends the run: pytest-xdist 3.8 may wait forever for a worker that replaces a crashed one.
 WORKERS := --dist loadgroup --max-worker-restart 0
+# RETRY=1, as in CI: the long runs repeat a failed test once, alone (tests/kit/retry.py).
+RETRIED = $(if $(RETRY),--retry-failed)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo backends check test test-all test-share test-python fuzz race mutants interop bench bench-peer site dist wheels rocksdb-wheels format clean
@@ -74,7 +76,7 @@ test-all: $(READY) ## the tests and the long runs
 	$(BIN)/pytest -m "quiet and not interop"
 
 test-share: $(READY) ## of what test-all adds to test a share that a seed draws (SHARE, SEED; the commit)
-	$(BIN)/pytest -n auto $(WORKERS) -m "long and not interop and not quiet" $(DRAWN)
+	$(BIN)/pytest -n auto $(WORKERS) -m "long and not interop and not quiet" $(DRAWN) $(RETRIED)
 
 # The tree under build/$(1), compiled with the flags of $(2), wheels and all.
 define compiled_in
@@ -88,7 +90,7 @@ fuzz: $(READY) ## the compiled core over odd and damaged bytes, with AddressSani
 	$(call compiled_in,fuzz,$(SANITIZE))
 	cd build/fuzz && LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 \
 	  UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc \
-	  ../../$(BIN)/python -m pytest -n auto $(WORKERS) -s -p no:cacheprovider -m "not long" $(FUZZED)
+	  ../../$(BIN)/python -m pytest -n auto $(WORKERS) -s -p no:cacheprovider -m "not long" $(RETRIED) $(FUZZED)
 
 race: $(READY) ## threads against a model, what is compiled here with ThreadSanitizer (gcc, setarch)
 	$(call compiled_in,race,-fsanitize=thread -O1 -g)
@@ -102,7 +104,7 @@ mutants: $(READY) ## put small faults into the code, a sample of them, and see w
 	nice $(BIN)/python -m tools.mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(ONLY),--only $(ONLY)) $(if $(TESTS),--tests "$(TESTS)")
 
 interop: $(READY) ## Apache RocketMQ opens our stores and we open its (Java 17, Maven)
-	$(BIN)/pytest -n 6 $(WORKERS) --maxschedchunk 1 tests/interop -m interop $(DRAWN)
+	$(BIN)/pytest -n 6 $(WORKERS) --maxschedchunk 1 tests/interop -m interop $(DRAWN) $(RETRIED)
 
 bench: $(READY) ## every workload beside its raw baseline
 	$(BIN)/python -m tools.bench

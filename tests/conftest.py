@@ -23,6 +23,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("CQSTORE_BUS_HANDLER", "1")
 pytest_plugins = [
     "tests.kit.frozen",
+    "tests.kit.retry",
     "tests.kit.rewritten",
     "tests.kit.scratch",
     "tests.kit.share",

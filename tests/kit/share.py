@@ -12,6 +12,8 @@ from fractions import Fraction
 
 import pytest
 
+from tests.kit.node_ids import without_group
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Take the share and the seed."""
@@ -43,7 +45,7 @@ def drawn_places(request: pytest.FixtureRequest) -> Callable[[int, int], range]:
 
     def drawn(count: int, limit: int) -> range:
         limit = limit if option.share in {None, 1} else max(limit // 4, 1)
-        return places_of(count, limit, f"{option.seed} {request.node.nodeid}")
+        return places_of(count, limit, f"{option.seed} {without_group(request.node.nodeid)}")
 
     return drawn
 
@@ -58,7 +60,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left: list[pytest.Item] = []
     for item in items:
         long = item.get_closest_marker("long") is not None
-        drawn = not long or is_drawn(item.nodeid, share, config.option.seed)
+        drawn = not long or is_drawn(without_group(item.nodeid), share, config.option.seed)
         (kept if drawn else left).append(item)
     config.hook.pytest_deselected(items=left)
     items[:] = kept
