@@ -20,18 +20,19 @@ _OF_ALL = {"--help"}
 @cache
 def verbs() -> dict[str, Command]:
     """Return every verb, those of upper layers too."""
-    return subcommands(made(app)) | {name: made(upper) for name, upper in _upper().items()}
+    return subcommands(made(app)) | {name: made(upper) for name, upper in upper_commands().items()}
 
 
 def listed() -> Iterator[Verb]:
     """Yield every verb as it is listed, before it is imported."""
-    for group in (app, *_upper().values()):
+    for group in (app, *upper_commands().values()):
         command = typer.main.get_command(group)
         below = command.commands.values() if isinstance(command, TyperGroup) else [command]
         yield from (one for one in below if isinstance(one, Verb))
 
 
-def _upper() -> dict[str, typer.Typer]:
+def upper_commands() -> dict[str, typer.Typer]:
+    """Return the commands of the packages above the store, by name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     places = project["entry-points"][COMMANDS_GROUP]
     return {name: EntryPoint(name, place, COMMANDS_GROUP).load() for name, place in places.items()}

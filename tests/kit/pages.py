@@ -92,10 +92,14 @@ def is_printed(shown: str, printed: str) -> bool:
     """Return whether ``printed`` is what a page shows.
 
     A line ``…`` of the page stands for any lines, ``…`` within one for any text. Spaces at the end
-    of a line do not count.
+    of a line do not count, nor how many there are between the columns of a table.
     """
     pattern = "".join(
         r"(?:.*\n)*?" if line == "…" else ".*?".join(map(re.escape, line.split("…"))) + r" *\n"
-        for line in shown.splitlines()
+        for line in _narrow(shown).splitlines()
     )
-    return re.fullmatch(pattern, printed) is not None
+    return re.fullmatch(pattern, _narrow(printed)) is not None
+
+
+def _narrow(text: str) -> str:
+    return re.sub(" {2,}", "  ", text)

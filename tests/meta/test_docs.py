@@ -1,17 +1,8 @@
 """The pages and the code say the same."""
 
-import re
-import subprocess
-import sys
-from pathlib import Path
-
-import pytest
-
 from tests.kit import command_page
 from tests.kit.command_tree import subcommands, verbs
 from tests.kit.format_page import LAYOUTS, PAGE, named, rendered
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_every_layout_is_on_the_format_page_as_it_is_declared() -> None:
@@ -37,16 +28,3 @@ def test_help_is_plain_text_as_a_terminal_shows_it() -> None:
         (name, [it.help, *(getattr(one, "help", "") for one in it.params)]) for name, it in found
     ]
     assert [name for name, each in texts if any("`" in (text or "") for text in each)] == []
-
-
-@pytest.mark.disk  # a log file of a gigabyte
-@pytest.mark.parametrize("page", ["README.md", "docs/operations.md"])
-def test_the_example_of_a_page_runs_and_prints_what_it_says(page: str, tmp_path: Path) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == text.count("```python") == 1
-    code, printed = blocks[0]
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert (done.stdout, done.stderr) == (printed, "")
