@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.kit.golden import copy_store, unpack_all
 from tests.kit.once import made_once
@@ -33,7 +33,14 @@ pytest_plugins = [
 
 _LONGEST_IN_A_NAME = 100
 
-settings.register_profile("ci", derandomize=True, max_examples=50, deadline=None)
+# A machine that pauses makes input slow to generate, and a test must hold on it.
+settings.register_profile(
+    "ci",
+    derandomize=True,
+    max_examples=50,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.register_profile("deep", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
