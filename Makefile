@@ -86,11 +86,13 @@ define compiled_in
 	cd build/$(1) && ../../$(BIN)/python -m zipfile -e wheel/*.whl .
 endef
 
+# AddressSanitizer writes to files: what it finds in a child of a test fails the run, also if a retry passes.
 fuzz: $(READY) ## the compiled core over odd and damaged bytes, with AddressSanitizer and UBSan (gcc)
 	$(call compiled_in,fuzz,$(SANITIZE))
-	cd build/fuzz && LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 \
+	cd build/fuzz && LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0:log_path=$$PWD/report \
 	  UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc \
-	  ../../$(BIN)/python -m pytest -n auto $(WORKERS) -s -p no:cacheprovider -m "not long" $(RETRIED) $(FUZZED)
+	  ../../$(BIN)/python -m pytest -n auto $(WORKERS) -s -p no:cacheprovider -m "not long" $(RETRIED) $(FUZZED) \
+	  || failed=yes; ! cat report.* 2>/dev/null && [ -z "$$failed" ]
 
 race: $(READY) ## threads against a model, what is compiled here with ThreadSanitizer (gcc, setarch)
 	$(call compiled_in,race,-fsanitize=thread -O1 -g)
