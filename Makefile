@@ -31,16 +31,17 @@ WORKERS := --dist loadgroup --max-worker-restart 0
 RETRIED = $(if $(RETRY),--retry-failed)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo backends check test test-all test-share test-python fuzz race mutants interop bench bench-peer site dist wheels rocksdb-wheels format clean
+.PHONY: help demo backends check test test-all test-share test-python fuzz race mutants interop bench bench-peer site dist wheels rocksdb-wheels constraints format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
 
-$(INSTALLED): pyproject.toml setup.py $(wildcard tools/rocksdb-library/*.* tools/rocksdb-library/src/*/*.py)
+$(INSTALLED): pyproject.toml setup.py tools/constraints.txt $(wildcard tools/rocksdb-library/*.* tools/rocksdb-library/src/*/*.py)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip setuptools cython
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -c tools/constraints.txt setuptools cython
 	rm -rf cqstore.egg-info
-	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet -c tools/constraints.txt --no-build-isolation --editable '.[dev]'
 	rm -rf cqstore.egg-info  # it would be found before what is installed, and get out of date
 	$(BIN)/python tools/rocksdb-library/make_wheels.py --install
 	touch $@
@@ -131,6 +132,11 @@ wheels: ## wheels for all interpreters and machines, in dist/, by cibuildwheel (
 
 rocksdb-wheels: $(READY) ## RocksDB's library as wheels for each machine, in dist/, out of the pinned jar (Maven, readelf)
 	$(BIN)/python tools/rocksdb-library/make_wheels.py --out dist
+
+constraints: ## renew tools/constraints.txt, the versions that the development environment gets
+	$(PYTHON) -m venv build/constraints
+	build/constraints/bin/python -m pip install --quiet --upgrade pip
+	build/constraints/bin/python tools/constraints.py
 
 format: $(READY) ## format and mend what can be mended
 	$(BIN)/ruff format .
