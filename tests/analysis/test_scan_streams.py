@@ -11,23 +11,23 @@ import pyarrow as pa
 import pytest
 
 import cqstore
-from cqstore import Message, MessageStore, QueueKey, StoreConfig
+from cqstore import Message, MessageStore, QueueKey
 from cqstore.analysis import message_columns, message_scan
 from cqstore.analysis.scan_request import ScanRequest, scan_request
 from cqstore.analysis.unit_scan import queue_span
 from cqstore.cli.message_files.message_arrow import COLUMNS
 from tests.kit.descriptors import descriptors_of
 from tests.kit.pages import ROOT
+from tests.kit.quiet_config import quiet_config
 from tests.kit.scanned import Row, rows_of
 from tests.kit.tree import tree_digest
 from tests.migration.made_log import Made, make_store
 
-NEVER = 3_600_000
-CONFIG = StoreConfig(
+CONFIG = quiet_config(
     mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=2000,
     rocksdb_memory_bytes=16 << 20,
-    flush_interval_commit_log=NEVER, flush_commit_log_thorough_interval=NEVER,
-    flush_interval_consume_queue=NEVER, flush_consume_queue_thorough_interval=NEVER,
+
+
 )  # fmt: skip
 BACKENDS = ["file", "rocksdb"]
 COUNT, QUEUES = 300, 3

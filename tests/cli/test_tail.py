@@ -16,15 +16,14 @@ from cqstore.cli.message_files.message_format import PARTS
 from cqstore.cli.selection import SelectedReads, Selection
 from cqstore.store.record.message import Host, Message
 from cqstore.store.service.message_store import MessageStore
-from cqstore.store.settings.config import StoreConfig
 from tests.kit.commands import COMMAND, run
+from tests.kit.quiet_config import quiet_config
 from tests.kit.tree import tree_digest
 
-NEVER = 3_600_000
-CONFIG = StoreConfig(
+CONFIG = quiet_config(
     mapped_file_size_commit_log=1 << 16, rocksdb_memory_bytes=16 << 20,
-    flush_interval_commit_log=NEVER, flush_commit_log_thorough_interval=NEVER,
-    flush_interval_consume_queue=NEVER, flush_consume_queue_thorough_interval=NEVER,
+
+
 )  # fmt: skip
 BACKENDS = ["file", "rocksdb"]
 

@@ -30,19 +30,17 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.metrics.watch import FolderSize, StoreWatch, measure
 from cqstore.store.service.writing.log_prefault import LogPrefault
 from cqstore.store.service.writing.putter import Putter
-from cqstore.store.settings.config import StoreConfig
 from tests.kit import commands
 from tests.kit.plain_record import PlainRecord
+from tests.kit.quiet_config import quiet_config
 from tests.kit.tree import tree_digest
 
 COMMAND = [*commands.COMMAND, "top"]
-NEVER = 10_000_000
-"""ms: no thread dispatches or writes what waits while bytes are compared."""
-CONFIG = StoreConfig(
+CONFIG = quiet_config(
     mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=2000,
-    rocksdb_memory_bytes=16 << 20, flush_interval_commit_log=NEVER,
-    flush_commit_log_thorough_interval=NEVER, flush_interval_consume_queue=NEVER,
-    flush_consume_queue_thorough_interval=NEVER,
+    rocksdb_memory_bytes=16 << 20,
+
+
 )  # fmt: skip
 BACKENDS = ["file", "rocksdb"]
 PARTS = {"store", "log", "checkpoint", "consumequeue", "disk"}

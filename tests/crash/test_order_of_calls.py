@@ -16,17 +16,17 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.obstacles import Obstacle, ObstacleKind, clear
 from cqstore.store.service.opening.unopened import begin_again
 from cqstore.store.service.recovering.replacement import Rebuild
-from cqstore.store.settings.config import StoreConfig
 from tests.kit.call_order import Call, CallOrder
 from tests.kit.file_queues import SIZE, rows
 from tests.kit.file_queues import Disk as Queues
+from tests.kit.quiet_config import quiet_config
 
 LOG_FILE = 8192
-CONFIG = StoreConfig(
+CONFIG = quiet_config(
     mapped_file_size_commit_log=LOG_FILE, mapped_file_size_consume_queue=200,
     max_hash_slot_num=10, max_index_num=50, rocksdb_memory_bytes=16 << 20,
-    flush_interval_commit_log=1 << 30, flush_commit_log_thorough_interval=1 << 30,
-    flush_interval_consume_queue=1 << 30, flush_consume_queue_thorough_interval=1 << 30,
+
+
 )  # fmt: skip
 """Nothing is flushed by the clock."""
 JOURNAL = "cqstore/deleted-topics"

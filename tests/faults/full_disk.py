@@ -12,24 +12,23 @@ from pathlib import Path
 from cqstore.store.errors import DiskFullError, RetryableDiskFullError, StoreError, StoreFailedError
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.results import PutMessageStatus
-from cqstore.store.settings.config import FlushDiskType, RocksDBEngine, StoreConfig
+from cqstore.store.settings.config import FlushDiskType, RocksDBEngine
 from tests.kit.acknowledged import TOPIC, Acknowledged
+from tests.kit.quiet_config import quiet_config
 
 FULL = (PutMessageStatus.CREATE_MAPPED_FILE_FAILED, PutMessageStatus.SERVICE_NOT_AVAILABLE)
 LEFT = 150_000
 """Bytes that the ballast leaves free."""
 MAX_PUTS = 20_000
-NEVER = 3_600_000
-"""ms: else a thread may find room before the put that is to be told."""
 
 
 def open_store(root: Path, backend: str, engine: str) -> MessageStore:
-    config = StoreConfig(
+    config = quiet_config(
         mapped_file_size_commit_log=65_536, mapped_file_size_consume_queue=40_000,
         max_hash_slot_num=100, max_index_num=4_000, flush_disk_type=FlushDiskType.SYNC_FLUSH,
         rocksdb_memory_bytes=8 << 20, rocksdb_engine=RocksDBEngine(engine),
-        flush_interval_commit_log=NEVER, flush_commit_log_thorough_interval=NEVER,
-        flush_interval_consume_queue=NEVER, flush_consume_queue_thorough_interval=NEVER,
+
+
     )  # fmt: skip
     return MessageStore.open(root, config, backend=backend)
 

@@ -18,16 +18,14 @@ from cqstore.store.service.metrics.metrics import disk_used_ratio
 from cqstore.store.service.metrics.watch import StoreWatch, measure
 from cqstore.store.service.offline.store_copy import copy_store
 from cqstore.store.service.recovering.replacement import Rebuild
-from cqstore.store.settings.config import StoreConfig
 from tests.kit.faults import EIO, Faults
+from tests.kit.quiet_config import quiet_config
 
-NEVER = 3_600_000
-"""ms: else a thread may meet the path first."""
-CONFIG = StoreConfig(
+CONFIG = quiet_config(
     mapped_file_size_commit_log=16384, mapped_file_size_consume_queue=400, max_hash_slot_num=50,
-    max_index_num=1000, flush_interval_commit_log=NEVER,
-    flush_commit_log_thorough_interval=NEVER, flush_interval_consume_queue=NEVER,
-    flush_consume_queue_thorough_interval=NEVER,
+    max_index_num=1000,
+
+
 )  # fmt: skip
 LOG, LAST_LOG = f"commitlog/{0:020d}", f"commitlog/{16384:020d}"
 INDEX = "index/" + "[0-9]" * 17

@@ -8,16 +8,16 @@ from cqstore.store.errors import DiskFullError, StoreFailedError, StoreIOError
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
-from cqstore.store.settings.config import FlushDiskType, StoreConfig
+from cqstore.store.settings.config import FlushDiskType
 from tests.kit.acknowledged import TOPIC, Acknowledged
 from tests.kit.faults import EIO, ENOSPC, Faults
+from tests.kit.quiet_config import quiet_config
 
-NEVER = 3_600_000
-CONFIG = StoreConfig(
+CONFIG = quiet_config(
     mapped_file_size_commit_log=16_384, mapped_file_size_consume_queue=400, max_hash_slot_num=10,
     max_index_num=30, flush_disk_type=FlushDiskType.SYNC_FLUSH, rocksdb_memory_bytes=16 << 20,
-    flush_interval_commit_log=NEVER, flush_commit_log_thorough_interval=NEVER,
-    flush_interval_consume_queue=NEVER, flush_consume_queue_thorough_interval=NEVER,
+
+
     queue_files_max=16,
 )  # fmt: skip
 """What is refused is refused to the caller: no thread flushes before it."""

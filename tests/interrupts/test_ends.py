@@ -27,15 +27,15 @@ from tests.kit.faults import Faults
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
 from tests.kit.own_threads import own_threads
+from tests.kit.quiet_config import quiet_config
 from tests.kit.waiting import until
 
 SECONDS = 30
-NEVER = 3_600_000
 SMALL = StoreConfig(mapped_file_size_commit_log=65536)
-SYNC = StoreConfig(
+SYNC = quiet_config(
     flush_disk_type=FlushDiskType.SYNC_FLUSH, mapped_file_size_commit_log=65536,
-    flush_interval_commit_log=NEVER, flush_commit_log_thorough_interval=NEVER,
-    flush_interval_consume_queue=NEVER, flush_consume_queue_thorough_interval=NEVER,
+
+
 )  # fmt: skip
 
 

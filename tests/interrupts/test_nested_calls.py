@@ -20,9 +20,10 @@ from cqstore.store.errors import NestedCallError, StoreClosedError
 from cqstore.store.record.client_batch import encode_client_batch
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
-from cqstore.store.settings.config import FlushDiskType, StoreConfig
+from cqstore.store.settings.config import FlushDiskType
 from tests.kit.interrupts import run_interrupted
 from tests.kit.mutations import in_time
+from tests.kit.quiet_config import quiet_config
 
 SECONDS = 60
 SHARE = 8
@@ -30,11 +31,11 @@ SHARE = 8
 MANY = 150
 """As many the long run takes, of up to some thousand."""
 TOPIC, GONE = "t", "gone"
-SMALL = StoreConfig(
+SMALL = quiet_config(
     mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=400, queue_files_max=16,
     max_hash_slot_num=20, max_index_num=400, rocksdb_hot_queues=3, rocksdb_memory_bytes=16 << 20,
-    flush_interval_commit_log=3_600_000, flush_commit_log_thorough_interval=3_600_000,
-    flush_interval_consume_queue=3_600_000, flush_consume_queue_thorough_interval=3_600_000,
+
+
 )  # fmt: skip
 VARIANTS = [("file", "async"), ("file", "sync"), ("rocksdb", "async"), ("both", "sync")]
 

@@ -10,15 +10,14 @@ from typing import Any
 
 from cqstore.embedded.log import EmbeddedLog
 from cqstore.embedded.open_log import open_log
-from cqstore.store.settings.config import StoreConfig
+from tests.kit.quiet_config import quiet_config
 
 FILE_BYTES = 1 << 14
-NEVER = 3_600_000
-CONFIG = StoreConfig(
+CONFIG = quiet_config(
     mapped_file_size_commit_log=FILE_BYTES, mapped_file_size_consume_queue=20 * 50,
     rocksdb_memory_bytes=16 << 20, max_index_num=200, max_hash_slot_num=50,
-    flush_interval_commit_log=NEVER, flush_interval_consume_queue=NEVER,
-    flush_commit_log_thorough_interval=NEVER, flush_consume_queue_thorough_interval=NEVER,
+
+
 )  # fmt: skip
 
 

@@ -11,15 +11,14 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.messages import MAX_BODY
 from tests.kit.oracle.puts import put_by_oracle
+from tests.kit.quiet_config import quiet_config
 
 NOW = 1_700_000_000_000
-NEVER = 1 << 30
-"""ms: the thread that flushes also dispatches what waits, and here that is compared."""
-CONFIG = StoreConfig(
+CONFIG = quiet_config(
     mapped_file_size_commit_log=1 << 14, max_message_size=MAX_BODY, max_hash_slot_num=64,
-    max_index_num=4096, flush_interval_commit_log=NEVER,
-    flush_commit_log_thorough_interval=NEVER, flush_interval_consume_queue=NEVER,
-    flush_consume_queue_thorough_interval=NEVER,
+    max_index_num=4096,
+
+
 )  # fmt: skip
 
 

@@ -10,17 +10,16 @@ from cqstore import (
     MessageStore,
     PutMessageResult,
     PutMessageStatus,
-    StoreConfig,
 )
 from cqstore.store.record.client_batch import encode_client_batch
 from tests.kit.double_write import config as combined_config
 from tests.kit.engines import ENGINES
+from tests.kit.quiet_config import quiet_config
 
-HOUR = 3_600_000
-CONFIG = StoreConfig(
+CONFIG = quiet_config(
     mapped_file_size_commit_log=1 << 14, dispatch_slice=64, rocksdb_memory_bytes=16 << 20,
-    flush_interval_commit_log=HOUR, flush_interval_consume_queue=HOUR,
-    flush_commit_log_thorough_interval=HOUR, flush_consume_queue_thorough_interval=HOUR,
+
+
     enable_lmq=True, enable_multi_dispatch=True, max_index_num=200, max_hash_slot_num=50,
     mapped_file_size_consume_queue=20 * 50,
 )  # fmt: skip

@@ -5,13 +5,12 @@ from typing import Any
 
 from cqstore.embedded.log import EmbeddedLog
 from cqstore.embedded.open_log import open_log
-from cqstore.store.settings.config import StoreConfig
+from tests.kit.quiet_config import quiet_config
 
-HOUR = 3_600_000
-CONFIG = StoreConfig(
+CONFIG = quiet_config(
     mapped_file_size_commit_log=1 << 20, dispatch_slice=64, rocksdb_memory_bytes=16 << 20,
-    flush_interval_commit_log=HOUR, flush_interval_consume_queue=HOUR,
-    flush_commit_log_thorough_interval=HOUR, flush_consume_queue_thorough_interval=HOUR,
+
+
     max_hash_slot_num=100, max_index_num=4000,
 )  # fmt: skip
 BACKENDS = ["file", "rocksdb"]

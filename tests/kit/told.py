@@ -9,16 +9,15 @@ from cqstore.store.record.client_batch import encode_client_batch
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.results import PutMessageResult
-from cqstore.store.settings.config import StoreConfig
+from tests.kit.quiet_config import quiet_config
 
 LIGHT = "%LMQ%a"
 LOG_FILE = 16_384
-NEVER = 3_600_000
-CONFIG = StoreConfig(
+CONFIG = quiet_config(
     mapped_file_size_commit_log=LOG_FILE, mapped_file_size_consume_queue=400, max_hash_slot_num=10,
     max_index_num=24, rocksdb_memory_bytes=16 << 20, enable_lmq=True, enable_multi_dispatch=True,
-    flush_interval_commit_log=NEVER, flush_commit_log_thorough_interval=NEVER,
-    flush_interval_consume_queue=NEVER, flush_consume_queue_thorough_interval=NEVER,
+
+
 )  # fmt: skip
 """Small files that roll soon; nothing is flushed but what the script flushes."""
 

@@ -22,15 +22,15 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
 from tests.kit import commands
 from tests.kit.operating import rows, write_config, write_offsets
+from tests.kit.quiet_config import quiet_config
 from tests.kit.tree import tree_digest
 
-NEVER = 10_000_000
 FILE = 65536
-CONFIG = StoreConfig(
+CONFIG = quiet_config(
     mapped_file_size_commit_log=FILE, mapped_file_size_consume_queue=2000, enable_lmq=True,
-    enable_multi_dispatch=True, rocksdb_memory_bytes=16 << 20, flush_interval_commit_log=NEVER,
-    flush_commit_log_thorough_interval=NEVER, flush_interval_consume_queue=NEVER,
-    flush_consume_queue_thorough_interval=NEVER,
+    enable_multi_dispatch=True, rocksdb_memory_bytes=16 << 20,
+
+
 )  # fmt: skip
 RETRY, DLQ = "%RETRY%billing", "%DLQ%billing"
 PUT = (("orders", 0, 6), ("orders", 1, 4), (RETRY, 0, 3), (DLQ, 0, 2), ("other", 0, 5))

@@ -27,9 +27,9 @@ from cqstore.store.settings.config import StoreConfig
 from cqstore.store.settings.replica_config import BrokerRole
 from tests.kit.metadata_forms import databases, unpack_forms
 from tests.kit.moving import LEVEL, Moving
+from tests.kit.quiet_config import HOUR_MS
 from tests.kit.rocksdb_queues import lose
 from tests.kit.served import served
-from tests.kit.told import NEVER
 from tests.kit.tree import tree_digest
 from tests.kit.waiting import until
 from tests.replication.conftest import SIZES
@@ -37,8 +37,8 @@ from tests.replication.feed.conftest import CONFIG, Master, leading, log_in
 
 IN_MEMORY = CONFIG.model_copy(
     update={
-        "store_type": "defaultRocksDB", "flush_interval_consume_queue": NEVER,
-        "flush_consume_queue_thorough_interval": NEVER,
+        "store_type": "defaultRocksDB", "flush_interval_consume_queue": HOUR_MS,
+        "flush_consume_queue_thorough_interval": HOUR_MS,
     }
 )  # fmt: skip
 """Units lie in RocksDB's memory until the broker stops, as those of RocketMQ do for long."""

@@ -22,7 +22,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.log_bytes import log_of
 from tests.kit.parted import CONFIG, grow, log_in, parted
-from tests.kit.told import NEVER
+from tests.kit.quiet_config import HOUR_MS
 from tests.kit.tree import tree_digest
 from tests.migration.made_log import Made, make_log
 
@@ -305,8 +305,9 @@ def test_units_that_a_broker_has_in_memory_do_not_count_as_lacking(tmp_path: Pat
     one, other, end = parted(tmp_path, 30, 0, 0, "rocksdb")
     config = CONFIG.model_copy(
         update={
-            "flush_interval_consume_queue": NEVER, "flush_consume_queue_thorough_interval": NEVER,
-            "flush_interval_commit_log": NEVER, "flush_commit_log_thorough_interval": NEVER,
+            "flush_interval_consume_queue": HOUR_MS,
+            "flush_consume_queue_thorough_interval": HOUR_MS,
+            "flush_interval_commit_log": HOUR_MS, "flush_commit_log_thorough_interval": HOUR_MS,
         }
     )  # fmt: skip
     with MessageStore.open(other, config) as store:

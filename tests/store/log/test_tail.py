@@ -14,7 +14,7 @@ from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.reading._query import FastQuery
 from cqstore.store.settings.config import StoreConfig
-from tests.kit.compared_puts import NEVER
+from tests.kit.quiet_config import HOUR_MS
 
 
 def test_a_log_that_leads_to_itself_goes(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_the_last_file_that_a_long_can_name_is_taken(tmp_path: Path, files: int)
     last = (1 << 63) - size
     for number in range(files):
         (folder / f"{last - number * size:020d}").write_bytes(bytes(size))
-    config = StoreConfig(mapped_file_size_commit_log=size, flush_interval_commit_log=NEVER)
+    config = StoreConfig(mapped_file_size_commit_log=size, flush_interval_commit_log=HOUR_MS)
     with MessageStore.open(tmp_path, config) as store:
         first = last - (files - 1) * size
         assert store.put_message(Message("t", b"x")).phy_offset == first

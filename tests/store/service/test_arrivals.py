@@ -17,7 +17,6 @@ from cqstore import (
     QueueKey,
     ReadOnlyStoreError,
     StoreClosedError,
-    StoreConfig,
     StoreError,
     StoreFailedError,
     StoreStateError,
@@ -30,15 +29,15 @@ from tests.kit.faults import ENOSPC, Faults
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.logged import logged
 from tests.kit.own_threads import own_threads
+from tests.kit.quiet_config import quiet_config
 from tests.kit.reput import running, use_always
 from tests.kit.waiting import becomes, run, until
 
-HOUR = 3_600_000
 LIMIT = 64
-CONFIG = StoreConfig(
+CONFIG = quiet_config(
     mapped_file_size_commit_log=1 << 20, dispatch_slice=LIMIT, rocksdb_memory_bytes=16 << 20,
-    flush_interval_commit_log=HOUR, flush_interval_consume_queue=HOUR,
-    flush_commit_log_thorough_interval=HOUR, flush_consume_queue_thorough_interval=HOUR,
+
+
     enable_lmq=True, enable_multi_dispatch=True,
 )  # fmt: skip
 KINDS = ["file", "rocksdb", "combined", "reput"]

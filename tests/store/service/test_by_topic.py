@@ -14,15 +14,14 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.metrics import by_group, by_topic
 from cqstore.store.service.metrics.by_group import FiguresByGroup, GroupSnapshot
 from cqstore.store.service.metrics.by_topic import FiguresByTopic, TopicSnapshot
-from cqstore.store.settings.config import StoreConfig
 from tests.kit.golden import load_dump
 from tests.kit.logs import opened
+from tests.kit.quiet_config import quiet_config
 
-NEVER_MS = 10_000_000
-CONFIG = StoreConfig(
+CONFIG = quiet_config(
     mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=2000,
-    rocksdb_memory_bytes=16 << 20, flush_interval_commit_log=NEVER_MS,
-    flush_interval_consume_queue=NEVER_MS,
+    rocksdb_memory_bytes=16 << 20,
+
 )  # fmt: skip
 SECONDS = 10.0
 

@@ -9,12 +9,11 @@ from cqstore.store.errors import StoreClosedError
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.reading.puller import TagFilter
-from cqstore.store.settings.config import StoreConfig
+from tests.kit.quiet_config import quiet_config
 
-NEVER_MS = 10_000_000
-CONFIG = StoreConfig(
+CONFIG = quiet_config(
     mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=2000, max_hash_slot_num=50,
-    max_index_num=1000, flush_interval_commit_log=NEVER_MS, flush_interval_consume_queue=NEVER_MS,
+    max_index_num=1000,
 )  # fmt: skip
 FIRST_ID = "7F000001" + "0" * 24
 READS: dict[str, Callable[[MessageStore], object]] = {

@@ -17,17 +17,15 @@ from cqstore.store.record.message import Message, MessageProperty
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.results import PutMessageResult, PutMessageStatus
 from cqstore.store.service.writing.flush import _Rounds
-from cqstore.store.settings.config import FlushDiskType, StoreConfig
+from cqstore.store.settings.config import FlushDiskType
 from tests.kit.engines import engine_in_use
 from tests.kit.gated_disk import GatedDisk, gated
+from tests.kit.quiet_config import quiet_config
 from tests.kit.waiting import until
 
-SYNC = StoreConfig(
+SYNC = quiet_config(
     flush_disk_type=FlushDiskType.SYNC_FLUSH,
     mapped_file_size_commit_log=65536,
-    flush_interval_commit_log=3_600_000,
-    flush_commit_log_thorough_interval=3_600_000,
-    flush_interval_consume_queue=3_600_000,
 )
 """Nothing is flushed but for those who wait."""
 ASYNC = SYNC.model_copy(update={"flush_disk_type": FlushDiskType.ASYNC_FLUSH})

@@ -9,14 +9,11 @@ import pytest
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.results import PutMessageResult
-from cqstore.store.settings.config import FlushDiskType, StoreConfig
+from cqstore.store.settings.config import FlushDiskType
+from tests.kit.quiet_config import quiet_config
 
-NEVER = 3_600_000
-CONFIG = StoreConfig(
+CONFIG = quiet_config(
     mapped_file_size_commit_log=65536,
-    flush_interval_commit_log=NEVER,
-    flush_commit_log_thorough_interval=NEVER,
-    flush_interval_consume_queue=NEVER,
 )
 SYNC = CONFIG.model_copy(update={"flush_disk_type": FlushDiskType.SYNC_FLUSH})
 Given = Iterable[Message]

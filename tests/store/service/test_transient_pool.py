@@ -11,19 +11,16 @@ from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import FlushDiskType, StoreConfig
+from tests.kit.quiet_config import quiet_config
 from tests.kit.waiting import until
 
 FILE = 65536
 NEVER = 3_600_000
-CONFIG = StoreConfig(
+CONFIG = quiet_config(
     mapped_file_size_commit_log=FILE,
     transient_store_pool_enable=True,
     commit_interval_commit_log=NEVER,
     commit_commit_log_thorough_interval=NEVER,
-    flush_interval_commit_log=NEVER,
-    flush_commit_log_thorough_interval=NEVER,
-    flush_interval_consume_queue=NEVER,
-    flush_consume_queue_thorough_interval=NEVER,
 )
 """Nothing is committed but for those who read, flush or close."""
 
