@@ -28,6 +28,8 @@ from cqstore.store.service.writing.put_hooks import require_put_hook
 PUT_HOOKS = "cqstore.put_hooks"
 DISPATCHERS = "cqstore.dispatchers"
 INTERCEPTORS = "cqstore.interceptors"
+ASKING = ("ab_share", "ab_shares")
+"""Settings that promise an interceptor: without one the store is refused, not opened without."""
 
 
 def with_installed(root: Path, options: OpenOptions) -> OpenOptions:
@@ -59,10 +61,17 @@ def installed_interceptor(components: StoreComponents) -> InstalledInterceptor |
     """Return what intercepts reads of this store, ``None`` where no setting asks for it.
 
     Raises:
-        StoreConfigError: it cannot be made, or two packages bring one.
+        StoreConfigError: it cannot be made, two packages bring one, or none does.
     """
     if components.read_only:
         return None
+    offered = {entry.name for entry in entries(INTERCEPTORS)}
+    missing = [name for name in ASKING if getattr(components.config, name) and name not in offered]
+    if missing:
+        raise StoreConfigError(
+            f"{missing[0]} is set, but no installed package has an entry point of that name in"
+            f" {INTERCEPTORS}"
+        )
     asked = {
         entry.value: entry  # once, though several settings ask for it
         for entry in entries(INTERCEPTORS)

@@ -182,3 +182,13 @@ def test_what_cannot_be_made_refuses_the_opening(
     with MessageStore.open(tmp_path / "s", CONFIG) as store:
         put(store, b"x")
         assert store._interceptor is None
+
+
+def test_a_setting_without_an_entry_point_refuses_the_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An installation whose entry points are lost mirrors nothing, and would say nothing."""
+    monkeypatch.setattr("cqstore.store.service.opening.installed_hooks.entries", lambda _: ())
+    with pytest.raises(StoreConfigError, match="ab_share is set, but no installed package"):
+        MessageStore.open(tmp_path / "s", config(ab_share=0.5))
+    MessageStore.open(tmp_path / "s", config()).close()
