@@ -6,7 +6,7 @@ import tomllib
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.kit.pages import ROOT
+from tests.kit.product_tree import ROOT
 
 LINES = (ROOT / "tools" / "constraints.txt").read_text(encoding="utf-8").splitlines()
 PINS = [line for line in LINES if not line.startswith("#")]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.node_ids import without_group
-from tests.kit.pages import ROOT
+from tests.kit.product_tree import ROOT
 from tests.kit.retry import MAX_RETRIES
 
 ONCE = """

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import tempfile
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -41,11 +42,14 @@ def test_readme(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("spark")
-def test_the_demo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """With fewer messages, so all numbers differ; words and lines are those of the README."""
     shown = _without_numbers(
         [text for kind, text in blocks(ROOT / "README.md") if kind == "text"][-1]
     )
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(demo, "MESSAGES", 2_000)
     monkeypatch.setattr(demo, "TOPICS", 5)
     assert demo.main() == 0
