@@ -82,7 +82,7 @@ test-share: $(READY) ## of what test-all adds to test a share that a seed draws 
 # The tree under build/$(1), compiled with the flags of $(2), wheels and all.
 define compiled_in
 	rm -rf build/$(1) && mkdir -p build/$(1)
-	git ls-files -z | xargs -0 cp --parents -t build/$(1)
+	git ls-files -z | xargs -0 cp -P --parents -t build/$(1)
 	cd build/$(1) && CFLAGS="$(2)" ../../$(BIN)/python -m pip wheel --quiet --no-deps -w wheel .
 	cd build/$(1) && ../../$(BIN)/python -m zipfile -e wheel/*.whl .
 endef
