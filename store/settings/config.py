@@ -64,30 +64,24 @@ class StoreConfig(ReplicaConfig):
 
     store_type: str = "default"
     """``default`` (file queues) or ``defaultRocksDB``, compared ignoring case."""
-    rocksdb_cq_double_write_enable: bool = Field(default=False, alias="rocksdbCQDoubleWriteEnable")
+    rocksdb_cq_double_write_enable: bool = False
     """With ``store_type=default``: write the backends of ``combine_cq_loading_cq_types``."""
-    combine_cq_loading_cq_types: str = Field(
-        default="default;defaultRocksDB", alias="combineCQLoadingCQTypes"
-    )
+    combine_cq_loading_cq_types: str = "default;defaultRocksDB"
     """Under double write: ``default`` (files), ``defaultRocksDB`` or both, with semicolons; other
     words are passed over, as RocketMQ does."""
-    combine_cq_prefer_cq_type: str = Field(default="default", alias="combineCQPreferCQType")
+    combine_cq_prefer_cq_type: str = "default"
     """Under double write: the one of them that is read."""
-    combine_assign_offset_cq_type: OptionalText = Field(
-        default=None, alias="combineAssignOffsetCQType"
-    )
+    combine_assign_offset_cq_type: OptionalText = None
     """Under double write: the one of them that queue offsets are taken from; not given: the one
     that is read (in RocketMQ the files)."""
-    combine_cq_use_rocksdb_for_lmq: bool = Field(default=False, alias="combineCQUseRocksdbForLmq")
+    combine_cq_use_rocksdb_for_lmq: bool = False
     """Under double write: read light queues, and take their offsets, from RocksDB."""
-    rocksdb_cq_selective_double_write_enable: bool = Field(
-        default=False, alias="rocksdbCQSelectiveDoubleWriteEnable"
-    )
+    rocksdb_cq_selective_double_write_enable: bool = False
     """Under double write: RocksDB gets only the topics of ``double_write_topics``."""
     double_write_topics: OptionalText = None
     """Names of topics with semicolons, ``*`` at the end for all that begin so; not RocketMQ's key:
     there these are the topics of type LITE."""
-    ab_share: float = Field(0.0, ge=0, le=1)
+    ab_share: float = Field(default=0.0, ge=0, le=1)
     """Under double write: share of reads that the other backend is asked again, 0 to 1; ours."""
     ab_shares: OptionalText = None
     """Shares of classes of topics, ``topics=share`` with semicolons, as ``%RETRY%*=0.1;orders=1``;
@@ -96,87 +90,85 @@ class StoreConfig(ReplicaConfig):
     """Under double write: topics that are read from another backend than all others, as
     ``orders*=rocksdb;%RETRY%*=file``, the first that fits counts; ours. While that backend is not
     whole they are read as all others are."""
-    use_separate_store_path_for_rocksdb_cq: bool = Field(
-        default=False, alias="useSeparateStorePathForRocksdbCQ"
-    )
+    use_separate_store_path_for_rocksdb_cq: bool = False
     """A new RocksDB goes to ``consumequeue_rocksdb`` instead of ``consumequeue``."""
     store_path_commit_log: OptionalText = None
     """Folder of the commit log when it is not ``ROOT/commitlog``; with commas: a multi-path log."""
-    enable_dledger_commit_log: bool = Field(default=False, alias="enableDLegerCommitLog")
+    enable_dledger_commit_log: bool = False
     """The log is DLedger's: refused (the misspelt key is RocketMQ's)."""
     enable_controller_mode: bool = False
     """Auto-switch HA: such a store is opened read-only."""
     follows_controlled: bool = False
     """The store is opened by a follower of a master under a controller, and adds its bytes alone;
     ours: ``cqstore follow --controller`` sets it."""
-    mapped_file_size_commit_log: int = Field(1 << 30, ge=256)
+    mapped_file_size_commit_log: int = Field(default=1 << 30, ge=256)
     """Bytes of one commit log file."""
-    mapped_file_size_consume_queue: int = Field(300_000 * CQ_UNIT_SIZE, ge=CQ_UNIT_SIZE)
+    mapped_file_size_consume_queue: int = Field(default=300_000 * CQ_UNIT_SIZE, ge=CQ_UNIT_SIZE)
     """Bytes of one queue file, rounded up to a multiple of 20."""
-    mapped_file_size_consume_queue_ext: int = Field(48 << 20, ge=64)
+    mapped_file_size_consume_queue_ext: int = Field(default=48 << 20, ge=64)
     """Bytes of one queue extension file."""
-    mapper_file_size_batch_consume_queue: int = Field(300_000 * 46, ge=46)
+    mapper_file_size_batch_consume_queue: int = Field(default=300_000 * 46, ge=46)
     """Bytes of one batch queue file (the spelling is RocketMQ's)."""
-    max_hash_slot_num: int = Field(5_000_000, ge=1)
+    max_hash_slot_num: int = Field(default=5_000_000, ge=1)
     """Hash slots of one index file."""
-    max_index_num: int = Field(20_000_000, ge=2)
+    max_index_num: int = Field(default=20_000_000, ge=2)
     """Entries of one index file, the unused first one included."""
-    max_message_size: int = Field(4 << 20, ge=10, le=(1 << 30) - 1)
+    max_message_size: int = Field(default=4 << 20, ge=10, le=(1 << 30) - 1)
     """Largest body, bytes; a whole record may have 64 KiB more."""
     auto_message_version_on_topic_len: bool = True
     """Write a V2 record (two-byte topic length) for topics of more than 127 characters."""
-    enabled_append_prop_crc: bool = Field(default=False, alias="enabledAppendPropCRC")
+    enabled_append_prop_crc: bool = False
     """Append a CRC of the whole record as its last property."""
-    force_verify_prop_crc: bool = Field(default=False, alias="forceVerifyPropCRC")
+    force_verify_prop_crc: bool = False
     """Check that CRC, instead of the body's, wherever records are checked."""
-    check_crc_on_recover: bool = Field(default=True, alias="checkCRCOnRecover")
+    check_crc_on_recover: bool = True
     """Check CRCs while recovering."""
-    check_crc_on_pull: bool = Field(default=False, alias="checkCRCOnPull")
+    check_crc_on_pull: bool = False
     """Check the body's CRC of every message that is pulled, as RocketMQ's client does; ours."""
     duplication_enable: bool = False
     """Log duplication mode: such a store is opened read-only."""
 
     flush_disk_type: FlushDiskType = FlushDiskType.ASYNC_FLUSH
     """Whether a put waits for the disk."""
-    flush_interval_commit_log: int = Field(500, ge=1)
+    flush_interval_commit_log: int = Field(default=500, ge=1)
     """Milliseconds between two flushes of the log under ``ASYNC_FLUSH``."""
-    flush_commit_log_least_pages: int = Field(4, ge=0)
+    flush_commit_log_least_pages: int = Field(default=4, ge=0)
     """Pages of 4 KiB that must wait for such a flush to take place."""
-    flush_commit_log_thorough_interval: int = Field(10_000, ge=1)
+    flush_commit_log_thorough_interval: int = Field(default=10_000, ge=1)
     """Milliseconds after which it takes place for a single byte."""
-    flush_interval_consume_queue: int = Field(1_000, ge=1)
+    flush_interval_consume_queue: int = Field(default=1_000, ge=1)
     """Milliseconds between two flushes of the file queues that have changed much."""
-    flush_consume_queue_least_pages: int = Field(2, ge=1)
+    flush_consume_queue_least_pages: int = Field(default=2, ge=1)
     """Changed pages of 4 KiB that are much."""
-    flush_consume_queue_thorough_interval: int = Field(60_000, ge=1)
+    flush_consume_queue_thorough_interval: int = Field(default=60_000, ge=1)
     """Milliseconds between two flushes of all queues and of the checkpoint."""
-    sync_flush_timeout: int = Field(5_000, ge=1)
+    sync_flush_timeout: int = Field(default=5_000, ge=1)
     """Milliseconds a put under ``SYNC_FLUSH`` waits for a sync that another thread has begun."""
 
     transient_store_pool_enable: bool = False
     """Under ``ASYNC_FLUSH`` buffer records in memory before they are written to the log's file."""
-    commit_interval_commit_log: int = Field(200, ge=1)
+    commit_interval_commit_log: int = Field(default=200, ge=1)
     """Milliseconds between two looks at what waits there."""
-    commit_commit_log_least_pages: int = Field(4, ge=0)
+    commit_commit_log_least_pages: int = Field(default=4, ge=0)
     """Pages of 4 KiB that must wait for such a look to write them."""
-    commit_commit_log_thorough_interval: int = Field(200, ge=1)
+    commit_commit_log_thorough_interval: int = Field(default=200, ge=1)
     """Milliseconds after which it writes a single byte."""
-    warm_mapped_file_enable: bool = Field(default=False, alias="warmMapedFileEnable")
+    warm_mapped_file_enable: bool = False
     """Write new log files with zeros before they are used (the spelling is RocketMQ's)."""
-    flush_least_pages_when_warm: int = Field(4096, ge=1, alias="flushLeastPagesWhenWarmMapedFile")
+    flush_least_pages_when_warm: int = Field(default=4096, ge=1)
     """Pages of 4 KiB of those zeros that are synced at once."""
 
-    file_reserved_time: int = Field(72, ge=0)
+    file_reserved_time: int = Field(default=72, ge=0)
     """Hours after its last write that a commit log file is kept."""
     delete_when: str = "04"
     """Hours of the day, with semicolons, at which older ones are deleted."""
-    clean_resource_interval: int = Field(10_000, ge=1)
+    clean_resource_interval: int = Field(default=10_000, ge=1)
     """Milliseconds between two looks at the disk."""
-    delete_commit_log_files_interval: int = Field(100, ge=0)
+    delete_commit_log_files_interval: int = Field(default=100, ge=0)
     """Milliseconds between two deletions."""
-    delete_file_batch_max: int = Field(10, ge=1)
+    delete_file_batch_max: int = Field(default=10, ge=1)
     """Most files that one look deletes."""
-    redelete_hanged_file_interval: int = Field(120_000, ge=1)
+    redelete_hanged_file_interval: int = Field(default=120_000, ge=1)
     """Milliseconds until a file that could not be deleted is tried again."""
     clean_file_forcibly_enable: bool = True
     """Delete files that are not old where the disk is nearly full."""
@@ -194,7 +186,7 @@ class StoreConfig(ReplicaConfig):
     config_manager_version: str | None = None
     """``v2``: the broker keeps its metadata in ``config/rdb``. Not given: as the last broker did;
     used where metadata is converted, by no store."""
-    single_metadata: bool | None = Field(default=None, alias="useSingleRocksDBForAllConfigs")
+    single_metadata: bool | None = None
     """With ``storeType=defaultRocksDB`` the broker keeps its metadata in ``config/metadata``."""
     max_lmq_consume_queue_num: int | None = Field(default=None, ge=0)
     """Most light queues; not limited unless given (RocketMQ's 20,000 is enforced nowhere)."""
@@ -206,7 +198,7 @@ class StoreConfig(ReplicaConfig):
     enable_schedule_message_service: bool = False
     """Deliver messages with a delay level when they are due, as a broker does: a put with ``DELAY``
     goes to ``SCHEDULE_TOPIC_XXXX`` first. ``TIMER_*`` are refused all the same; ours."""
-    flush_delay_offset_interval: int = Field(10_000, ge=1)
+    flush_delay_offset_interval: int = Field(default=10_000, ge=1)
     """Milliseconds from a delivery until ``config/delayOffset.json`` says so."""
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
     """Delay levels, counted from 1."""
@@ -215,39 +207,39 @@ class StoreConfig(ReplicaConfig):
     """Index messages by key."""
     message_index_tags: bool = True
     """Index them by their whole tags too, as RocketMQ 5.5 does and 5.3 does not; not its key."""
-    max_filter_message_size: int = Field(16_000, ge=CQ_UNIT_SIZE)
+    max_filter_message_size: int = Field(default=16_000, ge=CQ_UNIT_SIZE)
     """Bytes of queue units that one pull may scan, counted as 20 a unit."""
-    max_msgs_num_batch: int = Field(64, ge=1)
+    max_msgs_num_batch: int = Field(default=64, ge=1)
     """Most messages that one query by key returns."""
-    max_transfer_bytes_on_message_in_memory: int = Field(262_144, ge=1)
+    max_transfer_bytes_on_message_in_memory: int = Field(default=262_144, ge=1)
     """Bytes that one pull returns of records near the log's end, its first message apart."""
-    max_transfer_count_on_message_in_memory: int = Field(32, ge=1)
+    max_transfer_count_on_message_in_memory: int = Field(default=32, ge=1)
     """Messages that one pull returns of records near the log's end."""
-    max_transfer_bytes_on_message_in_disk: int = Field(65_536, ge=1)
+    max_transfer_bytes_on_message_in_disk: int = Field(default=65_536, ge=1)
     """Bytes that one pull returns of records far from the log's end, its first message apart."""
-    max_transfer_count_on_message_in_disk: int = Field(8, ge=1)
+    max_transfer_count_on_message_in_disk: int = Field(default=8, ge=1)
     """Messages that one pull returns of records far from the log's end."""
-    access_message_in_memory_max_ratio: int = Field(40, ge=0, le=100)
+    access_message_in_memory_max_ratio: int = Field(default=40, ge=0, le=100)
     """Percent of the machine's memory; records nearer to the log's end count as in memory."""
-    max_consume_queue_scan: int = Field(20_000, ge=1)
+    max_consume_queue_scan: int = Field(default=20_000, ge=1)
     """Units that one estimate may scan."""
-    sample_count_threshold: int = Field(5_000, ge=1)
+    sample_count_threshold: int = Field(default=5_000, ge=1)
     """Matches after which an estimate extrapolates."""
 
-    mapped_files_max: int = Field(64, ge=2)
+    mapped_files_max: int = Field(default=64, ge=2)
     """Commit log files mapped at once."""
     handle_bus_errors: bool = False
     """Have the process handle ``SIGBUS``, until it ends: a file that is cut under its map, or a
     page that the disk cannot give, is an error. Off, it ends the process where it is the log's, and
     files of queues and index are read by system calls: a short read takes twice the time. On in
     ``cqstore``; ours."""
-    queue_files_max: int = Field(16_384, ge=16)
+    queue_files_max: int = Field(default=16_384, ge=16)
     """Descriptors that the file backend keeps open at once."""
-    dispatch_slice: int = Field(16_384, ge=1)
+    dispatch_slice: int = Field(default=16_384, ge=1)
     """Units that the writer collects before it hands them to the queues."""
-    rocksdb_memory_bytes: int = Field(512 << 20, ge=8 << 20)
+    rocksdb_memory_bytes: int = Field(default=512 << 20, ge=8 << 20)
     """Budget of RocksDB, bytes: a quarter for memtables, the rest for the block cache."""
-    rocksdb_hot_queues: int = Field(1 << 20, ge=1)
+    rocksdb_hot_queues: int = Field(default=1 << 20, ge=1)
     """Queues whose first and last unit are kept in memory from their first use, 130 bytes each."""
     rocksdb_options: OptionalText = None
     """Options of the database that differ from RocketMQ's, by RocksDB's names, with semicolons:

@@ -9,6 +9,33 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+_KEYS = {
+    "rocksdb_cq_double_write_enable": "rocksdbCQDoubleWriteEnable",
+    "combine_cq_loading_cq_types": "combineCQLoadingCQTypes",
+    "combine_cq_prefer_cq_type": "combineCQPreferCQType",
+    "combine_assign_offset_cq_type": "combineAssignOffsetCQType",
+    "combine_cq_use_rocksdb_for_lmq": "combineCQUseRocksdbForLmq",
+    "rocksdb_cq_selective_double_write_enable": "rocksdbCQSelectiveDoubleWriteEnable",
+    "use_separate_store_path_for_rocksdb_cq": "useSeparateStorePathForRocksdbCQ",
+    "enable_dledger_commit_log": "enableDLegerCommitLog",
+    "enabled_append_prop_crc": "enabledAppendPropCRC",
+    "force_verify_prop_crc": "forceVerifyPropCRC",
+    "check_crc_on_recover": "checkCRCOnRecover",
+    "check_crc_on_pull": "checkCRCOnPull",
+    "warm_mapped_file_enable": "warmMapedFileEnable",
+    "flush_least_pages_when_warm": "flushLeastPagesWhenWarmMapedFile",
+    "single_metadata": "useSingleRocksDBForAllConfigs",
+}
+"""RocketMQ's keys that are not the Python name in camel case.
+
+Not as ``Field(alias=…)``: type checkers would take these for the only names of the arguments.
+"""
+
+
+def rocketmq_key(name: str) -> str:
+    """Return RocketMQ's key of a setting."""
+    return _KEYS.get(name) or to_camel(name)
+
 
 class BrokerRole(StrEnum):
     """What the broker is to its replicas; a slave takes no puts."""
@@ -23,7 +50,7 @@ class ReplicaConfig(BaseModel):
 
     model_config = ConfigDict(
         frozen=True,
-        alias_generator=to_camel,
+        alias_generator=rocketmq_key,
         populate_by_name=True,
         extra="forbid",
         defer_build=True,  # until there are settings: an import alone need not wait for it
@@ -32,15 +59,15 @@ class ReplicaConfig(BaseModel):
     broker_role: BrokerRole = BrokerRole.ASYNC_MASTER
     """What the broker is; a slave's store is opened read-only, a synchronous master's too unless
     its followers are fed."""
-    in_sync_replicas: int = Field(1, ge=1)
+    in_sync_replicas: int = Field(default=1, ge=1)
     """Under ``SYNC_MASTER``: replicas, the master one of them, that must have a message before its
     put returns. Not given it counts as 2 there: RocketMQ's 1 would wait for no replica."""
-    min_in_sync_replicas: int = Field(1, ge=1)
+    min_in_sync_replicas: int = Field(default=1, ge=1)
     """Under ``SYNC_MASTER``: replicas in sync, the master one of them, without which no put is
     taken."""
-    slave_timeout: int = Field(3_000, ge=1)
+    slave_timeout: int = Field(default=3_000, ge=1)
     """Milliseconds that a put waits for replicas."""
-    ha_max_gap_not_in_sync: int = Field(256 << 20, ge=1)
+    ha_max_gap_not_in_sync: int = Field(default=256 << 20, ge=1)
     """Bytes; a follower that lacks as many is not in sync."""
     all_ack_in_sync_state_set: bool = False
     """Every replica of a controller's set must have a message: refused, there is no controller."""
