@@ -1,1 +1,23 @@
-"""Moving queues between backends, and proving them equal."""
+"""Moving queues between backends, and proving them equal: the commands of ``cqstore migrate``.
+
+These names do not change between releases; the modules below this package may. Each is imported
+when it is first used. None is called as a module below, which would take its place.
+"""
+
+from cqstore.store.lazy_names import lazy_names
+
+_NAMES = {
+    "cqstore.migration.from_log.rebuild_plan": "LogPlanReport make_log_plan",
+    "cqstore.migration.plan.planner": "make_plan",
+    "cqstore.migration.preflight.examine": "run_preflight=preflight",
+    "cqstore.migration.preflight.preflight_report": "PreflightFinding PreflightReport Severity",
+    "cqstore.migration.rollback.deleted_topic_policy": "DeletedTopicPolicy",
+    "cqstore.migration.rollback.rollback": "finish_migration=finish roll_back=rollback",
+    "cqstore.migration.run.run": "RunReport run_plan",
+    "cqstore.migration.status": "migration_status=status",
+    "cqstore.migration.switch.switch": "SwitchReport switch_store=switch",
+    "cqstore.migration.verify.verification": "verify_migration",
+    "cqstore.migration.verify.verify_report": "VerifyReport",
+    "cqstore.migration.workspace": "Workspace",
+}
+__all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES, globals())

@@ -1,5 +1,14 @@
-"""Stores as tables: Arrow streams, Spark data sources, and questions in SQL.
+"""Stores as tables: Arrow streams (``cqstore.scan``), Spark data sources, questions in SQL.
 
-``scan`` has the streams. ``spark`` has the sources (``register``); everything below it knows
-nothing of Spark.
+``register`` makes the data sources known to a session of Spark (extra ``spark``).
+
+These names do not change between releases; the modules below this package may. Each is imported
+when it is first used.
 """
+
+from cqstore.store.lazy_names import lazy_names
+
+_NAMES = {
+    "cqstore.analysis.spark_sources": "register",
+}
+__all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES, globals())

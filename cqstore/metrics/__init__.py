@@ -1,1 +1,13 @@
-"""Metrics for Prometheus (extra ``metrics``)."""
+"""Metrics of open stores for Prometheus (extra ``metrics``): ``register`` begins with it.
+
+These names do not change between releases; the modules below this package may. Each is imported
+when it is first used.
+"""
+
+from cqstore.store.lazy_names import lazy_names
+
+_NAMES = {
+    "cqstore.metrics.prometheus": "Followed StoreCollector register",
+    "cqstore.metrics.topic_families": "BrokerLabels",
+}
+__all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES, globals())

@@ -1,1 +1,12 @@
-"""Running on Spark: the session that tables and tasks share, and the daemon of its workers."""
+"""Running on Spark: the session that tables and tasks share, and the daemon of its workers.
+
+These names do not change between releases; the modules below this package may. Each is imported
+when it is first used.
+"""
+
+from cqstore.store.lazy_names import lazy_names
+
+_NAMES = {
+    "cqstore.spark.spark_session": "start_session=spark_session",
+}
+__all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES, globals())
