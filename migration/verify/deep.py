@@ -2,7 +2,7 @@
 
 from cqstore.store.comparing.log_heads import LogHeads
 from cqstore.store.comparing.queue_findings import QueueFindings
-from cqstore.store.comparing.tally import Kind
+from cqstore.store.comparing.tally import DifferenceKind
 from cqstore.store.errors import CorruptionError
 from cqstore.store.record.decoder import check_record
 from cqstore.store.record.message import LMQ_PREFIX, SCHEDULE_TOPIC, is_queued
@@ -22,26 +22,26 @@ class RecordCheck:
 
     def problem(
         self, found: QueueFindings, queue_offset: int, phy_offset: int, size: int, tags_code: int
-    ) -> Kind | None:
+    ) -> DifferenceKind | None:
         """Return what is wrong with a unit whose record's head is right, ``None`` if nothing."""
         data = self._log.record(phy_offset, size)
         try:
             record = check_record(data, phy_offset, check_crc=True, property_crc=self._property_crc)
             topic = record.topic
         except CorruptionError:
-            return Kind.NO_RECORD
+            return DifferenceKind.NO_RECORD
         if not is_queued(record.sys_flag):
-            return Kind.OTHER_QUEUE
+            return DifferenceKind.OTHER_QUEUE
         queue = found.queue
         properties = dispatch_properties(record.properties_bytes)
         if topic != queue.topic:
             light = queue.topic.startswith(LMQ_PREFIX)
             places = light_queues(topic, properties) if light else []
             if (queue.topic, queue_offset) not in places:
-                return Kind.OTHER_QUEUE
+                return DifferenceKind.OTHER_QUEUE
         elif record.queue_id != queue.queue_id:
-            return Kind.OTHER_QUEUE
+            return DifferenceKind.OTHER_QUEUE
         expected = properties.tags_code
         if topic == SCHEDULE_TOPIC and properties.delay is not None:
             expected = self._delays.tags_code(properties.delay, record.store_timestamp, expected)
-        return None if tags_code == expected else Kind.OTHER_TAGS
+        return None if tags_code == expected else DifferenceKind.OTHER_TAGS

@@ -6,26 +6,35 @@ from typing import TYPE_CHECKING
 
 from cqstore.migration.verify.verify_report import VerifyReport
 from cqstore.migration.workspace import write_file
-from cqstore.store.comparing.tally import Kind
+from cqstore.store.comparing.tally import DifferenceKind
 from cqstore.store.page_templates import page_templates
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-MEANINGS: dict[Kind, tuple[str, str]] = {
-    Kind.MISSING_HEAD: ("units", "in the source; the target begins later, or has none of them"),
-    Kind.MISSING_TAIL: ("units", "in the source; the target ends before"),
-    Kind.HOLE: ("units", "in the source; the target has units before and behind"),
-    Kind.EXTRA: ("units", "in the target alone"),
-    Kind.BEHIND_END: ("units", "behind the end of a queue of the target; RocketMQ would read them"),
-    Kind.DIFFERENT: ("units", "on both sides, with different fields"),
-    Kind.NEXT_OFFSET: ("queues", "go on at another offset"),
-    Kind.ONLY_SOURCE: ("queues", "in the source alone"),
-    Kind.ONLY_TARGET: ("queues", "in the target alone"),
-    Kind.NO_RECORD: ("units", "equal on both sides, but the log has no such record"),
-    Kind.OTHER_QUEUE: ("units", "equal on both sides, but the record is another queue's"),
-    Kind.OTHER_TAGS: ("units", "equal on both sides, but the record has another tags code"),
-    Kind.UNREADABLE: ("queues", "cannot be read to their end"),
+MEANINGS: dict[DifferenceKind, tuple[str, str]] = {
+    DifferenceKind.MISSING_HEAD: (
+        "units",
+        "in the source; the target begins later, or has none of them",
+    ),
+    DifferenceKind.MISSING_TAIL: ("units", "in the source; the target ends before"),
+    DifferenceKind.HOLE: ("units", "in the source; the target has units before and behind"),
+    DifferenceKind.EXTRA: ("units", "in the target alone"),
+    DifferenceKind.BEHIND_END: (
+        "units",
+        "behind the end of a queue of the target; RocketMQ would read them",
+    ),
+    DifferenceKind.DIFFERENT: ("units", "on both sides, with different fields"),
+    DifferenceKind.NEXT_OFFSET: ("queues", "go on at another offset"),
+    DifferenceKind.ONLY_SOURCE: ("queues", "in the source alone"),
+    DifferenceKind.ONLY_TARGET: ("queues", "in the target alone"),
+    DifferenceKind.NO_RECORD: ("units", "equal on both sides, but the log has no such record"),
+    DifferenceKind.OTHER_QUEUE: ("units", "equal on both sides, but the record is another queue's"),
+    DifferenceKind.OTHER_TAGS: (
+        "units",
+        "equal on both sides, but the record has another tags code",
+    ),
+    DifferenceKind.UNREADABLE: ("queues", "cannot be read to their end"),
 }
 """What is counted of each kind, and what it means."""
 

@@ -11,7 +11,7 @@ from pydantic import Field, NonNegativeInt
 
 from cqstore.migration.markers import read_versioned
 from cqstore.migration.workspace import write_file
-from cqstore.store.comparing.tally import Tally, TallyModel
+from cqstore.store.comparing.tally import ComparisonTally, TallyModel
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.path_kind import exists
 
@@ -59,7 +59,7 @@ class VerifyReport(TallyModel):
     tasks: NonNegativeInt
     min_phy_offset: int = Field(description="Start of the log; units of older records expired.")
     max_phy_offset: int
-    result: Tally
+    result: ComparisonTally
 
     @property
     def equal(self) -> bool:

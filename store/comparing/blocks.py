@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from cqstore.store.comparing.log_heads import Heads, RecordHeads
 from cqstore.store.comparing.queue_findings import QueueFindings
 from cqstore.store.comparing.sums import FIELDS, Columns, Longs, columns, queue_seed, unit_hashes
-from cqstore.store.comparing.tally import Kind
+from cqstore.store.comparing.tally import DifferenceKind
 from cqstore.store.queue.bulk import NO_TIMESTAMP, UnitRows, UnitSource
 from cqstore.store.record.message import LMQ_PREFIX
 
 BLOCK_UNITS = 1 << 17
 Flags = NDArray[np.bool_]
-DeepCheck = Callable[[QueueFindings, int, int, int, int], Kind | None]
+DeepCheck = Callable[[QueueFindings, int, int, int, int], DifferenceKind | None]
 """Queue, queue offset, phy offset, size and tags code of a unit -> what is wrong with it."""
 
 
@@ -119,7 +119,7 @@ class Blocks:
                 self._note_field(waiting, starts, places, name, differs, left, right)
         if different.any():
             for stretch, at in _by_stretch(starts, np.flatnonzero(different)):
-                waiting[stretch].queue.count(Kind.DIFFERENT, len(at))
+                waiting[stretch].queue.count(DifferenceKind.DIFFERENT, len(at))
         return different
 
     def _note_field(
@@ -132,8 +132,9 @@ class Blocks:
             queue.count_field(name, len(at))
             for run in _runs(at):
                 queue.add(
-                    Kind.DIFFERENT, int(places[run[0]]), int(places[run[-1]]), units=len(run),
-                    field_name=name, source=int(left[run[0]]), target=int(right[run[0]]),
+                    DifferenceKind.DIFFERENT, int(places[run[0]]), int(places[run[-1]]),
+                    units=len(run), field_name=name, source=int(left[run[0]]),
+                    target=int(right[run[0]]),
                 )  # fmt: skip
 
     # ---- both sides agree: does the log?
@@ -143,13 +144,20 @@ class Blocks:
         units: Columns, heads: Heads, equal: Flags,
     ) -> None:  # fmt: skip
         """Note units in which both sides agree and that lead to no record of their queue."""
-        self._note(waiting, starts, places, Kind.NO_RECORD, equal & ~heads.found, units.phy_offset)
+        self._note(
+            waiting,
+            starts,
+            places,
+            DifferenceKind.NO_RECORD,
+            equal & ~heads.found,
+            units.phy_offset,
+        )
         known = equal & heads.found
         light = [each.queue.queue.topic.startswith(LMQ_PREFIX) for each in waiting]
         own = known & ~np.repeat(np.array(light, np.bool_), lengths)
         ids = np.array([each.queue.queue.queue_id for each in waiting], np.int64)
         other = own & (heads.queue_id != np.repeat(ids, lengths))
-        self._note(waiting, starts, places, Kind.OTHER_QUEUE, other, units.phy_offset)
+        self._note(waiting, starts, places, DifferenceKind.OTHER_QUEUE, other, units.phy_offset)
         self.shifted += int(np.count_nonzero(own & ~other & (heads.queue_offset != places)))
         if self.deep is not None:
             self._compare_records(waiting, starts, places, units, known & ~other)
@@ -159,7 +167,7 @@ class Blocks:
     ) -> None:
         """Decode the records of the units ``which``, and note what ``deep`` finds wrong."""
         assert self.deep is not None
-        kinds = (Kind.NO_RECORD, Kind.OTHER_QUEUE, Kind.OTHER_TAGS)
+        kinds = (DifferenceKind.NO_RECORD, DifferenceKind.OTHER_QUEUE, DifferenceKind.OTHER_TAGS)
         wrong = {kind: np.zeros(len(places), np.bool_) for kind in kinds}
         stretches = np.searchsorted(starts, np.arange(len(places)), "right") - 1
         for at in np.flatnonzero(which).tolist():
@@ -170,12 +178,12 @@ class Blocks:
             if kind is not None:
                 wrong[kind][at] = True
         for kind, flags in wrong.items():
-            values = units.tags_code if kind is Kind.OTHER_TAGS else units.phy_offset
+            values = units.tags_code if kind is DifferenceKind.OTHER_TAGS else units.phy_offset
             self._note(waiting, starts, places, kind, flags, values)
 
     @staticmethod
     def _note(
-        waiting: list[_Stretch], starts: Longs, places: Longs, kind: Kind, which: Flags,
+        waiting: list[_Stretch], starts: Longs, places: Longs, kind: DifferenceKind, which: Flags,
         values: Longs,
     ) -> None:  # fmt: skip
         """Note the units ``which`` as findings of one kind, one for each run of them."""

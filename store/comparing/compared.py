@@ -4,7 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from cqstore.store.comparing.comparison_findings import ComparisonFindings
-from cqstore.store.comparing.tally import Finding, Kind, QueueReport, Tally
+from cqstore.store.comparing.tally import (
+    ComparedQueue,
+    ComparisonFinding,
+    ComparisonTally,
+    DifferenceKind,
+)
 from cqstore.store.queue.units import QueueKey
 
 
@@ -17,26 +22,36 @@ class Compared:
 
     reference: str
     copy: str
-    found: ComparisonFindings
+    _found: ComparisonFindings
     timeless: frozenset[str]
     """Backends that keep no store timestamps: those of the log are taken instead."""
     skipped: list[QueueKey] = field(default_factory=list)
     """Queues of kinds that only one backend can hold (BatchCQ); not compared."""
 
     @property
-    def tally(self) -> Tally:
+    def tally(self) -> ComparisonTally:
         """Return the counts, and the queues that differ."""
-        return self.found.tally
+        return self._found.tally
 
     @property
     def queues(self) -> int:
         """Return how many queues there are, without empty ones."""
-        return self.tally.queues + self.found.passed_over + len(self.skipped)
+        return self.tally.queues + self.passed_over + len(self.skipped)
 
     @property
     def units(self) -> int:
         """Return how many units of the reference were compared."""
         return self.tally.source.units
+
+    @property
+    def passed_over(self) -> int:
+        """Return how many queues were not compared, for they were verified before."""
+        return self._found.passed_over
+
+    @property
+    def differing_queues(self) -> int:
+        """Return how many queues differ."""
+        return self._found.differing
 
     @property
     def is_clean(self) -> bool:
@@ -45,28 +60,37 @@ class Compared:
 
     def missing_units(self, name: str) -> int:
         """Return how many units backend ``name`` has not, or has with another value."""
-        return self.found.lacking[(self.reference, self.copy).index(name)]
+        return self._found.lacking[(self.reference, self.copy).index(name)]
 
-    def differences(self) -> Iterator[tuple[QueueReport, Finding]]:
+    def differences(self) -> Iterator[tuple[ComparedQueue, ComparisonFinding]]:
         """Yield what differs: some of it of some queues, see the tally for how much there is."""
         for queue in self.tally.listed:
             for finding in queue.findings:
                 yield queue, finding
 
-    def incomplete_backend(self, finding: Finding) -> str:
+    def incomplete_backend(self, finding: ComparisonFinding) -> str:
         """Return the backend that has not the units; empty where both have them."""
-        if finding.kind in {Kind.MISSING_HEAD, Kind.MISSING_TAIL, Kind.HOLE, Kind.ONLY_SOURCE}:
+        if finding.kind in {
+            DifferenceKind.MISSING_HEAD,
+            DifferenceKind.MISSING_TAIL,
+            DifferenceKind.HOLE,
+            DifferenceKind.ONLY_SOURCE,
+        }:
             return self.copy
-        return self.reference if finding.kind in {Kind.EXTRA, Kind.ONLY_TARGET} else ""
+        return (
+            self.reference
+            if finding.kind in {DifferenceKind.EXTRA, DifferenceKind.ONLY_TARGET}
+            else ""
+        )
 
-    def values(self, finding: Finding) -> dict[str, int | str]:
+    def values(self, finding: ComparisonFinding) -> dict[str, int | str]:
         """Return what each backend (or ``log``) says, of the first unit."""
         sides = {self.reference: finding.source, self.copy: finding.target}
         if finding.field == "store_timestamp":
             sides = {"log" if side in self.timeless else side: sides[side] for side in sides}
         return {side: value for side, value in sides.items() if value is not None}
 
-    def sentence(self, finding: Finding) -> str:
+    def sentence(self, finding: ComparisonFinding) -> str:
         """Return a difference as a sentence, without the queue."""
         units = "" if finding.first is None else f" units {finding.first} to {finding.last}"
         said = ", ".join(f"{side} {value}" for side, value in self.values(finding).items())

@@ -15,7 +15,7 @@ from cqstore.store.comparing.log_heads import RecordHeads
 from cqstore.store.comparing.queue_findings import QueueFindings, sums
 from cqstore.store.comparing.queue_walk import Bounds, QueueWalk
 from cqstore.store.comparing.sums import Sum
-from cqstore.store.comparing.tally import MAX_QUEUES, Kind, Notes, add_counts
+from cqstore.store.comparing.tally import MAX_QUEUES, ComparisonNotes, DifferenceKind, add_counts
 from cqstore.store.comparing.verified_queues import QueueFacts, VerifiedQueues
 from cqstore.store.errors import CorruptionError
 from cqstore.store.queue.bulk import UNIT_ROWS, UnitRun, UnitSource, key_order
@@ -26,7 +26,7 @@ RUN_UNITS = 1 << 14
 _BLOCK_QUEUES = 4096
 _SOURCE, _TARGET = 1, 2
 _BOTH = _SOURCE | _TARGET
-_ONLY = {_SOURCE: Kind.ONLY_SOURCE, _TARGET: Kind.ONLY_TARGET}
+_ONLY = {_SOURCE: DifferenceKind.ONLY_SOURCE, _TARGET: DifferenceKind.ONLY_TARGET}
 
 
 Range = tuple[QueueKey | None, QueueKey | None]
@@ -80,7 +80,7 @@ class Comparison:
     found: ComparisonFindings = field(default_factory=ComparisonFindings)
     _blocks: Blocks = field(init=False)
     _ended: list[QueueWalk] = field(default_factory=list)
-    _notes: Notes = field(default_factory=Notes)
+    _notes: ComparisonNotes = field(default_factory=ComparisonNotes)
     _sums: tuple[Sum, Sum] = field(default_factory=lambda: (Sum(), Sum()))
     _topic: str | None = None
     _topic_sides: int = 0
@@ -125,7 +125,7 @@ class Comparison:
             walk = QueueWalk(found, self.bounds, ends, once=_ONLY.get(sides))
             self._walk(walk, queue, sides)
         except CorruptionError as exc:
-            found.of_queue(Kind.UNREADABLE, **{self._reading: str(exc)})
+            found.of_queue(DifferenceKind.UNREADABLE, **{self._reading: str(exc)})
         else:
             walk.end()
             if self.agreed:
@@ -155,10 +155,10 @@ class Comparison:
             self._notes.behind_end += len(behind.rows)
         if sides & _TARGET and (behind := self.target.behind(queue)) is not None:
             first, count = behind.queue_offset, len(behind.rows)
-            found.count(Kind.BEHIND_END, count)
+            found.count(DifferenceKind.BEHIND_END, count)
             found.add(
-                Kind.BEHIND_END, first, first + count - 1, units=count, field_name="phy_offset",
-                target=int(behind.rows["phy_offset"][0]),
+                DifferenceKind.BEHIND_END, first, first + count - 1, units=count,
+                field_name="phy_offset", target=int(behind.rows["phy_offset"][0]),
             )  # fmt: skip
 
     def _ends(self, queue: QueueKey, sides: int) -> tuple[int, int]:
@@ -195,7 +195,10 @@ class Comparison:
         """Remember which sides hold the topic; queues without units do not count."""
         if walk.is_empty:
             return
-        differs = walk.found.counts.keys() & {Kind.ONLY_SOURCE, Kind.ONLY_TARGET}
+        differs = walk.found.counts.keys() & {
+            DifferenceKind.ONLY_SOURCE,
+            DifferenceKind.ONLY_TARGET,
+        }
         self._topic_sides |= sides if differs else _BOTH
 
     def _end_topic(self) -> None:
@@ -228,9 +231,9 @@ class Comparison:
         tally.differing += 1
         tally.counts = add_counts(tally.counts, found.counts)
         tally.fields = add_counts(tally.fields, found.fields)
-        if Kind.ONLY_SOURCE in found.counts:
+        if DifferenceKind.ONLY_SOURCE in found.counts:
             tally.units_only_source += found.source.units
-        if Kind.ONLY_TARGET in found.counts:
+        if DifferenceKind.ONLY_TARGET in found.counts:
             tally.units_only_target += found.target.units
         self.found.count_lacking(found)
         if len(tally.listed) < MAX_QUEUES:

@@ -5,17 +5,17 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from cqstore.store.comparing.queue_findings import QueueFindings
-from cqstore.store.comparing.tally import Kind, Tally
+from cqstore.store.comparing.tally import ComparisonTally, DifferenceKind
 from cqstore.store.comparing.verified_queues import FACTS_BYTES
 
-_TARGET_LACKS = (Kind.MISSING_HEAD, Kind.MISSING_TAIL, Kind.HOLE)
+_TARGET_LACKS = (DifferenceKind.MISSING_HEAD, DifferenceKind.MISSING_TAIL, DifferenceKind.HOLE)
 
 
 @dataclass(slots=True)
 class ComparisonFindings:
     """What a comparison found: the tally of the report, and sums that no report shows."""
 
-    tally: Tally = field(default_factory=Tally)
+    tally: ComparisonTally = field(default_factory=ComparisonTally)
     lacking: list[int] = field(default_factory=lambda: [0, 0])
     """Units that source and target have not, or have with other values; of queues the ends."""
     differing: int = 0
@@ -29,14 +29,14 @@ class ComparisonFindings:
         """Count what either side lacks of one queue."""
         counts = found.counts
         target = sum(counts.get(kind, 0) for kind in _TARGET_LACKS)
-        source = counts.get(Kind.EXTRA, 0)
-        if Kind.ONLY_SOURCE in counts:
+        source = counts.get(DifferenceKind.EXTRA, 0)
+        if DifferenceKind.ONLY_SOURCE in counts:
             target = max(found.source.units, 1)
-        if Kind.ONLY_TARGET in counts:
+        if DifferenceKind.ONLY_TARGET in counts:
             source = max(found.target.units, 1)
-        both = counts.get(Kind.DIFFERENT, 0) + counts.get(Kind.UNREADABLE, 0)
+        both = counts.get(DifferenceKind.DIFFERENT, 0) + counts.get(DifferenceKind.UNREADABLE, 0)
         if not source and not target:
-            both += counts.get(Kind.NEXT_OFFSET, 0)
+            both += counts.get(DifferenceKind.NEXT_OFFSET, 0)
         self.lacking[0] += source + both
         self.lacking[1] += target + both
         self.differing += source + target + both
@@ -63,5 +63,5 @@ class ComparisonFindings:
         given = json.loads(text)
         facts = bytes.fromhex(given["facts"])
         each = [facts[at : at + FACTS_BYTES] for at in range(0, len(facts), FACTS_BYTES)]
-        tally = Tally.model_validate(given["tally"])
+        tally = ComparisonTally.model_validate(given["tally"])
         return cls(tally, given["lacking"], given["differing"], given["passed_over"], each)

@@ -3,7 +3,13 @@
 from dataclasses import dataclass, field
 
 from cqstore.store.comparing.sums import Sum
-from cqstore.store.comparing.tally import MAX_FINDINGS, Finding, Kind, QueueReport, Sums
+from cqstore.store.comparing.tally import (
+    MAX_FINDINGS,
+    ComparedQueue,
+    ComparisonFinding,
+    ComparisonSums,
+    DifferenceKind,
+)
 from cqstore.store.queue.units import QueueKey
 
 
@@ -14,14 +20,14 @@ class QueueFindings:
     queue: QueueKey
     source: Sum = field(default_factory=Sum)
     target: Sum = field(default_factory=Sum)
-    counts: dict[Kind, int] = field(default_factory=dict)
+    counts: dict[DifferenceKind, int] = field(default_factory=dict)
     fields: dict[str, int] = field(default_factory=dict)
-    listed: list[Finding] = field(default_factory=list)
+    listed: list[ComparisonFinding] = field(default_factory=list)
     more: int = 0
 
     def add(
         self,
-        kind: Kind,
+        kind: DifferenceKind,
         first: int | None = None,
         last: int | None = None,
         *,
@@ -41,13 +47,13 @@ class QueueFindings:
             self.more += 1
             return
         self.listed.append(
-            Finding(
+            ComparisonFinding(
                 kind=kind, units=units, first=first, last=last, field=field_name,
                 source=source, target=target,
             )
         )  # fmt: skip
 
-    def count(self, kind: Kind, number: int) -> None:
+    def count(self, kind: DifferenceKind, number: int) -> None:
         """Count units, or the queue itself."""
         self.counts[kind] = self.counts.get(kind, 0) + number
 
@@ -56,25 +62,25 @@ class QueueFindings:
         self.fields[name] = self.fields.get(name, 0) + number
 
     def of_queue(
-        self, kind: Kind, source: int | str | None = None, target: int | str | None = None
+        self, kind: DifferenceKind, source: int | str | None = None, target: int | str | None = None
     ) -> None:
         """Count and list a fault of the queue itself."""
         self.count(kind, 1)
         self.add(kind, source=source, target=target)
 
-    def report(self) -> QueueReport:
+    def report(self) -> ComparedQueue:
         """Return the queue as the report lists it."""
         self.listed.sort(key=lambda each: -1 if each.first is None else each.first)
-        return QueueReport(
+        return ComparedQueue(
             topic=printable(self.queue.topic), queue_id=self.queue.queue_id, counts=self.counts,
             fields=self.fields, source=sums(self.source), target=sums(self.target),
             findings=self.listed, more_findings=self.more,
         )  # fmt: skip
 
 
-def sums(one: Sum) -> Sums:
+def sums(one: Sum) -> ComparisonSums:
     """Return the sum of one side as the report has it."""
-    return Sums(units=one.units, bytes=one.bytes, checksum=f"{one.checksum:016x}")
+    return ComparisonSums(units=one.units, bytes=one.bytes, checksum=f"{one.checksum:016x}")
 
 
 def printable(topic: str) -> str:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from cqstore.store.comparing.alignment import Stretch
 from cqstore.store.comparing.queue_findings import QueueFindings
 from cqstore.store.comparing.sums import Columns, Longs, columns, queue_seed, unit_hashes
-from cqstore.store.comparing.tally import Kind
+from cqstore.store.comparing.tally import DifferenceKind
 from cqstore.store.java_numbers import LONG_MAX
 from cqstore.store.queue.bulk import UnitRows
 
@@ -39,7 +39,12 @@ class QueueWalk:
     """Takes the stretches of one queue in order; what both sides have goes back to the caller."""
 
     def __init__(
-        self, found: QueueFindings, bounds: Bounds, ends: tuple[int, int], *, once: Kind | None
+        self,
+        found: QueueFindings,
+        bounds: Bounds,
+        ends: tuple[int, int],
+        *,
+        once: DifferenceKind | None,
     ) -> None:
         """``ends``: next offsets of source and target; ``once``: the kind if only one has it."""
         self.found = found
@@ -118,9 +123,9 @@ class QueueWalk:
         units, hashes = self._sum_of(offset, rows)
         self.found.target.add_units(units.of(at), hashes[at])
         if self._once is None:
-            self._list(Kind.EXTRA, offset, at, units)
+            self._list(DifferenceKind.EXTRA, offset, at, units)
 
-    def _list(self, kind: Kind, offset: int, at: Longs, units: Columns) -> None:
+    def _list(self, kind: DifferenceKind, offset: int, at: Longs, units: Columns) -> None:
         """Note the units ``at`` as findings of one kind, one for each run of them."""
         self.found.count(kind, len(at))
         for run in np.split(at, np.flatnonzero(np.diff(at) != 1) + 1):
@@ -161,10 +166,10 @@ class QueueWalk:
         self._later = []
         if self._absent:
             self._absent.sort(key=lambda each: each.first)
-            self._finish(Kind.HOLE if self._met else Kind.MISSING_HEAD)
+            self._finish(DifferenceKind.HOLE if self._met else DifferenceKind.MISSING_HEAD)
         self._met = True
 
-    def _finish(self, kind: Kind) -> None:
+    def _finish(self, kind: DifferenceKind) -> None:
         for each in self._absent:
             self.found.count(kind, each.units)
             self.found.add(kind, each.first, each.last, units=each.units)
@@ -176,17 +181,17 @@ class QueueWalk:
         if self._once is not None:
             self._end_once(self._once)
             return
-        self._finish(Kind.MISSING_TAIL if self._met else Kind.MISSING_HEAD)
+        self._finish(DifferenceKind.MISSING_TAIL if self._met else DifferenceKind.MISSING_HEAD)
         source_end, target_end = self._ends
         if self._later:
             offset, at, _ = self._later[0]
             source_end = offset + int(at[0])
         if source_end != target_end:
-            self.found.of_queue(Kind.NEXT_OFFSET, source_end, target_end)
+            self.found.of_queue(DifferenceKind.NEXT_OFFSET, source_end, target_end)
 
-    def _end_once(self, kind: Kind) -> None:
+    def _end_once(self, kind: DifferenceKind) -> None:
         """Note a queue that one side has alone, unless all of it came later."""
-        side = 0 if kind is Kind.ONLY_SOURCE else 1
+        side = 0 if kind is DifferenceKind.ONLY_SOURCE else 1
         if side == 0 and not self._absent and self._later:
             return
         if self.is_empty:

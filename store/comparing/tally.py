@@ -15,7 +15,7 @@ MAX_FINDINGS = 12
 """Findings that it lists of one queue."""
 
 
-class Kind(StrEnum):
+class DifferenceKind(StrEnum):
     """Kinds of differences. The target is measured by the source, both by the log.
 
     ``next_offset``, ``only_source``, ``only_target`` and ``unreadable`` count queues, others units.
@@ -55,10 +55,10 @@ class TallyModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Finding(TallyModel):
+class ComparisonFinding(TallyModel):
     """Neighbouring units with the same fault, or one fault of a queue."""
 
-    kind: Kind
+    kind: DifferenceKind
     units: NonNegativeInt
     first: int | None = Field(default=None, description="Queue offset of the first of them.")
     last: int | None = Field(default=None, description="Queue offset of the last of them.")
@@ -67,7 +67,7 @@ class Finding(TallyModel):
     target: int | str | None = Field(default=None, description="Value of the first, in the target.")
 
 
-class Sums(TallyModel):
+class ComparisonSums(TallyModel):
     """Sums over the units of one side."""
 
     units: NonNegativeInt = 0
@@ -75,20 +75,20 @@ class Sums(TallyModel):
     checksum: Annotated[str, Field(pattern="^[0-9a-f]{16}$")] = "0" * 16
 
 
-class QueueReport(TallyModel):
+class ComparedQueue(TallyModel):
     """One queue that differs."""
 
     topic: str
     queue_id: int
-    counts: dict[Kind, NonNegativeInt]
+    counts: dict[DifferenceKind, NonNegativeInt]
     fields: dict[str, NonNegativeInt] = Field(description="Units that differ, by field.")
-    source: Sums
-    target: Sums
-    findings: list[Finding]
+    source: ComparisonSums
+    target: ComparisonSums
+    findings: list[ComparisonFinding]
     more_findings: NonNegativeInt = Field(description="Findings that are counted, not listed.")
 
 
-class Notes(TallyModel):
+class ComparisonNotes(TallyModel):
     """Counts of what is worth knowing and is no difference."""
 
     later: NonNegativeInt = Field(0, description="Units of records behind the plan's end.")
@@ -102,23 +102,23 @@ class Notes(TallyModel):
     empty: NonNegativeInt = Field(0, description="Queues that never had a unit.")
 
 
-class Tally(TallyModel):
+class ComparisonTally(TallyModel):
     """What was counted; tasks return theirs, the report has their sum."""
 
     queues: NonNegativeInt = Field(0, description="Queues of either side, without empty ones.")
     differing: NonNegativeInt = Field(0, description="Queues with a difference.")
     topics_only_source: NonNegativeInt = 0
     topics_only_target: NonNegativeInt = 0
-    counts: dict[Kind, NonNegativeInt] = {}
+    counts: dict[DifferenceKind, NonNegativeInt] = {}
     fields: dict[str, NonNegativeInt] = Field({}, description="Units that differ, by field.")
     units_only_source: NonNegativeInt = Field(0, description="Units of only_source queues.")
     units_only_target: NonNegativeInt = Field(0, description="Units of only_target queues.")
-    source: Sums = Sums()
-    target: Sums = Sums()
-    notes: Notes = Notes()
-    listed: list[QueueReport] = Field([], description="Some of the queues that differ, in order.")
+    source: ComparisonSums = ComparisonSums()
+    target: ComparisonSums = ComparisonSums()
+    notes: ComparisonNotes = ComparisonNotes()
+    listed: list[ComparedQueue] = Field([], description="Some of the queues that differ, in order.")
 
-    def add(self, other: "Tally") -> None:
+    def add(self, other: "ComparisonTally") -> None:
         """Add what the task of the next range counted."""
         for name in ("queues", "differing", "topics_only_source", "topics_only_target"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -128,7 +128,7 @@ class Tally(TallyModel):
         self.fields = add_counts(self.fields, other.fields)
         self.source, self.target = _sum(self.source, other.source), _sum(self.target, other.target)
         mine, theirs = self.notes.model_dump(), other.notes.model_dump()
-        self.notes = Notes(**{name: mine[name] + theirs[name] for name in mine})
+        self.notes = ComparisonNotes(**{name: mine[name] + theirs[name] for name in mine})
         self.listed = (self.listed + other.listed)[:MAX_QUEUES]
 
 
@@ -138,8 +138,8 @@ def add_counts(one: dict[_K, int], other: dict[_K, int]) -> dict[_K, int]:
     return {name: one.get(name, 0) + other.get(name, 0) for name in names}
 
 
-def _sum(one: Sums, other: Sums) -> Sums:
+def _sum(one: ComparisonSums, other: ComparisonSums) -> ComparisonSums:
     checksum = int(one.checksum, 16) ^ int(other.checksum, 16)
-    return Sums(
+    return ComparisonSums(
         units=one.units + other.units, bytes=one.bytes + other.bytes, checksum=f"{checksum:016x}"
     )

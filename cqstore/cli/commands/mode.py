@@ -113,7 +113,7 @@ def mode(
 
 def _show(root: Path, settings: StoreConfig, kind: OutputFormat) -> None:
     """Print the state, and which steps can be done."""
-    layout, settings = resolve_layout(root, settings, None, read_only=True)
+    layout, settings = resolve_layout(root, settings, read_only=True)
     now = current_mode(layout, settings)
     facts: dict[str, object] = {
         "state": now,
@@ -179,12 +179,12 @@ def _compare(root: Path, settings: StoreConfig, kind: OutputFormat) -> None:
         progress("comparing") as tick,
         MessageStore.open(root, settings, read_only=True, housekeeping=False) as store,
     ):
-        tick.measure(store.commit_log.max_phy_offset())
+        tick.measure(store.max_phy_offset())
         compared = compare_backends(store, progress=tick)
     output(kind).rows(_differences(compared))
     note(
         f"{compared.units} units of {compared.queues} queues compared, {compared.reference}"
-        f" with {compared.copy}: {compared.found.differing} differ"
+        f" with {compared.copy}: {compared.differing_queues} differ"
     )
     if not compared.is_clean:
         raise typer.Exit(1)

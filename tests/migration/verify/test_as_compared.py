@@ -19,6 +19,7 @@ from cqstore.store.journals.backend_state import read_backend_state
 from cqstore.store.journals.store_lock import StoreLock
 from cqstore.store.paths import StorePaths
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from tests.kit.crash_images import crash_image
 from tests.kit.cut_short import cut_short
 from tests.kit.migrations import NO_SPARK
@@ -137,7 +138,7 @@ def test_a_unit_that_was_changed_since_is_found(golden: Golden) -> None:
     with pytest.raises(RefusedStoreError):
         switch(root)
     with MessageStore.open(root, read_only=True) as store:
-        assert store.queues.backends()[0].name == "file"
+        assert components_of(store).queues.backends()[0].name == "file"
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {

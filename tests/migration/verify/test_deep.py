@@ -9,7 +9,7 @@ import pytest
 from cqstore.migration.verify.deep import RecordCheck
 from cqstore.store.comparing.log_heads import LogHeads
 from cqstore.store.comparing.queue_findings import QueueFindings
-from cqstore.store.comparing.tally import Kind
+from cqstore.store.comparing.tally import DifferenceKind
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.java_hash import java_hash
 from cqstore.store.settings.config import StoreConfig
@@ -24,7 +24,7 @@ LIGHT = replace(
 )
 DELAYED = replace(RECORD, topic=b"SCHEDULE_TOPIC_XXXX", properties=b"TAGS\x01A\x02DELAY\x013\x02")
 STORED = RECORD.store_timestamp
-Wrong = Kind | None
+Wrong = DifferenceKind | None
 
 
 def problem(
@@ -47,24 +47,24 @@ def problem(
     [
         (RECORD, ("orders", 3), 7, TAG, None),
         (RECORD, ("orders", 3), 99, TAG, None),  # a shifted unit is told by others
-        (RECORD, ("orders", 3), 7, TAG + 1, Kind.OTHER_TAGS),
-        (RECORD, ("orders", 3), 7, 0, Kind.OTHER_TAGS),
-        (RECORD, ("orders", 2), 7, TAG, Kind.OTHER_QUEUE),
-        (RECORD, ("others", 3), 7, TAG, Kind.OTHER_QUEUE),
-        (RECORD, ("%LMQ%a", 0), 3, TAG, Kind.OTHER_QUEUE),
-        (replace(RECORD, sys_flag=4), ("orders", 3), 7, TAG, Kind.OTHER_QUEUE),
-        (replace(RECORD, sys_flag=12), ("orders", 3), 7, TAG, Kind.OTHER_QUEUE),
+        (RECORD, ("orders", 3), 7, TAG + 1, DifferenceKind.OTHER_TAGS),
+        (RECORD, ("orders", 3), 7, 0, DifferenceKind.OTHER_TAGS),
+        (RECORD, ("orders", 2), 7, TAG, DifferenceKind.OTHER_QUEUE),
+        (RECORD, ("others", 3), 7, TAG, DifferenceKind.OTHER_QUEUE),
+        (RECORD, ("%LMQ%a", 0), 3, TAG, DifferenceKind.OTHER_QUEUE),
+        (replace(RECORD, sys_flag=4), ("orders", 3), 7, TAG, DifferenceKind.OTHER_QUEUE),
+        (replace(RECORD, sys_flag=12), ("orders", 3), 7, TAG, DifferenceKind.OTHER_QUEUE),
         (replace(RECORD, sys_flag=8), ("orders", 3), 7, TAG, None),
         (replace(RECORD, properties=b""), ("orders", 3), 7, 0, None),
         (LIGHT, ("orders", 3), 7, TAG, None),
         (LIGHT, ("%LMQ%a", 0), 3, TAG, None),
         (LIGHT, ("%LMQ%b", 0), 4, TAG, None),
-        (LIGHT, ("%LMQ%b", 0), 3, TAG, Kind.OTHER_QUEUE),
-        (LIGHT, ("%LMQ%c", 0), 3, TAG, Kind.OTHER_QUEUE),
-        (LIGHT, ("%LMQ%a", 0), 3, 1, Kind.OTHER_TAGS),
-        (LIGHT, ("a", 0), 3, TAG, Kind.OTHER_QUEUE),
+        (LIGHT, ("%LMQ%b", 0), 3, TAG, DifferenceKind.OTHER_QUEUE),
+        (LIGHT, ("%LMQ%c", 0), 3, TAG, DifferenceKind.OTHER_QUEUE),
+        (LIGHT, ("%LMQ%a", 0), 3, 1, DifferenceKind.OTHER_TAGS),
+        (LIGHT, ("a", 0), 3, TAG, DifferenceKind.OTHER_QUEUE),
         (DELAYED, ("SCHEDULE_TOPIC_XXXX", 3), 7, STORED + 10_000, None),
-        (DELAYED, ("SCHEDULE_TOPIC_XXXX", 3), 7, TAG, Kind.OTHER_TAGS),
+        (DELAYED, ("SCHEDULE_TOPIC_XXXX", 3), 7, TAG, DifferenceKind.OTHER_TAGS),
         (replace(DELAYED, topic=b"orders"), ("orders", 3), 7, TAG, None),
         (replace(DELAYED, properties=b"TAGS\x01A\x02"), ("SCHEDULE_TOPIC_XXXX", 3), 7, TAG, None),
     ],
@@ -82,14 +82,14 @@ def test_levels_of_delay_are_those_of_the_settings(tmp_path: Path) -> None:
     data = DELAYED.encode()
     assert problem(tmp_path / "log", data, queue, 7, STORED + 7_000, **levels) is None
     wrong = problem(tmp_path / "log", data, queue, 7, STORED + 10_000, **levels)
-    assert wrong is Kind.OTHER_TAGS
+    assert wrong is DifferenceKind.OTHER_TAGS
 
 
 def test_a_damaged_record_is_none(tmp_path: Path) -> None:
     queue = QueueKey("orders", 3)
     data = bytearray(RECORD.encode())
     data[data.index(b"body")] ^= 1
-    assert problem(tmp_path / "log", bytes(data), queue, 7, TAG) is Kind.NO_RECORD
+    assert problem(tmp_path / "log", bytes(data), queue, 7, TAG) is DifferenceKind.NO_RECORD
     whole, sums = RECORD.encode(), {"forceVerifyPropCRC": "true"}
     assert problem(tmp_path / "log", whole, queue, 7, TAG) is None
-    assert problem(tmp_path / "log", whole, queue, 7, TAG, **sums) is Kind.NO_RECORD
+    assert problem(tmp_path / "log", whole, queue, 7, TAG, **sums) is DifferenceKind.NO_RECORD

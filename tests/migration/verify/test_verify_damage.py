@@ -11,7 +11,7 @@ import pytest
 
 from cqstore.cq_file.layout import FILE_UNIT, FileUnit
 from cqstore.migration.verify import verified
-from cqstore.store.comparing.tally import Finding, Kind
+from cqstore.store.comparing.tally import ComparisonFinding, DifferenceKind
 from cqstore.store.queue.units import QUEUE_UNIT, QueueKey
 from cqstore.store.record.record_layout import HEAD, HOST_V4_SIZE
 from tests.kit.golden import load_dump
@@ -52,8 +52,8 @@ def flipped(unit: bytes, at: int) -> bytes:
 
 
 def check(
-    made: Made, counts: dict[Kind, int], fields: dict[str, int] | None = None
-) -> list[Finding]:
+    made: Made, counts: dict[DifferenceKind, int], fields: dict[str, int] | None = None
+) -> list[ComparisonFinding]:
     """Compare; return the findings of the one queue that differs, after checking all counts."""
     report = made.verify()
     result = report.result
@@ -65,9 +65,11 @@ def check(
     return result.listed[0].findings
 
 
-def one(kind: Kind, first: int | None = None, last: int | None = None, **rest: object) -> Finding:
+def one(
+    kind: DifferenceKind, first: int | None = None, last: int | None = None, **rest: object
+) -> ComparisonFinding:
     fields = {"units": 0 if first is None else (last or first) - first + 1, "first": first}
-    return Finding.model_validate({**fields, "kind": kind, "last": last or first, **rest})
+    return ComparisonFinding.model_validate({**fields, "kind": kind, "last": last or first, **rest})
 
 
 # ---- nothing wrong
@@ -106,22 +108,22 @@ def test_one_byte_of_a_field_in_rocksdb(rocksdb: Made, field: str) -> None:
     damaged = flipped(rocksdb.unit(QUEUE, 5), FIELD_BYTES[field])
     rocksdb.put_unit(QUEUE, 5, damaged)
     source = dict(zip(FIELD_BYTES, rows("basic-default", QUEUE)[5][1:], strict=False))
-    (found,) = check(rocksdb, {Kind.DIFFERENT: 1}, {field: 1})
+    (found,) = check(rocksdb, {DifferenceKind.DIFFERENT: 1}, {field: 1})
     target = QUEUE_UNIT.unpack_from(damaged)._asdict()[field]
     expected = source.get(field, target ^ 1)
-    assert found == one(Kind.DIFFERENT, 5, field=field, source=expected, target=target)
+    assert found == one(DifferenceKind.DIFFERENT, 5, field=field, source=expected, target=target)
 
 
 @pytest.mark.parametrize(
     ("gone", "kind"),
     [
-        (range(7, 8), Kind.HOLE),
-        (range(10), Kind.MISSING_HEAD),
-        (range(92, 95), Kind.MISSING_TAIL),
-        (range(95), Kind.MISSING_HEAD),
+        (range(7, 8), DifferenceKind.HOLE),
+        (range(10), DifferenceKind.MISSING_HEAD),
+        (range(92, 95), DifferenceKind.MISSING_TAIL),
+        (range(95), DifferenceKind.MISSING_HEAD),
     ],
 )
-def test_missing_units_in_rocksdb(rocksdb: Made, gone: range, kind: Kind) -> None:
+def test_missing_units_in_rocksdb(rocksdb: Made, gone: range, kind: DifferenceKind) -> None:
     rocksdb.delete_units(QUEUE, gone)
     assert check(rocksdb, {kind: len(gone)}) == [one(kind, gone[0], gone[-1])]
 
@@ -129,10 +131,14 @@ def test_missing_units_in_rocksdb(rocksdb: Made, gone: range, kind: Kind) -> Non
 def test_several_holes_are_several_findings(rocksdb: Made) -> None:
     for gone in (range(3), range(7, 9), range(20, 21), range(94, 95)):
         rocksdb.delete_units(QUEUE, gone)
-    counts = {Kind.MISSING_HEAD: 3, Kind.HOLE: 3, Kind.MISSING_TAIL: 1}
+    counts = {
+        DifferenceKind.MISSING_HEAD: 3,
+        DifferenceKind.HOLE: 3,
+        DifferenceKind.MISSING_TAIL: 1,
+    }
     assert check(rocksdb, counts) == [
-        one(Kind.MISSING_HEAD, 0, 2), one(Kind.HOLE, 7, 8), one(Kind.HOLE, 20),
-        one(Kind.MISSING_TAIL, 94),
+        one(DifferenceKind.MISSING_HEAD, 0, 2), one(DifferenceKind.HOLE, 7, 8),
+        one(DifferenceKind.HOLE, 20), one(DifferenceKind.MISSING_TAIL, 94),
     ]  # fmt: skip
 
 
@@ -140,16 +146,16 @@ def test_one_extra_unit_in_rocksdb(rocksdb: Made) -> None:
     unit = rocksdb.unit(QUEUE, UNITS - 1)
     rocksdb.put_unit(QUEUE, UNITS, unit)
     phy_offset = QUEUE_UNIT.unpack_from(unit).phy_offset
-    expected = one(Kind.EXTRA, UNITS, field="phy_offset", target=phy_offset)
-    assert check(rocksdb, {Kind.EXTRA: 1}) == [expected]
+    expected = one(DifferenceKind.EXTRA, UNITS, field="phy_offset", target=phy_offset)
+    assert check(rocksdb, {DifferenceKind.EXTRA: 1}) == [expected]
 
 
 def test_one_extra_topic_in_rocksdb(rocksdb: Made) -> None:
     unit = rocksdb.unit(QUEUE, 0)
     rocksdb.put_unit(NEW, 0, unit)
     rocksdb.put_end(NEW, QUEUE_UNIT.unpack_from(unit).phy_offset, 1)
-    (found,) = check(rocksdb, {Kind.ONLY_TARGET: 1})
-    assert found == one(Kind.ONLY_TARGET, target="1 units, next offset 1")
+    (found,) = check(rocksdb, {DifferenceKind.ONLY_TARGET: 1})
+    assert found == one(DifferenceKind.ONLY_TARGET, target="1 units, next offset 1")
     result = rocksdb.verify().result
     assert (result.topics_only_target, result.units_only_target) == (1, 1)
     assert (result.topics_only_source, result.units_only_source) == (0, 0)
@@ -157,14 +163,14 @@ def test_one_extra_topic_in_rocksdb(rocksdb: Made) -> None:
 
 def test_units_of_a_queue_that_no_entry_names(rocksdb: Made) -> None:
     rocksdb.put_unit(NEW, 3, rocksdb.unit(QUEUE, 0))
-    (found,) = check(rocksdb, {Kind.ONLY_TARGET: 1})
+    (found,) = check(rocksdb, {DifferenceKind.ONLY_TARGET: 1})
     assert found.target == "1 units, next offset 0"
 
 
 def test_a_queue_that_is_missing_in_rocksdb(rocksdb: Made) -> None:
     rocksdb.delete_units(QUEUE, range(UNITS))
     rocksdb.delete_end(QUEUE)
-    assert check(rocksdb, {Kind.ONLY_SOURCE: 1})[0].source == "95 units, next offset 95"
+    assert check(rocksdb, {DifferenceKind.ONLY_SOURCE: 1})[0].source == "95 units, next offset 95"
     result = rocksdb.verify().result
     assert (result.topics_only_source, result.units_only_source) == (0, UNITS)
 
@@ -172,8 +178,8 @@ def test_a_queue_that_is_missing_in_rocksdb(rocksdb: Made) -> None:
 @pytest.mark.parametrize("next_offset", [UNITS - 1, UNITS + 1])
 def test_a_wrong_next_offset_in_rocksdb(rocksdb: Made, next_offset: int) -> None:
     rocksdb.put_end(QUEUE, 0, next_offset)
-    expected = one(Kind.NEXT_OFFSET, source=UNITS, target=next_offset)
-    assert check(rocksdb, {Kind.NEXT_OFFSET: 1}) == [expected]
+    expected = one(DifferenceKind.NEXT_OFFSET, source=UNITS, target=next_offset)
+    assert check(rocksdb, {DifferenceKind.NEXT_OFFSET: 1}) == [expected]
 
 
 # ---- files, made of RocksDB queues
@@ -184,9 +190,9 @@ def test_one_byte_of_a_field_in_a_file(files: Made, field: str) -> None:
     at = FIELD_BYTES[field]
     damaged = flipped(files.file_unit(QUEUE, 5), at)
     files.write_file(QUEUE, 5, damaged)
-    (found,) = check(files, {Kind.DIFFERENT: 1}, {field: 1})
+    (found,) = check(files, {DifferenceKind.DIFFERENT: 1}, {field: 1})
     right = dict(zip(FIELD_BYTES, rows("basic-defaultRocksDB", QUEUE)[5][1:], strict=True))[field]
-    assert found == one(Kind.DIFFERENT, 5, field=field, source=right, target=right ^ 1)
+    assert found == one(DifferenceKind.DIFFERENT, 5, field=field, source=right, target=right ^ 1)
 
 
 def test_a_store_time_that_the_log_does_not_confirm(files: Made) -> None:
@@ -195,22 +201,23 @@ def test_a_store_time_that_the_log_does_not_confirm(files: Made) -> None:
     with log.open("r+b") as file:
         file.seek(start + HEAD.size + HOST_V4_SIZE)
         file.write((timestamp + 4).to_bytes(8, "big"))
-    (found,) = check(files, {Kind.DIFFERENT: 1}, {"store_timestamp": 1})
+    (found,) = check(files, {DifferenceKind.DIFFERENT: 1}, {"store_timestamp": 1})
     assert (found.source, found.target) == (timestamp, timestamp + 4)
 
 
 @pytest.mark.parametrize(
-    ("gone", "kind"), [(range(7, 8), Kind.HOLE), (range(10), Kind.MISSING_HEAD)]
+    ("gone", "kind"), [(range(7, 8), DifferenceKind.HOLE), (range(10), DifferenceKind.MISSING_HEAD)]
 )
-def test_missing_units_in_a_file(files: Made, gone: range, kind: Kind) -> None:
+def test_missing_units_in_a_file(files: Made, gone: range, kind: DifferenceKind) -> None:
     files.write_file(QUEUE, gone[0], bytes(UNIT * len(gone)))
     assert check(files, {kind: len(gone)}) == [one(kind, gone[0], gone[-1])]
 
 
 def test_a_file_that_ends_too_early(files: Made) -> None:
     files.write_file(QUEUE, 92, bytes(UNIT * 3))
-    assert check(files, {Kind.MISSING_TAIL: 3, Kind.NEXT_OFFSET: 1}) == [
-        one(Kind.NEXT_OFFSET, source=95, target=92), one(Kind.MISSING_TAIL, 92, 94)
+    assert check(files, {DifferenceKind.MISSING_TAIL: 3, DifferenceKind.NEXT_OFFSET: 1}) == [
+        one(DifferenceKind.NEXT_OFFSET, source=95, target=92),
+        one(DifferenceKind.MISSING_TAIL, 92, 94),
     ]  # fmt: skip
 
 
@@ -218,9 +225,9 @@ def test_one_extra_unit_in_a_file(files: Made) -> None:
     every = [row for queue in load_dump("basic-defaultRocksDB")["queues"] for row in queue["units"]]
     _, last, size, tags_code, _ = max(every, key=lambda row: row[1])
     files.write_file(QUEUE, UNITS, FILE_UNIT.pack(FileUnit(last, size, tags_code)))
-    assert check(files, {Kind.EXTRA: 1, Kind.NEXT_OFFSET: 1}) == [
-        one(Kind.NEXT_OFFSET, source=95, target=96),
-        one(Kind.EXTRA, UNITS, field="phy_offset", target=last),
+    assert check(files, {DifferenceKind.EXTRA: 1, DifferenceKind.NEXT_OFFSET: 1}) == [
+        one(DifferenceKind.NEXT_OFFSET, source=95, target=96),
+        one(DifferenceKind.EXTRA, UNITS, field="phy_offset", target=last),
     ]  # fmt: skip
 
 
@@ -229,10 +236,12 @@ def test_rows_behind_the_end_that_rocketmq_would_take_for_units(files: Made, of:
     """A repeated or a foreign unit; no reader of ours sees it, RocketMQ's next start does."""
     stale = [files.file_unit(of, at) for at in (90, 50)]
     files.write_file(QUEUE, UNITS, b"".join(stale) + bytes(UNIT) + stale[0])
-    (found,) = check(files, {Kind.BEHIND_END: 2})
+    (found,) = check(files, {DifferenceKind.BEHIND_END: 2})
     phy_offset = FILE_UNIT.unpack_from(stale[0]).phy_offset
     if of == QUEUE:
-        assert found == one(Kind.BEHIND_END, 95, 96, field="phy_offset", target=phy_offset)
+        assert found == one(
+            DifferenceKind.BEHIND_END, 95, 96, field="phy_offset", target=phy_offset
+        )
 
 
 def test_rows_behind_the_end_of_the_source_are_told(rocksdb: Made) -> None:
@@ -252,7 +261,7 @@ def test_one_extra_topic_in_files(files: Made) -> None:
     file.parent.mkdir(parents=True)
     size = files.queue_file(QUEUE).stat().st_size
     file.write_bytes(files.file_unit(QUEUE, 0).ljust(size, b"\0"))
-    (found,) = check(files, {Kind.ONLY_TARGET: 1})
+    (found,) = check(files, {DifferenceKind.ONLY_TARGET: 1})
     assert found.target == "1 units, next offset 1"
 
 
@@ -262,19 +271,21 @@ def test_one_extra_topic_in_files(files: Made) -> None:
 @pytest.mark.parametrize(
     ("at", "deep", "kind"),
     [
-        (HEAD.offset("magic_code"), False, Kind.NO_RECORD),
-        (HEAD.offset("phy_offset") + 7, False, Kind.NO_RECORD),
-        (HEAD.offset("queue_id") + 3, False, Kind.OTHER_QUEUE),
-        (HEAD.offset("body_crc"), True, Kind.NO_RECORD),
-        (-2, True, Kind.OTHER_TAGS),
+        (HEAD.offset("magic_code"), False, DifferenceKind.NO_RECORD),
+        (HEAD.offset("phy_offset") + 7, False, DifferenceKind.NO_RECORD),
+        (HEAD.offset("queue_id") + 3, False, DifferenceKind.OTHER_QUEUE),
+        (HEAD.offset("body_crc"), True, DifferenceKind.NO_RECORD),
+        (-2, True, DifferenceKind.OTHER_TAGS),
     ],
 )
-def test_a_record_that_is_not_the_units(rocksdb: Made, at: int, *, deep: bool, kind: Kind) -> None:
+def test_a_record_that_is_not_the_units(
+    rocksdb: Made, at: int, *, deep: bool, kind: DifferenceKind
+) -> None:
     unit = next(row for row in rows("basic-default", QUEUE) if row[3])
     offset, phy_offset, size = unit[:3]
     log, start = rocksdb.log_place(phy_offset)
     data = bytearray(log.read_bytes())
-    if kind is Kind.OTHER_TAGS:
+    if kind is DifferenceKind.OTHER_TAGS:
         at = bytes(data[start : start + size]).index(b"TAGS\x01") + 5
     data[start + at] ^= 1
     log.write_bytes(data)

@@ -16,7 +16,12 @@ from cqstore.store.comparing.log_heads import LogHeads
 from cqstore.store.comparing.queue_findings import QueueFindings
 from cqstore.store.comparing.queue_walk import Bounds
 from cqstore.store.comparing.ranges import cut_ranges
-from cqstore.store.comparing.tally import Kind, Notes, QueueReport, Tally
+from cqstore.store.comparing.tally import (
+    ComparedQueue,
+    ComparisonNotes,
+    ComparisonTally,
+    DifferenceKind,
+)
 from cqstore.store.errors import CorruptionError
 from cqstore.store.queue.bulk import UNIT_ROWS, UnitRows, UnitRun, UnitSource, key_order
 from cqstore.store.queue.queue_location import QueuePlace
@@ -273,7 +278,7 @@ NOTHING = Held({}, 0)
 
 def expected_notes(
     queue: QueueKey, source: Held, target: Held, bounds: Bounds, times: int
-) -> Notes:
+) -> ComparisonNotes:
     """Say what is no difference, unit by unit."""
     inside = {at: unit for at, unit in source.units.items() if at < source.next_offset}
     live = [at for at, unit in inside.items() if unit.phy_offset >= bounds.min_phy_offset]
@@ -288,7 +293,7 @@ def expected_notes(
         and not different_fields(inside[at], target.units[at], times)
     ]  # fmt: skip
     said = [(at, said_of(inside[at])) for at in equal if not queue.topic.startswith("%LMQ%")]
-    return Notes(
+    return ComparisonNotes(
         later=sum(at > met and ends_behind(inside[at], bounds) for at in live),
         expired_source=len(inside) - len(live), expired_target=len(gone),
         unreachable=len(source.units) - len(inside),
@@ -309,14 +314,14 @@ def within_end(one: Held) -> Held:
     return Held(units, one.next_offset)
 
 
-def whole(comparison: Comparison) -> Tally:
+def whole(comparison: Comparison) -> ComparisonTally:
     """Compare all that either side has."""
     return comparison.run(union(comparison.source, comparison.target, (None, None))).tally
 
 
 def compare(
     source: Side, target: Side, log: LogHeads, bounds: Bounds, run: int, times: int
-) -> Tally:
+) -> ComparisonTally:
     one = ModelSource(source, has_timestamps=bool(times & 1), run=run)
     other = ModelSource(target, has_timestamps=bool(times & 2), run=run + 1)
     return whole(Comparison(one, other, log, bounds))
@@ -375,7 +380,7 @@ def test_everything_is_as_the_model_says(
     check_topics(tally, source, target, wanted)
 
 
-def check_findings(queue: QueueReport, wanted: Expected) -> None:
+def check_findings(queue: ComparedQueue, wanted: Expected) -> None:
     """Neighbours are one finding, which shows the first of them; faults of the queue come first."""
     found: list[tuple[object, ...]] = []
     for (kind, name), units in wanted.items():
@@ -395,7 +400,7 @@ def check_findings(queue: QueueReport, wanted: Expected) -> None:
 
 
 def check_topics(
-    tally: Tally, source: Side, target: Side, wanted: dict[QueueKey, Expected]
+    tally: ComparisonTally, source: Side, target: Side, wanted: dict[QueueKey, Expected]
 ) -> None:
     """A topic is one side's alone if all of its queues are that ever had a unit."""
     alone: dict[str, set[str]] = {}
@@ -426,7 +431,11 @@ def test_a_queue_of_one_side_alone_is_seen_from_either(
     there = compare(source, {}, log, bounds, run, 3)
     back = compare({}, source, log, bounds, run, 3)
     number = sum(bool(one.units or one.next_offset) for one in source.values())
-    assert there.counts.get(Kind.ONLY_SOURCE, 0) == back.counts.get(Kind.ONLY_TARGET, 0) == number
+    assert (
+        there.counts.get(DifferenceKind.ONLY_SOURCE, 0)
+        == back.counts.get(DifferenceKind.ONLY_TARGET, 0)
+        == number
+    )
     topics = {key.topic for key, one in source.items() if one.units or one.next_offset}
     assert there.topics_only_source == back.topics_only_target == len(topics)
     assert there.source == back.target
@@ -465,7 +474,12 @@ def test_neighbours_are_one_finding_however_they_were_read(log: LogHeads) -> Non
     target = {QUEUES[2]: Held(units, 20)}
     tally = compare(source, target, log, Bounds(0, 1 << 60), 2, 3)
     (finding,) = tally.listed[0].findings
-    assert (finding.kind, finding.first, finding.last, finding.units) == (Kind.EXTRA, 10, 19, 10)
+    assert (finding.kind, finding.first, finding.last, finding.units) == (
+        DifferenceKind.EXTRA,
+        10,
+        19,
+        10,
+    )
 
 
 def test_a_report_lists_as_many_queues_as_it_may(
@@ -513,16 +527,16 @@ def test_what_cannot_be_read_is_told_of_its_queue_and_side_and_the_rest_compared
     met = [number for number in (0, 1) if broken[number] and held[number]]
     found = {
         (one.topic, one.queue_id): [(each.source, each.target) for each in one.findings
-                                    if each.kind is Kind.UNREADABLE]
+                                    if each.kind is DifferenceKind.UNREADABLE]
         for one in tally.listed
     }  # fmt: skip
     told = ["no end", "no more runs"] if met else []
-    assert tally.counts.get(Kind.UNREADABLE, 0) == len(told)
+    assert tally.counts.get(DifferenceKind.UNREADABLE, 0) == len(told)
     for key, text in zip(QUEUES, told, strict=False):
         shown = (text, None) if met[0] == 0 else (None, text)
         assert found[key] == [shown]
     assert found.get(QUEUES[2], []) == []
-    alone = {1: Kind.ONLY_SOURCE, 2: Kind.ONLY_TARGET}.get(sides)
+    alone = {1: DifferenceKind.ONLY_SOURCE, 2: DifferenceKind.ONLY_TARGET}.get(sides)
     assert sum(tally.counts.values()) == len(told) + (3 - len(told) if alone else 0)
     topics = 0 if sides == 3 else 1 if met else 2
     assert tally.topics_only_source + tally.topics_only_target == topics
@@ -534,7 +548,7 @@ def test_a_queue_without_an_end_says_nothing_of_its_topic(log: LogHeads) -> None
     source.runs = lambda *_: iter(())  # type: ignore[method-assign]
     target = ModelSource({}, has_timestamps=True, run=3)
     tally = whole(Comparison(source, target, log, Bounds(0, 1 << 60)))
-    assert tally.counts == {Kind.UNREADABLE: 1, Kind.ONLY_SOURCE: 1}
+    assert tally.counts == {DifferenceKind.UNREADABLE: 1, DifferenceKind.ONLY_SOURCE: 1}
     assert tally.topics_only_source == 1
 
 
@@ -604,9 +618,9 @@ class _Checked:
     def __init__(self) -> None:
         self.asked: list[tuple[object, ...]] = []
 
-    def problem(self, found: QueueFindings, *unit: int) -> Kind | None:
+    def problem(self, found: QueueFindings, *unit: int) -> DifferenceKind | None:
         self.asked.append((found.queue, *unit))
-        return Kind.OTHER_TAGS if unit[0] == 2 else None
+        return DifferenceKind.OTHER_TAGS if unit[0] == 2 else None
 
 
 def test_a_record_is_looked_at_whole_only_where_its_head_is_the_units(log: LogHeads) -> None:
@@ -624,8 +638,13 @@ def test_a_record_is_looked_at_whole_only_where_its_head_is_the_units(log: LogHe
     tally = whole(Comparison(source, target, log, Bounds(0, 1 << 60), check.problem))
     wanted = [(QUEUES[0], at, *units[at][:3]) for at in (0, 2, 5)]
     assert sorted(check.asked) == [(QUEUES[2], 0, *light[0][:3]), *wanted]
-    kinds = [Kind.NO_RECORD, Kind.OTHER_QUEUE, Kind.DIFFERENT, Kind.OTHER_TAGS]
+    kinds = [
+        DifferenceKind.NO_RECORD,
+        DifferenceKind.OTHER_QUEUE,
+        DifferenceKind.DIFFERENT,
+        DifferenceKind.OTHER_TAGS,
+    ]
     assert tally.counts == dict.fromkeys(kinds, 1)
     told = {each.kind: (each.first, each.source) for one in tally.listed for each in one.findings}
-    assert told[Kind.OTHER_TAGS] == (2, units[2].tags_code)
-    assert told[Kind.NO_RECORD] == (1, units[1].phy_offset)
+    assert told[DifferenceKind.OTHER_TAGS] == (2, units[2].tags_code)
+    assert told[DifferenceKind.NO_RECORD] == (1, units[1].phy_offset)

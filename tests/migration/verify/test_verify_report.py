@@ -19,7 +19,7 @@ from cqstore.migration.verify import read_report, verified, verify_migration, ve
 from cqstore.migration.verify.page import page
 from cqstore.migration.verify.verify_report import VerifyReport, report_schema
 from cqstore.migration.workspace import Workspace
-from cqstore.store.comparing.tally import MAX_FINDINGS, MAX_QUEUES, Kind
+from cqstore.store.comparing.tally import MAX_FINDINGS, MAX_QUEUES, DifferenceKind
 from cqstore.store.errors import CorruptionError, RefusedStoreError, UnsupportedFormatError
 from cqstore.store.queue.units import QueueKey
 from tests.kit.golden import load_dump
@@ -120,7 +120,10 @@ def test_units_behind_the_plans_end_may_be_absent(made: Made) -> None:
         )
         result = made.verify().result
     assert (result.counts, result.notes.later) == ({}, 2)
-    assert made.verify().result.counts == {Kind.MISSING_TAIL: 2, Kind.NEXT_OFFSET: 1}
+    assert made.verify().result.counts == {
+        DifferenceKind.MISSING_TAIL: 2,
+        DifferenceKind.NEXT_OFFSET: 1,
+    }
 
 
 # ---- both backends of one store, as RocketMQ's double write left them
@@ -180,7 +183,7 @@ def test_the_report_stays_small_and_counts_all(
     report = verify_queues(second, first, workspace=Workspace.of(root), range_queues=500)
     queues = [queue for queue in load_dump("wide-combine")["queues"] if queue["max"]]
     assert report.tasks > 2
-    assert report.result.counts == {Kind.ONLY_SOURCE: len(queues)}
+    assert report.result.counts == {DifferenceKind.ONLY_SOURCE: len(queues)}
     assert report.result.units_only_source == sum(len(queue["units"]) for queue in queues)
     assert report.result.topics_only_source == len({queue["topic"] for queue in queues})
     assert len(report.result.listed) == MAX_QUEUES < report.result.differing
@@ -191,7 +194,7 @@ def test_findings_of_one_queue_are_capped_and_counted(made: Made) -> None:
     for offset in range(1, 1 + 2 * (MAX_FINDINGS + 3), 2):
         made.delete_units(QUEUE, range(offset, offset + 1))
     (queue,) = made.verify().result.listed
-    assert queue.counts == {Kind.HOLE: MAX_FINDINGS + 3}
+    assert queue.counts == {DifferenceKind.HOLE: MAX_FINDINGS + 3}
     assert (len(queue.findings), queue.more_findings) == (MAX_FINDINGS, 3)
 
 
@@ -278,7 +281,7 @@ def test_the_command_prints_the_findings_and_fails_on_a_difference(
     assert "hole" in done.stdout
     assert str(made.space.report_page) in done.stderr
     done = CliRunner().invoke(cli, [*words, "--output", "json"])
-    assert VerifyReport.model_validate_json(done.stdout).result.counts == {Kind.HOLE: 1}
+    assert VerifyReport.model_validate_json(done.stdout).result.counts == {DifferenceKind.HOLE: 1}
 
 
 def test_the_command_prints_the_schema(cli: typer.Typer) -> None:
@@ -300,4 +303,4 @@ def test_on_spark_the_result_is_that_of_plain_tasks(
     report = verify_migration(made.root, master="local[2]", range_units=300)
     assert report.tasks > 1
     assert report.result == plain.result
-    assert report.result.counts == {Kind.HOLE: 2}
+    assert report.result.counts == {DifferenceKind.HOLE: 2}

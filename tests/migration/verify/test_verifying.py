@@ -19,7 +19,14 @@ from cqstore.migration.verify import verification as verification_module
 from cqstore.migration.verify.at_rest import at_rest
 from cqstore.migration.verify.verify_report import PlanFacts, Side, VerifyReport
 from cqstore.migration.workspace import Workspace
-from cqstore.store.comparing.tally import MAX_QUEUES, Kind, Notes, QueueReport, Sums, Tally
+from cqstore.store.comparing.tally import (
+    MAX_QUEUES,
+    ComparedQueue,
+    ComparisonNotes,
+    ComparisonSums,
+    ComparisonTally,
+    DifferenceKind,
+)
 from cqstore.store.errors import RefusedStoreError, StoreIOError
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.paths import StorePaths
@@ -81,17 +88,20 @@ def test_the_log_is_closed_before_the_tasks_run(
 # ---- the sum of the tasks' counts
 
 
-def filled(factor: int, first: Kind, second: Kind) -> Tally:
+def filled(factor: int, first: DifferenceKind, second: DifferenceKind) -> ComparisonTally:
     numbers = itertools.count(1)
 
-    def sums(checksum: int) -> Sums:
-        return Sums(units=factor * next(numbers), bytes=factor * next(numbers),
+    def sums(checksum: int) -> ComparisonSums:
+        return ComparisonSums(units=factor * next(numbers), bytes=factor * next(numbers),
                     checksum=f"{checksum:016x}")  # fmt: skip
 
-    notes = Notes(**{name: factor * next(numbers) for name in Notes.model_fields})
-    queue = QueueReport(topic=f"t{factor}", queue_id=0, counts={}, fields={}, source=Sums(),
-                        target=Sums(), findings=[], more_findings=0)  # fmt: skip
-    return Tally(
+    notes = ComparisonNotes(
+        **{name: factor * next(numbers) for name in ComparisonNotes.model_fields}
+    )
+    queue = ComparedQueue(topic=f"t{factor}", queue_id=0, counts={}, fields={},
+                          source=ComparisonSums(), target=ComparisonSums(), findings=[],
+                          more_findings=0)  # fmt: skip
+    return ComparisonTally(
         **{name: factor * next(numbers) for name in (
             "queues", "differing", "topics_only_source", "topics_only_target",
             "units_only_source", "units_only_target")},
@@ -102,23 +112,27 @@ def filled(factor: int, first: Kind, second: Kind) -> Tally:
 
 
 def test_counts_of_tasks_are_added_and_checksums_combined() -> None:
-    one = filled(1, Kind.UNREADABLE, Kind.HOLE)
-    two = filled(2, Kind.HOLE, Kind.EXTRA)
-    whole = Tally()
+    one = filled(1, DifferenceKind.UNREADABLE, DifferenceKind.HOLE)
+    two = filled(2, DifferenceKind.HOLE, DifferenceKind.EXTRA)
+    whole = ComparisonTally()
     assert whole.model_dump(exclude={"counts", "fields", "listed", "source", "target"}) == {
         "queues": 0, "differing": 0, "topics_only_source": 0, "topics_only_target": 0,
         "units_only_source": 0, "units_only_target": 0,
-        "notes": dict.fromkeys(Notes.model_fields, 0),
+        "notes": dict.fromkeys(ComparisonNotes.model_fields, 0),
     }  # fmt: skip
-    assert whole.source == whole.target == Sums(units=0, bytes=0, checksum="0" * 16)
+    assert whole.source == whole.target == ComparisonSums(units=0, bytes=0, checksum="0" * 16)
     whole.add(one)
     assert whole == one
     whole.add(two)
-    three = filled(3, Kind.HOLE, Kind.EXTRA)
+    three = filled(3, DifferenceKind.HOLE, DifferenceKind.EXTRA)
     same = ("queues", "differing", "topics_only_source", "topics_only_target",
             "units_only_source", "units_only_target", "source", "target", "notes")  # fmt: skip
     assert [getattr(whole, name) for name in same] == [getattr(three, name) for name in same]
-    assert [*whole.counts.items()] == [(Kind.UNREADABLE, 1), (Kind.HOLE, 3), (Kind.EXTRA, 2)]
+    assert [*whole.counts.items()] == [
+        (DifferenceKind.UNREADABLE, 1),
+        (DifferenceKind.HOLE, 3),
+        (DifferenceKind.EXTRA, 2),
+    ]
     assert [*whole.fields.items()] == [("f1", 1), ("both", 3), ("f2", 2)]
     halves = [each.topic for each in whole.listed]
     assert halves == ["t1"] * (MAX_QUEUES // 2) + ["t2"] * (MAX_QUEUES // 2)
@@ -150,7 +164,7 @@ def test_a_comparison_tells_what_was_compared_with_what(
         plan=PlanFacts(digest=plan.digest, created=plan.created, complete_to=plan.complete_to,
                        made=str(made_of), at_rest=rest,
                        known_queues=blake2b(known, digest_size=16).hexdigest()),
-        min_phy_offset=log["minPhy"], max_phy_offset=plan.max_phy_offset, result=Tally(),
+        min_phy_offset=log["minPhy"], max_phy_offset=plan.max_phy_offset, result=ComparisonTally(),
     ).model_dump(exclude={"result", "tasks"})  # fmt: skip
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", plan.created)
     assert read_report(made.space.report) == report

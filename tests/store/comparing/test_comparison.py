@@ -14,7 +14,7 @@ from cqstore.store.comparing.compared import Compared
 from cqstore.store.comparing.comparison import Range
 from cqstore.store.comparing.comparison_findings import ComparisonFindings
 from cqstore.store.comparing.ranges import cut_ranges
-from cqstore.store.comparing.tally import Finding, Kind
+from cqstore.store.comparing.tally import ComparisonFinding, DifferenceKind
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.queue.queue_location import QueuePlace
 from cqstore.store.queue.units import QueueKey
@@ -22,9 +22,11 @@ from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline import both_backends
 from cqstore.store.service.offline.both_backends import compare_backends
+from cqstore.store.service.opening.components import components_of
 from tests.kit.double_write import Told, open_store
 
 EACH = 30
+BOTH = ("file", "rocksdb")
 """Units of each of the five queues."""
 VALUE = struct.Struct(">qiqq")
 FIELDS = ("phy_offset", "size", "tags_code", "store_timestamp")
@@ -84,7 +86,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-Counts = dict[Kind, int]
+Counts = dict[DifferenceKind, int]
 
 
 def counts(root: Path, read: str) -> tuple[Counts, dict[str, int]]:
@@ -97,11 +99,11 @@ def counts(root: Path, read: str) -> tuple[Counts, dict[str, int]]:
         for each in found:
             assert (each.reference, each.is_clean) == (read, not each.tally.counts)
         told = [
-            (each.tally, each.found.lacking, list(each.differences()), each.timeless)
+            (each.tally, [*map(each.missing_units, BOTH)], list(each.differences()), each.timeless)
             for each in found
         ]
         assert told[0] == told[1]
-        lacks = {name: found[0].missing_units(name) for name in ("file", "rocksdb")}
+        lacks = {name: found[0].missing_units(name) for name in BOTH}
     return found[0].tally.counts, lacks
 
 
@@ -128,9 +130,13 @@ def test_many_ranges_are_compared_by_processes_as_one_is_by_this_one(
         monkeypatch.setattr(both_backends, "cut_ranges", cut_small)
         many = compare_backends(store)
     assert len(ranges) == len(topics)
-    assert one.tally.counts == {Kind.HOLE: 2, Kind.DIFFERENT: 1, Kind.MISSING_HEAD: 1}
+    assert one.tally.counts == {
+        DifferenceKind.HOLE: 2,
+        DifferenceKind.DIFFERENT: 1,
+        DifferenceKind.MISSING_HEAD: 1,
+    }
     assert many.tally == one.tally
-    assert many.found.lacking == one.found.lacking
+    assert [*map(many.missing_units, BOTH)] == [*map(one.missing_units, BOTH)]
     assert (many.queues, many.units) == (len(topics) * 5, len(topics) * 5 * EACH)
 
 
@@ -148,8 +154,8 @@ def test_a_field_that_differs_is_named(
     with MessageStore.open(root, read_only=True) as store:
         found = store.verify()
         (_, first), (_, last) = found.differences()
-        right = store.queues.queue("t", 1).read_units(7, 1)
-    assert (found.tally.counts, found.tally.fields) == ({Kind.DIFFERENT: 3}, {field: 3})
+        right = components_of(store).queues.queue("t", 1).read_units(7, 1)
+    assert (found.tally.counts, found.tally.fields) == ({DifferenceKind.DIFFERENT: 3}, {field: 3})
     assert (found.units, found.queues) == (5 * EACH, 5)
     assert [(each.first, each.last) for each in (first, last)] == [(7, 8), (20, 20)]
     assert {found.incomplete_backend(each) for each in (first, last)} == {""}
@@ -172,9 +178,19 @@ def test_every_class_of_missing_and_extra_units_is_told(root: Path) -> None:
             database.add(0, offset, like=offset, topic=b"extra")
         database.set_end(0, 4, 3, topic=b"extra")
     lacks = {"file": 5, "rocksdb": 6}
-    kinds = {Kind.HOLE: 4, Kind.NEXT_OFFSET: 2, Kind.MISSING_TAIL: 2, Kind.EXTRA: 1}
-    assert counts(root, "file") == (kinds | {Kind.ONLY_TARGET: 1}, lacks)
-    kinds = {Kind.EXTRA: 6, Kind.NEXT_OFFSET: 2, Kind.MISSING_TAIL: 1, Kind.ONLY_SOURCE: 1}
+    kinds = {
+        DifferenceKind.HOLE: 4,
+        DifferenceKind.NEXT_OFFSET: 2,
+        DifferenceKind.MISSING_TAIL: 2,
+        DifferenceKind.EXTRA: 1,
+    }
+    assert counts(root, "file") == (kinds | {DifferenceKind.ONLY_TARGET: 1}, lacks)
+    kinds = {
+        DifferenceKind.EXTRA: 6,
+        DifferenceKind.NEXT_OFFSET: 2,
+        DifferenceKind.MISSING_TAIL: 1,
+        DifferenceKind.ONLY_SOURCE: 1,
+    }
     assert counts(root, "rocksdb") == (kinds, lacks)
 
 
@@ -194,10 +210,10 @@ def test_what_a_combined_start_of_rocketmq_leaves_out_is_told(root: Path, read: 
 @pytest.mark.parametrize("emptied", [0, 1])
 def test_queues_without_a_unit_on_one_side_count_once(root: Path, emptied: int) -> None:
     with open_store(root) as store:
-        store.queues.backends()[emptied].truncate_dirty(0)
+        components_of(store).queues.backends()[emptied].truncate_dirty(0)
         found = store.verify()
-        lacking = store.queues.backends()[emptied].name
-        kind = [Kind.ONLY_TARGET, Kind.ONLY_SOURCE][emptied]
+        lacking = components_of(store).queues.backends()[emptied].name
+        kind = [DifferenceKind.ONLY_TARGET, DifferenceKind.ONLY_SOURCE][emptied]
         assert found.tally.counts == {kind: 5}
         assert (found.missing_units(lacking), found.queues) == (5 * EACH, 5)
         (_, first), *_ = found.differences()
@@ -237,15 +253,15 @@ def test_a_store_with_one_backend_has_nothing_to_compare(tmp_path: Path) -> None
 def test_a_difference_is_told_in_a_sentence() -> None:
     both = Compared("rocksdb", "file", ComparisonFindings(), frozenset({"file"}))
 
-    def said(kind: Kind, field: str | None = None, **given: int | None) -> str:
+    def said(kind: DifferenceKind, field: str | None = None, **given: int | None) -> str:
         sides: dict[str, int | None] = {"first": 3, "last": 4, "source": 1, "target": 2}
-        return both.sentence(Finding(kind=kind, units=1, field=field, **sides | given))
+        return both.sentence(ComparisonFinding(kind=kind, units=1, field=field, **sides | given))
 
-    assert said(Kind.HOLE, source=None) == "the file queues lack units 3 to 4 (hole)"
-    assert said(Kind.EXTRA, source=None) == "the rocksdb queues lack units 3 to 4 (extra)"
+    assert said(DifferenceKind.HOLE, source=None) == "the file queues lack units 3 to 4 (hole)"
+    assert said(DifferenceKind.EXTRA, source=None) == "the rocksdb queues lack units 3 to 4 (extra)"
     odd = "size is not the same in units 3 to 4: rocksdb 1, file 2"
-    assert said(Kind.DIFFERENT, "size") == odd
+    assert said(DifferenceKind.DIFFERENT, "size") == odd
     odd = "store_timestamp is not the same in units 3 to 3: rocksdb 1, log 2"
-    assert said(Kind.DIFFERENT, "store_timestamp", last=3) == odd
-    ends = said(Kind.NEXT_OFFSET, first=None, last=None)
+    assert said(DifferenceKind.DIFFERENT, "store_timestamp", last=3) == odd
+    ends = said(DifferenceKind.NEXT_OFFSET, first=None, last=None)
     assert ends == "next_offset is not the same: rocksdb 1, file 2"
