@@ -9,24 +9,37 @@ in ``__init__.pyi``; a test compares the two lists.
 from importlib import import_module
 
 _NAMES = {
+    "cqstore.ab.trace.operation_lines": "StoreOp",
     "cqstore.ab.trace.trace": "Trace",
     "cqstore.ab.trace.trace_control": "record_trace",
     "cqstore.analysis.scan": "Scan scan",
+    "cqstore.broker.groups.group_offsets": "OffsetChange",
     "cqstore.embedded.errors": "PutRefusedError",
     "cqstore.embedded.log": "EmbeddedLog",
     "cqstore.embedded.log_message": "LogMessage TailMessage",
     "cqstore.embedded.open_log": "open=open_log",
     "cqstore.embedded.read_only_tail": "ReadOnlyTail",
     "cqstore.embedded.tail": "Tail",
-    "cqstore.store.errors": (
-        "CorruptionError DiskFullError DispatcherError IllegalMessageError NoSuchMessageError "
-        "NoSuchQueueError PutHookError ReadOnlyStoreError RefusedStoreError StoreClosedError "
-        "StoreConfigError StoreError StoreFailedError StoreIOError StoreLockedError "
-        "StoreStateError UnsupportedFormatError"
+    "cqstore.store.comparing.compared": "Compared",
+    "cqstore.store.comparing.tally": (
+        "ComparedQueue ComparisonFinding ComparisonNotes ComparisonSums ComparisonTally "
+        "DifferenceKind"
     ),
+    "cqstore.store.errors": (
+        "ChecksumError ConsumeQueueError CorruptionError DiskFullError DispatcherError "
+        "IllegalMessageError MagicCodeError NestedCallError NoSuchMessageError NoSuchQueueError "
+        "PropertiesTooLongError PutHookError QueueGapError ReadOnlyStoreError RefusedStoreError "
+        "RetryableDiskFullError StoreClosedError StoreConfigError StoreError StoreFailedError "
+        "StoreIOError StoreLockedError StoreStateError TruncatedRecordError UnsupportedFormatError"
+    ),
+    "cqstore.store.log.commit_log": "Appended",
+    "cqstore.store.progress": "Progress",
+    "cqstore.store.queue.facts": "QueueDamage QueueRestart QueueSpan QueueStat",
+    "cqstore.store.queue.read_fallbacks": "FallbackReason ReadFallback ReadKind",
     "cqstore.store.queue.time_search": "BoundaryType",
     "cqstore.store.queue.units": "QueueKey",
     "cqstore.store.record.decoder": "StoredMessage",
+    "cqstore.store.record.filler": "RecordPlace",
     "cqstore.store.record.message": "Host Message",
     "cqstore.store.service.dispatching.arrivals": (
         "Arrival ArrivalBatch ArrivalListener ArrivalSubscription"
@@ -34,14 +47,32 @@ _NAMES = {
     "cqstore.store.service.dispatching.dispatcher_list": (
         "CommitLogDispatchStore CommitLogDispatcher DispatchRequest"
     ),
+    "cqstore.store.service.maintenance.check": "CheckFinding StoreCheck",
+    "cqstore.store.service.maintenance.clean_service": "ExpiryReport",
+    "cqstore.store.service.maintenance.disk_levels": "DiskDemand",
+    "cqstore.store.service.maintenance.file_expiry": "FileOutlook",
     "cqstore.store.service.message_store": "MessageStore",
-    "cqstore.store.service.metrics.metrics": "MetricsSnapshot",
+    "cqstore.store.service.metrics.by_group": "GroupFigures GroupOffsets GroupSnapshot",
+    "cqstore.store.service.metrics.by_topic": "FiguresByTopic TopicFigures TopicSnapshot",
+    "cqstore.store.service.metrics.metrics": "MetricsSnapshot StoreMetrics",
+    "cqstore.store.service.opening.options": "RecoveryOptions StoreHooks",
+    "cqstore.store.service.reading.loop_waits": "LoopWait",
     "cqstore.store.service.reading.puller": "TagFilter",
-    "cqstore.store.service.reading.topic_reader": "TopicDamage TopicMessage read_topic",
+    "cqstore.store.service.reading.topic_reader": (
+        "ReadableStore TopicDamage TopicMessage read_topic"
+    ),
+    "cqstore.store.service.recovering.find_log_end": "SavedTail",
+    "cqstore.store.service.recovering.pass_over": "PassedOver",
+    "cqstore.store.service.recovering.queue_rebuild": "RebuildReport",
+    "cqstore.store.service.recovering.recovery": "RecoveryReport",
+    "cqstore.store.service.recovering.replacement": "Rebuild",
     "cqstore.store.service.results": (
         "GetMessageResult GetMessageStatus PutMessageResult PutMessageStatus"
     ),
+    "cqstore.store.service.runtime.meters": "GetCounts HistogramSnapshot",
+    "cqstore.store.service.scheduling.level_delivery": "DelayLevelFigures",
     "cqstore.store.service.writing.put_hooks": "PutMessageHook",
+    "cqstore.store.service.writing.replicas": "Replicas",
     "cqstore.store.settings.broker_conf": "read_broker_conf",
     "cqstore.store.settings.config": "FlushDiskType RocksDBEngine StoreConfig",
     "cqstore.store.settings.replica_config": "BrokerRole",

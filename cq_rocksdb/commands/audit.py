@@ -17,6 +17,7 @@ from cqstore.cq_rocksdb.queues.check import Audit
 from cqstore.cq_rocksdb.queues.orphans import Orphans
 from cqstore.store.broker_files.known_topics import TopicTable, topic_table
 from cqstore.store.errors import StoreError
+from cqstore.store.service.opening.components import components_of
 
 
 def audit(root: Dir, config: ConfigFile = None, kind: Format = OutputFormat.TABLE) -> None:
@@ -32,7 +33,7 @@ def audit(root: Dir, config: ConfigFile = None, kind: Format = OutputFormat.TABL
     found = 0
     with progress("auditing", unit="units") as tick, open_store(root, config, None, None) as store:
         queues = rocksdb_queues(store)
-        known, fault = _known_topics(store.paths.config)
+        known, fault = _known_topics(components_of(store).paths.config)
         orphans = Orphans(known.topics) if known is not None else None
         about = queues.engine.property_value(Family.DEFAULT, PROPERTIES["keys_estimate"])
         tick.measure(int(about) if about else None, "units")

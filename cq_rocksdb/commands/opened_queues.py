@@ -3,6 +3,7 @@
 from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 
 def rocksdb_queues(store: MessageStore) -> RocksDBConsumeQueueStore:
@@ -11,7 +12,7 @@ def rocksdb_queues(store: MessageStore) -> RocksDBConsumeQueueStore:
     Raises:
         RefusedStoreError: it keeps none there.
     """
-    for backend in store.queues.backends():
+    for backend in components_of(store).queues.backends():
         if isinstance(backend, RocksDBConsumeQueueStore):
             return backend
-    raise RefusedStoreError("no RocksDB holds queues here", path=store.paths.root)
+    raise RefusedStoreError("no RocksDB holds queues here", path=store.root)

@@ -18,6 +18,7 @@ from cqstore.cq_rocksdb.engine.rocks_engine import Family, RocksEngine
 from cqstore.cq_rocksdb.folders import log_folder
 from cqstore.cq_rocksdb.keys import topic_range
 from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
+from cqstore.store.service.opening.components import components_of
 
 _PROPERTIES = {
     "keys (estimate)": PROPERTIES["keys_estimate"],
@@ -51,7 +52,7 @@ def stats(
         queues = rocksdb_queues(store)
         rows = [
             *_facts(queues),
-            *_counters(log_folder(store.paths)),
+            *_counters(log_folder(components_of(store).paths)),
             *_levels(queues.engine),
             *_topics(queues, topics),
         ]

@@ -15,6 +15,7 @@ from cqstore.analysis.log_rows import LogRows
 from cqstore.analysis.options import SourceOptions
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.record.scan import ScannedRecord, ScanRules
+from cqstore.store.service.opening.components import components_of
 
 CHUNK_BYTES = 16 << 20
 """Log bytes whose records are columns at once."""
@@ -39,7 +40,7 @@ def plan_log(options: SourceOptions, rows: RowFilter) -> list[LogPart]:
         StoreError: there is no store, or it cannot be read.
     """
     with options.open_store() as store:
-        log = store.commit_log
+        log = components_of(store).log
         end = log.max_phy_offset()
         starts = [f.file_from_offset for f in log.files.files() if f.file_from_offset < end]
         spans = [LogPart(start, min(start + log.files.file_size, end)) for start in starts]

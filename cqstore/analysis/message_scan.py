@@ -23,6 +23,7 @@ from cqstore.store.queue.facts import QueueType
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import LMQ_PREFIX
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.topic_follower import TopicFollower
 from cqstore.store.service.reading.topic_reader import TopicDamage, TopicMessage, read_topic
 
@@ -52,7 +53,7 @@ class MessageScan:
             CorruptionError: something is damaged, and no reports are taken.
             StoreError: the store cannot be read.
         """
-        unseen = TopicFollower(self._store).topics()
+        unseen = TopicFollower(components_of(self._store)).topics()
         for topic in self._topics(unseen):
             yield from self._topic(
                 topic, with_undispatched=topic in unseen or topic.startswith(LMQ_PREFIX)
@@ -86,7 +87,7 @@ class MessageScan:
 
     def _is_in_units(self, topic: str) -> bool:
         """Return whether each unit of the topic stands for one message of the same topic."""
-        kind = self._store.queues.queue_type(topic)
+        kind = components_of(self._store).queues.queue_type(topic)
         return kind is not QueueType.BATCH and not topic.startswith(LMQ_PREFIX)
 
     # ---- out of records
@@ -107,7 +108,7 @@ class MessageScan:
 
     def _undispatched(self, topic: str) -> Iterator[pa.RecordBatch]:
         """Yield the batches that messages fill which no queue of the topic shows yet."""
-        request, follower = self._request, TopicFollower(self._store)
+        request, follower = self._request, TopicFollower(components_of(self._store))
         yield from self._places_before()
         for each in follower.poll(topic):
             if (
@@ -161,7 +162,7 @@ class MessageScan:
         What lies below its begin has expired. A unit that leads behind its end is damage, and so is
         one of a size that no record has, where times are asked for.
         """
-        log = self._store.commit_log
+        log = components_of(self._store).log
         phy = piece.units["phy_offset"].astype(np.int64)
         there = phy >= log.min_phy_offset()
         lost = there & (phy + piece.units["size"] > log.max_phy_offset())

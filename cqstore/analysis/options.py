@@ -9,7 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from cqstore.store.errors import StoreConfigError, os_errors
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.service.layout.resolve_layout import resolve_layout
+from cqstore.store.service.layout.store_layout import with_log_folder
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.open_store import open_served
+from cqstore.store.service.opening.options import OpenOptions
 from cqstore.store.settings.broker_conf import read_broker_conf
 from cqstore.store.settings.config import StoreConfig
 from cqstore.store.settings.validation import faults
@@ -77,7 +80,7 @@ class SourceOptions(BaseModel):
         Raises:
             RefusedStoreError: there is none.
         """
-        resolve_layout(self.path, self._settings(), self.commitlog, read_only=True)
+        resolve_layout(self.path, self._settings(), read_only=True)
 
     def open_store(self) -> MessageStore:
         """Open the store read-only: no lock, no byte changed.
@@ -85,10 +88,8 @@ class SourceOptions(BaseModel):
         Raises:
             StoreError: as ``MessageStore.open``.
         """
-        return MessageStore.open(
-            self.path, self._settings(), read_only=True, backend=self.backend,
-            commit_log=self.commitlog, housekeeping=False,
-        )  # fmt: skip
+        options = OpenOptions(read_only=True, backend=self.backend, housekeeping=False)
+        return open_served(MessageStore, self.path, self._settings(), options)
 
     def open_log(self) -> CommitLog:
         """Open the log alone, read-only; it ends with its last file, not with its last record.
@@ -97,12 +98,11 @@ class SourceOptions(BaseModel):
             StoreError: as ``MessageStore.open``.
         """
         with os_errors("open the commit log", self.path):
-            layout, config = resolve_layout(
-                self.path, self._settings(), self.commitlog, read_only=True
-            )
+            layout, config = resolve_layout(self.path, self._settings(), read_only=True)
             log = CommitLog(layout.log_folders, config, read_only=True)
             log.load()
         return log
 
     def _settings(self) -> StoreConfig:
-        return read_broker_conf(self.config)[0] if self.config is not None else StoreConfig()
+        given = read_broker_conf(self.config)[0] if self.config is not None else StoreConfig()
+        return with_log_folder(given, self.commitlog)

@@ -18,6 +18,7 @@ from cqstore.store.queue.bulk import key_order
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def plan_queues(options: SourceOptions, rows: RowFilter) -> list[QueuePart]:
         StoreError: there is no store, or it cannot be read.
     """
     with options.open_store() as store:
-        spans = list(_spans(store.queues, rows))
+        spans = list(_spans(components_of(store).queues, rows))
     parts: list[QueuePart] = []
     waiting: list[tuple[QueueKey, int, int]] = []
     room = options.partition_units

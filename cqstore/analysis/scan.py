@@ -13,6 +13,7 @@ from cqstore.analysis.scan_request import OnScanDamage, ScanRequest, scan_reques
 from cqstore.cli.message_files.message_arrow import COLUMNS, require_arrow, schema
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.service.layout.resolve_layout import resolve_layout
+from cqstore.store.service.layout.store_layout import check_backend
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.reading.store_times import Time
 from cqstore.store.settings.config import StoreConfig
@@ -94,7 +95,6 @@ def scan(
     on_damage: OnScanDamage | None = None,
     config: StoreConfig | None = None,
     backend: str | None = None,
-    commit_log: Path | None = None,
 ) -> Scan:
     """Return messages or units of the store in ``root`` as a table that Arrow's consumers read.
 
@@ -102,7 +102,7 @@ def scan(
     several; not given: all but light queues, and of ``units`` those too. Stored between ``begin``
     and ``end``, both included. ``columns`` are those to make, in that order, default all. What is
     damaged ends a stream with an error, or is told to ``on_damage`` with its topic and is passed
-    over. Other arguments are those of ``MessageStore.open``.
+    over. ``config`` and ``backend`` are those of ``MessageStore.open``.
 
     Rows come by topic, queue and queue offset, and behind those of a topic what its queues do not
     show yet. Memory holds a batch, whatever the store has.
@@ -118,13 +118,13 @@ def scan(
     place = Path(root)
     asked = (columns, topic, queue_ids, begin, end, on_damage)
     made = _messages(*asked) if table == "messages" else _units(*asked)
-    resolve_layout(place, settings, commit_log, read_only=True)
+    check_backend(settings, backend)
+    resolve_layout(place, settings, read_only=True)
 
     def open_store() -> MessageStore:
         return MessageStore.open(
-            place, settings, read_only=True, backend=backend, commit_log=commit_log,
-            housekeeping=False,
-        )  # fmt: skip
+            place, settings, read_only=True, backend=backend, housekeeping=False
+        )
 
     return Scan(open_store, *made)
 

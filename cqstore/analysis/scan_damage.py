@@ -4,6 +4,7 @@ from cqstore.analysis.scan_request import OnScanDamage
 from cqstore.store.errors import CorruptionError, QueueGapError
 from cqstore.store.record.decoder import check_record, refuse_filler
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.topic_reader import TopicDamage
 
 IN_NO_QUEUE = -1
@@ -30,14 +31,16 @@ class ScanDamage:
     def _found(self, topic: str, damage: TopicDamage) -> CorruptionError:
         """Return what is wrong, by one more look at the unit and its record."""
         first, last = damage.queue_offset, damage.queue_offset + damage.units - 1
-        unit = next(self._store.queues.queue(topic, damage.queue_id).iterate(first), None)
+        unit = next(
+            components_of(self._store).queues.queue(topic, damage.queue_id).iterate(first), None
+        )
         if unit is None or unit.queue_offset > first:
             return QueueGapError(
-                damage.reason, path=self._store.paths.root,
+                damage.reason, path=self._store.root,
                 expected=f"units {first} to {last}", got="none",
             )  # fmt: skip
         try:
-            record = self._store.commit_log.view(unit.phy_offset, unit.size)
+            record = components_of(self._store).log.view(unit.phy_offset, unit.size)
             refuse_filler(check_record(record, unit.phy_offset, check_crc=True, property_crc=False))
         except CorruptionError as exc:
             exc.phy_offset = unit.phy_offset
@@ -49,7 +52,7 @@ class ScanDamage:
         file = (
             None
             if fault.phy_offset is None
-            else self._store.commit_log.files.find(fault.phy_offset)
+            else components_of(self._store).log.files.find(fault.phy_offset)
         )
         where = f"{topic}, queue {damage.queue_id}, offset {damage.queue_offset}"
         if damage.queue_id == IN_NO_QUEUE:

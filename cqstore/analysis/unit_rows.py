@@ -14,6 +14,7 @@ from cqstore.store.queue.consume_queue import ConsumeQueue
 from cqstore.store.queue.facts import QueueType
 from cqstore.store.queue.units import EXT_ADDRESS_MAX, PACKED_PREFIX, UNIT_COLUMNS, QueueKey
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 
 class UnitPiece(NamedTuple):
@@ -35,14 +36,14 @@ def pieces_of(
     store: MessageStore, key: QueueKey, first: int, end: int, *, timed: bool
 ) -> Iterator[UnitPiece]:
     """Yield the units [``first``, ``end``) of a queue; a hole is passed over."""
-    queue = store.queues.queue(*key)
-    if store.queues.queue_type(key.topic) is QueueType.BATCH:
+    queue = components_of(store).queues.queue(*key)
+    if components_of(store).queues.queue_type(key.topic) is QueueType.BATCH:
         yield from _batch_pieces(queue, key, first, end, timed=timed)
         return
     for block in queue.blocks(first, end, BATCH_ROWS):
         units, at = block.columns(), block.queue_offset
         offsets = np.arange(at, at + block.count, dtype=np.int64)
-        stamps = _stamps(store.commit_log, units) if timed else None
+        stamps = _stamps(components_of(store).log, units) if timed else None
         units, missing = _resolved(queue, units)
         yield UnitPiece(key, offsets, units, missing, None, stamps)
 

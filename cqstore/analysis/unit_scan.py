@@ -14,6 +14,7 @@ from cqstore.store.queue.bulk import key_order
 from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.topic_reader import LATEST
 
 
@@ -72,7 +73,7 @@ def queue_span(store: MessageStore, key: QueueKey, request: ScanRequest) -> tupl
 
     By the search by halves that every reader by time makes, see ``read_topic``.
     """
-    first, end = store.queues.queue(*key).ends()
+    first, end = components_of(store).queues.queue(*key).ends()
     if request.begin > 0:
         first = max(first, store.offset_by_time(*key, request.begin))
     if request.end < LATEST:

@@ -15,6 +15,7 @@ from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.record.message import DLQ_PREFIX, RETRY_PREFIX, is_queued
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.topic_follower import light_offsets
 
 Ends = dict[int, tuple[int, int]]
@@ -106,10 +107,10 @@ class _UndispatchedLog:
     """Follows the log from where the queues of an opened store may end."""
 
     def __init__(self, store: MessageStore) -> None:
-        low, high = store.commit_log.min_phy_offset(), store.commit_log.max_phy_offset()
-        start = min(max(store.queues.dispatch_from_phy_offset(), low, 0), high)
-        self.deleted = store.deleted_topics
-        self._folders = store.layout.log_folders
+        low, high = store.min_phy_offset(), store.max_phy_offset()
+        start = min(max(components_of(store).queues.dispatch_from_phy_offset(), low, 0), high)
+        self.deleted = components_of(store).deleted
+        self._folders = components_of(store).layout.log_folders
         self._first = self._first_file()
         self.follower = LogFollower(self._folders, start)
 

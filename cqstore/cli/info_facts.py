@@ -12,6 +12,7 @@ from cqstore.store.log.checkpoint import CheckpointFields
 from cqstore.store.service.layout.left_behind import sentence
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.metrics.metrics import disk_used_ratio
+from cqstore.store.service.opening.components import components_of
 
 COUNTED_QUEUES = 1_000_000
 _MAX_DAMAGED = 10
@@ -90,12 +91,12 @@ def _type(kind: str) -> dict[str, object]:
 
 def facts(store: MessageStore) -> Iterator[tuple[str, object]]:
     """Yield each of ``FACTS`` with its value."""
-    log, layout, config = store.commit_log, store.layout, store.config
-    opener = opened_by(store.paths.root)
-    yield "root", str(store.paths.root)
+    log, layout, config = components_of(store).log, components_of(store).layout, store.config
+    opener = opened_by(store.root)
+    yield "root", str(store.root)
     yield "backends", list(layout.backends)
     yield "state", layout.backend_state.mode or None
-    yield "kept_backends", [backend.name for backend in store.queues.backends()]
+    yield "kept_backends", [backend.name for backend in components_of(store).queues.backends()]
     yield "last_exit", "open" if opener else "clean" if store.last_exit_ok else "not clean"
     yield "opened_by", opener or None
     yield "commit_log_files", len(log.files.files())
@@ -103,12 +104,16 @@ def facts(store: MessageStore) -> Iterator[tuple[str, object]]:
     yield "min_phy_offset", log.min_phy_offset()
     yield "max_phy_offset", log.max_phy_offset()
     yield from _counted(store)
-    yield "queues_disk_bytes", store.queues.total_size_bytes()
-    yield "queue_facts", {snake(name): value for name, value in store.queues.describe().items()}
-    yield "index_files", None if store.index is None else len(store.index.files)
+    yield "queues_disk_bytes", components_of(store).queues.total_size_bytes()
+    yield (
+        "queue_facts",
+        {snake(name): value for name, value in components_of(store).queues.describe().items()},
+    )
+    index = components_of(store).index
+    yield "index_files", None if index is None else len(index.files)
     fault = store.report.index_left_out
     yield "index_fault", None if fault is None else str(fault)
-    yield from _checkpoint(store.checkpoint.fields)
+    yield from _checkpoint(components_of(store).checkpoint.fields)
     yield from _retention(store)
     yield "warnings", list(_warnings(store))
 
@@ -147,22 +152,21 @@ def _checkpoint(fields: CheckpointFields) -> Iterator[tuple[str, object]]:
 
 def _retention(store: MessageStore) -> Iterator[tuple[str, object]]:
     """Yield when log files expire, and how full the disks are."""
-    config, files = store.config, store.commit_log.files.files()
+    config, files = store.config, components_of(store).log.files.files()
     yield "file_reserved_hours", config.file_reserved_time
     yield "delete_when", config.delete_when
     yield "oldest_file_time", utc(files[0].path.stat().st_mtime) if files else None
-    for name, folder in (
-        ("commit_log", store.paths.commit_log), ("queues", store.paths.consume_queue),
-    ):  # fmt: skip
+    paths = components_of(store).paths
+    for name, folder in (("commit_log", paths.commit_log), ("queues", paths.consume_queue)):
         yield f"{name}_disk_used_percent", round(_PERCENT * disk_used_ratio(folder), 1)
     yield "disk_max_used_percent", config.disk_max_used_space_ratio
 
 
 def _warnings(store: MessageStore) -> Iterator[str]:
     """Yield what an operator should know of the store, a sentence each."""
-    layout = store.layout
+    layout = components_of(store).layout
     yield from (f"read-only here: {reason}" for reason in layout.refusals)
-    kept = [backend.name for backend in store.queues.backends()]
+    kept = [backend.name for backend in components_of(store).queues.backends()]
     if layout.is_combined:
         both = "double write" if len(kept) > 1 else f"only the {kept[0]} queues are kept"
         yield f"two backends hold queues ({both})"
@@ -188,5 +192,6 @@ def _warnings(store: MessageStore) -> Iterator[str]:
 def _of_index(store: MessageStore) -> Iterator[str]:
     if (fault := store.report.index_left_out) is not None:
         yield f"the index cannot be read: {fault}; {REBUILD_INDEX}"
-    for lost in islice(store.index.unread if store.index is not None else (), _MAX_DAMAGED):
+    index = components_of(store).index
+    for lost in islice(index.unread if index is not None else (), _MAX_DAMAGED):
         yield f"not all of the index can be read: {lost.problem} ({lost.path})"

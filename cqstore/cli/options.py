@@ -20,8 +20,11 @@ from cqstore.store.path_kind import exists, is_dir, is_file
 from cqstore.store.paths import StorePaths
 from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.layout.root_folder import refuse_file, refuse_part
-from cqstore.store.service.layout.store_layout import detect
+from cqstore.store.service.layout.store_layout import detect, with_log_folder
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.open_store import open_served
+from cqstore.store.service.opening.options import OpenOptions
 from cqstore.store.settings.broker_conf import conf_notes, read_broker_conf, unused_keys
 from cqstore.store.settings.config import StoreConfig
 from cqstore.store.settings.installed_backends import backend_names
@@ -164,10 +167,9 @@ def open_store(
     """
     given = config if isinstance(config, StoreConfig) else read_config(config, root)
     with pointing_to_check(root):
-        store = MessageStore.open(
-            root, given.model_copy(update=settings), read_only=read_only,
-            backend=backend, commit_log=commit_log, housekeeping=False,
-        )  # fmt: skip
+        used = with_log_folder(given.model_copy(update=settings), commit_log)
+        options = OpenOptions(read_only=read_only, backend=backend, housekeeping=False)
+        store = open_served(MessageStore, root, used, options)
     note_state(store, root, read_only=read_only)
     return store
 
@@ -199,7 +201,9 @@ def note_state(store: MessageStore, root: Path, *, read_only: bool = True) -> No
     elif read_only and store.report.needed:
         note(f"{root}: this store needs recovery and is shown as it lies (cqstore recover)")
     if not read_only:
-        for lacking in filter(None, (each.lacking() for each in store.queues.backends())):
+        for lacking in filter(
+            None, (each.lacking() for each in components_of(store).queues.backends())
+        ):
             note(lacking)
 
 
@@ -215,9 +219,9 @@ def opened_by(root: Path) -> int:
 def opened_note(store: MessageStore, opener: int) -> str:
     """Return what a reader of a store that process ``opener`` has open does not see."""
     in_memory = ""
-    if any(each.name != "file" for each in store.queues.backends()):
+    if any(each.name != "file" for each in components_of(store).queues.backends()):
         in_memory = "; what its RocksDB has in memory alone is not seen"
-    return f"{store.paths.root}: process {opener} has the store open and may be writing{in_memory}"
+    return f"{store.root}: process {opener} has the store open and may be writing{in_memory}"
 
 
 def open_to_delete(
@@ -231,7 +235,7 @@ def open_to_delete(
     """
     refuse_if_open(StorePaths(root))
     settings = read_config(config, root)
-    resolve_layout(root, settings, None, read_only=True)  # a new one is not to be made
+    resolve_layout(root, settings, read_only=True)  # a new one is not to be made
     return open_store(root, settings, backend, None, read_only=not yes)
 
 

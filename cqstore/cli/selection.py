@@ -13,6 +13,7 @@ from cqstore.cli.options import note
 from cqstore.store.errors import CorruptionError
 from cqstore.store.record.message import MessageProperty
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.puller import TagFilter
 from cqstore.store.service.reading.topic_follower import TopicFollower
 from cqstore.store.service.reading.topic_reader import LATEST, TopicDamage, TopicMessage, read_topic
@@ -122,7 +123,7 @@ class SelectedReads:
 
     def unseen_topics(self) -> set[str]:
         """Return the topics of which the queues do not show all messages that the log has."""
-        return TopicFollower(self._store).topics()
+        return TopicFollower(components_of(self._store)).topics()
 
     def topic(
         self,
@@ -138,7 +139,9 @@ class SelectedReads:
         """
         yield from self.queues(topic, from_offsets)
         if with_undispatched:
-            yield from self.undispatched_messages(topic, TopicFollower(self._store), from_offsets)
+            yield from self.undispatched_messages(
+                topic, TopicFollower(components_of(self._store)), from_offsets
+            )
 
     def queues(
         self, topic: str, from_offsets: Mapping[int, int] | None = None

@@ -28,6 +28,7 @@ from cqstore.store.errors import (
 )
 from cqstore.store.java_numbers import INT_MAX
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.runtime.watched_thread import Worker
 
 _LOG = StoreLogger(__name__)
@@ -46,7 +47,7 @@ class ConsumerOffsets:
         """
         self._store = store
         self._interval = interval
-        self._table = OwnedTable(store.paths, Table.OFFSETS)
+        self._table = OwnedTable(components_of(store).paths, Table.OFFSETS)
         self._offsets = {key: dict(row) for key, row in self._table.found.offsets.items()}
         self._lock = CheckedLock("a commit of a consumer offset")  # guards _offsets, _changes
         self._writing = CheckedLock("a write of consumer offsets")  # one write at a time
@@ -207,7 +208,7 @@ class ConsumerOffsets:
         found = list(changes)
         if not found:
             raise RefusedStoreError(
-                f"the group {group!r} has no offsets there", path=self._store.paths.root
+                f"the group {group!r} has no offsets there", path=self._store.root
             )
         return found
 
@@ -215,7 +216,7 @@ class ConsumerOffsets:
         with self._lock.entry():
             self._check_open()
             offsets = {key: dict(row) for key, row in self._offsets.items()}
-        return BrokerMetadata(Form.JSON, self._store.paths.config, offsets=offsets)
+        return BrokerMetadata(Form.JSON, components_of(self._store).paths.config, offsets=offsets)
 
     def _change(self, group: str, plan: Iterable[OffsetChange]) -> list[OffsetChange]:
         changes = list(plan)
@@ -307,7 +308,7 @@ class ConsumerOffsets:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise StoreClosedError("the log is closed", path=self._store.paths.root)
+            raise StoreClosedError("the log is closed", path=self._store.root)
 
     @staticmethod
     def _check(group: str, offset: int) -> None:

@@ -31,6 +31,7 @@ from cqstore.store.concurrency.checked_lock import CheckedLock
 from cqstore.store.errors import ReadOnlyStoreError, RefusedStoreError
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.metrics.by_group import GroupOffsets
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.puller import TagFilter
 from cqstore.store.service.reading.store_times import Time, time_ms
 from cqstore.store.service.reading.topic_follower import TopicFollower
@@ -60,7 +61,7 @@ class EmbeddedLog:
         if store.read_only:
             self._snapshots = StoreSnapshots(
                 store,
-                open_again or partial(MessageStore.open, store.paths.root, read_only=True),
+                open_again or partial(MessageStore.open, store.root, read_only=True),
             )
         self._store = store
         self._lock = CheckedLock("a new tail")  # guards _members
@@ -136,7 +137,7 @@ class EmbeddedLog:
         message = put_message_of(
             self._writable_topics(), topic, body, key, tags, properties, queue_id, delay_level
         )
-        return stored(await self.store.put(message))
+        return stored(await self.store.put_message_async(message))
 
     def send_back(
         self,
@@ -177,7 +178,7 @@ class EmbeddedLog:
             StoreError: as for ``send_back``.
         """
         copied = self._retry_topics().sent_back(message, group, level, max_reconsume_times)
-        return stored(await self.store.put(copied))
+        return stored(await self.store.put_message_async(copied))
 
     def create_topic(self, topic: str, queues: int | None = None) -> int:
         """Make a topic known with so many queues; return how many it has.
@@ -193,7 +194,7 @@ class EmbeddedLog:
         if self._snapshots is None:
             return sorted({*self._writable_topics().names(), *self._store.topics()})
         with self._snapshots.reading() as store:
-            return sorted({*store.topics(), *TopicFollower(store).topics()})
+            return sorted({*store.topics(), *TopicFollower(components_of(store)).topics()})
 
     # ---- reading
 
@@ -305,7 +306,7 @@ class EmbeddedLog:
         if self._snapshots is None:
             raise RefusedStoreError(
                 "a tail of a log that is written has a group: a log that is read-only has none",
-                path=self._store.paths.root,
+                path=self._store.root,
             )
         is_new_alone = begin == "latest"
         first = 0 if isinstance(begin, str) else time_ms(begin)
@@ -421,7 +422,7 @@ class EmbeddedLog:
 
     def _writable_topics(self) -> LogTopics:
         if self._topics is None:
-            raise ReadOnlyStoreError("the log was opened read-only", path=self.store.paths.root)
+            raise ReadOnlyStoreError("the log was opened read-only", path=self.store.root)
         return self._topics
 
     def _retry_topics(self) -> RetryTopics:
@@ -431,7 +432,7 @@ class EmbeddedLog:
         if self._offsets is None:
             raise ReadOnlyStoreError(
                 "the log was opened read-only: groups belong to the process that writes it",
-                path=self.store.paths.root,
+                path=self.store.root,
             )
         return self._offsets
 

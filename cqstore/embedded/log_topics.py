@@ -18,6 +18,7 @@ from cqstore.store.errors import CorruptionError, RefusedStoreError
 from cqstore.store.record.java_hash import java_hash
 from cqstore.store.record.message import LMQ_PREFIX
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 _MAY_WRITE = 2
 _MAX_QUEUES = 1 << 16
@@ -37,7 +38,7 @@ class LogTopics:
         self._store = store
         self._queues = queues
         self._on_new = on_new
-        self._table = OwnedTable(store.paths, Table.TOPICS)
+        self._table = OwnedTable(components_of(store).paths, Table.TOPICS)
         self._rows: dict[str, Json] = dict(self._table.found.topics)
         self._writable: dict[str, int] = {}  # what puts have asked for
         self._lock = CheckedLock("a new topic")  # guards _rows, and the table
@@ -125,7 +126,7 @@ class LogTopics:
         if type(found) is not int or not 0 < found <= _MAX_QUEUES:
             raise CorruptionError(
                 f"the table of topics says of {topic!r} that {name} is {found!r}",
-                path=self._store.paths.topics, expected=f"1 to {_MAX_QUEUES}",
+                path=components_of(self._store).paths.topics, expected=f"1 to {_MAX_QUEUES}",
             )  # fmt: skip
         return found
 

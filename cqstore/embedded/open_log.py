@@ -1,46 +1,46 @@
 """Opening an embedded log."""
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from cqstore.embedded.consumer_offsets import INTERVAL_SECONDS
 from cqstore.embedded.log import QUEUES, EmbeddedLog
 from cqstore.store.errors import StoreLockedError
-from cqstore.store.service.dispatching.dispatcher_list import CommitLogDispatcher
 from cqstore.store.service.message_store import MessageStore
-from cqstore.store.service.writing.put_hooks import PutMessageHook
+from cqstore.store.service.opening.options import StoreHooks
 from cqstore.store.settings.config import StoreConfig
 
 
 def open_log(
     root: Path | str,
+    config: StoreConfig | None = None,
     *,
     backend: str | None = None,
-    config: StoreConfig | None = None,
+    read_only: bool = False,
+    hooks: StoreHooks | None = None,
     queues: int = QUEUES,
     commit_seconds: float = INTERVAL_SECONDS,
-    read_only: bool = False,
-    put_hooks: Sequence[PutMessageHook] = (),
-    dispatchers: Sequence[CommitLogDispatcher] = (),
 ) -> EmbeddedLog:
-    """Open the log in ``root``; a new one is made if there is none.
+    """Open the log in ``root``. If there is none, create one, unless ``read_only``.
 
-    ``backend`` keeps the queues of a new log: ``file`` (the default) or ``rocksdb``. ``config`` is
-    as for ``MessageStore``: files of a gigabyte and 72 hours of messages, unless it says otherwise.
-    ``queues`` is how many a new topic gets. What groups commit is on disk ``commit_seconds`` later.
-    With ``read_only`` nothing is changed, also beside a process that writes: ``read``, ``refresh``
-    and ``tail`` without a group are all then. ``put_hooks`` and ``dispatchers`` are as for
-    ``MessageStore``.
+    Args:
+        root: root folder of the log.
+        config: settings, as for ``MessageStore.open``; default: files of a gigabyte, and 72 hours
+            of messages.
+        backend: backend that keeps the queues of a new log: ``file`` (the default) or ``rocksdb``.
+        read_only: change nothing, also beside a process that writes. The log then has only
+            ``read``, ``refresh``, and ``tail`` without a group.
+        hooks: put hooks and dispatchers; default: those of installed packages.
+        queues: number of queues of a new topic.
+        commit_seconds: time after which a commit of a group is on disk.
 
     Raises:
         StoreLockedError: it is open, here or in another process, to which its groups belong.
         StoreError: as for ``MessageStore.open``; topics or offsets cannot be read.
     """
     open_store = partial(
-        MessageStore.open, root, config, backend=backend, read_only=read_only,
-        put_hooks=put_hooks, dispatchers=dispatchers,
-    )  # fmt: skip
+        MessageStore.open, root, config, backend=backend, read_only=read_only, hooks=hooks
+    )
     try:
         store = open_store()
     except StoreLockedError as exc:

@@ -17,6 +17,7 @@ from cqstore.embedded.store_snapshots import StoreSnapshots
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import CorruptionError, RefusedStoreError
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.puller import TagFilter
 from cqstore.store.service.reading.topic_follower import TopicFollower
 from cqstore.store.service.reading.topic_reader import LATEST, TopicDamage, TopicMessage, read_topic
@@ -77,7 +78,7 @@ def read_snapshot(
     Also those that its queues did not show yet.
     """
     with snapshots.reading() as store:
-        follower = TopicFollower(store)
+        follower = TopicFollower(components_of(store))
         found = stored_messages(
             store, follower, topic, begin, end, tags=tags, queue_ids=queue_ids,
             log_end=follower.opened_at,
@@ -123,7 +124,7 @@ class ReadOnlyTail(OneReader[LogMessage]):
         store = snapshots.acquire()
         self._release = weakref.finalize(self, snapshots.release, store)
         self._release.atexit = False
-        self._follower = TopicFollower(store)
+        self._follower = TopicFollower(components_of(store))
         self._is_new_alone = is_new_alone
         if is_new_alone:
             for _ in self._follower.poll(topic):

@@ -64,7 +64,7 @@ class RetryTopics:
         if not self.is_on:
             raise RefusedStoreError(
                 "nothing gives it to the group again: that needs"
-                " StoreConfig(enable_schedule_message_service=True)", path=self._store.paths.root,
+                " StoreConfig(enable_schedule_message_service=True)", path=self._store.root,
             )  # fmt: skip
         stored = self._stored(message)
         times = stored.tail.reconsume_times
@@ -88,7 +88,7 @@ class RetryTopics:
                 return stored
         raise RefusedStoreError(
             f"message {place[2]} of queue {place[1]} of {place[0]!r} is in the log no more",
-            path=self._store.paths.root,
+            path=self._store.root,
         )
 
 

@@ -102,4 +102,4 @@ class StoreSnapshots:
             StoreClosedError: all were closed.
         """
         if self._closed:
-            raise StoreClosedError("the log is closed", path=self.newest.paths.root)
+            raise StoreClosedError("the log is closed", path=self.newest.root)

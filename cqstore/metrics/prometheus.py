@@ -146,7 +146,7 @@ class StoreCollector(Collector):
         for follower in self._followers:
             families.add_follower(str(follower.root), follower.figures())
         for store in self._stores:
-            root = str(store.paths.root)
+            root = str(store.root)
             try:
                 snapshot = store.metrics.snapshot()
             except StoreError:

@@ -13,5 +13,5 @@ def status(root: Dir, workspace: Space = None, kind: Format = OutputFormat.TABLE
     """Show how far the migration is. Changes nothing."""
     space = workspace_of(root, workspace)
     if not exists(space.plan):
-        resolve_layout(root, StoreConfig(), None, read_only=True)  # refuses where no store is
+        resolve_layout(root, StoreConfig(), read_only=True)  # refuses where no store is
     output(kind).record(status_of(root, space))

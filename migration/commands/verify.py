@@ -21,6 +21,7 @@ from cqstore.store.journals.store_lock import locked_by
 from cqstore.store.path_kind import exists
 from cqstore.store.queue.queue_location import QueuePlace
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 EXIT_DIFFERENT = 1
 _BACKENDS = 2
@@ -84,19 +85,19 @@ def both_backends(root: Path, config: Path | None) -> tuple[QueuePlace, QueuePla
     with MessageStore.open(
         root, read_config(config, root), read_only=True, housekeeping=False
     ) as store:
-        held = store.layout.backends
+        held = components_of(store).layout.backends
         if len(held) != _BACKENDS:
             there = f"only {held[0]} queues" if held else "no queues"
             raise RefusedStoreError(
                 f"nothing is being migrated, and there are {there}: nothing to compare", path=root
             )
-        if locked_by(store.paths):
+        if locked_by(components_of(store).paths):
             raise RefusedStoreError(
                 "the store is open: its newest units are not all on disk; close it, or verify a"
                 " copy",
                 path=root,
             )
-        folders = tuple(store.layout.log_folders)
+        folders = tuple(components_of(store).layout.log_folders)
         settings = task_settings(store)
         first, second = (QueuePlace(name, root.absolute(), folders, settings) for name in held)
     return first, second

@@ -43,6 +43,9 @@ from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.layout.store_layout import choose_backends, refuse_log_elsewhere
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.delay_levels import unlike_levels
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.open_store import open_served
+from cqstore.store.service.opening.options import OpenOptions, StoreHooks
 from cqstore.store.settings.config import StoreConfig
 
 _NOTE = "followed.json"
@@ -156,7 +159,7 @@ class FollowedMove:
                 or the log of one is in another folder, or delay levels are not the broker's.
         """
         refuse_log_elsewhere(self._own.root, self._config)
-        layout, _ = resolve_layout(self._broker.root, self._broker_config, None, read_only=True)
+        layout, _ = resolve_layout(self._broker.root, self._broker_config, read_only=True)
         if not layout.has_log:
             raise RefusedStoreError(
                 "the broker's commit log is not here. If its storePathCommitLog is another folder,"
@@ -174,7 +177,7 @@ class FollowedMove:
         if not self.report.stopped:
             refuse_left(self._broker, self._next.without)
             plan_conversion(self._broker, self._next)  # what is refused is so before the stop
-        own, settings = resolve_layout(self._own.root, self._config, None, read_only=False)
+        own, settings = resolve_layout(self._own.root, self._config, read_only=False)
         choose_backends(own, settings, self._backend)  # what cannot be opened later is not begun
         if matching(self._own.commit_log, "*"):
             return
@@ -196,9 +199,8 @@ class FollowedMove:
         self._tell("opening the follower")
         config = self._config.without_schedule()
         # Without installed hooks: the broker calls them.
-        self._opened = MessageStore.open(
-            self._own.root, config, backend=self._backend, installed_hooks=False
-        )
+        options = OpenOptions(backend=self._backend, hooks=StoreHooks(installed=False))
+        self._opened = open_served(MessageStore, self._own.root, config, options)
         return self._opened
 
     def _refuse_if_replaced(self, store: MessageStore) -> None:
@@ -207,7 +209,7 @@ class FollowedMove:
         Raises:
             RefusedStoreError: its log or its tables were written.
         """
-        end = store.commit_log.max_phy_offset()
+        end = store.max_phy_offset()
         if self.report.stopped and end > self.report.end:
             raise RefusedStoreError(
                 f"it was put to since it took the broker's place at {self.report.end}: the log ends"
@@ -231,7 +233,7 @@ class FollowedMove:
 
         A broker that is busy always has more: then the last record here is a new one.
         """
-        stored = store.commit_log.followed_timestamp / 1000
+        stored = components_of(store).log.followed_timestamp / 1000
         is_new = progress.verified and time.time() - stored < _LEVEL_SECONDS
         return is_new or progress.caught_up or self._has_stopped(progress)
 
@@ -264,7 +266,7 @@ class FollowedMove:
             time.sleep(_TRY_SECONDS)
             compared, shown = self._compare_running(store)
         self._mark_verified(compared, shown)
-        if shown < store.commit_log.max_phy_offset():
+        if shown < store.max_phy_offset():
             self._tell(
                 "the broker's queues show what it has flushed; the rest is compared when it has"
                 " stopped"
@@ -283,8 +285,11 @@ class FollowedMove:
 
     def _compare_running(self, store: MessageStore) -> tuple[Compared, int]:
         with self._reading() as theirs:
-            refuse_lost_history(theirs.commit_log, store.commit_log)
-            there, here = last_units(theirs.queues), last_units(store.queues)
+            refuse_lost_history(components_of(theirs).log, components_of(store).log)
+            there, here = (
+                last_units(components_of(theirs).queues),
+                last_units(components_of(store).queues),
+            )
             self._delete(store, deleted_topics(there, here))
             return compare_shown(theirs, store)
 
@@ -338,24 +343,27 @@ class FollowedMove:
                 path=self._broker.root,
             )
         with self._reading() as theirs:
-            refuse_lost_history(theirs.commit_log, store.commit_log)
-            refuse_other_tail(theirs.commit_log, store.commit_log)
-            self.report.drained_bytes += drain(theirs.commit_log, store)
+            refuse_lost_history(components_of(theirs).log, components_of(store).log)
+            refuse_other_tail(components_of(theirs).log, components_of(store).log)
+            self.report.drained_bytes += drain(components_of(theirs).log, store)
             store.flush()
-            there, here = last_units(theirs.queues), last_units(store.queues)
+            there, here = (
+                last_units(components_of(theirs).queues),
+                last_units(components_of(store).queues),
+            )
             gone = frozenset(deleted_topics(there, here))
             self._delete(store, sorted(gone))
             left = {key: unit for key, unit in here.items() if key.topic not in gone}
             self._verify_rest(theirs, store)
             refuse_other_ends(there, left, self._broker.root)
-            self.report.queues, self.report.end = len(there), store.commit_log.max_phy_offset()
+            self.report.queues, self.report.end = len(there), store.max_phy_offset()
 
     def _verify_rest(self, theirs: MessageStore, store: MessageStore) -> None:
         """Compare what could not be while the broker ran: all, or what it had not flushed then."""
-        end = store.commit_log.max_phy_offset()
+        end = store.max_phy_offset()
         if self.report.verified_to < 0:
             self._mark_verified(compare_with_broker(theirs, store), end)
-        elif theirs.queues.hides_unflushed:
+        elif components_of(theirs).queues.hides_unflushed:
             units, since = self.report.units, self.report.verified_to
             self._mark_verified(compare_with_broker(theirs, store, since), end, units)
 

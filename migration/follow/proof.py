@@ -17,6 +17,7 @@ from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.facts import QueueType
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 _PIECE_BYTES = 4 << 20
 _TAIL_BYTES = 1 << 26
@@ -42,9 +43,11 @@ def compare_with_broker(
     Raises:
         StoreError: the broker's queues cannot be read.
     """
-    begin = max(theirs.commit_log.min_phy_offset(), since, 0)
-    bounds = Bounds(begin, own.commit_log.max_phy_offset())
-    return compare_stores(theirs.queues, own.queues, bounds, progress=progress)
+    begin = max(theirs.min_phy_offset(), since, 0)
+    bounds = Bounds(begin, own.max_phy_offset())
+    return compare_stores(
+        components_of(theirs).queues, components_of(own).queues, bounds, progress=progress
+    )
 
 
 def compare_shown(
@@ -57,12 +60,14 @@ def compare_shown(
     Raises:
         StoreError: the broker's queues cannot be read.
     """
-    end, shown = own.commit_log.max_phy_offset(), shown_to(theirs.queues)
+    end, shown = own.max_phy_offset(), shown_to(components_of(theirs).queues)
     if shown >= end:
         return compare_with_broker(theirs, own, progress=progress), end
-    bounds = Bounds(max(theirs.commit_log.min_phy_offset(), 0), shown)
+    bounds = Bounds(max(theirs.min_phy_offset(), 0), shown)
     # Ours is the reference here: only the copy may lack what ends behind the bound.
-    return compare_stores(own.queues, theirs.queues, bounds, progress=progress), shown
+    return compare_stores(
+        components_of(own).queues, components_of(theirs).queues, bounds, progress=progress
+    ), shown
 
 
 LastUnits = dict[QueueKey, tuple[int, int]]
@@ -167,7 +172,7 @@ def drain(theirs: CommitLog, own: MessageStore) -> int:
         CorruptionError: the broker's log does not go on with whole records.
         StoreError: as for ``append_to_commit_log``.
     """
-    begin = own.commit_log.max_phy_offset()
+    begin = own.max_phy_offset()
     end, at = theirs.max_phy_offset(), begin
     file_size, limit = theirs.files.file_size, _PIECE_BYTES
     while at < end:

@@ -91,7 +91,7 @@ def make_log_plan(
     """
     root = root.absolute()
     space, to = workspace or Workspace.of(root), bulk_backend(target)
-    layout, config = resolve_layout(root, config or StoreConfig(), None, read_only=True)
+    layout, config = resolve_layout(root, config or StoreConfig(), read_only=True)
     _refuse(layout, target)
     check_master(master)
     with space.held(begin=True):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 
 class BackendComparison(NamedTuple):
@@ -75,10 +76,10 @@ def compare_backends(store: MessageStore, target: str) -> BothSides:
     Raises:
         StoreError: a queue cannot be read.
     """
-    backends = {backend.name: backend for backend in store.queues.backends()}
-    source = store.queues.backends()[0]
+    backends = {backend.name: backend for backend in components_of(store).queues.backends()}
+    source = components_of(store).queues.backends()[0]
     mine, other = _side(source, backends[target]), _side(backends[target], source)
-    return BothSides(mine, other, store.commit_log.max_phy_offset())
+    return BothSides(mine, other, store.max_phy_offset())
 
 
 def _side(backend: ConsumeQueueStore, other: ConsumeQueueStore) -> BackendComparison:

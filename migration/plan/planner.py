@@ -21,6 +21,9 @@ from cqstore.store.queue.bulk import (
 from cqstore.store.queue.facts import QueueType
 from cqstore.store.queue.queue_location import queue_context, settings_of_tasks
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.open_store import open_served
+from cqstore.store.service.opening.options import OpenOptions
 from cqstore.store.settings.config import CQ_UNIT_SIZE, StoreConfig
 
 
@@ -55,9 +58,8 @@ def make_plan(
                 "there is a plan already: go on with it, or cqstore migrate rollback",
                 path=space.plan,
             )
-        with MessageStore.open(
-            root, config, read_only=True, backend=source, housekeeping=False
-        ) as store:
+        options = OpenOptions(read_only=True, backend=source, housekeeping=False)
+        with open_served(MessageStore, root, config, options) as store:
             replaces = _refuse(store, target, replace=replace)
             planner = _Planner(store, to, space, segment_units, progress)
             plan = write_plan(space, planner.run(replaces=replaces))
@@ -67,23 +69,23 @@ def make_plan(
 
 def _refuse(store: MessageStore, target: str, *, replace: bool) -> bool:
     """Refuse queues that cannot be moved; return whether those of the target are to be replaced."""
-    root = store.paths.root
-    name = store.queues.backends()[0].name
-    there = target in store.layout.backends
-    if there and (name == target or len(store.queues.backends()) == 1):
+    root = store.root
+    name = components_of(store).queues.backends()[0].name
+    there = target in components_of(store).layout.backends
+    if there and (name == target or len(components_of(store).queues.backends()) == 1):
         raise RefusedStoreError(f"there are {target} queues already", path=root)
-    if name not in store.layout.backends:
+    if name not in components_of(store).layout.backends:
         raise RefusedStoreError(
             "the store has no queues to move; plan --from log builds them from its commit log",
             path=root,
         )
-    if store.report.needed and not locked_by(store.paths):
+    if store.report.needed and not locked_by(components_of(store).paths):
         raise RefusedStoreError(
             "the store was not closed cleanly: its queues may lack records; run cqstore recover"
             " first (on a copy, if you like)",
             path=root,
         )
-    if store.layout.log_folders != [store.paths.commit_log]:
+    if components_of(store).layout.log_folders != [components_of(store).paths.commit_log]:
         raise RefusedStoreError("its commit log is spread over several paths", path=root)
     if there:
         both = compare_backends(store, target)
@@ -110,7 +112,7 @@ class _Planner:
         self._space = space
         self._segment_units = segment_units
         self._progress = progress
-        self._queues = store.queues.backends()[0]
+        self._queues = components_of(store).queues.backends()[0]
         self._settings = task_settings(store)
         self._config = StoreConfig.from_mapping(self._settings)
         self._count = self._expired = self._empty = 0
@@ -119,11 +121,13 @@ class _Planner:
         """Write ``queues.jsonl`` and return the plan."""
         store, space = self._store, self._space
         complete_to = self._queues.dispatch_from_phy_offset()  # before any end is read
-        context = queue_context(store.paths, store.layout.log_folders, self._config)
+        context = queue_context(
+            components_of(store).paths, components_of(store).layout.log_folders, self._config
+        )
         source = bulk_backend(self._queues.name).source(context)
         writer = SegmentWriter(
             source, self._target, self._config, self._segment_units, self._progress,
-            store.paths.root,
+            store.root,
         )  # fmt: skip
         try:
             segments = writer.write(space, self._slices(writer))
@@ -131,12 +135,12 @@ class _Planner:
             source.close()
         return Plan(
             created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            store=str(store.paths.root), identity=log_identity(store.layout.log_folders),
-            tail=tail_identity(store.commit_log, complete_to),
+            store=str(store.root), identity=log_identity(components_of(store).layout.log_folders),
+            tail=tail_identity(components_of(store).log, complete_to),
             source=self._queues.name, target=self._target.name, settings=self._settings,
-            log_folders=[str(folder) for folder in store.layout.log_folders],
-            min_phy_offset=store.commit_log.min_phy_offset(),
-            max_phy_offset=store.commit_log.max_phy_offset(),
+            log_folders=[str(folder) for folder in components_of(store).layout.log_folders],
+            min_phy_offset=store.min_phy_offset(),
+            max_phy_offset=store.max_phy_offset(),
             complete_to=complete_to, queues=self._count, units=writer.units,
             expired=self._expired, empty=self._empty, replaces=replaces, segments=segments,
         )  # fmt: skip
@@ -153,7 +157,7 @@ class _Planner:
             if queues.queue_type(queue.topic) is QueueType.BATCH:
                 raise RefusedStoreError(
                     f"topic {queue.topic!r} has BatchCQ queues, which RocksDB cannot hold",
-                    path=self._store.paths.root,
+                    path=self._store.root,
                 )
             self._target.check_queue(queue)
             begin, end = queues.queue(*queue).ends()
@@ -167,5 +171,5 @@ class _Planner:
 
 def task_settings(store: MessageStore) -> dict[str, object]:
     """Return the settings that were given, and the sizes that the files show."""
-    queue_file = store.queues.units_per_file * CQ_UNIT_SIZE
+    queue_file = components_of(store).queues.units_per_file * CQ_UNIT_SIZE
     return settings_of_tasks(store.config, mapped_file_size_consume_queue=queue_file)

@@ -45,6 +45,9 @@ from cqstore.store.queue.bulk import bulk_backend, bulk_names
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.delay_levels import unlike_levels
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.open_store import open_served
+from cqstore.store.service.opening.options import OpenOptions
 from cqstore.store.settings.broker_conf import read_properties
 from cqstore.store.settings.config import StoreConfig
 
@@ -167,9 +170,8 @@ class _Examination:
         prefer = {"combine_cq_prefer_cq_type": backend(beside).store_type()}
         config = self._config.model_copy(update=prefer)
         try:
-            with MessageStore.open(
-                self._root, config, read_only=True, housekeeping=False, backend=source
-            ) as store:
+            options = OpenOptions(read_only=True, backend=source, housekeeping=False)
+            with open_served(MessageStore, self._root, config, options) as store:
                 yield from self._of_store(store, source)
         except StoreError as exc:
             yield PreflightFinding(
@@ -182,22 +184,22 @@ class _Examination:
         """Yield what the open store shows: its queues, units, consumers, and the machine's room."""
         yield from _damage(store)
         by_name: Mapping[str, ConsumeQueueStore] = {
-            each.name: each for each in store.queues.backends()
+            each.name: each for each in components_of(store).queues.backends()
         }
         queues = by_name[source]
         self.surveyed = source
         self.totals = Totals(queues.units_per_file)
-        table, remarks = read_topic_table(store.paths)
+        table, remarks = read_topic_table(components_of(store).paths)
         yield from remarks
         checks: list[QueueCheck] = [self.totals, TopicNames(self._to, self._config), QueueIds()]
         checks += [
             BatchQueues(queues), table,
-            UnitCheck(queues, store.commit_log, self._to, is_written=self._is_written),
+            UnitCheck(queues, components_of(store).log, self._to, is_written=self._is_written),
             *(CombinedStart(queues, each) for each in by_name.values() if each is not queues),
         ]  # fmt: skip
         if self._lite is not None:
             expirations = table.lite_expirations
-            checks.append(LiteQueues(queues, store.commit_log, expirations, self._lite))
+            checks.append(LiteQueues(queues, components_of(store).log, expirations, self._lite))
         yield from QueueSurvey(queues, checks, self._progress).run()
         if self._is_written and queues.hides_unflushed:
             yield not_compared(
@@ -206,16 +208,16 @@ class _Examination:
                 " of its queues in memory.",
             )
         else:
-            yield from OffsetsCheck(store.paths, queues).findings()
+            yield from OffsetsCheck(components_of(store).paths, queues).findings()
         yield from _levels(store, self._config)
         yield from machine_findings(self._extent(store, by_name), self._machine)
 
     def _extent(self, store: MessageStore, by_name: Mapping[str, ConsumeQueueStore]) -> Extent:
         """Return how much is to be moved, for what the machine must have."""
         assert self.totals is not None
-        paths, log = store.paths, store.commit_log
+        paths, log = components_of(store).paths, components_of(store).log
         files = (each.describe().get("queue files") for each in by_name.values())
-        log_folders = store.layout.log_folders
+        log_folders = components_of(store).layout.log_folders
         return Extent(
             root=self._root,
             target=self._to,

@@ -16,6 +16,7 @@ from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.sentences import some_of
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 
 _NAMED = 5
@@ -40,16 +41,16 @@ def returning_topics(root: Path, config: StoreConfig, left: str) -> list[str]:
         StoreError: a backend cannot be read.
     """
     with MessageStore.open(root, config, read_only=True) as store:
-        served = store.queues
+        served = components_of(store).queues
         kept = {each.name: each for each in served.backends()}
         if next(iter(kept)) == left:
             return []
         if left in kept:
-            return _topics(kept[left], served, store.deleted_topics)
+            return _topics(kept[left], served, components_of(store).deleted)
         queues = backend(left)(replace(served.context, read_only=True)).load()
         try:
             queues.recover()
-            return _topics(queues, served, store.deleted_topics)
+            return _topics(queues, served, components_of(store).deleted)
         finally:
             queues.close()
 
@@ -97,11 +98,11 @@ def delete_missing_topics(store: MessageStore, left: str) -> None:
 
     Topics of which nothing is left are deleted durably, so that no replay brings them back.
     """
-    by_name = {each.name: each for each in store.queues.backends()}
+    by_name = {each.name: each for each in components_of(store).queues.backends()}
     if left not in by_name:  # detached: the step is refused with the reason
         return
-    served = store.queues.backends()[0]
-    keys = list(_queues(by_name[left], served, store.deleted_topics))
+    served = components_of(store).queues.backends()[0]
+    keys = list(_queues(by_name[left], served, components_of(store).deleted))
     whole = {key.topic for key in keys if next(served.queues(key.topic), None) is None}
     for key in keys:
         if key.topic not in whole:

@@ -73,7 +73,7 @@ def rollback(
     space = workspace or Workspace.of(root)
     with space.held():
         config = (config or StoreConfig()).without_replicas()  # nothing is acknowledged here
-        layout, config = resolve_layout(root, config, None, read_only=True)
+        layout, config = resolve_layout(root, config, read_only=True)
         if exists(space.switched):
             before = _mode_before(space, root)
             broker = NextBroker(before.backends, config, without, accept_older_tables)
@@ -157,7 +157,7 @@ def finish(
         if not exists(space.switched):
             raise RefusedStoreError("there is no switch to finish", path=space.root)
         done = read_switched(space)
-        layout, config = resolve_layout(root, config or StoreConfig(), None, read_only=True)
+        layout, config = resolve_layout(root, config or StoreConfig(), read_only=True)
         now, wanted = current_mode(layout, config), StoreMode(done.target)
         if now != wanted:
             raise RefusedStoreError(f"the store's state is {now}, not yet {wanted}", path=root)

@@ -75,7 +75,7 @@ def prepare_for(
         StoreLockedError: a process has the store open.
         CorruptionError, StoreIOError: as for ``bring_tables``.
     """
-    layout, config = resolve_layout(root.absolute(), config or StoreConfig(), None, read_only=True)
+    layout, config = resolve_layout(root.absolute(), config or StoreConfig(), read_only=True)
     goal = to or current_mode(layout, config)
     broker = NextBroker(goal.backends, config, without, accept_older_tables)
     wait_for_broker(layout.paths, None, tell)
@@ -104,7 +104,7 @@ def preparing(
         RefusedStoreError, StoreError: as ``prepare_for``.
     """
     named = [_named(name) for name in without]
-    layout, config = resolve_layout(root.absolute(), config, None, read_only=True)
+    layout, config = resolve_layout(root.absolute(), config, read_only=True)
     broker = NextBroker(to.backends, config, named, accept_older_tables)
     wait_for_broker(layout.paths, None, tell)
     plan_conversion(layout.paths, broker)

@@ -48,6 +48,7 @@ from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.layout.store_layout import StoreLayout
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.mode import StoreMode, change_mode, current_mode, set_mode
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.recovering.claims import vouch_for_queues
 from cqstore.store.settings.config import StoreConfig
 
@@ -119,7 +120,7 @@ def switch(
     with space.held():
         plan = read_plan(space)
         config = (config or StoreConfig()).without_replicas()  # nothing is acknowledged here
-        layout, config = resolve_layout(root, config, None, read_only=True)
+        layout, config = resolve_layout(root, config, read_only=True)
         before = current_mode(layout, config)
         goal = to or StoreMode(plan.target)
         _require_target_kept(plan, goal, root)
@@ -306,7 +307,7 @@ def walk(
     recover(root, config, tell)
     tidied = False
     while True:
-        layout, settings = resolve_layout(root, config, None, read_only=True)
+        layout, settings = resolve_layout(root, config, read_only=True)
         now = current_mode(layout, settings)
         report.state = now
         report.left_behind = {
@@ -340,7 +341,7 @@ def _accept_queues_from_log(root: Path, config: StoreConfig, plan: Plan, tell: T
 
     Opens the store, which catches them up; returns how many units that took.
     """
-    layout, config = resolve_layout(root, config, None, read_only=True)
+    layout, config = resolve_layout(root, config, read_only=True)
     alone = StoreMode(plan.target)
     if plan.target not in current_mode(layout, config).backends:
         lock = StoreLock(layout.paths)
@@ -356,7 +357,7 @@ def _accept_queues_from_log(root: Path, config: StoreConfig, plan: Plan, tell: T
 
 def recover(root: Path, config: StoreConfig, tell: Tell) -> None:
     """Open the store to write if it was not closed well, or keeps a backend that lags."""
-    layout, settings = resolve_layout(root, config, None, read_only=True)
+    layout, settings = resolve_layout(root, config, read_only=True)
     kept = current_mode(layout, settings).backends
     needed = exists(layout.paths.abort) or any(
         name in kept for name in layout.backend_state.lagging
@@ -369,7 +370,7 @@ def recover(root: Path, config: StoreConfig, tell: Tell) -> None:
 
 def _forget_deleted(store: MessageStore, plan: Plan) -> list[str]:
     """Delete from the new backend what the old one had deleted since the plan was made."""
-    by_name = {each.name: each for each in store.queues.backends()}
+    by_name = {each.name: each for each in components_of(store).queues.backends()}
     old, new = by_name.get(plan.source), by_name.get(plan.target)
     if old is None or new is None:  # detached: the step is refused with the reason
         return []

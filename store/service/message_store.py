@@ -6,16 +6,12 @@ threads. Each method checks whether the store may do it, then asks one component
 Source: RocketMQ ``DefaultMessageStore``, ``RocksDBMessageStore``.
 """
 
-import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from cqstore.store.concurrency.future import StoreFuture
-from cqstore.store.concurrency.logger import StoreLogger
-from cqstore.store.errors import RefusedStoreError, os_errors
 from cqstore.store.java_numbers import LONG_MAX
 from cqstore.store.progress import Progress, noop
 from cqstore.store.queue.combined import CombinedConsumeQueueStore
@@ -27,43 +23,43 @@ from cqstore.store.record.message import SCHEDULE_TOPIC, Message
 from cqstore.store.record.message_check import listed
 from cqstore.store.record.message_id import decode_message_id
 from cqstore.store.service.dispatching.arrivals import ArrivalListener, ArrivalSubscription
-from cqstore.store.service.dispatching.dispatcher_list import CommitLogDispatcher
+from cqstore.store.service.layout.store_layout import check_backend
 from cqstore.store.service.maintenance.check import CheckFinding, StoreCheck
 from cqstore.store.service.maintenance.clean_service import ExpiryReport
 from cqstore.store.service.maintenance.disk_levels import DiskDemand
 from cqstore.store.service.maintenance.file_expiry import FileOutlook
 from cqstore.store.service.opening.components import StoreComponents
-from cqstore.store.service.opening.open_store import open_store
-from cqstore.store.service.opening.options import OpenOptions
+from cqstore.store.service.opening.open_store import open_served
+from cqstore.store.service.opening.options import OpenOptions, RecoveryOptions, StoreHooks
 from cqstore.store.service.opening.shutdown import StoreShutdown
 from cqstore.store.service.reading.arguments import (
     check_numbers,
     check_pull,
     check_query,
     check_queue,
+    check_search,
     check_texts,
 )
 from cqstore.store.service.reading.arrival_waits import ArrivalWaits
-from cqstore.store.service.reading.key_queries import KeyQueries
 from cqstore.store.service.reading.puller import MAX_PULL_BYTES, TagFilter
 from cqstore.store.service.reading.read_guard import read_guard_of
 from cqstore.store.service.reading.read_interceptor import ReadInterceptor
 from cqstore.store.service.recovering.queue_rebuild import RebuildReport
-from cqstore.store.service.recovering.replacement import Rebuild
 from cqstore.store.service.results import GetMessageResult, GetMessageStatus, PutMessageResult
-from cqstore.store.service.runtime.environment import Environment
 from cqstore.store.service.writing.put_guard import PutGuard
-from cqstore.store.service.writing.put_hooks import PutMessageHook
 from cqstore.store.service.writing.putter import Puts, put_for_future
 from cqstore.store.service.writing.replicas import Replicas
 from cqstore.store.settings.config import StoreConfig
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from cqstore.store.comparing.compared import Compared
+    from cqstore.store.service.metrics.metrics import StoreMetrics
     from cqstore.store.service.reading.loop_waits import LoopWait
+    from cqstore.store.service.recovering.recovery import RecoveryReport
     from cqstore.store.service.writing.loop_puts import LoopPuts
 
-_LOG = StoreLogger(__name__)
 _ALL_TIME = (0, LONG_MAX)
 _NO_MESSAGE = GetMessageStatus.NO_MESSAGE_IN_QUEUE  # an enum's name costs a look-up
 _UPPER = BoundaryType.UPPER
@@ -81,15 +77,19 @@ class MessageStore:
     def __init__(self, components: StoreComponents) -> None:
         """Serve ``components``; callers use ``open``."""
         self._components = components
-        self.layout, self.paths = components.layout, components.paths
-        self.config = components.config
-        self.read_only, self.last_exit_ok = components.read_only, components.last_exit_ok
-        self.report, self.checkpoint = components.report, components.checkpoint
-        self.commit_log, self.queues = components.log, components.queues
-        self.index = components.index
-        self.deleted_topics = components.deleted
-        self.metrics = components.metrics
-        """Counters and figures of the store, see ``StoreMetrics.snapshot``."""
+        self.root: Path = components.paths.root
+        """Root folder of the store."""
+        self.config: StoreConfig = components.config
+        """The settings that it was opened with, file sizes as they are on disk."""
+        self.read_only: bool = components.read_only
+        """Whether the store was opened read-only."""
+        self.last_exit_ok: bool = components.last_exit_ok
+        """Whether the store had been closed cleanly before this opening."""
+        self.report: RecoveryReport = components.report
+        """What the opening found and did."""
+        self.metrics: StoreMetrics = components.metrics
+        """Counters and measurements of the store, see ``StoreMetrics.snapshot``."""
+        self._log, self._queues = components.log, components.queues
         self._state, self._dispatcher = components.state, components.dispatcher
         self._commit, self._flush_all = components.commit, components.flush_all
         self._clean, self._expiry = components.clean, components.expiry
@@ -98,14 +98,10 @@ class MessageStore:
         """Refuses after a close, and dispatches what waits, so that a reader sees it."""
         guard = PutGuard(components.state, components.dispatcher, components.putter.meter)
         self._refusal = guard.refusal
-        self._puller = components.puller
-        self._queries = KeyQueries(
-            components.config, components.log, components.index, components.others,
-            components.queues.context.read_fallbacks, read_only=components.read_only,
-        )  # fmt: skip
+        self._puller, self._queries = components.puller, components.queries
         arrivals = components.dispatcher.arrivals
         self._waits = ArrivalWaits(components.queues, arrivals, components.state, self._ready)
-        self._loop_puts: LoopPuts | None = None  # from the first ``put`` on
+        self._loop_puts: LoopPuts | None = None  # from the first ``put_message_async`` on
         self._route(components.puts, components.interceptor)
         self._shutdown = StoreShutdown(components)
         components.state.locks.add_outer(self._shutdown.lock)
@@ -117,53 +113,49 @@ class MessageStore:
     @classmethod
     def open(
         cls, root: Path | str, config: StoreConfig | None = None, *,
-        read_only: bool = False, backend: str | None = None, rebuild: Rebuild = Rebuild.NOTHING,
-        commit_log: Path | None = None, cut_at: int | None = None, pass_over: Collection[int] = (),
-        housekeeping: bool = True, replicas: Replicas | None = None, installed_hooks: bool = True,
-        put_hooks: Sequence[PutMessageHook] = (), dispatchers: Sequence[CommitLogDispatcher] = (),
-        environment: Environment | None = None, progress: Progress = noop,
+        backend: str | None = None, read_only: bool = False, housekeeping: bool = True,
+        recovery: RecoveryOptions | None = None, hooks: StoreHooks | None = None,
+        replicas: Replicas | None = None, progress: Progress = noop,
     ) -> Self:  # fmt: skip
-        """Open the store in ``root``; read-write, a new one is made if there is none.
+        """Open the store in ``root``. If there is none, create one, unless ``read_only``.
 
-        What lies on disk decides on backend and file sizes, unless ``config`` gives a size.
-        Read-only: takes no lock and changes no byte, for a copy or a stopped broker's folder.
-        ``commit_log`` names the log's folder when it lies elsewhere (read-only). ``cut_at`` allows
-        to lose what lies behind damage at exactly that phy offset, ``pass_over`` to lose the
-        damaged records at these alone: their places in the queues stay, and pulls pass over them.
-        ``rebuild`` builds all queues, or the index, anew from the log, the queues in ``backend`` if
-        it is given; what was there is moved to ``cqstore/replaced``. With ``housekeeping`` old log
-        files go by RocketMQ's rules (``FileExpiry``), from a minute after the opening on, a disk
-        that is nearly full takes no more puts, and delayed messages are delivered where
-        ``enable_schedule_message_service`` says so. ``replicas`` are the ``Followers`` of
-        ``replication``; without them ``brokerRole=SYNC_MASTER`` is refused. ``put_hooks`` are asked
-        before a message is put, ``dispatchers`` are called with each record before it is in its
-        queue: in their order, after those of installed packages unless ``installed_hooks`` is off.
-        ``environment`` is the machine; the recovery calls ``progress`` with phy offsets.
+        The files on disk decide which backends are opened, and file sizes that ``config`` does not
+        give.
+
+        Args:
+            root: root folder (``storePathRootDir``). A commit log elsewhere is named by
+                ``store_path_commit_log``, and can only be read.
+            config: the settings; default: RocketMQ's.
+            backend: name of the backend to create a new store with, to read if the store has
+                several, or to rebuild into. Default: ``storeType`` of the settings.
+            read_only: take no lock and change no byte: for a copy, a stopped broker's folder, or a
+                store that another process writes.
+            housekeeping: delete old log files by RocketMQ's rules from a minute after the opening
+                on, refuse puts while a disk is nearly full, and deliver delayed messages where
+                ``enable_schedule_message_service`` is set.
+            recovery: what the recovery may give up and what it rebuilds; default: nothing.
+            hooks: put hooks and dispatchers; default: those of installed packages.
+            replicas: the followers that puts wait for; ``brokerRole=SYNC_MASTER`` is refused
+                without.
+            progress: called by the recovery with phy offsets.
 
         Raises:
             StoreLockedError: it is open already.
             RefusedStoreError: it must not be opened this way; the sentence says why.
-            StoreConfigError: settings or hooks are wrong, or promise replicas that are not fed.
+            StoreConfigError: settings or hooks are invalid, ``backend`` contradicts ``storeType``,
+                or the settings promise replicas and there are no ``replicas``.
             DispatcherError: a dispatcher failed at a record that the recovery dispatches.
             CorruptionError: it cannot be read as a store.
             StoreIOError: the operating system refused something.
         """
-        undo, root = ExitStack(), Path(root)
+        config = config or StoreConfig()
+        check_backend(config, backend)
         options = OpenOptions(
-            read_only=read_only, backend=backend, cut_at=cut_at, pass_over=pass_over,
-            rebuild=rebuild, housekeeping=housekeeping, replicas=replicas, put_hooks=put_hooks,
-            dispatchers=dispatchers, installed_hooks=installed_hooks,
-            environment=environment or Environment(), progress=progress,
+            backend=backend, read_only=read_only, housekeeping=housekeeping,
+            recovery=recovery or RecoveryOptions(), hooks=hooks or StoreHooks(),
+            replicas=replicas, progress=progress,
         )  # fmt: skip
-        try:
-            with os_errors("open the store", root):  # where nothing nearer names a path
-                store = cls(open_store(undo, root, config or StoreConfig(), commit_log, options))
-            _LOG.info("opened %s: %s", root, store.report)
-        except BaseException:
-            undo.__exit__(*sys.exc_info())
-            raise
-        else:  # no call lies between: an interrupt is undone, or the caller has the store
-            return store
+        return open_served(cls, root, config, options)
 
     # ---- putting
 
@@ -186,12 +178,12 @@ class MessageStore:
             return refused
         return self._putter.put(message)
 
-    def put_message_async(self, message: Message) -> Future[PutMessageResult]:
+    def put_message_future(self, message: Message) -> Future[PutMessageResult]:
         """Put one message; the future completes when it is as durable as the settings promise.
 
         The message has its place when this returns: calls of one thread keep their order. The
         future cannot be cancelled; its callbacks run in a thread of the store's and must be short.
-        In asyncio ``put`` costs less.
+        In asyncio ``put_message_async`` costs less.
 
         Raises:
             StoreError: as for ``put_message``; what goes wrong later is the future's.
@@ -204,7 +196,7 @@ class MessageStore:
             return done
         return put_for_future(self._putter, message)
 
-    async def put(self, message: Message) -> PutMessageResult:
+    async def put_message_async(self, message: Message) -> PutMessageResult:
         """Put one message; a task of an asyncio loop awaits that it is as durable as promised.
 
         Many tasks at once cost one sync and one turn of the loop. The message has its place before
@@ -212,7 +204,7 @@ class MessageStore:
         promise nothing to wait for, the loop does not get a turn. Checks and append run in its
         thread, and may wait there as ``put_message`` does: for another thread's append, a new file.
         With ``MAX_IN_FLIGHT`` of a loop's puts in flight the next one waits before it appends. On
-        a loop that is not asyncio's own it is a future of ``put_message_async`` that is awaited.
+        a loop that is not asyncio's own it is a future of ``put_message_future`` that is awaited.
 
         Cancelled before it has appended, it leaves nothing; later, the message stays where it is
         and the task alone goes.
@@ -263,7 +255,7 @@ class MessageStore:
 
         Whole records go in as they are, with the places and offsets that they have; what remains at
         the end of ``data`` is to come again. Returns the end of the log. With ``SYNC_FLUSH`` it is
-        on disk then, or ``syncFlushTimeout`` is over (``commit_log.flushed_phy_offset`` tells).
+        on disk then, or ``syncFlushTimeout`` is over (see ``flushed_phy_offset``).
         Puts go on behind. An empty log begins at the start of any file. Any thread; one at a time.
 
         Raises:
@@ -278,11 +270,7 @@ class MessageStore:
         Source: RocketMQ ``DefaultMessageStore.appendToCommitLog``, which checks nothing.
         """
         self._state.check_writable()
-        if self._schedule is not None:
-            raise RefusedStoreError(
-                "enableScheduleMessageService: a follower leaves it to the"
-                " master to deliver what is delayed", path=self.paths.root,
-            )  # fmt: skip
+        self._components.refuse_if_delivering()
         return self._components.putter.append_raw(phy_offset, data)
 
     # ---- flush and close
@@ -313,11 +301,11 @@ class MessageStore:
             self._commit.flush()
 
     def close(self) -> None:
-        """Flush everything, then let the store go. A second call does nothing.
+        """Flush everything, then release the store. A second call does nothing.
 
         After a failure ``abort`` stays, so that the next open recovers. A failure that was raised
-        before is not raised again. One that is cut short goes on with the next call; so does one
-        that another thread is at. In a child of the process that opened the store it does nothing.
+        before is not raised again. A close that was interrupted is continued by the next call. In a
+        child of the process that opened the store it does nothing.
 
         Raises:
             NestedCallError: this thread is inside another call of the store, or one of the store's
@@ -352,15 +340,16 @@ class MessageStore:
         Source: RocketMQ ``DefaultMessageStore.getMessage``.
         """
         self._ready()
+        found = None
         try:
             if (interceptor := self._interceptor) is not None and interceptor.samples_this():
-                return interceptor.pull(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
-            found = self._puller.get(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
-        except Exception:
-            check_pull(topic, queue_id, offset, max_msgs, max_total_bytes)
-            raise
-        if found.status is _NO_MESSAGE:
-            check_pull(topic, queue_id, offset, max_msgs, max_total_bytes)
+                get = interceptor.pull
+            else:
+                get = self._puller.get
+            found = get(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
+        finally:
+            if found is None or found.status is _NO_MESSAGE:
+                check_pull(topic, queue_id, offset, max_msgs, max_total_bytes)
         return found
 
     def message_by_offset(self, phy_offset: int) -> StoredMessage:
@@ -371,7 +360,7 @@ class MessageStore:
         """
         self._ready()
         check_numbers(phy_offset=phy_offset)
-        message = self.commit_log.message(phy_offset)
+        message = self._log.message(phy_offset)
         refuse_filler(message)
         return message
 
@@ -432,19 +421,14 @@ class MessageStore:
     ) -> int:
         """Return the queue offset that ``timestamp`` (ms) leads to, within [min, max]."""
         self._ready()
+        check_search(topic, queue_id, timestamp)
         if (interceptor := self._interceptor) is not None and interceptor.samples_this():
             return interceptor.offset_by_time(topic, queue_id, timestamp, boundary)
-        try:
-            found = None
-            if (reads := self.queues.plain_reads) is not None:
-                found = reads.search(topic, queue_id, timestamp, boundary is _UPPER)
-            if found is None:
-                found = self.queues.queue(topic, queue_id).offset_by_time(timestamp, boundary)
-        except Exception:
-            check_queue(topic, queue_id, timestamp=timestamp)
-            raise
-        if not found:
-            check_queue(topic, queue_id, timestamp=timestamp)
+        found = None
+        if (reads := self._queues.plain_reads) is not None:
+            found = reads.search(topic, queue_id, timestamp, boundary is _UPPER)
+        if found is None:
+            found = self._queues.queue(topic, queue_id).offset_by_time(timestamp, boundary)
         return found
 
     def min_offset(self, topic: str, queue_id: int) -> int:
@@ -452,13 +436,12 @@ class MessageStore:
         self._ready()
         if (interceptor := self._interceptor) is not None and interceptor.samples_this():
             return interceptor.min_offset(topic, queue_id)
+        found = 0
         try:
-            found = self.queues.queue(topic, queue_id).min_offset()
-        except Exception:
-            check_queue(topic, queue_id)
-            raise
-        if not found:
-            check_queue(topic, queue_id)
+            found = self._queues.queue(topic, queue_id).min_offset()
+        finally:
+            if not found:
+                check_queue(topic, queue_id)
         return found
 
     def max_offset(self, topic: str, queue_id: int) -> int:
@@ -466,14 +449,34 @@ class MessageStore:
         self._ready()
         if (interceptor := self._interceptor) is not None and interceptor.samples_this():
             return interceptor.max_offset(topic, queue_id)
+        found = 0
         try:
-            found = self.queues.queue(topic, queue_id).max_offset()
-        except Exception:
-            check_queue(topic, queue_id)
-            raise
-        if not found:
-            check_queue(topic, queue_id)
+            found = self._queues.queue(topic, queue_id).max_offset()
+        finally:
+            if not found:
+                check_queue(topic, queue_id)
         return found
+
+    def min_phy_offset(self) -> int:
+        """Return the phy offset at which the log starts; -1 if it has no file.
+
+        Source: RocketMQ ``DefaultMessageStore.getMinPhyOffset``.
+        """
+        return self._log.min_phy_offset()
+
+    def max_phy_offset(self) -> int:
+        """Return the phy offset at which the log ends: where the next record is appended.
+
+        Source: RocketMQ ``DefaultMessageStore.getMaxPhyOffset``.
+        """
+        return self._log.max_phy_offset()
+
+    def flushed_phy_offset(self) -> int:
+        """Return the phy offset up to which the log is on disk.
+
+        Source: RocketMQ ``DefaultMessageStore.getFlushedWhere``.
+        """
+        return self._log.flushed_phy_offset()
 
     def confirm_phy_offset(self) -> int:
         """Return up to where the log is confirmed: on disk under ``SYNC_FLUSH``, else its end.
@@ -481,8 +484,8 @@ class MessageStore:
         Source: RocketMQ ``DefaultMessageStore.getConfirmOffset``.
         """
         if self.config.syncs_each_put:
-            return self.commit_log.flushed_phy_offset()
-        return self.commit_log.max_phy_offset()
+            return self._log.flushed_phy_offset()
+        return self._log.max_phy_offset()
 
     def estimate_message_count(
         self, topic: str, queue_id: int, from_offset: int, to_offset: int, tags: TagFilter
@@ -491,7 +494,7 @@ class MessageStore:
         self._ready()
         if (interceptor := self._interceptor) is not None and interceptor.samples_this():
             return interceptor.estimate(topic, queue_id, from_offset, to_offset, tags)
-        queue = self.queues.queue(topic, queue_id)
+        queue = self._queues.queue(topic, queue_id)
         return queue.estimate_message_count(from_offset, to_offset, tags.may_match, tags.plain)
 
     def queue_keys(
@@ -499,21 +502,21 @@ class MessageStore:
     ) -> Iterator[QueueKey]:
         """Yield the queues (of ``topic``), in no promised order."""
         self._ready()
-        return self.queues.queues(topic, after)
+        return self._queues.queues(topic, after)
 
     def queue_spans(
         self, topic: str | None = None, after: QueueKey | None = None
     ) -> Iterator[QueueSpan]:
         """Yield what ``queue_keys`` does with minimum and maximum; far cheaper than asking each."""
         self._ready()
-        return self.queues.spans(topic, after)
+        return self._queues.spans(topic, after)
 
     def topics(self, prefix: str = "") -> Iterator[str]:
         """Yield each topic that has a queue and begins with ``prefix``, in no promised order."""
         self._ready()
         if (interceptor := self._interceptor) is not None:
             interceptor.on_list_topics(prefix)
-        return self.queues.topics(prefix)
+        return self._queues.topics(prefix)
 
     # ---- waiting for messages that are still to come
 
@@ -656,11 +659,11 @@ class MessageStore:
         Raises:
             RetryableDiskFullError: there is no room for units, which would be reported as missing.
         """
-        end = self.commit_log.max_phy_offset()  # before the hand-on: all below is in its queue
+        end = self._log.max_phy_offset()  # before the hand-on: all below is in its queue
         self._ready_for_all()
         return StoreCheck(
-            self.config, self.commit_log, end, self.queues, self.index, self.deleted_topics,
-            progress, self.report.index_left_out,
+            self.config, self._log, end, self._queues, self._components.index,
+            self._components.deleted, progress, self.report.index_left_out,
         )  # fmt: skip
 
     def _ready_for_all(self) -> None:
@@ -703,17 +706,12 @@ class MessageStore:
         self._ready_for_all()
         self._state.locks.check()
         locks = (self._clean.lock, self._dispatcher.owner, self._dispatcher.drain_lock)
-        return compare_open(self.queues, topic, queue_id, locks=locks, progress=progress)
+        return compare_open(self._queues, topic, queue_id, locks=locks, progress=progress)
 
     def detached_backends(self) -> dict[str, Exception]:
         """Return the backends that failed and are not kept until the next open, and why."""
-        queues = self.queues
+        queues = self._queues
         return queues.detached if isinstance(queues, CombinedConsumeQueueStore) else {}
-
-
-def components_of(store: MessageStore) -> StoreComponents:
-    """Return the components of a store, for the packages above that extend it."""
-    return store._components  # noqa: SLF001 - the one door to them
 
 
 def route_calls(store: MessageStore, putter: Puts, interceptor: ReadInterceptor | None) -> None:

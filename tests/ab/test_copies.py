@@ -16,6 +16,7 @@ from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline import store_copy
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.ab.made_store import CONFIG, FILE, make_varied_store
 from tests.kit.tree import tree_digest
@@ -91,11 +92,11 @@ def test_full_files_share_their_bytes_and_the_one_that_is_written_does_not(
 def test_a_log_is_cut_where_it_is_asked_to_end(root: Path, tmp_path: Path) -> None:
     found = survey(root, CONFIG, 1)
     with MessageStore.open(root, CONFIG, read_only=True) as store:
-        records = list(store.commit_log.scan(found.min_phy_offset))[:700]
+        records = list(components_of(store).log.scan(found.min_phy_offset))[:700]
     end = records[-1].phy_offset + records[-1].size
     copies.share_log(found.log_folders, tmp_path / "side" / "commitlog", end, FILE)
     with MessageStore.open(tmp_path / "side", CONFIG, backend="file") as side:
-        assert side.commit_log.max_phy_offset() == end
+        assert side.max_phy_offset() == end
         assert side.report.dispatched_units == len(records)
 
 
@@ -147,7 +148,7 @@ def test_units_of_a_queue_are_told_with_what_they_say(root: Path) -> None:
         rows = list(unit_rows(store, QueueKey("hot", 1)))
         low, high = store.min_offset("hot", 1), store.max_offset("hot", 1)
         digests = {(each.topic, each.queue_id): each for each in queue_digests(store)}
-        units = list(store.queues.queue("hot", 1).iterate(low))
+        units = list(components_of(store).queues.queue("hot", 1).iterate(low))
     assert [int(row.split(":")[0]) for row in rows] == list(range(low, high))
     first = units[0]
     assert rows[0] == (

@@ -10,6 +10,7 @@ from cqstore.cq_rocksdb.folders import log_folder
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit import commands
 
@@ -35,9 +36,9 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MessageStore:
 
 
 def test_units_and_bytes_of_the_last_hour_are_counted_by_class(store: MessageStore) -> None:
-    with MessageStore.open(store.paths.root, CONFIG, read_only=True) as again:
+    with MessageStore.open(store.root, CONFIG, read_only=True) as again:
         cost = policy_cost(again, ["orders1", "orders1;orders2;none*"], hottest=2)
-        records = list(again.commit_log.scan(0))[-360:]
+        records = list(components_of(again).log.scan(0))[-360:]
     by_class = {row["class"]: row for row in cost.rows()}
     assert cost.seconds == 3600
     counts = {name: row["units"] for name, row in by_class.items()}
@@ -56,14 +57,14 @@ def test_units_and_bytes_of_the_last_hour_are_counted_by_class(store: MessageSto
 
 
 def test_a_log_that_is_younger_is_counted_over_what_it_has(store: MessageStore) -> None:
-    with MessageStore.open(store.paths.root, CONFIG, read_only=True) as again:
+    with MessageStore.open(store.root, CONFIG, read_only=True) as again:
         cost = policy_cost(again, hours=24, hottest=0)
     assert cost.seconds == 7190
     assert cost.units == 720 + 72
 
 
 def test_the_command_prints_it_and_refuses_what_names_nothing(store: MessageStore) -> None:
-    command = ["ab", "policy", store.paths.root]
+    command = ["ab", "policy", store.root]
     done = commands.run([*command, "--topics", "orders*", "--hottest", "0", "--output", "json"])
     assert done.returncode == 0, done.stderr
     rows = {row["class"]: row for row in json.loads(done.stdout)}
@@ -92,4 +93,4 @@ def test_what_a_backend_has_noted_of_its_writing_is_told(tmp_path: Path) -> None
 
 
 def test_a_store_without_notes_is_told_none(store: MessageStore) -> None:
-    assert len(list(written_notes(store.paths))) == 1
+    assert len(list(written_notes(components_of(store).paths))) == 1

@@ -12,6 +12,7 @@ import pytest
 
 from cqstore.store.errors import StoreError
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.ab import wrong_backends
 from tests.ab.made_store import CONFIG, make_varied_store
@@ -151,7 +152,7 @@ def test_a_store_that_is_open_or_not_there_is_not_compared(root: Path) -> None:
 
 def test_a_log_that_gives_other_queues_than_those_there_is_refused(root: Path) -> None:
     with MessageStore.open(root, StoreConfig()) as store:
-        store.queues.delete_queue("hot", 1)  # behind the store's back
+        components_of(store).queues.delete_queue("hot", 1)  # behind the store's back
     with pytest.raises(StoreError, match="other queues than those that lie there"):
         compare(root, "offsets")
     assert not root.with_name("store.ab").exists()

@@ -36,6 +36,7 @@ from cqstore.store.queue.facts import QueueSpan
 from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.queue.units import BlockStop, QueueKey, UnitBlock
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.puller import TagFilter
 from cqstore.store.service.results import (
     DamagedRecord,
@@ -104,7 +105,9 @@ def test_each_question_is_the_one_that_the_store_answers(tmp_path: Path) -> None
     make_varied_store(tmp_path / "s", 400)
     with MessageStore.open(tmp_path / "s", CONFIG) as store:
         low, high = store.min_offset("hot", 1), store.max_offset("hot", 1)
-        times = [store.queues.queue("hot", 1).unit_timestamp(at) for at in (low, high - 1)]
+        times = [
+            components_of(store).queues.queue("hot", 1).unit_timestamp(at) for at in (low, high - 1)
+        ]
         queue = {"topic": "hot", "queue_id": 1}
         rare = store.estimate_message_count("hot", 1, low, high, TagFilter("rare"))
         asked: list[Operation] = [

@@ -23,6 +23,7 @@ from cqstore.ab.workloads.base import Setting, Turn
 from cqstore.store.errors import StoreError
 from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.ab.made_store import CONFIG, FILE, make_varied_store
 from tests.kit.tree import tree_digest
@@ -45,7 +46,7 @@ def side(made: Path, tmp_path: Path) -> Iterator[SideStore]:
 
 def messages(store: MessageStore, phy_offset: int) -> list[StoredMessage]:
     """What the log holds from there on."""
-    log = store.commit_log
+    log = components_of(store).log
     return [log.message(found.phy_offset) for found in log.scan(phy_offset)]
 
 
@@ -111,7 +112,7 @@ def test_replay_makes_the_queues_of_a_log_like_the_stores(side: SideStore) -> No
             assert (message.body, message.properties["TAGS"]) == (bytes(9), "a")
             assert message.head.born_timestamp == 1
         assert {tuple(key): high - low for key, low, high in store.queue_spans()} == lengths
-        assert store.commit_log.files.file_size == FILE
+        assert components_of(store).log.files.file_size == FILE
         order = [message.topic for message in messages(store, 0)]
         assert order != sorted(order), "queues are beside each other as they are in the store"
     dispatch.end(side, setting)
@@ -137,7 +138,7 @@ def test_expiry_lets_the_oldest_file_of_a_copy_go(side: SideStore) -> None:
     (answer,) = done.answers
     with side.open_at(side.scratch) as store:
         assert answer == f"1 files, {FILE} bytes gone; {ends_of(store, setting)}"
-        assert store.commit_log.min_phy_offset() == setting.min_phy_offset + FILE
+        assert store.min_phy_offset() == setting.min_phy_offset + FILE
     assert (done.operations, done.items) == (1, 1)
     assert done.asked == [{"op": "expiry", "turn": 5}]
     assert done.service == [int(done.spent.seconds * 1e9)]
@@ -181,7 +182,7 @@ def test_a_killed_writer_has_put_messages_durably_and_others_not(
             killed_writer.main()
     assert kills == [77, (os.getpid(), signal.SIGKILL)]
     store: MessageStore = caught.traceback[-2].frame.f_locals["store"]
-    durable = store.commit_log.flushed_phy_offset()
+    durable = store.flushed_phy_offset()
     ends = [store.max_offset("cqstore-ab-killed", at) for at in range(65)]
     assert ends == [63] * 40 + [62] * 16 + [61] * 8 + [0]
     put = messages(store, setting.max_phy_offset)
@@ -208,7 +209,7 @@ def test_after_a_kill_the_store_opens_with_what_was_put_and_loses_it_again(side:
     assert not side.is_open
     with side.open_at(side.root) as store:
         assert store.max_offset("cqstore-ab-killed", 0) == 0
-        assert store.commit_log.max_phy_offset() > setting.max_phy_offset
+        assert store.max_phy_offset() > setting.max_phy_offset
     bad = SideStore(side.root.with_name("s"), "no such backend", CONFIG)
     with pytest.raises(StoreError, match=r"was to be killed ended: (.|\n)*no such backend"):
         workload.turn(bad, setting, Turn(0, 1))
@@ -233,7 +234,7 @@ def test_topics_are_created_seen_and_gone_when_the_turn_ends(side: SideStore) ->
 
 def test_topics_of_eight_queues_are_deleted_one_by_one(side: SideStore) -> None:
     side.open()
-    before, end = set(side.store.queue_keys()), side.store.commit_log.max_phy_offset()
+    before, end = set(side.store.queue_keys()), side.store.max_phy_offset()
     delete = workloads()["topic-delete"]
     done = delete.turn(side, Setting(body_bytes=5), Turn(7, 2))
     assert done.answers == [f"deleted, then max {[0] * 8}"] * 2

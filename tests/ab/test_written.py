@@ -12,6 +12,7 @@ from cqstore.ab.results.result import Result
 from cqstore.ab.stores.side_store import SideStore
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.ab.made_result import Truth, made_result
 from tests.ab.made_store import make_varied_store
@@ -36,7 +37,7 @@ def test_what_stores_of_a_side_have_written_is_added_up(tmp_path: Path) -> None:
     assert side.written() == first
     with side.open_at(tmp_path / "other") as store:
         put(store)
-        of_the_other = store.queues.written_bytes()
+        of_the_other = components_of(store).queues.written_bytes()
         side.count_written(store)
     side.open()  # counts from nothing again
     assert side.written()["flush"] == first["flush"] + of_the_other["flush"]

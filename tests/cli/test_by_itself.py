@@ -10,6 +10,7 @@ import pytest
 from cqstore.store.log.checkpoint import StoreCheckpoint
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.double_write import Told, open_store
 from tests.kit.verbs import call, rows
@@ -31,7 +32,7 @@ def spoil_queue(root: Path) -> None:
 
 def spoil_log(root: Path) -> int:
     with MessageStore.open(root, CONFIG, read_only=True) as store:
-        at = [record.phy_offset for record in store.commit_log.scan(0)][-1]
+        at = [record.phy_offset for record in components_of(store).log.scan(0)][-1]
     with max((root / "commitlog").iterdir()).open("r+b") as file:
         file.seek(at % 16384)
         file.write(b"\xff" * 4)
@@ -116,7 +117,7 @@ def test_queues_that_were_written_to_after_they_were_left_are_told(tmp_path: Pat
     root = tmp_path / "s"
     with open_store(root) as store:
         Told().put(store, 20)
-        line = store.commit_log.max_phy_offset()
+        line = store.max_phy_offset()
     for state in ("double-write-rocksdb", "rocksdb"):
         assert call("mode", root, "--to", state).exit_code == 0
     checkpoint = root / "checkpoint"

@@ -13,6 +13,7 @@ from cqstore.cq_rocksdb.keys import queue_prefix, unit_key
 from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.command_page import PAGE
 from tests.kit.commands import COMMAND, run
@@ -64,7 +65,7 @@ def checked(root: Path, *words: object, damaged: bool = True) -> list[dict[str, 
 def spoil_record(root: Path, number: int = 5) -> int:
     """Spoil a record of the log, the sixth if not said; return where it starts."""
     with MessageStore.open(root, CONFIG, read_only=True) as store:
-        at = [record.phy_offset for record in store.commit_log.scan(0)][number]
+        at = [record.phy_offset for record in components_of(store).log.scan(0)][number]
     with (root / "commitlog" / f"{0:020d}").open("r+b") as log:
         log.seek(at + 4)
         log.write(b"\xff" * 20)
@@ -213,9 +214,10 @@ def test_a_damaged_unit_has_its_file_and_position(files: Path) -> None:
 def test_a_missing_unit_of_rocksdb_has_its_key(database: Path) -> None:
     prefix = queue_prefix("t1", 0)
     with MessageStore.open(database) as store:
-        assert isinstance(store.queues, RocksDBConsumeQueueStore)
+        queues = components_of(store).queues
+        assert isinstance(queues, RocksDBConsumeQueueStore)
         span = (Family.DEFAULT, unit_key(prefix, 4), unit_key(prefix, 6))
-        store.queues.engine.write(EngineBatch(delete_ranges=[span]))
+        queues.engine.write(EngineBatch(delete_ranges=[span]))
     found = checked(database)
     assert {of(one, "path", "position", "key", "queueOffset") for one in found} == {
         (str(database / "consumequeue"), None, unit_key(prefix, 4).hex(), 4)

@@ -10,6 +10,7 @@ import pytest
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.cli.test_commands import lines, run
 from tests.kit.tree import tree_digest
@@ -156,9 +157,9 @@ def test_a_store_that_is_open_or_not_there_is_refused(
 def fill(root: Path) -> list[Path]:
     """Put until there are five log files; return them."""
     with MessageStore.open(root, CONFIG, housekeeping=False) as store:
-        while len(store.commit_log.files.files()) < 5:
+        while len(components_of(store).log.files.files()) < 5:
             assert store.put_message(Message("c", b"x" * 2000)).ok
-        return [file.path for file in store.commit_log.files.files()]
+        return [file.path for file in components_of(store).log.files.files()]
 
 
 def let_age(path: Path, hours: float) -> None:
@@ -189,7 +190,7 @@ def test_expired_files_are_told_and_stay_until_yes(root: Path) -> None:
     assert [path.exists() for path in paths] == [False, False, True, True, True]
     with MessageStore.open(root, read_only=True) as store:
         assert store.min_offset("a", 0) == store.max_offset("a", 0) == 10
-        assert store.commit_log.min_phy_offset() == 2 * FILE
+        assert store.min_phy_offset() == 2 * FILE
     run("check", root)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.commands import run
 from tests.kit.tree import tree_digest
@@ -152,11 +153,11 @@ def test_a_record_in_a_body_and_a_blank_are_none_that_begin_there(tmp_path: Path
     root, log = tmp_path / "store", 1 << 16
     with MessageStore.open(root, StoreConfig(**SMALL), backend="file") as store:
         first = store.put_message(Message("orders", b"x", 0))
-        forged = bytes(store.commit_log.view(0, store.commit_log.max_phy_offset()))
+        forged = bytes(components_of(store).log.view(0, store.max_phy_offset()))
         assert first.phy_offset == 0
         second = store.put_message(Message("orders", b"ab" + forged, 0))
         third = store.put_message(Message("orders", b"c" * 40_000, 0))
-        blank = store.commit_log.max_phy_offset()
+        blank = store.max_phy_offset()
         fourth = store.put_message(Message("orders", b"d" * 40_000, 0))
         assert fourth.phy_offset == log
     within = (root / "commitlog" / f"{0:020d}").read_bytes().index(forged, 1)

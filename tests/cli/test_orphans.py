@@ -37,7 +37,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with MessageStore.open(root, CONFIG, backend="rocksdb") as store:
         for topic in (KNOWN, "prüfung测试", *EXEMPT, "gone"):
             assert store.put_message(Message(topic, b"x")).ok
-        while store.commit_log.max_phy_offset() < LOG_FILE:
+        while store.max_phy_offset() < LOG_FILE:
             assert store.put_message(Message(KNOWN, b"x" * 1000)).ok
         for queue_id in (0, 3, 3):
             assert store.put_message(Message("gone", b"x", queue_id)).ok

@@ -26,6 +26,7 @@ from cqstore.store.errors import CorruptionError
 from cqstore.store.record.message import Message
 from cqstore.store.service.maintenance import check as checking
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.recovering import queue_rebuild
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.operating import write_database
@@ -207,7 +208,7 @@ def test_of_a_store_that_cannot_be_looked_at_no_end_is_known(tmp_path: Path) -> 
     end = about_end(root, StoreConfig())
     assert end is not None
     with MessageStore.open(root, read_only=True) as store:
-        assert 0 <= end - store.commit_log.max_phy_offset() < 4096
+        assert 0 <= end - store.max_phy_offset() < 4096
     (root / "cqstore").mkdir(exist_ok=True)
     (root / "cqstore" / "kept").write_bytes(b"damaged\n")
     assert about_end(root, StoreConfig()) is None
@@ -342,7 +343,7 @@ def test_a_put_tells_messages_and_how_much_of_a_file_was_read(
 def test_a_compaction_tells_how_much_of_the_tables_it_has_taken_up(tmp_path: Path) -> None:
     made_store(tmp_path / "r", backend="rocksdb")
     with MessageStore.open(tmp_path / "r", CONFIG) as store:
-        queues = next(iter(store.queues.backends()))
+        queues = next(iter(components_of(store).queues.backends()))
         assert isinstance(queues, RocksDBConsumeQueueStore)
         queues.flush()
         left = TablesLeft(queues.engine)

@@ -13,6 +13,7 @@ from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.store_copy import copy_store
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.cli.test_commands import run
 from tests.kit.tree import tree_digest
@@ -44,15 +45,16 @@ def spoil_queue(root: Path) -> None:
         return
     prefix = queue_prefix("t", 1)
     with MessageStore.open(root) as store:
-        assert isinstance(store.queues, RocksDBConsumeQueueStore)
+        queues = components_of(store).queues
+        assert isinstance(queues, RocksDBConsumeQueueStore)
         span = (Family.DEFAULT, unit_key(prefix, 20), unit_key(prefix, 40))
-        store.queues.engine.write(EngineBatch(delete_ranges=[span]))
+        queues.engine.write(EngineBatch(delete_ranges=[span]))
 
 
 def spoil_record(root: Path) -> int:
     """Spoil a record in the middle of the first log file; return where it starts."""
     with MessageStore.open(root, read_only=True) as store:
-        at = [record.phy_offset for record in store.commit_log.scan(0)][50]
+        at = [record.phy_offset for record in components_of(store).log.scan(0)][50]
     with (root / "commitlog" / f"{0:020d}").open("r+b") as file:
         file.seek(at + 100)
         file.write(b"\xff" * 20)

@@ -462,7 +462,7 @@ def test_backends_are_compared_and_steps_are_told(tmp_path: Path) -> None:
     root = tmp_path / "s"
     with open_store(root) as store:
         Told().put(store, 50)
-        end = store.commit_log.max_phy_offset()
+        end = store.max_phy_offset()
     told = "cqstore: 50 units of 5 queues compared, file with rocksdb: {} differ\n"
     done = call("mode", root, "--verify", "--output", "jsonl")
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", told.format(0))

@@ -28,6 +28,7 @@ from cqstore.store.record.message import Host, Message
 from cqstore.store.service.layout.store_layout import detect
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.metrics.watch import FolderSize, StoreWatch, measure
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.writing.log_prefault import LogPrefault
 from cqstore.store.service.writing.putter import Putter
 from tests.kit import commands
@@ -62,7 +63,7 @@ def told(root: Path) -> Facts:
 
 def let_end(store: MessageStore) -> None:
     """Let the threads end that give files pages or a time of change later, by themselves."""
-    ahead, putter = store.commit_log.files._ahead, store._putter
+    ahead, putter = components_of(store).log.files._ahead, store._putter
     assert ahead is not None
     ahead._join()
     assert isinstance(putter, Putter)
@@ -72,7 +73,7 @@ def let_end(store: MessageStore) -> None:
 
 
 def watch(store: MessageStore) -> StoreWatch:
-    return StoreWatch(detect(store.paths.root, CONFIG))
+    return StoreWatch(detect(store.root, CONFIG))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -83,22 +84,22 @@ def test_it_tells_of_a_store_that_is_open_and_changes_no_byte(tmp_path: Path, ba
         store.flush()
         store.put_message(Message("t", b"x"))
         let_end(store)
-        rocksdb_log = log_folder(store.paths)  # written whenever RocksDB likes
+        rocksdb_log = log_folder(components_of(store).paths)  # written whenever RocksDB likes
         before = tree_digest(root, rocksdb_log)
         seen = told(root)
         table = run(root).stdout.splitlines()  # no terminal: one table
         assert run(root, "--once").stdout.count("max phy offset") == 1
         assert tree_digest(root, rocksdb_log) == before
-        end = store.commit_log.max_phy_offset()
-        behind = end - store.checkpoint.fields.confirm_phy_offset
+        end = store.max_phy_offset()
+        behind = end - components_of(store).checkpoint.fields.confirm_phy_offset
         assert seen["store", "state"] == f"open: process {os.getpid()}"
         assert seen["log", "max phy offset"] == end
         assert seen["log", "lag of the checkpoint, bytes"] == behind > 0
-        assert seen["log", "files"] == len(list(store.paths.commit_log.iterdir()))
+        assert seen["log", "files"] == len(list(components_of(store).paths.commit_log.iterdir()))
         assert seen["checkpoint", "confirm phy offset"] == end - (behind)
         on_disk = seen["consumequeue", "on disk, bytes"]
         assert isinstance(on_disk, int)
-        assert on_disk >= store.queues.total_size_bytes() > 0
+        assert on_disk >= components_of(store).queues.total_size_bytes() > 0
         assert table[0].split() == ["part", "fact", "value", "perSecond"]
         # RocksDB logs its counts when it likes, maybe between the two; here with when that was
         counts = next((at for at, row in enumerate(table) if row.startswith("rocksdb")), len(table))
@@ -121,7 +122,7 @@ def test_looking_from_the_same_process_keeps_the_lock(tmp_path: Path) -> None:
         )  # fmt: skip
         assert "StoreLockedError" in other.stderr
         with pytest.raises(StoreLockedError):
-            StoreLock(store.paths)
+            StoreLock(components_of(store).paths)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -130,7 +131,7 @@ def test_rates_are_what_was_put_between_two_looks(tmp_path: Path, backend: str) 
         store.put_message(Message("t", b"x"))
         looking = watch(store)
         first = looking.sample()
-        start = store.commit_log.max_phy_offset()
+        start = store.max_phy_offset()
         for number in range(1000):
             store.put_message(Message("t", b"x" * 10, number))
         store.flush()
@@ -139,7 +140,7 @@ def test_rates_are_what_was_put_between_two_looks(tmp_path: Path, backend: str) 
         rows = {(row["part"], row["fact"]): row for row in facts(second, first)}
         assert rows["log", "records since the first look"]["value"] == 1000
         paces = {key: row["perSecond"] for key, row in rows.items() if row["perSecond"] is not None}
-        put_bytes = store.commit_log.max_phy_offset() - start
+        put_bytes = store.max_phy_offset() - start
         assert paces["log", "max phy offset"] == round(put_bytes / seconds)
         assert paces["log", "records since the first look"] == round(1000 / seconds)
         grown = second.folders["consumequeue"].disk_bytes - first.folders["consumequeue"].disk_bytes
@@ -161,7 +162,7 @@ def test_what_rocksdb_logged_is_shown(tmp_path: Path) -> None:
 def test_how_far_delay_levels_are_is_shown_as_it_was_noted(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, CONFIG) as store:
         store.put_message(Message("t", b"x"))
-        looking, path = watch(store), store.paths.delay_offset
+        looking, path = watch(store), components_of(store).paths.delay_offset
         assert not [row for row in facts(looking.sample()) if row["part"] == "delays"]
         path.parent.mkdir(exist_ok=True)
         looks = []
@@ -199,7 +200,7 @@ def test_the_view_goes_on_until_it_is_stopped(tmp_path: Path) -> None:
         ends: list[int] = []
 
         def wait() -> None:
-            ends.append(store.commit_log.max_phy_offset())
+            ends.append(store.max_phy_offset())
             if len(ends) == 3:
                 raise KeyboardInterrupt
             store.put_message(Message("t", b"x"))
@@ -222,9 +223,9 @@ def test_on_a_terminal_it_is_live_and_ends_with_ctrl_c(tmp_path: Path) -> None:
         )  # fmt: skip
         os.close(side)
         try:
-            until(main, str(store.commit_log.max_phy_offset()))
+            until(main, str(store.max_phy_offset()))
             store.put_message(Message("t", b"x"))
-            until(main, str(store.commit_log.max_phy_offset()))
+            until(main, str(store.max_phy_offset()))
             top.send_signal(signal.SIGINT)
             until(main, "")
             assert top.wait() == 0
@@ -289,7 +290,7 @@ def test_a_folder_is_measured_as_far_as_it_was_told(tmp_path: Path) -> None:
 def test_by_topic_it_tells_what_came_between_two_looks(tmp_path: Path, backend: str) -> None:
     with MessageStore.open(tmp_path, CONFIG, backend=backend) as store:
         store.put_message(Message("t", b"x"))
-        looking = StoreWatch(detect(store.paths.root, CONFIG), by_topic=True)
+        looking = StoreWatch(detect(store.root, CONFIG), by_topic=True)
         first = looking.sample()
         assert list(topic_rows(first, None, 9)) == []
         long = "%RETRY%" + "x" * 130  # its records have a length of two bytes
@@ -297,7 +298,7 @@ def test_by_topic_it_tells_what_came_between_two_looks(tmp_path: Path, backend: 
         for topic, count, size in (("a", 200, 10), ("b", 20, 40_000), (long, 5, 1), ("ü", 5, 1)):
             for _ in range(count):
                 store.put_message(Message(topic, b"x" * size, 0, {}, 0, 0, 0, host, host))
-        records = list(store.commit_log.scan(first.log.max_phy_offset if first.log else 0))
+        records = list(components_of(store).log.scan(first.log.max_phy_offset if first.log else 0))
         second = looking.sample()
     expected = {
         topic: (len(sizes), sum(sizes))
@@ -364,7 +365,7 @@ def test_the_view_by_topic_begins_with_the_second_look(tmp_path: Path) -> None:
     console = Console(file=screen, force_terminal=True, width=120, height=60)
     with MessageStore.open(tmp_path, CONFIG) as store:
         store.put_message(Message("before", b"x"))
-        looking = StoreWatch(detect(store.paths.root, CONFIG), by_topic=True)
+        looking = StoreWatch(detect(store.root, CONFIG), by_topic=True)
         topics = iter(("first", "second"))
 
         def wait() -> None:

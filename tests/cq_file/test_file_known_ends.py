@@ -16,6 +16,7 @@ from cqstore.store.index.index_service import IndexService
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.golden import CLEAN
 
@@ -33,10 +34,11 @@ def write(root: Path, count: int = 25) -> None:
 
 def facts(root: Path, *, read_only: bool = True) -> dict[tuple[str, int], tuple[int, ...]]:
     with MessageStore.open(root, read_only=read_only) as store:
+        queues = components_of(store).queues
         return {
             key: (
-                *(ends := store.queues.queue(*key).ends()),
-                *[unit.phy_offset for unit in store.queues.queue(*key).iterate(ends[0])],
+                *(ends := queues.queue(*key).ends()),
+                *[unit.phy_offset for unit in queues.queue(*key).iterate(ends[0])],
             )
             for key in store.queue_keys()
         }  # fmt: skip

@@ -11,6 +11,7 @@ import pytest
 from cqstore.cq_file.descriptor_cache import LimitWatch, limit_warning, warn_from
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.file_queues import Disk, put, rows
 
@@ -44,7 +45,7 @@ def test_more_queues_than_the_process_may_open_files_lose_nothing(tmp_path: Path
     assert int(done.stdout) <= 64
     with MessageStore.open(tmp_path / "store", read_only=True) as store:
         for queue_id in range(300):
-            units = list(store.queues.queue("t", queue_id).iterate(0))
+            units = list(components_of(store).queues.queue("t", queue_id).iterate(0))
             assert [unit.queue_offset for unit in units] == [0, 1, 2]
             assert all(unit.size > 0 for unit in units)
 

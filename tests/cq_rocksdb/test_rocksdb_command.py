@@ -10,6 +10,7 @@ from cqstore.cq_rocksdb.folders import log_folder
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.cli.test_commands import lines, run
 from tests.kit.engines import ENGINES
@@ -84,7 +85,7 @@ def test_an_audit_finds_what_was_lost_and_what_nobody_owns(tmp_path: Path) -> No
     with MessageStore.open(root, config, backend="rocksdb") as store:
         for topic in ("known", "unknown", "RMQ_SYS_TRACE_TOPIC"):
             assert store.put_message(Message(topic, b"x")).ok
-        while store.commit_log.max_phy_offset() < 2 * 65536:
+        while store.max_phy_offset() < 2 * 65536:
             store.put_message(Message("known", b"x" * 1000))
     sorted((root / "commitlog").iterdir())[0].unlink()
     (root / "config").mkdir(exist_ok=True)
@@ -103,9 +104,9 @@ def test_a_compaction_drops_what_expired_and_says_so(tmp_path: Path) -> None:
     root = tmp_path / "store"
     config = StoreConfig(mapped_file_size_commit_log=65536)
     with MessageStore.open(root, config, backend="rocksdb") as store:
-        while store.commit_log.max_phy_offset() < 2 * 65536:
+        while store.max_phy_offset() < 2 * 65536:
             store.put_message(Message("t", b"x" * 1000))
-        first_kept = next(store.commit_log.scan(65536)).queue_offset
+        first_kept = next(components_of(store).log.scan(65536)).queue_offset
     sorted((root / "commitlog").iterdir())[0].unlink()
     report = json.loads(run("rocksdb", "compact", root, "--output", "json").stdout)
     assert (report["ended"], report["droppedUnits"]) == ("done", first_kept)

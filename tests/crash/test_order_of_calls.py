@@ -14,6 +14,8 @@ from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.obstacles import Obstacle, ObstacleKind, clear
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.options import RecoveryOptions
 from cqstore.store.service.opening.unopened import begin_again
 from cqstore.store.service.recovering.replacement import Rebuild
 from tests.kit.call_order import Call, CallOrder
@@ -55,8 +57,8 @@ def test_a_topic_goes_between_two_lines_of_a_log_that_is_durable(
 
     def look(call: Call) -> None:
         if call == ("sync", JOURNAL):
-            there.append(store.queues.queue("gone", 0).max_offset())
-            assert store.commit_log.flushed_phy_offset() == store.commit_log.max_phy_offset()
+            there.append(components_of(store).queues.queue("gone", 0).max_offset())
+            assert store.flushed_phy_offset() == store.max_phy_offset()
 
     calls.at_each = look
     with calls.watching():
@@ -67,7 +69,7 @@ def test_a_topic_goes_between_two_lines_of_a_log_that_is_durable(
     assert last_of_log < begun
     removed = calls.places("remove", "consumequeue/gone/")
     assert all(begun < at < ended for at in removed)
-    assert bool(removed) == (store.queues.name == "file")
+    assert bool(removed) == (components_of(store).queues.name == "file")
     store.close()
 
 
@@ -79,13 +81,13 @@ def test_a_flush_syncs_the_log_then_queues_and_index_then_the_checkpoint(
         store.flush()
     log, queues = calls.places("sync", "commitlog/"), calls.places("sync", "consumequeue/")
     index, checkpoint = calls.places("sync", "index/"), calls.places("sync", "checkpoint")
-    assert bool(queues) == (store.queues.name == "file")
+    assert bool(queues) == (components_of(store).queues.name == "file")
     assert len(log) >= 2
     assert max(log) < min([*queues, *index])
     assert index
     assert max([*queues, *index]) < min(checkpoint)
     folder = tmp_path / "store" / "consumequeue"
-    if store.queues.name == "file":  # each file, and each folder that has got a name
+    if components_of(store).queues.name == "file":  # each file, and each folder that has got a name
         paths = [str(path.relative_to(folder.parent)) for path in folder.rglob("*")]
         assert {path for what, path in calls.made if what == "sync"} >= {"consumequeue", *paths}
     store.close()
@@ -100,7 +102,7 @@ def test_what_is_renamed_was_synced_and_the_new_name_is_synced_next(
         store.delete_topic("gone")
         for _ in range(60):
             assert store.put_message(Message("stays", b"x" * 200)).ok
-        store.delete_expired_files(store.commit_log.max_phy_offset())
+        store.delete_expired_files(store.max_phy_offset())
         store.flush()
         store.close()
         with MessageStore.open(root, CONFIG) as again:  # fits the journals to the log
@@ -117,10 +119,15 @@ def test_what_is_renamed_was_synced_and_the_new_name_is_synced_next(
 def test_parts_are_moved_away_durably_before_the_journal_says_so(
     store: MessageStore, tmp_path: Path
 ) -> None:
-    root, name = tmp_path / "store", store.queues.name
+    root, name = tmp_path / "store", components_of(store).queues.name
     store.close()
     calls = CallOrder(root)
-    with calls.watching(), MessageStore.open(root, CONFIG, rebuild=Rebuild.QUEUES, backend=name):
+    with (
+        calls.watching(),
+        MessageStore.open(
+            root, CONFIG, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES), backend=name
+        ),
+    ):
         pass
     moved = {at: old for at, old in calls.renamed.items() if old.startswith("consumequeue")}
     assert moved
@@ -140,7 +147,7 @@ def test_a_cut_saves_what_goes_then_takes_back_what_was_said_of_it_then_removes_
     with MessageStore.open(root, CONFIG, backend="file") as store:
         for number in range(40):
             assert store.put_message(Message("t", b"x" * 200, 0, {"KEYS": str(number)})).ok
-        bad = [record.phy_offset for record in store.commit_log.scan(0)][10]
+        bad = [record.phy_offset for record in components_of(store).log.scan(0)][10]
     first_log = root / "commitlog" / f"{0:020d}"
     data = bytearray(first_log.read_bytes())
     data[bad + 100] ^= 1
@@ -154,7 +161,7 @@ def test_a_cut_saves_what_goes_then_takes_back_what_was_said_of_it_then_removes_
 
     assert StoreCheckpoint(root / "checkpoint").fields.confirm_phy_offset > bad
     calls.at_each = look
-    with calls.watching(), MessageStore.open(root, CONFIG, cut_at=bad):
+    with calls.watching(), MessageStore.open(root, CONFIG, recovery=RecoveryOptions(cut_at=bad)):
         opened = len(calls.made)
         assert set(vouched) == {0}
     saved = calls.places("sync", "cqstore/cut")

@@ -27,6 +27,7 @@ from cqstore.store.index.layout import INDEX_HEADER
 from cqstore.store.log.checkpoint import CHECKPOINT, CheckpointFields
 from cqstore.store.log.synced_mark import MARK_SLOT, MarkSlot
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import FlushDiskType, RocksDBEngine, StoreConfig
 from tests.kit.engines import ENGINES
 from tests.kit.power_cut import Disk, Image
@@ -177,7 +178,7 @@ class Run:
             self.promises.began[topic] = place
 
     def expire(self, part: float) -> None:
-        log = self.store.commit_log
+        log = components_of(self.store).log
         low = max(log.min_phy_offset(), 0)
         to = low + int(part * (log.max_phy_offset() - low))
         self.promises.cleaning_to = max(to - to % LOG_FILE, low)
@@ -197,9 +198,10 @@ class Run:
         """
         store = self.store
         store._components.stop()
-        if isinstance(store.queues, RocksDBConsumeQueueStore):
+        queues = components_of(store).queues
+        if isinstance(queues, RocksDBConsumeQueueStore):
             with self.disk.database_as_it_is():
-                store.queues._open_engine().close(flush=False)
+                queues._open_engine().close(flush=False)
         lock = store._components.lock
         assert lock is not None
         lock.release()

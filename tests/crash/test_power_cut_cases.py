@@ -19,6 +19,7 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.recovering.find_log_end import lacks_a_sector
 from cqstore.store.settings.config import FlushDiskType, StoreConfig
 from tests.kit.call_order import CallOrder
@@ -66,7 +67,7 @@ def kill(store: MessageStore) -> None:
 def numbers(root: Path) -> list[int]:
     with MessageStore.open(root, CONFIG) as store:
         assert [finding for finding in store.check() if finding.damage] == []
-        log = store.commit_log
+        log = components_of(store).log
         found = [log.message(record.phy_offset) for record in log.scan(0)]
         assert store.max_offset("t", 0) == len(found)
         return [int(message.body[:1]) for message in found]
@@ -103,7 +104,7 @@ def test_a_record_lacks_a_sector_where_all_of_one_is_zero_from_its_start_on(
     with MessageStore.open(tmp_path, CONFIG, backend="file", housekeeping=False) as store:
         for size in (1, 300, 600, 1500, 2000, 400, 1200, 2500, 1700, 1400, 700):
             assert store.put_message(Message("t", b"x" * size, 0, {"TAGS": "x"})).ok
-        log = store.commit_log
+        log = components_of(store).log
         ends = [(one.phy_offset, one.phy_offset + one.size) for one in log.scan(0)]
         assert ends[-1][1] > 13000
         assert not lacks_a_sector(log, 16384)  # it starts in no file
@@ -130,7 +131,7 @@ def test_a_blank_record_that_lost_its_second_half_ends_the_log(tmp_path: Path) -
         assert first is not None
         rest = half - 4 - first.size - (first.size - 100)
         assert store.put_message(Message("t", b"1" * rest)).ok
-        assert store.commit_log.max_phy_offset() == half - 4
+        assert store.max_phy_offset() == half - 4
         assert store.put_message(Message("t", b"2" * 1000)).phy_offset == 16384
     forget(root)
     change(root / FIRST_LOG, half, bytes(SECTOR))
@@ -189,7 +190,7 @@ def test_a_damaged_line_of_a_journal_is_no_torn_end(root: Path) -> None:
 
 def test_a_queue_goes_on_where_it_ended_though_older_units_are_left(root: Path) -> None:
     with MessageStore.open(root, CONFIG) as store:
-        while store.commit_log.max_phy_offset() < 2 * 16384:
+        while store.max_phy_offset() < 2 * 16384:
             store.put_message(Message("other", b"x" * 1000))
         assert store.delete_expired_files(16384).log_files == 1
     assert ExpiredQueues(StorePaths(root).expired_queues).ends()[QueueKey("t", 0)] == 10
@@ -278,7 +279,7 @@ def test_log_files_go_one_by_one_and_never_before_the_rest_is_durable(tmp_path: 
     )
     disk = Disk(tmp_path, random.Random(0), dict, limit=1)
     with disk.watching(), MessageStore.open(tmp_path, config, backend="file") as store:
-        while store.commit_log.max_phy_offset() < 5 * 16384:
+        while store.max_phy_offset() < 5 * 16384:
             store.put_message(Message("t", b"x" * 1000))
         going: list[int] = []
         disk.at_each = lambda disk: going.append(missing(disk))

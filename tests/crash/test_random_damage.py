@@ -14,6 +14,7 @@ import pytest
 from cqstore.cli.message_files.dump_rows import digest, queue_row
 from cqstore.store.errors import StoreError
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from tests.kit.golden import NAMES, load_dump
 
 Golden = Callable[[str], Path]
@@ -71,7 +72,7 @@ def look(store: MessageStore, dump: dict[str, object], sound_until: int) -> None
     """Compare the present units with what RocketMQ had read before the damage."""
     messages = dump["messages"]
     assert isinstance(messages, list)
-    log = store.commit_log
+    log = components_of(store).log
     for message in messages:
         end = message["phy"] + message["storeSize"]
         if end <= sound_until and end <= log.max_phy_offset():
@@ -93,7 +94,7 @@ def look(store: MessageStore, dump: dict[str, object], sound_until: int) -> None
             continue  # RocketMQ lost these itself
         key = next(store.queue_keys(queue["topic"]), None)
         assert key is not None
-        row = queue_row(store.queues, key._replace(queue_id=queue["queueId"]))
+        row = queue_row(components_of(store).queues, key._replace(queue_id=queue["queueId"]))
         units = row["units"]
         assert isinstance(units, list)
         if sound_until == EVERYTHING:

@@ -15,6 +15,8 @@ from cqstore.store.errors import RefusedStoreError
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.options import RecoveryOptions
 from cqstore.store.service.recovering.replacement import Rebuild
 from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 from tests.kit.crash_images import crash_image
@@ -36,7 +38,7 @@ class Saved:
             rocksdb_engine=engine, max_index_num=500, max_hash_slot_num=100,
         )  # fmt: skip
         with MessageStore.open(self.root, self.config, backend="rocksdb") as store:
-            hold_compactions(engine_of(store.queues))  # type: ignore[arg-type]
+            hold_compactions(engine_of(components_of(store).queues))  # type: ignore[arg-type]
             for number in range(4):
                 if number == 3:
                     crash_image(self.root / "consumequeue", self.older)
@@ -67,7 +69,9 @@ class Saved:
         except (RocksDBError, RefusedStoreError) as exc:
             refusal = str(exc)
         if REBUILD in refusal:
-            with MessageStore.open(root, self.config, rebuild=Rebuild.QUEUES) as store:
+            with MessageStore.open(
+                root, self.config, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES)
+            ) as store:
                 assert answers(store) == self.expected
         elif refusal:
             assert ADVICE in refusal
@@ -86,7 +90,11 @@ def answers(store: MessageStore) -> Answers:
     found: Answers = {}
     for key in store.queue_keys():
         low, high = store.min_offset(*key), store.max_offset(*key)
-        found[key] = low, high, list(store.queues.queue(*key).read_units(low, 1000).rows())
+        found[key] = (
+            low,
+            high,
+            list(components_of(store).queues.queue(*key).read_units(low, 1000).rows()),
+        )
     return found
 
 

@@ -16,6 +16,8 @@ from cqstore.store.log.synced_mark import SyncedMark
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.options import RecoveryOptions
 from cqstore.store.settings.config import FlushDiskType, StoreConfig
 from tests.kit.tree import tree_digest
 
@@ -74,7 +76,7 @@ def test_a_lost_sector_before_the_mark_is_damage(root: Path) -> None:
 
 def test_a_lost_end_before_the_mark_is_damage_too(root: Path) -> None:
     with MessageStore.open(root, read_only=True) as store:
-        *_, last = (record.phy_offset for record in store.commit_log.scan(0))
+        *_, last = (record.phy_offset for record in components_of(store).log.scan(0))
     with (root / FIRST_LOG).open("r+b") as file:
         file.seek(last)
         file.write(bytes(16384 - last))
@@ -114,7 +116,7 @@ def test_what_nobody_synced_is_written_again(tmp_path: Path, mark: int | None) -
         return real(fd, data, at)
 
     with mock.patch("os.pwrite", pwrite), MessageStore.open(root, CONFIG) as store:
-        end = store.commit_log.max_phy_offset()
+        end = store.max_phy_offset()
         assert 2 * 16384 < end < 3 * 16384
     wanted = set[int]() if mark is None else set(range(mark, end))
     assert {at for at in written if at < end} == wanted
@@ -131,8 +133,8 @@ def test_the_mark_follows_the_log(tmp_path: Path, flush: FlushDiskType) -> None:
             store.put_message(Message("t", b"x" * 1000))
             if number % 20 == 0:
                 store.flush()
-                assert marked(root) == store.commit_log.max_phy_offset()
-        end = store.commit_log.max_phy_offset()
+                assert marked(root) == store.max_phy_offset()
+        end = store.max_phy_offset()
         assert marked(root) < end
     assert marked(root) == end
 
@@ -141,7 +143,7 @@ def test_the_flush_thread_writes_it(tmp_path: Path) -> None:
     config = CONFIG.model_copy(update={"flush_interval_commit_log": 5})
     with MessageStore.open(tmp_path, config, backend="file") as store:
         store.put_message(Message("t", b"x"))
-        wanted = store.commit_log.max_phy_offset()
+        wanted = store.max_phy_offset()
         assert any(marked(tmp_path) == wanted for _ in looks())
 
 
@@ -225,11 +227,11 @@ def test_it_is_lowered_before_the_log_is_cut(root: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(CommitLog, "truncate", truncate)
     with pytest.raises(KeyboardInterrupt):
-        MessageStore.open(root, CONFIG, cut_at=bad)
+        MessageStore.open(root, CONFIG, recovery=RecoveryOptions(cut_at=bad))
     assert cut == [bad]
     monkeypatch.setattr(CommitLog, "truncate", original)
     with MessageStore.open(root, CONFIG) as store:  # what was asked for needs no second word
-        assert store.commit_log.max_phy_offset() == bad
+        assert store.max_phy_offset() == bad
         assert store.put_message(Message("t", b"x")).queue_offset == 1
     (root / "abort").touch()
     with MessageStore.open(root, CONFIG) as store:

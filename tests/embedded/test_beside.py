@@ -260,9 +260,9 @@ def test_a_tail_holds_its_store_until_it_has_read_it(
 def test_a_record_that_is_not_whole_is_left_for_the_next_look(tmp_path: Path) -> None:
     with writing(tmp_path) as log:
         put(log, "t", 0, 3)
-        at = log.store.commit_log.max_phy_offset()
+        at = log.store.max_phy_offset()
         put(log, "t", 3, 4)
-        size = log.store.commit_log.max_phy_offset() - at
+        size = log.store.max_phy_offset() - at
         (path,) = [each for each in (tmp_path / "commitlog").iterdir() if each.name == "0" * 20]
         whole = path.read_bytes()[at : at + size]
 

@@ -16,6 +16,8 @@ from cqstore import (
 )
 from cqstore.embedded.tail import Tail
 from cqstore.store.record.message import SCHEDULE_TOPIC
+from cqstore.store.service.opening.open_store import open_served
+from cqstore.store.service.opening.options import OpenOptions
 from tests.kit.delays import HOUR_SECONDS, Clock, config_of, deliver
 from tests.kit.logs import BACKENDS
 from tests.kit.logs import opened as opened_without
@@ -29,7 +31,7 @@ RETRY, DLQ = "%RETRY%billing", "%DLQ%billing"
 
 def opened(root: Path, clock: Clock, backend: str = "file") -> EmbeddedLog:
     config = config_of(message_delay_level=LEVELS)
-    store = MessageStore.open(root, config, backend=backend, environment=clock)
+    store = open_served(MessageStore, root, config, OpenOptions(backend=backend, environment=clock))
     return EmbeddedLog(store, 2, 3600.0)
 
 

@@ -22,6 +22,7 @@ from cqstore import (
 )
 from cqstore.store.errors import CorruptionError, StoreIOError
 from cqstore.store.record.message import Message
+from cqstore.store.service.opening.components import components_of
 from tests.kit.faults import ENOSPC, Faults
 from tests.kit.logs import BACKENDS, CONFIG, opened
 from tests.kit.own_threads import own_threads
@@ -113,7 +114,7 @@ def test_the_table_is_on_disk_before_the_first_message(
         faults.fail("write", ENOSPC, "/config/topics.json")
         with pytest.raises(StoreIOError, match="No space left"):
             log.put("t", b"x")
-        assert log.store.commit_log.max_phy_offset() <= 0
+        assert log.store.max_phy_offset() <= 0
         faults.heal()
         log.put("t", b"x")
 
@@ -289,4 +290,4 @@ def test_the_package_opens_it(tmp_path: Path) -> None:
         assert isinstance(log, cqstore.EmbeddedLog)
         log.put("t", b"x")
     with MessageStore.open(tmp_path, read_only=True) as store:
-        assert store.queues.name == "rocksdb"
+        assert components_of(store).queues.name == "rocksdb"

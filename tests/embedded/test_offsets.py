@@ -119,12 +119,12 @@ def test_the_log_is_on_disk_before_an_offset_is(
         real = offsets._table.write
 
         def write(rows: Any) -> None:
-            end = log.store.commit_log.max_phy_offset()
-            seen.append((log.store.commit_log.flushed_phy_offset(), end))
+            end = log.store.max_phy_offset()
+            seen.append((log.store.flushed_phy_offset(), end))
             real(rows)
 
         monkeypatch.setattr(offsets._table, "write", write)
-        assert log.store.commit_log.flushed_phy_offset() < log.store.commit_log.max_phy_offset()
+        assert log.store.flushed_phy_offset() < log.store.max_phy_offset()
         offsets.commit("g", "t", 0, 10)
         offsets.flush()
         assert len(seen) == 1

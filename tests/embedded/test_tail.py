@@ -21,6 +21,7 @@ from cqstore import (
 from cqstore.store.errors import StoreFailedError, StoreIOError
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Message
+from cqstore.store.service.opening.components import components_of
 from tests.kit.logs import BACKENDS, opened
 from tests.kit.waiting import becomes, run
 
@@ -484,7 +485,7 @@ def test_expired_messages_are_passed_over(tmp_path: Path) -> None:
         for number in range(30):
             log.put("t", b"%d" % number * 50_000)
         assert await drain(log, 1) == [b"0" * 50_000]
-        files = log.store.commit_log.files.files()
+        files = components_of(log.store).log.files.files()
         assert len(files) > 1
         log.store.delete_expired_files(files[-1].file_from_offset)
         low = log.store.min_offset("t", 0)
@@ -502,7 +503,7 @@ def test_a_damaged_message_is_logged_and_passed_over(
         log.create_topic("t", 1)
         fill(log, 3)
         (second,) = log.store.get_message("t", 0, 1, 1).messages()
-        file = log.store.commit_log.current
+        file = components_of(log.store).log.current
         assert file is not None
         file.map()[second.phy_offset + 4 : second.phy_offset + 8] = b"\0\0\0\0"
         assert await drain(log, 2) == [b"0", b"2"]

@@ -51,7 +51,7 @@ def test_who_waits_for_a_flush_that_fails_is_not_told_that_all_is_well(
     """After a failed fdatasync the kernel calls the next one a success."""
     store = open_store(tmp_path, "file")
     assert store.put_message(Message("t", b"x" * 50)).ok
-    before = store.commit_log.max_phy_offset()
+    before = store.max_phy_offset()
     outcomes: list[object] = []
 
     def put() -> None:
@@ -65,7 +65,7 @@ def test_who_waits_for_a_flush_that_fails_is_not_told_that_all_is_well(
     with store._commit._leading:
         for thread in threads:
             thread.start()
-        while store.commit_log.max_phy_offset() < 5 * before:  # all have the same size
+        while store.max_phy_offset() < 5 * before:  # all have the same size
             assert any(thread.is_alive() for thread in threads)
     for thread in threads:
         thread.join(SECONDS)
@@ -172,7 +172,7 @@ def test_a_tail_is_saved_again_when_cutting_it_failed(tmp_path: Path, faults: Fa
             open_store(tmp_path, "file")
     faults.heal()
     with open_store(tmp_path, "file") as store:
-        assert store.commit_log.max_phy_offset() == end
+        assert store.max_phy_offset() == end
         assert store.max_offset("t", 0) == 2
         assert len(store.report.saved) == 1
 

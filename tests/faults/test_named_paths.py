@@ -17,6 +17,8 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.metrics.metrics import disk_used_ratio
 from cqstore.store.service.metrics.watch import StoreWatch, measure
 from cqstore.store.service.offline.store_copy import copy_store
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.options import RecoveryOptions
 from cqstore.store.service.recovering.replacement import Rebuild
 from tests.kit.faults import EIO, Faults
 from tests.kit.quiet_config import quiet_config
@@ -47,7 +49,9 @@ def open_and_close(root: Path) -> None:
 
 
 def build_anew(root: Path) -> None:
-    MessageStore.open(root, CONFIG, rebuild=Rebuild.QUEUES, housekeeping=False).close()
+    MessageStore.open(
+        root, CONFIG, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES), housekeeping=False
+    ).close()
 
 
 def build_anew_without_notes(root: Path) -> None:
@@ -72,11 +76,13 @@ def cut_a_tail(root: Path) -> None:
 
 def pass_over(root: Path) -> None:
     with MessageStore.open(root, CONFIG, read_only=True) as store:
-        bad = [record.phy_offset for record in store.commit_log.scan(0)][BAD]
+        bad = [record.phy_offset for record in components_of(store).log.scan(0)][BAD]
     with (root / "commitlog" / f"{0:020d}").open("r+b") as file:
         file.seek(bad + 200)
         file.write(b"\xff")
-    MessageStore.open(root, CONFIG, pass_over=[bad], housekeeping=False).close()
+    MessageStore.open(
+        root, CONFIG, recovery=RecoveryOptions(pass_over=[bad]), housekeeping=False
+    ).close()
 
 
 def look_at_files(root: Path) -> None:

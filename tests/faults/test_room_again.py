@@ -12,6 +12,7 @@ from cqstore.store.errors import DiskFullError, StoreClosedError, StoreError
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.results import PutMessageResult, PutMessageStatus
 from tests.faults.test_refusals import CONFIG, open_store
 from tests.kit.acknowledged import TOPIC, Acknowledged
@@ -103,7 +104,7 @@ def refuse_all(store: MessageStore, told: Acknowledged, faults: Faults) -> None:
     puts: list[Callable[[], PutMessageResult]] = [
         lambda: told.put(store),
         lambda: store.put_messages([Message("new", b"x")])[0],
-        lambda: store.put_message_async(Message("new", b"x")).result(),
+        lambda: store.put_message_future(Message("new", b"x")).result(),
     ]
     for put in puts:
         assert put().status is REFUSED
@@ -116,7 +117,7 @@ def refuse_all(store: MessageStore, told: Acknowledged, faults: Faults) -> None:
     calls: list[Callable[[], object]] = [
         store.flush,
         lambda: store.delete_topic("new"),
-        lambda: store.append_to_commit_log(store.commit_log.max_phy_offset(), b""),
+        lambda: store.append_to_commit_log(store.max_phy_offset(), b""),
         lambda: store.rebuild_queues(TOPIC),
         lambda: list(store.check()),  # it would call missing what waits
     ]
@@ -142,10 +143,10 @@ def test_the_store_goes_on_when_room_is_back(
         assert not fill(store, told, told.asked + PUTS)
         check_all(store, told)
         store.close()
-        with open_store(store.paths.root, backend) as store:
+        with open_store(store.root, backend) as store:
             assert store.last_exit_ok
             check_all(store, told)
-        shutil.rmtree(store.paths.root)
+        shutil.rmtree(store.root)
         if is_last:
             break
         after += 1
@@ -159,7 +160,7 @@ def test_a_stalled_store_that_is_closed_or_killed_recovers(
 ) -> None:
     store, told = stall(tmp_path / "store", faults, backend, refusal, after)
     faults.heal()
-    image = crash_image(store.paths.root, tmp_path / "image")
+    image = crash_image(store.root, tmp_path / "image")
     call, part = refusal.split()
     faults.fail(call, ENOSPC, part)
     if stalled := store.metrics.snapshot().dispatch_stalled:
@@ -169,7 +170,7 @@ def test_a_stalled_store_that_is_closed_or_killed_recovers(
             store.put_message(Message("t", b"x"))
     faults.heal()
     store.close()  # does nothing, or all
-    for root in (image, store.paths.root):
+    for root in (image, store.root):
         with open_store(root, backend) as store:
             assert store.last_exit_ok is not (stalled or root == image)
             check_all(store, told)
@@ -220,13 +221,13 @@ def test_backends_are_alike_when_room_is_back(tmp_path: Path, faults: Faults, re
 
 def test_no_log_file_expires_before_its_units_have_room(tmp_path: Path, faults: Faults) -> None:
     store, told = begin(tmp_path, "file")
-    while len(store.commit_log.files.files()) < 4:
+    while len(components_of(store).log.files.files()) < 4:
         assert told.put(store, 700).ok
-    end = store.commit_log.max_phy_offset()
+    end = store.max_phy_offset()
     faults.fail("write", ENOSPC, "/consumequeue/")
     with pytest.raises(DiskFullError):
         store.delete_expired_files(end)
-    assert store.commit_log.min_phy_offset() == 0
+    assert store.min_phy_offset() == 0
     check = store.metrics.snapshot()
     assert check.dispatch_stalled
     assert not check.failed
@@ -268,9 +269,9 @@ def test_an_interrupt_while_the_dispatch_stalls_or_goes_on_loses_nothing(
         with suppress(StoreError):
             store.close()
         store.close()
-        with open_store(store.paths.root, "file") as store:
+        with open_store(store.root, "file") as store:
             check_all(store, told, unacknowledged=1)
-        shutil.rmtree(store.paths.root)
+        shutil.rmtree(store.root)
         return places
 
     def put(store: MessageStore, told: Acknowledged) -> None:

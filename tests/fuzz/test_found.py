@@ -32,6 +32,7 @@ from cqstore.store.record.record_layout import QUEUE_OFFSET_POSITION
 from cqstore.store.service.dispatching.delay import DelayLevels
 from cqstore.store.service.dispatching.record_units import light_queues
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.options import RecoveryOptions
 from cqstore.store.settings.config import StoreConfig
 from tests.fuzz.test_queue_files import known
 from tests.kit.file_queues import BATCH, PRE_BLANK, Disk, NoLog, put, rows
@@ -116,7 +117,9 @@ def test_a_record_with_an_impossible_queue_offset_is_damage_that_can_be_cut(
     shutil.rmtree(tmp_path / "consumequeue")
     with pytest.raises(RefusedStoreError, match=r"impossible queue offset.*cut at"):
         MessageStore.open(tmp_path, backend=name)
-    with MessageStore.open(tmp_path, backend=name, cut_at=phys[2]) as store:
+    with MessageStore.open(
+        tmp_path, backend=name, recovery=RecoveryOptions(cut_at=phys[2])
+    ) as store:
         assert store.max_offset("T", 0) == 2
         assert store.put_message(Message("T", b"x")).queue_offset == 2
 

@@ -13,6 +13,7 @@ from cqstore.cli.message_files.dump_rows import message_row, queue_row, sorted_q
 from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from tests.kit.compatibility import differences
 from tests.kit.golden import CLEAN, NAMES, Dump, copy_store, each_kind, load_dump
 from tests.kit.tree import tree_digest
@@ -43,7 +44,7 @@ def recovered_of(names: list[str]) -> pytest.MarkDecorator:
 
 
 def messages_of(store: MessageStore) -> list[Dump]:
-    log = store.commit_log
+    log = components_of(store).log
     rows = []
     for record in log.scan(log.min_phy_offset()):
         row = message_row(StoredMessage(log.view(record.phy_offset, record.size)))
@@ -57,9 +58,9 @@ def test_every_record_and_blank_is_what_rocketmq_read(recovered: RecoveredStore)
     dump = load_dump(name)
     blanks: list[tuple[int, int]] = []
     assert messages_of(store) == dump["messages"]
-    assert store.commit_log.min_phy_offset() == dump["commitLog"]["minPhy"]
-    assert store.commit_log.max_phy_offset() == dump["commitLog"]["maxPhy"]
-    for _ in store.commit_log.scan(store.commit_log.min_phy_offset(), blanks=blanks):
+    assert store.min_phy_offset() == dump["commitLog"]["minPhy"]
+    assert store.max_phy_offset() == dump["commitLog"]["maxPhy"]
+    for _ in components_of(store).log.scan(store.min_phy_offset(), blanks=blanks):
         pass
     assert [list(blank) for blank in blanks] == dump["blanks"]
 
@@ -68,7 +69,10 @@ def test_every_record_and_blank_is_what_rocketmq_read(recovered: RecoveredStore)
 def test_every_queue_and_unit_is_what_rocketmq_read(recovered: RecoveredStore) -> None:
     name, store = recovered
     expected = load_dump(name)["queues"]
-    found = [queue_row(store.queues, key) for key in sorted_queues(store.queues)]
+    found = [
+        queue_row(components_of(store).queues, key)
+        for key in sorted_queues(components_of(store).queues)
+    ]
     assert [(queue["topic"], queue["queueId"]) for queue in found] == [
         (queue["topic"], queue["queueId"]) for queue in expected
     ]
@@ -84,7 +88,7 @@ def test_a_store_in_which_rocketmq_loses_units_comes_out_whole(recovered: Recove
     found = {
         (key.topic, key.queue_id, unit.queue_offset): [unit.phy_offset, unit.size]
         for key in store.queue_keys()
-        for unit in store.queues.queue(*key).iterate(0)
+        for unit in components_of(store).queues.queue(*key).iterate(0)
     }
     expected = {
         (message["topic"], message["queueId"], message["queueOffset"]): [
@@ -160,7 +164,10 @@ def test_reading_a_clean_store_changes_no_byte_and_finds_nothing_wrong(
     with MessageStore.open(root, read_only=True) as store:
         assert not store.report.needed
         damage = [finding for finding in store.check() if finding.damage]
-        rows = [queue_row(store.queues, key) for key in sorted_queues(store.queues)]
+        rows = [
+            queue_row(components_of(store).queues, key)
+            for key in sorted_queues(components_of(store).queues)
+        ]
     assert damage == []
     assert rows == load_dump(name)["queues"]
     assert tree_digest(root) == before

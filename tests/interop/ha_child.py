@@ -33,7 +33,7 @@ def main(root: str, conf: str) -> None:
         say(port=feeder.port)
         for line in sys.stdin:
             statuses = {status.name: count for status, count in put(store, int(line)).items()}
-            say(statuses=statuses, end=store.commit_log.max_phy_offset())
+            say(statuses=statuses, end=store.max_phy_offset())
 
 
 if __name__ == "__main__":

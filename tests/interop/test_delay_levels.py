@@ -9,6 +9,8 @@ import pytest
 from cqstore.embedded.log import EmbeddedLog
 from cqstore.store.record.message import SCHEDULE_TOPIC
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.open_store import open_served
+from cqstore.store.service.opening.options import OpenOptions
 from cqstore.store.settings.config import StoreConfig
 from tests.interop.brokers import Broker, Brokers
 from tests.interop.test_moved_levels import positions
@@ -31,7 +33,8 @@ def settings() -> StoreConfig:
 
 
 def opened(root: Path, backend: str, clock: Clock, **given: Any) -> MessageStore:
-    return MessageStore.open(root, settings(), backend=backend, environment=clock, **given)
+    options = OpenOptions(backend=backend, environment=clock, **given)
+    return open_served(MessageStore, root, settings(), options)
 
 
 def schedule_ours(root: Path, backend: str, clock: Clock) -> None:

@@ -8,6 +8,7 @@ from cqstore.migration.rollback.rollback import rollback
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.interop.rocketmq import RocketMQ
 from tests.interop.started import Row
@@ -87,7 +88,7 @@ def test_a_broker_with_the_store_type_of_before_is_noticed(
     phys = [row["phy"] for row in _append(rocketmq, root, target, later)]
     phys += [row["phy"] for row in _append(rocketmq, root, source, 10)]
     with MessageStore.open(root, CONFIG, housekeeping=False) as store:
-        assert store.queues.name == target
+        assert components_of(store).queues.name == target
         assert list(store.report.written_since) == [source]
         # RocketMQ loses a unit at such a start, and gives its queue offset again.
         again = sum(len(restart.dropped) for restart in store.report.restarts)

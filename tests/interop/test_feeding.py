@@ -88,13 +88,13 @@ def follow_while_it_grows(
     with fed(own, backend=backend) as (store, port), cutting(port, cuts, 60_000) as proxy:
         put(store, 1)
         with rocketmq.following(proxy.port, theirs, kind, QUEUES, **SLAVE) as slave:
-            slave.followed(store.commit_log.max_phy_offset())
+            slave.followed(store.max_phy_offset())
             threads = [threading.Thread(target=put, args=(store, 120)) for _ in range(4)]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
-            end = store.commit_log.max_phy_offset()
+            end = store.max_phy_offset()
             assert slave.followed(end) == end
             assert proxy.connections > cuts
     return end
@@ -136,14 +136,14 @@ def test_puts_wait_for_a_real_slave(tmp_path: Path, rocketmq: RocketMQ, flush: s
         fed(own, patient) as (store, port),
         rocketmq.following(port, root, "default", QUEUES, **SLAVE) as slave,
     ):
-        slave.followed(store.commit_log.max_phy_offset())
+        slave.followed(store.max_phy_offset())
         assert put(store, 31) == {PutMessageStatus.PUT_OK: 31 * count}
     with (
         fed(own, hasty) as (store, port),
         rocketmq.following(port, root, "default", QUEUES, **SLAVE) as slave,
     ):
         until(lambda: put(store, 1) == {PutMessageStatus.PUT_OK: count})
-        acknowledged = store.commit_log.max_phy_offset()
+        acknowledged = store.max_phy_offset()
         slave.kill()
         assert PutMessageStatus.FLUSH_SLAVE_TIMEOUT in put(store, 1)
     log = file_bytes(own, 0, acknowledged)
@@ -158,12 +158,12 @@ def test_a_slave_that_is_killed_and_one_that_begins_late_get_the_log(
     with fed(own) as (store, port):
         put(store, 1)
         with rocketmq.following(port, root, "default", QUEUES, **SLAVE) as slave:
-            slave.followed(store.commit_log.max_phy_offset())
+            slave.followed(store.max_phy_offset())
             put(store, 100)
-            slave.followed(store.commit_log.max_phy_offset() // 2)
+            slave.followed(store.max_phy_offset() // 2)
             slave.kill()
         put(store, 100)
-        end = store.commit_log.max_phy_offset()
+        end = store.max_phy_offset()
         begin = end - end % SIZES["mappedFileSizeCommitLog"]
         for each in (root, late):
             with rocketmq.following(port, each, "default", QUEUES, **SLAVE) as slave:

@@ -72,12 +72,12 @@ def test_a_running_rocketmq_is_followed_while_connections_are_cut(
         end = asyncio.run(story(master)).end
     assert end > 10 * SIZES["mappedFileSizeCommitLog"]
     with MessageStore.open(own, CONFIG) as store:
-        assert (store.report.needed, store.commit_log.min_phy_offset()) == (False, 0)
+        assert (store.report.needed, store.min_phy_offset()) == (False, 0)
         assert log_of(store) == file_bytes(root, 0, end)
         assert [finding for finding in store.check() if finding.damage] == []
     shutil.copytree(root / "commitlog", tmp_path / "replayed" / "commitlog")
     with MessageStore.open(tmp_path / "replayed", CONFIG, backend=backend) as store:
-        assert store.commit_log.max_phy_offset() == end
+        assert store.max_phy_offset() == end
     assert served(own) == served(tmp_path / "replayed")
     rows = rocketmq.dump(own, KINDS[backend], QUEUES, **SIZES)
     compare(own, rows)
@@ -102,7 +102,7 @@ def test_a_synchronous_master_counts_on_what_is_acknowledged(
             await becomes(lambda: progress.end >= alone["end"] and progress.verified)
             both = await asyncio.to_thread(master.put, 50)
             assert both["statuses"] == {"PUT_OK": 50 * len(QUEUES)}
-            assert store.commit_log.max_phy_offset() == both["end"]
+            assert store.max_phy_offset() == both["end"]
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
@@ -133,7 +133,7 @@ def test_a_follower_that_comes_later_gets_the_last_file_and_goes_on_after_a_rest
     begin = first - first % SIZES["mappedFileSizeCommitLog"]
     assert begin > 0
     with MessageStore.open(own, CONFIG) as store:
-        assert store.commit_log.min_phy_offset() == begin
+        assert store.min_phy_offset() == begin
         assert log_of(store) == file_bytes(root, begin, end)
     replayed = tmp_path / "replayed"
     (replayed / "commitlog").mkdir(parents=True)
@@ -158,7 +158,7 @@ def test_an_older_rocketmq_is_followed_too(tmp_path: Path, rocketmq_533: RocketM
     with rocketmq_533.serving(root, "default", QUEUES, **MASTER) as master:
         end = asyncio.run(story(master)).end
     with MessageStore.open(own, CONFIG) as store:
-        begin = store.commit_log.min_phy_offset()
+        begin = store.min_phy_offset()
         assert log_of(store) == file_bytes(root, begin, end)
         assert [finding for finding in store.check() if finding.damage] == []
 
@@ -171,7 +171,7 @@ def test_a_former_master_with_a_longer_log_is_told_by_a_real_one(
     own = tmp_path / "own"
     rocketmq.append(own, "default", QUEUES, 20, crash=False, **SIZES)
     with MessageStore.open(own, CONFIG) as store:
-        before, ends = log_of(store), store.commit_log.max_phy_offset()
+        before, ends = log_of(store), store.max_phy_offset()
 
     async def refused(master: Master) -> str:
         with MessageStore.open(own, CONFIG) as store:

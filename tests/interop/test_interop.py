@@ -10,6 +10,8 @@ import pytest
 from cqstore.cli.message_files.dump_rows import queue_row
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.options import RecoveryOptions
 from cqstore.store.settings.config import StoreConfig
 from tests.interop.rocketmq import RocketMQ
 from tests.interop.started import Row
@@ -49,12 +51,14 @@ def put(store: MessageStore, number: int) -> int:
 def compare(root: Path, rows: list[Row]) -> None:
     """RocketMQ read exactly the records, units and keys that we read."""
     with MessageStore.open(root, CONFIG, read_only=True) as store:
-        log = store.commit_log
+        log = components_of(store).log
         expected = [
             (record.phy_offset, record.size, record.topic, record.queue_id, record.queue_offset)
             for record in log.scan(log.min_phy_offset())
         ]
-        queues = {(q[0], q[1]): queue_row(store.queues, q) for q in store.queue_keys()}
+        queues = {
+            (q[0], q[1]): queue_row(components_of(store).queues, q) for q in store.queue_keys()
+        }
     fields = ("phy", "storeSize", "topic", "queueId", "queueOffset")
     messages = [row for row in rows if row["kind"] == "message"]
     assert [tuple(row[field] for field in fields) for row in messages] == expected
@@ -91,13 +95,13 @@ def test_rocketmq_goes_on_over_a_record_that_was_passed_over(
         with path.open("r+b") as file:
             file.seek(phy_offset % 65536)
             file.write(b"?" * count)
-    MessageStore.open(root, CONFIG, pass_over=spoilt).close()
+    MessageStore.open(root, CONFIG, recovery=RecoveryOptions(pass_over=spoilt)).close()
     rows = rocketmq.dump(root, KINDS[backend], QUEUES, **SIZES)
     assert [row["phy"] for row in rows if row["kind"] == "message"] == written
     compare(root, rows)
     rocketmq.append(root, KINDS[backend], QUEUES, 3, crash=True, **SIZES)
     with MessageStore.open(root, CONFIG) as store:
-        assert [record.phy_offset for record in store.commit_log.scan(0)][:400] == written
+        assert [record.phy_offset for record in components_of(store).log.scan(0)][:400] == written
         gone = [
             unit.phy_offset
             for key in QUEUES

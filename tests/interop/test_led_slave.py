@@ -45,7 +45,7 @@ def filled(root: Path, count: int) -> int:
     with MessageStore.open(root, StoreConfig(mapped_file_size_commit_log=SIZE)) as store:
         for number in range(count):
             assert store.put_message(Message("t", b"x" * 1000, number % 4)).ok
-        return store.commit_log.max_phy_offset()
+        return store.max_phy_offset()
 
 
 @contextmanager

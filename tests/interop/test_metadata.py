@@ -12,6 +12,7 @@ from cqstore.replication.follow.follower_progress import Timing
 from cqstore.replication.synchronize.slave_synchronize import Intervals, SlaveSynchronize
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.interop.brokers import Broker, Brokers
 from tests.kit.running import COMMAND
@@ -116,4 +117,4 @@ def test_a_topic_that_a_broker_deletes_goes_and_its_next_incarnation_comes(
 
 
 def topics(store: MessageStore) -> set[str]:
-    return {*json.loads(store.paths.topics.read_text())["topicConfigTable"]}
+    return {*json.loads(components_of(store).paths.topics.read_text())["topicConfigTable"]}

@@ -16,6 +16,7 @@ from cqstore.migration.verify import verify_migration
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.mode import StoreMode
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.interop.rocketmq import RocketMQ
 from tests.interop.started import Row
@@ -41,7 +42,7 @@ def by_queue(root: Path, config: StoreConfig) -> dict[QueueKey, tuple[int, int, 
         for key in store.queue_keys():
             low, high = store.min_offset(*key), store.max_offset(*key)
             digest = hashlib.sha1(usedforsecurity=False)
-            rows = list(store.queues.queue(*key).read_units(low, high - low).rows())
+            rows = list(components_of(store).queues.queue(*key).read_units(low, high - low).rows())
             for phy, size, _ in rows:
                 digest.update(place.pack(phy, size))
             found[key] = (low, high, len(rows), digest.hexdigest())

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cqstore import MessageStore
+from cqstore.store.service.opening.components import components_of
 from tests.interop.rocketmq import RocketMQ
 from tools.bench.peer.replicas import Follows, Replicated
 from tools.bench.peer.sessions import Openings, Replays, Row
@@ -39,7 +40,7 @@ def test_both_put_the_same_and_give_the_same_answers(sides: Sides, backend: str)
         MessageStore.open(sides.store(OURS), read_only=True) as ours,
         MessageStore.open(sides.store(THEIRS), read_only=True) as theirs,
     ):
-        assert theirs.queues.name == ours.queues.name == backend
+        assert components_of(theirs).queues.name == components_of(ours).queues.name == backend
         assert set(theirs.queue_spans()) == set(ours.queue_spans())
         assert [finding for finding in theirs.check() if finding.damage] == []
     # The same store for both: so searches by time can be compared too.

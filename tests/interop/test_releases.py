@@ -13,6 +13,7 @@ from cqstore.cli.message_files.dump_rows import message_row, queue_row
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.interop.release import FILE, ROCKSDB, Release
 from tests.interop.started import Row
@@ -50,7 +51,7 @@ def equal(root: Path, rows: list[Row]) -> list[Row]:
         for key in [*row["properties"]["KEYS"].split(" "), row["properties"]["UNIQ_KEY"]]
     }
     with MessageStore.open(root, CONFIG, read_only=True) as store:
-        log = store.commit_log
+        log = components_of(store).log
         records = [
             message_row(StoredMessage(log.view(record.phy_offset, record.size)))
             for record in log.scan(log.min_phy_offset())
@@ -64,7 +65,9 @@ def equal(root: Path, rows: list[Row]) -> list[Row]:
         for row in kinds["queue"]:
             assert row["pulled"] == [unit[1] for unit in row["units"]]
             if row["max"]:
-                ours = queue_row(store.queues, QueueKey(row["topic"], row["queueId"]))
+                ours = queue_row(
+                    components_of(store).queues, QueueKey(row["topic"], row["queueId"])
+                )
                 assert [row[field] for field in ("min", "max", "units")] == [
                     ours[field] for field in ("min", "max", "units")
                 ]

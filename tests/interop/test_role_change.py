@@ -38,7 +38,7 @@ def sound(root: Path) -> int:
     """Check the store as a whole; return where its log ends."""
     with MessageStore.open(root, CONFIG) as store:
         assert [finding for finding in store.check() if finding.damage] == []
-        return store.commit_log.max_phy_offset()
+        return store.max_phy_offset()
 
 
 @pytest.mark.parametrize("backend", list(KINDS))
@@ -67,7 +67,7 @@ def test_a_follower_becomes_the_master_and_the_former_one_comes_back(
         assert not store.report.needed
         for number in range(200):
             put(store, number)
-        assert store.commit_log.max_phy_offset() > end
+        assert store.max_phy_offset() > end
     compare(own, rocketmq.dump(own, kind, QUEUES, **SIZES))
     rocketmq.append(own, kind, QUEUES, 30, crash=False, **SIZES)  # and RocketMQ goes on with it
     compare(own, rocketmq.dump(own, kind, QUEUES, **SIZES))

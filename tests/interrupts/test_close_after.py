@@ -34,7 +34,7 @@ STEPS: dict[str, Callable[[MessageStore], object]] = {
     "delete": lambda store: store.delete_topic("gone"),
     "unused": lambda store: store.clean_unused_topics(["t"]),
     "rebuild": lambda store: store.rebuild_queues("t"),
-    "expire": lambda store: store.delete_expired_files(store.commit_log.max_phy_offset()),
+    "expire": lambda store: store.delete_expired_files(store.max_phy_offset()),
     "expiring": lambda store: store.expiring_files(),
     "figures": lambda store: store.metrics.snapshot(),
 }

@@ -16,6 +16,9 @@ from cqstore.store.concurrency.wakeup import Latch
 from cqstore.store.errors import StoreClosedError, StoreError, StoreFailedError, StoreIOError
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.open_store import open_served
+from cqstore.store.service.opening.options import OpenOptions, RecoveryOptions
 from cqstore.store.service.recovering.replacement import Rebuild
 from cqstore.store.service.results import PutMessageResult
 from cqstore.store.service.runtime.environment import Environment
@@ -60,13 +63,13 @@ def test_a_flush_thread_that_ends_fails_the_store_and_those_who_wait(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", broken)
-        futures = [store.put_message_async(Message("t", b"never")) for _ in range(3)]
+        futures = [store.put_message_future(Message("t", b"never")) for _ in range(3)]
         all_wait.set()
         for future in futures:
             with pytest.raises(StoreFailedError, match="not foreseen"):
                 future.result(SECONDS)
     late: Future[bool] = Future()  # of a put that came to the log before the thread had ended
-    store._components.flush.when_durable(store.commit_log.max_phy_offset(), late)
+    store._components.flush.when_durable(store.max_phy_offset(), late)
     with pytest.raises(StoreFailedError, match="not foreseen"):
         late.result(SECONDS)
     with pytest.raises(StoreFailedError, match="not foreseen"):
@@ -86,7 +89,7 @@ def test_a_thread_that_looks_at_old_files_and_ends_fails_the_store(tmp_path: Pat
         def used_percent(self, folder: Path) -> int:
             raise RuntimeError(f"not foreseen at {folder}")
 
-    store = MessageStore.open(tmp_path, SMALL, environment=Broken())
+    store = open_served(MessageStore, tmp_path, SMALL, OpenOptions(environment=Broken()))
     until(lambda: "cqstore-expiry" not in own_threads())
     with pytest.raises(StoreFailedError, match="not foreseen"):
         store.put_message(Message("t", b"refused"))
@@ -192,7 +195,7 @@ def test_an_opening_that_fails_late_leaves_no_thread_and_no_lock(
         faults = Faults(patch)
         faults.fail("unlink", errno.EIO, "replacing")
         with pytest.raises(StoreIOError):
-            MessageStore.open(tmp_path, SMALL, rebuild=Rebuild.QUEUES)
+            MessageStore.open(tmp_path, SMALL, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES))
         assert faults.refused
     assert own_threads() == before
     real = threading.Thread.start
@@ -235,12 +238,12 @@ def test_a_put_that_comes_to_the_lock_behind_a_close_is_refused(
     thread = threading.Thread(target=put)
     thread.start()
     assert encoded.wait(SECONDS)
-    end = store.commit_log.max_phy_offset()
+    end = store.max_phy_offset()
     store.close()
     closed.set()
     thread.join(SECONDS)
     assert isinstance(outcome[0], StoreClosedError)
-    assert store.commit_log.max_phy_offset() == end
+    assert store.max_phy_offset() == end
     assert reopened(tmp_path) == 0
 
 
@@ -272,7 +275,7 @@ def test_a_follower_that_is_interrupted_leaves_the_others_served(
         others = [threading.Thread(target=put) for _ in range(3)]
         for other in others:
             other.start()
-        until(lambda: store.commit_log.appended_records == 5)
+        until(lambda: components_of(store).log.appended_records == 5)
         go_on.set()
         for other in others:
             other.join(SECONDS)

@@ -16,6 +16,7 @@ import pytest
 from cqstore.store.errors import StoreError
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import FlushDiskType, RocksDBEngine, StoreConfig
 from tests.kit.acknowledged import TOPIC, Acknowledged
 from tests.kit.engines import ENGINES
@@ -80,7 +81,7 @@ class Case:
 
     def follow(self) -> None:
         self.known.asked = self.followed.asked
-        end = self.store.commit_log.max_phy_offset()
+        end = self.store.max_phy_offset()
         assert self.store.append_to_commit_log(end, self.further) == end + len(self.further)
         self.known.bodies.update(self.followed.bodies)
 
@@ -104,7 +105,7 @@ class Case:
         self.deleted = True
 
     def expire(self) -> None:
-        self.store.delete_expired_files(self.store.commit_log.max_phy_offset())
+        self.store.delete_expired_files(self.store.max_phy_offset())
 
 
 STEPS: dict[str, Callable[[Case], None]] = {
@@ -125,7 +126,7 @@ VARIANTS = [
 
 def bytes_of_log(store: MessageStore, start: int) -> bytes:
     """Return the bytes of the log from ``start`` to its end."""
-    log, found = store.commit_log, b""
+    log, found = components_of(store).log, b""
     for file in log.files:
         first = max(start - file.file_from_offset, 0)
         last = min(log.max_phy_offset() - file.file_from_offset, file.file_size)
@@ -157,7 +158,7 @@ class Bench:
         with self.opened(folder / "other") as store:
             for _ in range(6):
                 followed.put(store)
-            end, followed.bodies = store.commit_log.max_phy_offset(), {}
+            end, followed.bodies = store.max_phy_offset(), {}
             for _ in range(20):
                 followed.put(store)
             self.further = followed, bytes_of_log(store, end)
@@ -196,7 +197,7 @@ class Bench:
                 body = b"%d " % number * 60
                 expected = [
                     at for at, held in case.known.bodies.values() if held == body
-                    and at >= store.commit_log.min_phy_offset()
+                    and at >= store.min_phy_offset()
                 ]  # fmt: skip
                 assert set(places) >= set(expected), f"k{number}"
             gone = sum(store.max_offset(GONE, queue_id) for queue_id in range(3))

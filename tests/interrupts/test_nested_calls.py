@@ -96,7 +96,7 @@ class Case:
 
     def put_async(self) -> None:
         message = self._message()
-        future = self.store.put_message_async(message)
+        future = self.store.put_message_future(message)
         self._note([message.body], [future.result(SECONDS)])
 
     def get(self) -> None:
@@ -245,7 +245,7 @@ def test_a_close_in_a_thread_of_the_store_is_refused(tmp_path: Path) -> None:
     go_on, real = threading.Event(), os.fdatasync
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fdatasync", lambda fd: (go_on.wait(SECONDS), real(fd)))
-        future = store.put_message_async(Message(TOPIC, b"m"))
+        future = store.put_message_future(Message(TOPIC, b"m"))
         future.add_done_callback(close)
         go_on.set()
         assert called.wait(SECONDS)

@@ -15,6 +15,7 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.record.bounded_cache import ENTRY_BYTES, BoundedCache
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 from tests.kit.descriptors import descriptors
 from tests.kit.engines import ENGINES, put_raw
@@ -197,9 +198,9 @@ def test_a_quota_of_light_queues_is_right_after_an_interrupt(tmp_path: Path, ste
 
     with MessageStore.open(tmp_path / "other", config, housekeeping=False) as store:
         put(store, "a")
-        end = store.commit_log.max_phy_offset()
+        end = store.max_phy_offset()
         put(store, "b", "c")
-        log, behind = store.commit_log.files, store.commit_log.max_phy_offset()
+        log, behind = components_of(store).log.files, store.max_phy_offset()
         first, rest = log.read(0, end), log.read(end, behind - end)
 
     def case(number: int) -> int:
@@ -219,7 +220,7 @@ def test_a_quota_of_light_queues_is_right_after_an_interrupt(tmp_path: Path, ste
             store.close()
         store.close()
         with MessageStore.open(root, config, housekeeping=False) as again:
-            there = len([*again.queues.topics("%LMQ%")])
+            there = len([*components_of(again).queues.topics("%LMQ%")])
             assert there == MAX_LIGHT if not failed else there <= MAX_LIGHT, (number, made)
         return places
 

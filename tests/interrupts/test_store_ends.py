@@ -15,6 +15,7 @@ from cqstore.store.log.mapped_file_queue import MappedFileQueue
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 from tests.kit.descriptors import descriptors_of
 from tests.kit.engines import ENGINES
@@ -233,8 +234,8 @@ def test_queue_files_are_released_where_their_close_was_interrupted(tmp_path: Pa
         store.flush()
         places = 0
         with suppress(Interrupted):
-            places = run_interrupted(store.queues.close, number)
-        store.queues.close()
+            places = run_interrupted(components_of(store).queues.close, number)
+        components_of(store).queues.close()
         assert descriptors_of(tmp_path / str(number) / "consumequeue") == [], number
         with suppress(StoreClosedError):
             store.close()

@@ -155,8 +155,8 @@ def test_a_store_closes_after_a_replicated_put_was_interrupted(tmp_path: Path) -
         store = MessageStore.open(root, config, housekeeping=False, replicas=followers)
 
         def step() -> None:
-            store.put_message_async(Message("t", b"x"))
-            followers.acknowledge(link, store.commit_log.max_phy_offset())
+            store.put_message_future(Message("t", b"x"))
+            followers.acknowledge(link, store.max_phy_offset())
             store.put_message(Message("t", b"x"))
 
         places = 0
@@ -165,7 +165,7 @@ def test_a_store_closes_after_a_replicated_put_was_interrupted(tmp_path: Path) -
         with in_time(SECONDS):
             if store._state.failure is None:
                 followers.acknowledge(link, 1 << 40)
-                assert store.put_message_async(Message("t", b"later")).result(SECONDS).ok
+                assert store.put_message_future(Message("t", b"later")).result(SECONDS).ok
             with suppress(StoreError):
                 store.close()
             store.close()
@@ -271,7 +271,7 @@ def test_a_store_closes_after_a_put_was_interrupted_where_it_wakes_a_thread(
         pages = getattr(putter._look_ahead, "__self__", None)
         if isinstance(pages, LogPrefault):  # the thread is due
             pages._due = putter._timed_from = 0
-        store.put_message_async(Message("t", b"x"))
+        store.put_message_future(Message("t", b"x"))
         store.put_message(Message("t", b"x", 0, {"TAGS": "a"}))
 
     def case(number: int) -> int:

@@ -40,7 +40,7 @@ class Acknowledged:
 
         Those whose log file has expired may be gone.
         """
-        least = store.commit_log.min_phy_offset()
+        least = store.min_phy_offset()
         for queue_id in range(QUEUES):
             low, high = store.min_offset(TOPIC, queue_id), store.max_offset(TOPIC, queue_id)
             found: list[bytes] = []

@@ -75,7 +75,7 @@ def put(log: EmbeddedLog, topic: str, first: str, count: str, size: str = "0") -
 def expire(log: EmbeddedLog, _: str = "") -> None:
     """Delete all log files but the last one."""
     log.store.flush()
-    log.store.delete_expired_files(log.store.commit_log.max_phy_offset())
+    log.store.delete_expired_files(log.store.max_phy_offset())
 
 
 def main(root: str, backend: str) -> None:

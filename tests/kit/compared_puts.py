@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.messages import MAX_BODY
 from tests.kit.oracle.puts import put_by_oracle
@@ -42,7 +43,7 @@ def core_and_oracle(
 
 def waiting(store: MessageStore) -> list[object]:
     """All that an append changes, but for the log's bytes."""
-    pending, log = store._components.pending, store.commit_log
+    pending, log = store._components.pending, components_of(store).log
     units, keys = pending.units, pending.keys
     return [
         units.queues, *map(bytes, (units.queue_index, units.queue_offset, units.units)),
@@ -54,5 +55,5 @@ def waiting(store: MessageStore) -> list[object]:
 
 def log_bytes(store: MessageStore) -> bytes:
     """Return the bytes of all files of the log."""
-    files = store.commit_log.files.files()
+    files = components_of(store).log.files.files()
     return b"".join(bytes(file.map()[:]) for file in files)

@@ -34,4 +34,4 @@ def check_sound(root: Path) -> None:
         for key in store.queue_keys():  # the index knows no more than the log
             for number in range(0, 100, 9):
                 for message in store.query_message(key.topic, f"{key.topic}-{number}"):
-                    assert message.head.phy_offset < store.commit_log.max_phy_offset()
+                    assert message.head.phy_offset < store.max_phy_offset()

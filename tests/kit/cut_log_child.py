@@ -18,6 +18,7 @@ from cqstore.store.errors import StoreError
 from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.puller import TagFilter
 from cqstore.store.settings.config import FlushDiskType, StoreConfig
 
@@ -61,7 +62,7 @@ class Cut:
 
     def __init__(self, root: Path, backend: str, ask: str, cut: str) -> None:
         self.store = filled(root, backend, sync=ask == "put_sync")
-        self.log = self.store.commit_log
+        self.log = components_of(self.store).log
         self.path = root / "commitlog" / f"{0:020d}"
         self.size = CUTS[cut](self.log.max_phy_offset())
         self.right = 0

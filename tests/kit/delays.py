@@ -9,6 +9,8 @@ import pytest
 
 from cqstore.store.record.message import SCHEDULE_TOPIC, Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.open_store import open_served
+from cqstore.store.service.opening.options import OpenOptions
 from cqstore.store.service.runtime.environment import Environment
 from cqstore.store.service.scheduling.schedule_message_service import ScheduleMessageService
 from cqstore.store.settings.config import StoreConfig
@@ -43,7 +45,8 @@ def config_of(**changes: Any) -> StoreConfig:
 
 
 def opened(root: Path, clock: Clock, backend: str = "file", **changes: Any) -> MessageStore:
-    return MessageStore.open(root, config_of(**changes), backend=backend, environment=clock)
+    options = OpenOptions(backend=backend, environment=clock)
+    return open_served(MessageStore, root, config_of(**changes), options)
 
 
 def service(store: MessageStore) -> ScheduleMessageService:

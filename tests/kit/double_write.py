@@ -12,6 +12,7 @@ from cqstore.store.queue.backends import backend
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.queue_of import QUEUES_OF
 
@@ -66,8 +67,8 @@ class Told:
         """Compare with what each backend alone serves of ``root``, read-only."""
         for name in TYPES:
             with MessageStore.open(root, read_only=True, backend=name) as store:
-                least = store.commit_log.min_phy_offset()
-                assert store.queues.backends()[0].name == name
+                least = store.min_phy_offset()
+                assert components_of(store).queues.backends()[0].name == name
                 assert {key for key in store.queue_keys() if store.max_offset(*key)} == set(
                     self.phys
                 )
@@ -75,7 +76,7 @@ class Told:
                     low, high = store.min_offset(*key), store.max_offset(*key)
                     assert high == len(phys), (name, key)
                     assert low == sum(phy < least for phy in phys), (name, key)
-                    rows = store.queues.queue(*key).read_units(low, high).rows()
+                    rows = components_of(store).queues.queue(*key).read_units(low, high).rows()
                     assert [row[0] for row in rows] == phys[low:], (name, key)
 
 

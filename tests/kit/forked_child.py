@@ -57,7 +57,7 @@ def _be_the_child(store: MessageStore, reader: MessageStore, root: Path) -> None
     message = Message(TOPIC, b"child")
     calls: _Calls = {
         "put": lambda: store.put_message(message),
-        "async": lambda: store.put_message_async(message),
+        "async": lambda: store.put_message_future(message),
         "list": lambda: store.put_messages([message]),
         "get": lambda: store.get_message(TOPIC, 0, 0),
         "max": lambda: store.max_offset(TOPIC, 0),

@@ -106,4 +106,4 @@ def batch_of(*bodies: bytes) -> Message:
 
 
 async def put_task(store: MessageStore, message: Message) -> PutMessageResult:
-    return await store.put(message)
+    return await store.put_message_async(message)

@@ -107,7 +107,7 @@ def delete(store: MessageStore, topics: list[str]) -> None:
 
 
 def expire(store: MessageStore, part: float) -> None:
-    low, high = max(store.commit_log.min_phy_offset(), 0), store.commit_log.max_phy_offset()
+    low, high = max(store.min_phy_offset(), 0), store.max_phy_offset()
     to = low + int(part * (high - low))
     say("cleaning", to - to % LOG_FILE)
     say("cleaned", store.delete_expired_files(to).min_phy_offset)

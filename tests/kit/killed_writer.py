@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 
 CONFIG = StoreConfig(
@@ -31,7 +32,7 @@ def body_of(number: int, size: int) -> bytes:
 def main(root: str, page: str, *sizes: str) -> None:
     with MessageStore.open(Path(root), CONFIG, housekeeping=False) as store:
         store.put_message(Message("t", FIRST))
-        file = store.commit_log.current
+        file = components_of(store).log.current
         assert file is not None
         held = ctypes.c_char.from_buffer(file.map())
         library = ctypes.CDLL(None, use_errno=True)

@@ -4,11 +4,12 @@ import random
 from collections.abc import Iterator
 
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 
 def log_of(store: MessageStore) -> bytes:
     """Return the bytes of the log, from its minimum to its end."""
-    log = store.commit_log
+    log = components_of(store).log
     at, found = log.min_phy_offset(), b""
     for file in log.files:
         last = min(log.max_phy_offset() - file.file_from_offset, file.file_size)

@@ -116,7 +116,7 @@ def put(
     if way == "one":
         return [(message, store.put_message(message)) for message in given]
     if way == "async":
-        return [(message, store.put_message_async(message).result()) for message in given]
+        return [(message, store.put_message_future(message).result()) for message in given]
     if way == "list":
         return list(zip(given, store.put_messages(given), strict=True))
     (batch, *inner) = given

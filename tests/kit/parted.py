@@ -39,7 +39,7 @@ def parted(
     one, other = folder / "former", folder / "new"
     grow(one, common, backend=backend)
     with MessageStore.open(one, CONFIG) as store:
-        end = store.commit_log.max_phy_offset()
+        end = store.max_phy_offset()
     shutil.copytree(one, other)
     (other / "lock").unlink()  # a copy is not locked
     grow(one, former, "former", backend)
@@ -50,4 +50,4 @@ def parted(
 def log_in(root: Path) -> bytes:
     """Return the bytes of the log in ``root``, which is not open."""
     with MessageStore.open(root, CONFIG, read_only=True) as store:
-        return log_of(store) if store.commit_log.max_phy_offset() else b""
+        return log_of(store) if store.max_phy_offset() else b""

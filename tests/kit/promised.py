@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 Queue = tuple[str, int]
 
@@ -66,7 +67,7 @@ def settle(store: MessageStore, promises: Promises) -> Promises:
     end = len(now.puts)
     now.durable = end
     now.deleting = {}
-    now.min_phy_offset = now.cleaning_to = max(store.commit_log.min_phy_offset(), 0)
+    now.min_phy_offset = now.cleaning_to = max(store.min_phy_offset(), 0)
     now.began = {topic: min(begin, end) for topic, begin in now.began.items()}
     for topic, begin in promises.deleting.items():
         queues = {put.queue for put in now.puts if put.queue[0] == topic}
@@ -83,7 +84,7 @@ def settle(store: MessageStore, promises: Promises) -> Promises:
 
 def compare_log(store: MessageStore, promises: Promises) -> tuple[int, list[Put]]:
     """Return how many puts lie before the log, and those that it holds, with their places."""
-    log, puts = store.commit_log, promises.puts
+    log, puts = components_of(store).log, promises.puts
     low = max(log.min_phy_offset(), 0)
     assert promises.min_phy_offset <= low <= promises.cleaning_to
     found = [record.phy_offset for record in log.scan(low)]

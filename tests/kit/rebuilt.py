@@ -3,6 +3,7 @@
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 
 Facts = dict[QueueKey, tuple[int, int, list[tuple[int, int, int | None]]]]
@@ -32,6 +33,10 @@ def facts(store: MessageStore) -> Facts:
     found = {}
     for key in store.queue_keys():
         low, high = store.min_offset(*key), store.max_offset(*key)
-        units = [u[1:4] for u in store.queues.queue(*key).iterate(low)] if low < high else []
+        units = (
+            [u[1:4] for u in components_of(store).queues.queue(*key).iterate(low)]
+            if low < high
+            else []
+        )
         found[key] = (low, high, units)
     return found

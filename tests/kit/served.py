@@ -4,6 +4,7 @@ from pathlib import Path
 
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 
 def served(root: Path) -> dict[QueueKey, list[tuple[int, int, int]]]:
@@ -12,7 +13,7 @@ def served(root: Path) -> dict[QueueKey, list[tuple[int, int, int]]]:
         found = {}
         for key in store.queue_keys():
             low, high = store.min_offset(*key), store.max_offset(*key)
-            block = store.queues.queue(*key).read_units(low, high - low)
+            block = components_of(store).queues.queue(*key).read_units(low, high - low)
             assert block.count == high - low
             found[key] = [(high, 0, 0), *block.rows()]
         return found

@@ -168,7 +168,7 @@ class Story:
         """Return the follower's log; of one that was killed what it had: its words still come."""
         if not self._is_open:
             return self._had
-        return log_of(self._store) if self._store.commit_log.min_phy_offset() == 0 else b""
+        return log_of(self._store) if self._store.min_phy_offset() == 0 else b""
 
     # ---- what happens
 
@@ -238,7 +238,7 @@ class Story:
         self.found.restarts += 1
         self._loop.net.cut()
         self._lost_at = self.logs.parts_at
-        self._refusable = self._store.commit_log.max_phy_offset() > self.logs.parts_at
+        self._refusable = self._store.max_phy_offset() > self.logs.parts_at
         self._master_log = self.logs.second[: self.logs.parts_at]
         self._master.come_back_with(self._master_log)
 

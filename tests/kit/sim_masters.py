@@ -97,7 +97,7 @@ class FeedingMaster(WireServer):
 
     @property
     def end(self) -> int:
-        return self._store.commit_log.max_phy_offset()
+        return self._store.max_phy_offset()
 
     def append(self, data: bytes) -> None:
         """Let the log grow by whole records, those of ``data`` that are whole."""

@@ -16,6 +16,7 @@ from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.puller import TagFilter
 from cqstore.store.service.results import GetMessageStatus, PutMessageResult
 from tests.kit.waiting import until
@@ -167,7 +168,7 @@ class Threads:
             raise
 
     def _has_put_enough(self) -> bool:
-        return self.store.commit_log.max_phy_offset() > MAX_LOG_BYTES
+        return self.store.max_phy_offset() > MAX_LOG_BYTES
 
     def _some(self, draw: random.Random, queues: list[Queue]) -> Kept | None:
         kept = self.model.by_queue[draw.choice(queues)]
@@ -178,7 +179,7 @@ class Threads:
         return kept[draw.choice([newest, draw.randint(oldest, newest)])]
 
     def _expired(self, kept: Kept) -> bool:
-        return kept.phy_offset < self.store.commit_log.min_phy_offset()
+        return kept.phy_offset < self.store.min_phy_offset()
 
     # ---- writing
 
@@ -199,7 +200,7 @@ class Threads:
         try:
             for queue in draw.choices(QUEUES, k=20):
                 number, message = self.model.ask(queue)
-                waiting.append((number, queue, self.store.put_message_async(message)))
+                waiting.append((number, queue, self.store.put_message_future(message)))
         finally:
             for number, queue, future in waiting:
                 self.model.answer(number, queue, future.result(60))
@@ -280,13 +281,13 @@ class Threads:
     # ---- everything else
 
     def expire(self, draw: random.Random) -> None:
-        files = self.store.commit_log.files.files()
+        files = components_of(self.store).log.files.files()
         if len(files) > KEPT_FILES:
             self.store.delete_expired_files(files[-KEPT_FILES].file_from_offset)
         self._done.wait(draw.choice([0.005, 0.05]))
 
     def delete_topic(self, draw: random.Random) -> None:
-        model, log = self.model, self.store.commit_log
+        model, log = self.model, components_of(self.store).log
         begin = model.deleting_from = log.max_phy_offset()
         self.store.delete_topic(DELETED[0][0])
         with model.lock:
@@ -312,10 +313,10 @@ class Threads:
         for key in keys:
             store.estimate_message_count(*key, 0, 1 << 40, TagFilter("A"))
         store.metrics.snapshot()
-        store.queues.describe()
-        store.queues.stats()
-        store.queues.written_bytes()
-        store.queues.total_size_bytes()
+        components_of(store).queues.describe()
+        components_of(store).queues.stats()
+        components_of(store).queues.written_bytes()
+        components_of(store).queues.total_size_bytes()
         list(store.check())
         self._done.wait(draw.choice([0.01, 0.2]))
 
@@ -325,7 +326,7 @@ def compare_all(store: MessageStore, model: Model, max_queries: int = 1000) -> i
     compared = 0
     for queue in QUEUES:
         compared += _compare_queue(store, model, queue)
-    low = store.commit_log.min_phy_offset()
+    low = store.min_phy_offset()
     there = [kept for phy, kept in sorted(model.by_phy.items()) if phy >= low]
     rest = random.Random(0).sample(there, min(len(there), max_queries // 2))
     for kept in {*there[-max_queries // 2 :], *rest}:
@@ -337,7 +338,7 @@ def compare_all(store: MessageStore, model: Model, max_queries: int = 1000) -> i
 
 def _compare_queue(store: MessageStore, model: Model, queue: Queue) -> int:
     """Compare one queue: each message once at its offset, the expired gone from the front."""
-    least = store.commit_log.min_phy_offset()
+    least = store.min_phy_offset()
     low, high = store.min_offset(*queue), store.max_offset(*queue)
     found: dict[int, StoredMessage] = {}
     at = low

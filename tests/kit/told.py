@@ -66,13 +66,13 @@ class Told:
         store.max_offset("t", 0)
         self._put(store, self._message("b", 50, INNER_MULTI_DISPATCH=LIGHT))
         store.flush()
-        self.expired_to = store.commit_log.min_phy_offset() + LOG_FILE
+        self.expired_to = store.min_phy_offset() + LOG_FILE
         store.delete_expired_files(self.expired_to)
         self._put(store, self._message("u", 60), self._message("t", 60))
 
     def check(self, store: MessageStore) -> None:
         """Compare: every message is in its queue at its offset, once, and found by its key."""
-        least = store.commit_log.min_phy_offset()
+        least = store.min_phy_offset()
         assert least <= self.expired_to
         queues = {tuple(key): self._read(store, *key) for key in store.queue_keys()}
         light = queues.get((LIGHT, 0), {})

@@ -11,6 +11,7 @@ from cqstore.store.record.message import SCHEDULE_TOPIC, Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.delay_levels import unlike_levels
 from cqstore.store.service.offline.mode import possible_steps
+from cqstore.store.service.opening.components import components_of
 from tests.kit.migrations import moved_and_verified
 from tests.kit.moving import LEVEL, Moving
 from tests.kit.tree import tree_digest
@@ -37,7 +38,7 @@ def waits(root: Path) -> list[int]:
     with MessageStore.open(root, BROKER, read_only=True) as store:
         return [
             (unit.tags_code or 0) - store.message_by_offset(unit.phy_offset).store_timestamp
-            for unit in store.queues.queue(SCHEDULE_TOPIC, 1).iterate(0)
+            for unit in components_of(store).queues.queue(SCHEDULE_TOPIC, 1).iterate(0)
         ]
 
 

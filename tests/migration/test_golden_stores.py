@@ -69,7 +69,7 @@ def test_rocksdb_queues_become_file_queues_and_these_rocksdb_queues(
     before = tree_digest(root, but=StorePaths(root).own)
     with MessageStore.open(root, read_only=True) as store:
         ends = {key: store.max_offset(*key) for key in store.queue_keys()}
-        low = store.commit_log.min_phy_offset()
+        low = store.min_phy_offset()
     space, plan, _ = move(root, "file")
     made = stored(space.made, "file", plan)
     source = stored(StorePaths(root), "rocksdb", plan)

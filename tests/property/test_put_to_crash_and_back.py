@@ -19,6 +19,7 @@ from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.record.message import LMQ_PREFIX, Message, is_queued
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.results import PutMessageStatus
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.crash_images import crash_image
@@ -46,11 +47,11 @@ def compare(message: Message, found: StoredMessage) -> None:
 
 def check(store: MessageStore, stored: dict[int, Message]) -> None:
     """Compare the log, the queues and the index with what was acknowledged, by phy offset."""
-    log = store.commit_log
+    log = components_of(store).log
     assert [record.phy_offset for record in log.scan(0)] == sorted(stored)
     units: Counter[int] = Counter()
     for key in store.queue_keys():
-        for unit in store.queues.queue(*key).iterate(store.min_offset(*key)):
+        for unit in components_of(store).queues.queue(*key).iterate(store.min_offset(*key)):
             found = log.message(unit.phy_offset)
             if key == (found.topic, found.queue_id):
                 assert found.queue_offset == unit.queue_offset

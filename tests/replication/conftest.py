@@ -7,6 +7,7 @@ import pytest
 
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.log_bytes import log_of
 
@@ -39,7 +40,9 @@ def led(tmp_path_factory: pytest.TempPathFactory) -> Led:
         for number in range(90):
             properties = {"KEYS": f"k{number}", "TAGS": "a"} if number % 3 else {}
             assert store.put_message(Message("t", b"x" * number * 5, number % 2, properties)).ok
-        return Led(root, log_of(store), [record.phy_offset for record in store.commit_log.scan(0)])
+        return Led(
+            root, log_of(store), [record.phy_offset for record in components_of(store).log.scan(0)]
+        )
 
 
 @pytest.fixture

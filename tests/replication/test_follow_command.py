@@ -22,6 +22,7 @@ from cqstore.store.errors import StoreConfigError
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from tests.kit import commands
 from tests.kit.log_bytes import log_of
 from tests.kit.running import COMMAND
@@ -85,7 +86,7 @@ def test_a_new_folder_gets_the_last_file_and_is_told_so(
     with MessageStore.open(tmp_path / "own", CONFIG) as store:
         assert (store.report.needed, store.last_exit_ok) == (False, True)
         assert log_of(store) == led.log[begin:]
-        assert store.layout.backends == [backend]
+        assert components_of(store).layout.backends == [backend]
 
 
 @pytest.mark.slow

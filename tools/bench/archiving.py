@@ -38,7 +38,7 @@ def main(words: list[str]) -> None:
         config = StoreConfig(mapped_file_size_commit_log=_LOG_FILE)
         with MessageStore.open(root, config) as store:
             put_messages(store, messages, topics, 4, repeats=_REPEATS, limit=_LIST)
-            log_bytes = store.commit_log.max_phy_offset()
+            log_bytes = store.max_phy_offset()
         figures = {
             "cqstore export": _process("export", root, "--to", folder / "export.parquet"),
             "cqstore archive, local[2]": _process(

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tools.bench.sample_messages import put_messages
 
@@ -52,7 +53,7 @@ def run(backend: str, topics: int, root: Path) -> BackendFigures:
     started = time.perf_counter()
     digest, count = read_back(store)
     read_seconds = time.perf_counter() - started
-    size = store.queues.total_size_bytes()
+    size = components_of(store).queues.total_size_bytes()
     store.close()
     queues = topics * QUEUES_PER_TOPIC
     return BackendFigures(

@@ -24,6 +24,7 @@ from cqstore.cq_rocksdb.keys import topic_range
 from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 from tools.bench.workloads import folder
 
@@ -128,7 +129,7 @@ def listing(store: MessageStore, expected: int) -> float:
 
 def raw(store: MessageStore, names: Sequence[str]) -> float:
     """Delete the topics that are left in the barest way; return seconds. Spoils the store."""
-    queues = store.queues
+    queues = components_of(store).queues
     started = time.perf_counter()
     if isinstance(queues, RocksDBConsumeQueueStore):
         for name in names:
@@ -137,7 +138,7 @@ def raw(store: MessageStore, names: Sequence[str]) -> float:
         queues.engine.flush()
     else:
         for name in names:
-            shutil.rmtree(Path(store.paths.consume_queue, name))
+            shutil.rmtree(Path(components_of(store).paths.consume_queue, name))
     return time.perf_counter() - started
 
 

@@ -23,6 +23,7 @@ from cqstore.migration.tasks import ready
 from cqstore.migration.verify import verify_migration
 from cqstore.migration.workspace import Workspace
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tools.bench.sample_messages import put_messages
 
@@ -100,7 +101,7 @@ def read_back(root: Path) -> tuple[str, str, int]:
                     digest.update(message.stored_body)
                     count += 1
                 offset = result.next_begin_offset
-        return store.queues.name, digest.hexdigest(), count
+        return components_of(store).queues.name, digest.hexdigest(), count
 
 
 if __name__ == "__main__":

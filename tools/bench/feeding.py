@@ -40,7 +40,7 @@ def fed(body: int, count: int) -> Reached:
     with folder() as root:
         fill(root / "log", "file", 100, count, body)
         with MessageStore.open(root / "log", CONFIG) as store, feeding(Feeder(store)) as feeder:
-            end = store.commit_log.max_phy_offset()
+            end = store.max_phy_offset()
             here = _seconds_to_read(feeder.port, 1, end)
         with first_log_file(root / "log").open("rb") as file:
             data = file.read(end)
@@ -99,7 +99,7 @@ def awaited(slave: str, tasks: int, seconds: float) -> Reached:
             message = Message("topic_of_17_chars", _BODY, place, {"TAGS": "TagA"})
 
             async def put() -> None:
-                assert (await store.put(message)).status is PutMessageStatus.PUT_OK
+                assert (await store.put_message_async(message)).status is PutMessageStatus.PUT_OK
 
             return put
 

@@ -25,7 +25,7 @@ def followed(backend: str, body: int, count: int) -> Reached:
     with folder() as root:
         fill(root / "led", backend, _QUEUES, count, body)
         with MessageStore.open(root / "led", CONFIG, read_only=True) as store:
-            end = store.commit_log.max_phy_offset()
+            end = store.max_phy_offset()
         frames = _frames(first_log_file(root / "led"), end)
         with _sending(frames) as port:
             raw = _copy(port, root / "copy", len(frames))

@@ -31,6 +31,7 @@ from cqstore.migration.workspace import Workspace
 from cqstore.store.queue.bulk import key_order
 from cqstore.store.queue.units import UnitBatch
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tools.bench.raw_tables import PARTS, raw_part
 from tools.bench.sample_store import make_store
@@ -140,7 +141,7 @@ def _unit_by_unit(root: Path, config: StoreConfig, target: Path) -> tuple[float,
         started = time.monotonic()
         batch = UnitBatch()
         for queue in sorted(source.queue_keys(), key=key_order):
-            units = source.queues.queue(*queue)
+            units = components_of(source).queues.queue(*queue)
             for unit in units.iterate(0):
                 stamp = units.unit_timestamp(unit.queue_offset)
                 batch.add(
@@ -148,12 +149,12 @@ def _unit_by_unit(root: Path, config: StoreConfig, target: Path) -> tuple[float,
                 )
                 count += 1
                 if len(batch) == _BATCH:
-                    copy.queues.put_batch(batch)
+                    components_of(copy).queues.put_batch(batch)
                     batch = UnitBatch()
             if count >= _ONE_BY_ONE:
                 break
-        copy.queues.put_batch(batch)
-        copy.queues.flush()
+        components_of(copy).queues.put_batch(batch)
+        components_of(copy).queues.flush()
         seconds = time.monotonic() - started
     shutil.rmtree(target)
     return seconds, count

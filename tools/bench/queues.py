@@ -29,6 +29,7 @@ from cqstore.store.queue.context import QueueStoreContext
 from cqstore.store.queue.units import QUEUE_UNIT, QueueKey, UnitBatch
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 from tools.bench.no_log import NoCheckpoint, NoLogFiles
 from tools.bench.workloads import folder
@@ -191,7 +192,7 @@ def reopen(name: str, queues: int) -> dict[str, float]:
                 store = MessageStore.open(where, config)
                 best = min(best, time.perf_counter() - started)
                 memory = max(memory, resident_mib() - before)
-                disk = max(disk, store.queues.total_size_bytes())
+                disk = max(disk, components_of(store).queues.total_size_bytes())
                 store.close()
             times.append(best)
     return {

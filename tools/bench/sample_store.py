@@ -19,6 +19,7 @@ from cqstore.store.record.java_hash import java_hash
 from cqstore.store.record.message import Message
 from cqstore.store.record.record_layout import BLANK, BLANK_SIZE, HEAD, MAGIC_BLANK, BlankRecord
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 
 QUEUES_A_TOPIC = 8
@@ -75,7 +76,7 @@ def _template() -> NDArray[np.uint8]:
         MessageStore.open(folder, config, housekeeping=False) as store,
     ):
         store.put_message(message)
-        return np.frombuffer(bytes(store.commit_log.message(0).record), np.uint8)
+        return np.frombuffer(bytes(components_of(store).log.message(0).record), np.uint8)
 
 
 def _timestamps(number: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -25,6 +25,7 @@ from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.queue.units import UnitBatch
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.puller import TagFilter
 from cqstore.store.service.recovering.recovery import RecoveryReport
 from cqstore.store.settings.config import CQ_UNIT_SIZE, StoreConfig
@@ -215,7 +216,7 @@ def time_search(backend: str, queues: int, count: int, calls: int) -> Reached:
         fill(root, backend, queues, count, 128)
         with MessageStore.open(root, CONFIG, read_only=True) as store:
             topic = "topic_of_17_chars"
-            queue = store.queues.queue(topic, 0)
+            queue = components_of(store).queues.queue(topic, 0)
             low, high = queue.unit_timestamp(0), queue.unit_timestamp(count // queues - 1)
             asked = [(draw.randrange(queues), draw.randint(low, high)) for _ in range(calls)]
             started = time.perf_counter()
@@ -245,8 +246,8 @@ def lag(backend: str, count: int, calls: int) -> Reached:
             batch = UnitBatch()
             for number in range(count):
                 batch.add(("t", 0), number, 100 * number, 100, number % 3, number)
-            store.queues.put_batch(batch)
-            queue, tags = store.queues.queue("t", 0), TagFilter("TagA")
+            components_of(store).queues.put_batch(batch)
+            queue, tags = components_of(store).queues.queue("t", 0), TagFilter("TagA")
             started = time.perf_counter()
             for _ in range(calls):
                 queue.estimate_message_count(0, count, tags.may_match, tags.plain)
@@ -321,7 +322,7 @@ def scan(count: int, body: int) -> Reached:
         fill(root, "file", 8, count, body)
         with MessageStore.open(root, CONFIG, read_only=True) as store:
             started = time.perf_counter()
-            records = sum(1 for _ in store.commit_log.scan(0))
+            records = sum(1 for _ in components_of(store).log.scan(0))
             seconds = time.perf_counter() - started
         if records != count:
             raise RuntimeError(f"{records} records, not {count}")

@@ -9,6 +9,7 @@ from cqstore.cli.options import ConfigFile, Dir, Format, bounded, note, open_sto
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.progress import progress
 from cqstore.store.errors import StoreConfigError
+from cqstore.store.service.opening.components import components_of
 
 
 def policy_command(
@@ -41,9 +42,9 @@ def policy_command(
         progress("counting") as tick,
         open_store(root, config, None, None) as store,
     ):
-        tick.measure(store.commit_log.max_phy_offset())
+        tick.measure(store.max_phy_offset())
         cost = policy_cost(store, topics or (), hours=hours, hottest=hottest, progress=tick)
     output(kind).rows(cost.rows())
     note(f"{cost.units:,} units in {cost.seconds:,.0f} s")
-    for told in written_notes(store.paths):
+    for told in written_notes(components_of(store).paths):
         note(told)

@@ -72,7 +72,7 @@ def live_result(root: Path, command: list[str]) -> Result:
         raise RefusedStoreError("no such folder", path=root)
     figures = read_figures(paths.ab_figures)
     if figures is None:
-        resolve_layout(root, StoreConfig(), None, read_only=True)  # refuses where no store is
+        resolve_layout(root, StoreConfig(), read_only=True)  # refuses where no store is
     if figures is None or not figures.reads:
         raise RefusedStoreError(
             "no read of this store has been mirrored yet: open it with double write and abShare",

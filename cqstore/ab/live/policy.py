@@ -17,6 +17,7 @@ from cqstore.store.record.message import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX
 from cqstore.store.record.properties import dispatch_properties
 from cqstore.store.service.dispatching.record_units import RecordUnits
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 CLASSES = (f"{LMQ_PREFIX}*", f"{RETRY_PREFIX}*", f"{DLQ_PREFIX}*", "*")
 """Shown for every store, after the classes that are asked for: light, retry, dead, all others."""
@@ -131,12 +132,13 @@ def _walk(
     store: MessageStore, hours: float, add: Callable[..., None], progress: Callable[[int], object]
 ) -> float:
     """Hand the units of the last hours to ``add``; return the seconds that they came in."""
-    queues, log = store.queues, store.commit_log
+    components = components_of(store)
+    queues, log = components.queues, components.log
     units = RecordUnits(
-        store.config, store.deleted_topics, queues.queue_type, check_topic=queues.check_topic,
+        store.config, components.deleted, queues.queue_type, check_topic=queues.check_topic,
         lmq_needs_multi_dispatch=queues.lmq_needs_multi_dispatch,
     )  # fmt: skip
-    last = max(store.checkpoint.fields.physic_msg_timestamp, 0)
+    last = max(components_of(store).checkpoint.fields.physic_msg_timestamp, 0)
     for record in log.scan_kept(start=max(log.file_offset_by_timestamp(last), 0)):
         last = max(last, record.store_timestamp)
     since = last - int(hours * _HOUR_MS)
@@ -158,6 +160,6 @@ def _walk(
 
 def log_is_older(store: MessageStore, timestamp: int) -> bool:
     """Return whether the log has a record of ``timestamp`` or before: else it begins later."""
-    log = store.commit_log
+    log = components_of(store).log
     first = next(log.scan_kept(), None)
     return first is not None and first.store_timestamp <= timestamp

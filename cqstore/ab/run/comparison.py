@@ -96,7 +96,7 @@ class Run:
         options = self._options
         self._names = chosen(options.workloads, given_trace=options.trace is not None)
         self._matters = matching(options.matters, self._names)
-        resolve_layout(options.root, options.config, None, read_only=True)  # refuses no store
+        resolve_layout(options.root, options.config, read_only=True)  # refuses no store
         need_extras()
         self._given: list[Operation] = []
         if options.trace is not None:

@@ -32,6 +32,7 @@ from cqstore.ab.workloads.base import Setting, Turn, TurnResult, Workload
 from cqstore.ab.workloads.timing import BLOCK, digests
 from cqstore.store.errors import StoreError
 from cqstore.store.queue.units import QueueKey
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 
 OK, ERROR = "ok", "error"
@@ -105,7 +106,7 @@ class SideWorker:
 
     def versions(self) -> dict[str, str]:
         """Return what the backend says of itself in words, neither numbers nor places."""
-        told = self._side.store.queues.describe().items()
+        told = components_of(self._side.store).queues.describe().items()
         return {
             name: value
             for name, value in told

@@ -13,6 +13,7 @@ import numpy as np
 
 from cqstore.store.queue.units import PACKED_PREFIX, QueueKey, UnitBlock
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 _BLOCK = 8192
 
@@ -68,7 +69,7 @@ def _blocks(
     store: MessageStore, key: QueueKey, low: int, high: int
 ) -> Iterator[tuple[int, UnitBlock | range]]:
     """Yield the blocks of a queue, and the offsets of its holes, each with its first offset."""
-    queue, at = store.queues.queue(*key), low
+    queue, at = components_of(store).queues.queue(*key), low
     while at < high:
         block = queue.read_units(at, min(_BLOCK, high - at))
         if block.count:

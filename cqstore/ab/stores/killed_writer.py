@@ -7,11 +7,12 @@ import json
 import os
 import signal
 import sys
-from pathlib import Path
 
 from cqstore.ab.parent import die_with_parent
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.open_store import open_served
+from cqstore.store.service.opening.options import OpenOptions, StoreHooks
 from cqstore.store.settings.config import StoreConfig
 
 TOPIC, QUEUES = "cqstore-ab-killed", 64
@@ -24,10 +25,11 @@ def main() -> None:
     """Put, flush, put, and die."""
     die_with_parent(int(sys.argv[1]))
     told = json.load(sys.stdin)
-    store = MessageStore.open(
-        Path(told["root"]), StoreConfig.from_mapping(told["config"]), backend=told["backend"],
-        housekeeping=False, installed_hooks=False,
-    )  # fmt: skip
+    options = OpenOptions(
+        backend=told["backend"], housekeeping=False, hooks=StoreHooks(installed=False)
+    )
+    config = StoreConfig.from_mapping(told["config"])
+    store = open_served(MessageStore, told["root"], config, options)
     body = bytes(max(told["body_bytes"], 1))
     for count in (DURABLE, NOT_DURABLE):
         for first in range(0, count, _LIST):

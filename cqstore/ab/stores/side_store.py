@@ -10,6 +10,9 @@ from cqstore.ab.results.result import Footprint
 from cqstore.store.errors import StoreError
 from cqstore.store.queue.backends import backend as backend_class
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.open_store import open_served
+from cqstore.store.service.opening.options import OpenOptions, StoreHooks
 from cqstore.store.settings.config import StoreConfig
 
 
@@ -45,9 +48,9 @@ class SideStore:
 
     def open_at(self, root: Path) -> MessageStore:
         """Open a store of this side's kind in ``root``; the caller closes it."""
-        return MessageStore.open(
-            root, self.config, backend=self.backend, housekeeping=False, installed_hooks=False
-        )
+        hooks = StoreHooks(installed=False)
+        options = OpenOptions(backend=self.backend, housekeeping=False, hooks=hooks)
+        return open_served(MessageStore, root, self.config, options)
 
     def open(self) -> float:
         """Open the side's own store, unless it is; return the seconds that it took."""
@@ -66,7 +69,7 @@ class SideStore:
 
     def count_written(self, store: MessageStore) -> None:
         """Keep what the backend of a store of this side has written; asked before it is closed."""
-        self._written.update(store.queues.written_bytes())
+        self._written.update(components_of(store).queues.written_bytes())
 
     def written(self) -> Counter[str]:
         """Return bytes that this process's stores have written by their backend's own count.
@@ -75,7 +78,7 @@ class SideStore:
         """
         found = self._written.copy()
         if self._store is not None:
-            found.update(self._store.queues.written_bytes())
+            found.update(components_of(self._store).queues.written_bytes())
         return found
 
     def build(self) -> tuple[float, int]:
@@ -97,7 +100,7 @@ class SideStore:
 
     def own_files(self) -> list[Path]:
         """Return the files and folders of the queues; the store is open."""
-        return backend_class(self.backend).own_files(self.store.paths)
+        return backend_class(self.backend).own_files(components_of(self.store).paths)
 
     def footprint(self) -> Footprint:
         """Open the store and return what its queues take."""

@@ -20,6 +20,7 @@ from cqstore.store.queue.backends import unlike_others
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import MessageProperty
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 
 _MAX_QUEUES = 200_000
@@ -81,9 +82,9 @@ def _refuse(store: MessageStore, root: Path) -> None:
             " compared (cqstore recover)",
             path=root,
         )
-    if (batches := unlike_others(store.paths)) is not None:
+    if (batches := unlike_others(components_of(store).paths)) is not None:
         raise RefusedStoreError("batch queues live in files alone: no comparison", path=batches)
-    if store.commit_log.max_phy_offset() <= max(store.commit_log.min_phy_offset(), 0):
+    if store.max_phy_offset() <= max(store.min_phy_offset(), 0):
         raise RefusedStoreError("the commit log is empty: there is nothing to compare", path=root)
 
 
@@ -103,16 +104,18 @@ def _spans(store: MessageStore, root: Path, draw: np.random.Generator) -> StoreS
             kept.append((key, low, high))
         elif (at := int(draw.integers(len(counts)))) < _MAX_QUEUES:
             kept[at] = (key, low, high)
-    log = store.commit_log
+    log = components_of(store).log
     kept.sort()
     return StoreSurvey(
         shape=_shape(root, len(topics), np.array(counts, np.int64), store),
-        log_folders=store.layout.log_folders,
+        log_folders=components_of(store).layout.log_folders,
         log_file_size=log.files.file_size,
         min_phy_offset=max(log.min_phy_offset(), 0),
         max_phy_offset=log.max_phy_offset(),
-        backend=store.layout.backends[0] if store.layout.backends else None,
-        units_per_file=store.queues.units_per_file,
+        backend=components_of(store).layout.backends[0]
+        if components_of(store).layout.backends
+        else None,
+        units_per_file=components_of(store).queues.units_per_file,
         expired=expired,
         keys=[key for key, _, _ in kept],
         low=np.array([low for _, low, _ in kept], np.int64),
@@ -122,7 +125,7 @@ def _spans(store: MessageStore, root: Path, draw: np.random.Generator) -> StoreS
 
 def _shape(root: Path, topics: int, counts: NDArray[np.int64], store: MessageStore) -> Shape:
     """Return how large the store is, and how its units lie in its queues."""
-    log, units = store.commit_log, int(counts.sum())
+    log, units = components_of(store).log, int(counts.sum())
     ordered = np.sort(counts)
     places = {"min": 0.0, "p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
     quantiles = np.quantile(ordered, list(places.values()), method="lower") if len(counts) else ()
@@ -140,7 +143,7 @@ def _shape(root: Path, topics: int, counts: NDArray[np.int64], store: MessageSto
 
 
 def _find_times(store: MessageStore, found: StoreSurvey) -> None:
-    record = next(store.commit_log.scan(found.min_phy_offset), None)
+    record = next(components_of(store).log.scan(found.min_phy_offset), None)
     first = record.store_timestamp if record is not None else 0
     found.times = (first, max(first, _last_time(store, found)))
 
@@ -150,7 +153,7 @@ def _last_time(store: MessageStore, found: StoreSurvey) -> int:
     picked = np.argsort(found.high - found.low)[-64:].tolist()
     last = 0
     for at in picked:
-        queue = store.queues.queue(*found.keys[at])
+        queue = components_of(store).queues.queue(*found.keys[at])
         last = max(last, queue.unit_timestamp(int(found.high[at]) - 1))
     return last
 

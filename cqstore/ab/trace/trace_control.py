@@ -8,8 +8,8 @@ from cqstore.ab.trace.recorder import DirectReads, RecordedPutter, Recorder
 from cqstore.ab.trace.trace import MAX_TRACE_BYTES, Trace
 from cqstore.store.concurrency.checked_lock import CheckedLock
 from cqstore.store.errors import StoreConfigError
-from cqstore.store.service.message_store import MessageStore, components_of, route_calls
-from cqstore.store.service.opening.components import StoreComponents
+from cqstore.store.service.message_store import MessageStore, route_calls
+from cqstore.store.service.opening.components import StoreComponents, components_of
 from cqstore.store.service.reading.read_interceptor import ReadInterceptor
 from cqstore.store.service.runtime.watched_thread import Worker
 from cqstore.store.service.writing.putter import Puts

@@ -9,6 +9,7 @@ from cqstore.analysis.options import SourceOptions
 from cqstore.cli.message_files.archive_manifest import ArchivedSource
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.service.opening.components import components_of
 
 _HEAD_BYTES, _TAIL_BYTES = 1 << 12, 1 << 16
 
@@ -40,7 +41,7 @@ def plan_range(
         StoreError: it cannot be read.
     """
     with options.open_store() as store:
-        log = store.commit_log
+        log = components_of(store).log
         low, end = max(log.min_phy_offset(), 0), log.max_phy_offset()
         begin = low
         if before is not None:

@@ -28,6 +28,7 @@ from cqstore.cli.table import Row
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.progress import Progress
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 
 class GroupsBy(StrEnum):
@@ -100,7 +101,7 @@ def groups(
         metadata, lags = _read_metadata(store, form)
         _check_known(store, lags, group, topic)
         totals = LagTotals()
-        with progress("reading", store.queues.queues_estimate(), "queues") as tick:
+        with progress("reading", components_of(store).queues.queues_estimate(), "queues") as tick:
             queues = _counted(lags, totals, group, topic, tick)
             rows = _ROWS[by](queues, lags, now, everyone=not (group or topic))
             if lagging:
@@ -120,7 +121,7 @@ def groups(
 
 def _read_metadata(store: MessageStore, form: Form | None) -> tuple[BrokerMetadata, GroupLags]:
     with progress("reading the metadata"):
-        metadata = read_one_form(store.paths, form)
+        metadata = read_one_form(components_of(store).paths, form)
         return metadata, GroupLags(store, metadata)
 
 

@@ -32,6 +32,7 @@ from cqstore.store.errors import RefusedStoreError
 from cqstore.store.journals.store_lock import StoreLock, refuse_if_open
 from cqstore.store.path_kind import exists, matching
 from cqstore.store.paths import StorePaths
+from cqstore.store.service.opening.components import components_of
 
 
 def repair(
@@ -136,7 +137,7 @@ def _queues(root: Path, config: Path | None, commit_log: Path | None) -> dict[st
     with open_store(root, config, None, commit_log) as store:
         found = topics_of_spans(store.queue_spans())
         for topic, shown in found.items():
-            shown.queue_type = store.queues.queue_type(topic)
+            shown.queue_type = components_of(store).queues.queue_type(topic)
     return found
 
 

@@ -29,6 +29,7 @@ from cqstore.cli.table import Row
 from cqstore.store.errors import RefusedStoreError, StoreError
 from cqstore.store.path_kind import exists, matching
 from cqstore.store.paths import StorePaths
+from cqstore.store.service.opening.components import components_of
 
 
 class Shown(StrEnum):
@@ -131,7 +132,7 @@ def _queue_findings(
         return [MetaFinding("", MetadataSeverity.INFO, "no-queues", sentence)]
     try:
         with open_store(root, config, None, commit_log) as store:
-            about = store.queues.queues_estimate()
+            about = components_of(store).queues.queues_estimate()
             spans = counted(store.queue_spans(), "comparing", about, "queues")
             return list(check_queues(found, spans))
     except StoreError as exc:

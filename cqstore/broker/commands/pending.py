@@ -30,6 +30,7 @@ from cqstore.cli.table import Row
 from cqstore.store.progress import Progress
 from cqstore.store.record.message import HALF_TOPIC, SCHEDULE_TOPIC
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 PART_COLUMNS = (
     "source", "part", "position", "max", "pending", "overdue", "decided", "firstDueTimestamp",
@@ -119,14 +120,14 @@ def _positions(store: MessageStore, form: Form | None, of: PendingSource | None)
     Raises:
         RefusedStoreError: half messages are there, and metadata in several forms.
     """
-    config = store.paths.config
+    config = components_of(store).paths.config
     found = BrokerMetadata(Form.JSON, config)  # filled from whatever form there is
     if of in {None, PendingSource.DELAY} and _has_queues(store, SCHEDULE_TOPIC):
         read_delays(config, found)
         if not found.delay_offsets:
             note("no positions of delay levels are there: a broker begins at each level's minimum")
     if of in {None, PendingSource.HALF} and _has_queues(store, HALF_TOPIC):
-        broker = find_one_form(store.paths, form)
+        broker = find_one_form(components_of(store).paths, form)
         if broker is None:
             note("no metadata is there: a broker looks at half messages from the minimum on")
             return found
@@ -157,7 +158,7 @@ def _timer_parts(
     """Return what waits for a timer, of source ``of`` or of all."""
     if of in {PendingSource.DELAY, PendingSource.HALF}:
         return iter(())
-    database = rocksdb_pending(store.paths, now)
+    database = rocksdb_pending(components_of(store).paths, now)
     found = timer_parts(store, database.timer_offset, precision, now) + database.parts
     return (part for part in found if of in {None, part.source})
 

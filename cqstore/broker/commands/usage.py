@@ -24,6 +24,7 @@ from cqstore.cli.output import RowFormat, output
 from cqstore.cli.progress import progress
 from cqstore.store.errors import RefusedStoreError, StoreConfigError
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 RowOf = Annotated[UsageBy, typer.Option(help="A row a topic, group, parent, or day (UTC).")]
 Prefix = Annotated[str, typer.Option(metavar="TEXT", help="Topics that begin so alone.")]
@@ -82,9 +83,9 @@ def _count(
     groups = {group for each in metadata for group in each.groups}
     of_queues = bool(prefix) or known is not None
     if of_queues:
-        shown = progress("counting", store.queues.queues_estimate(), "queues")
+        shown = progress("counting", components_of(store).queues.queues_estimate(), "queues")
     else:
-        log = store.commit_log
+        log = components_of(store).log
         shown = progress("counting", log.max_phy_offset() - max(log.min_phy_offset(), 0))
     with shown as tick:
         return OwnersPass(store, by, prefix, known, groups, tick, of_queues=of_queues).owners()
@@ -92,7 +93,7 @@ def _count(
 
 def _totals(store: MessageStore, owners: Owners) -> str:
     """Return in a sentence what all owners come to, beside the log."""
-    log = store.commit_log
+    log = components_of(store).log
     units = sum(each.total.units for each in owners.values())
     light = sum(each.light.units for each in owners.values())
     return (
@@ -107,7 +108,7 @@ def _known_topics(store: MessageStore, form: Form | None) -> Container[str]:
     Raises:
         RefusedStoreError: there is none, it is damaged, has no topics, or has several forms.
     """
-    metadata = read_one_form(store.paths, form)
+    metadata = read_one_form(components_of(store).paths, form)
     if metadata.faults:
         raise RefusedStoreError(f"topics are unused only by whole metadata: {metadata.faults[0]}")
     if not metadata.topics:
@@ -117,4 +118,4 @@ def _known_topics(store: MessageStore, form: Form | None) -> Container[str]:
 
 def _metadata(store: MessageStore, by: UsageBy) -> list[BrokerMetadata]:
     """Return the metadata, in whatever forms, where it says which groups there are."""
-    return read_forms(store.paths) if by is UsageBy.GROUP else []
+    return read_forms(components_of(store).paths) if by is UsageBy.GROUP else []

@@ -16,6 +16,7 @@ from cqstore.cli.table import Row
 from cqstore.store.broker_files.file_names import TOPIC_GROUP_SEPARATOR
 from cqstore.store.record.message import DLQ_PREFIX, RETRY_PREFIX
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 
 class LettersBy(StrEnum):
@@ -83,7 +84,7 @@ class RetryLags:
             RefusedStoreError: it is there in several forms, and ``form`` names none of them.
         """
         self._store = store
-        metadata = find_one_form(store.paths, form)
+        metadata = find_one_form(components_of(store).paths, form)
         if metadata is None:
             note("no metadata is there: retryLag is not known")
         self._offsets: Offsets | None = None if metadata is None else metadata.offsets

@@ -16,6 +16,7 @@ from cqstore.store.progress import Progress, noop
 from cqstore.store.queue.facts import QueueSpan
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 _BLOCK = 4096
 """Queues whose times are asked for at once."""
@@ -183,7 +184,7 @@ class GroupLags:
         left = self._found(progress)
         while block := list(islice(left, _BLOCK)):
             wanted = ((each.queue, each.next_offset) for each in block if each.expired < each.lag)
-            times = self._store.queues.unit_timestamps(wanted)
+            times = components_of(self._store).queues.unit_timestamps(wanted)
             for each in block:
                 timestamp = next(times) if each.expired < each.lag else -1
                 yield each if timestamp < 0 else QueueLag(*each[:-1], timestamp)

@@ -121,9 +121,7 @@ def group_faults(look: GroupLook, _before: GroupLook | None) -> Sequence[str]:
     return look.faults
 
 
-def group_view(
-    root: Path, config: StoreConfig, commit_log: Path | None, form: str | None, limit: int
-) -> TopView[GroupLook]:
+def group_view(root: Path, config: StoreConfig, form: str | None, limit: int) -> TopView[GroupLook]:
     """Return what ``cqstore top --by group`` shows; an entry of ``cqstore.top``.
 
     Raises:
@@ -134,9 +132,7 @@ def group_view(
     except ValueError:
         names = ", ".join(Form)
         raise typer.BadParameter(f"no form {form!r}: {names}", param_hint="--form") from None
-    open_store = partial(
-        MessageStore.open, root, config, read_only=True, commit_log=commit_log, housekeeping=False
-    )
+    open_store = partial(MessageStore.open, root, config, read_only=True, housekeeping=False)
     paths = StorePaths(root)
     return TopView(
         GroupWatch(paths, FollowedEnds(open_store), wanted), partial(group_rows, limit=limit),

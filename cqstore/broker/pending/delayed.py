@@ -15,6 +15,7 @@ from cqstore.store.queue.units import EXT_ADDRESS_MAX
 from cqstore.store.record.message import SCHEDULE_TOPIC, MessageProperty
 from cqstore.store.service.dispatching.delay import DelayLevels, deliver_time
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 _BLOCK_UNITS = 1 << 16
 
@@ -38,7 +39,7 @@ def delay_levels(
     """
     spans = sorted(store.queue_spans(SCHEDULE_TOPIC), key=lambda span: span.queue.queue_id)
     for (topic, queue_id), low, high in spans:
-        queue = store.queues.queue(topic, queue_id)
+        queue = components_of(store).queues.queue(topic, queue_id)
         part = PendingPart(
             PendingSource.DELAY, queue_id + 1, positions.get(queue_id + 1, low), high
         )
@@ -70,14 +71,14 @@ def delayed_messages(
     for (topic, queue_id), low, high in spans:
         begin = max(positions.get(queue_id + 1, low), low)
         delay_ms = _delay_ms(store, queue_id)
-        for unit in store.queues.queue(topic, queue_id).iterate(begin):
+        for unit in components_of(store).queues.queue(topic, queue_id).iterate(begin):
             if unit.queue_offset >= high:
                 break
             step(1)
             message = store.message_by_offset(unit.phy_offset)
             properties = message.properties
             due = deliver_time(
-                unit.tags_code, delay_ms, store.commit_log, unit.phy_offset, unit.size
+                unit.tags_code, delay_ms, components_of(store).log, unit.phy_offset, unit.size
             )
             yield PendingMessage(
                 PendingSource.DELAY, queue_id + 1, unit.queue_offset, unit.phy_offset,
@@ -97,7 +98,7 @@ def _due_times(
         for row in np.flatnonzero(due <= EXT_ADDRESS_MAX).tolist():
             phy_offset, size = int(units["phy_offset"][row]), int(units["size"][row])
             code = queue.resolve_tags_code(int(due[row]))
-            due[row] = deliver_time(code, delay_ms, store.commit_log, phy_offset, size)
+            due[row] = deliver_time(code, delay_ms, components_of(store).log, phy_offset, size)
         yield due
 
 

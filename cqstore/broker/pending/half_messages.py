@@ -17,6 +17,7 @@ from cqstore.store.progress import noop
 from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.record.message import HALF_TOPIC, OP_HALF_TOPIC, MessageProperty
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 _GROUP = "CID_RMQ_SYS_TRANS"
 _REMOVE_TAG, _BETWEEN_OFFSETS = "d", ","
@@ -87,7 +88,7 @@ class HalfMessages:
             )  # fmt: skip
 
     def _op_span(self, queue_id: int) -> tuple[int, int]:
-        low, high = self._store.queues.queue(OP_HALF_TOPIC, queue_id).ends()
+        low, high = components_of(self._store).queues.queue(OP_HALF_TOPIC, queue_id).ends()
         return max(self._op.get(queue_id, low), low), high
 
     def _decided(self, queue_id: int) -> dict[int, int]:
@@ -108,7 +109,7 @@ class HalfMessages:
         self, topic: str, queue_id: int, begin: int, end: int
     ) -> Iterator[tuple[int, StoredMessage]]:
         """Yield queue offset and record of a queue's units in [``begin``, ``end``)."""
-        for unit in self._store.queues.queue(topic, queue_id).iterate(begin):
+        for unit in components_of(self._store).queues.queue(topic, queue_id).iterate(begin):
             if unit.queue_offset >= end:
                 return
             self._step(1)

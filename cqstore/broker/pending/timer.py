@@ -21,6 +21,7 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.record.layout import Layout, Wire
 from cqstore.store.record.message import TIMER_TOPIC
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 _SLOTS = 2 * 7 * 24 * 3600
 
@@ -48,15 +49,15 @@ def timer_parts(store: MessageStore, taken: int, precision: int, now: int) -> li
         CorruptionError: the wheel or ``timercheck`` is of the wrong size or has an impossible slot.
         StoreError: the queue cannot be read.
     """
-    low, high = store.queues.queue(TIMER_TOPIC, 0).ends()
-    check = read_timer_check(store.paths)
-    wheel = newest_wheel(store.paths.root)
+    low, high = components_of(store).queues.queue(TIMER_TOPIC, 0).ends()
+    check = read_timer_check(components_of(store).paths)
+    wheel = newest_wheel(store.root)
     if wheel is None and not high:
         return []
     position = min(max(low, taken, 0 if check is None else check.queue_offset), high)
     parts = [PendingPart(PendingSource.TIMER_QUEUE, 0, position, high, high - position)]
     if position < high:
-        stored = store.queues.queue(TIMER_TOPIC, 0).unit_timestamp(position)
+        stored = components_of(store).queues.queue(TIMER_TOPIC, 0).unit_timestamp(position)
         parts[0].oldest = stored if stored >= 0 else None
     if wheel is not None:
         found = PendingPart(PendingSource.TIMER, 0, position, high)

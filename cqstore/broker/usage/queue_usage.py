@@ -13,6 +13,7 @@ from cqstore.store.queue.facts import QueueSpan, QueueType
 from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.queue.units import QUEUE_UNIT, UnitBlock
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 _BLOCK_UNITS = 1 << 16
 _FEW_UNITS = 32
@@ -66,9 +67,13 @@ def queue_usage(store: MessageStore, span: QueueSpan, progress: Progress = noop)
     Raises:
         StoreError: the queue cannot be read.
     """
-    queue, low, high = store.queues.queue(*span.queue), span.min_offset, span.max_offset
+    queue, low, high = (
+        components_of(store).queues.queue(*span.queue),
+        span.min_offset,
+        span.max_offset,
+    )
     found = Usage()
-    if store.queues.queue_type(queue.topic) is QueueType.BATCH:
+    if components_of(store).queues.queue_type(queue.topic) is QueueType.BATCH:
         pieces = _batch_pieces(queue, low, high) if low < high else iter(())
     else:
         pieces = _large_pieces(queue, low, high, found)
@@ -113,7 +118,7 @@ def usage_by_day(store: MessageStore, span: QueueSpan) -> Iterator[tuple[int | N
     Raises:
         StoreError: the queue cannot be read.
     """
-    queue = store.queues.queue(*span.queue)
+    queue = components_of(store).queues.queue(*span.queue)
     for piece in _pieces(store, queue, span.min_offset, span.max_offset):
         if piece.timestamps is None:
             yield from _searched_days(queue, piece)
@@ -158,7 +163,7 @@ def _pieces(store: MessageStore, queue: ConsumeQueue, low: int, high: int) -> It
     """Yield the units of [``low``, ``high``); what is missing is passed over."""
     if low >= high:
         return
-    if store.queues.queue_type(queue.topic) is QueueType.BATCH:
+    if components_of(store).queues.queue_type(queue.topic) is QueueType.BATCH:
         yield from _batch_pieces(queue, low, high)
         return
     yield from map(_unit_sizes, queue.blocks(low, high, _BLOCK_UNITS))

@@ -8,6 +8,7 @@ import typer
 from cqstore.cli.options import CommitLogFolder, ConfigFile, Dir, about_end, note, read_config
 from cqstore.cli.progress import progress
 from cqstore.store.errors import os_errors
+from cqstore.store.service.layout.store_layout import with_log_folder
 from cqstore.store.service.offline.backup import back_up
 from cqstore.store.service.offline.backup_manifest import BackupManifest, manifest_path
 from cqstore.store.service.offline.store_copy import blocks_below
@@ -31,9 +32,9 @@ def backup(
     is on disk. Prove it later with cqstore check TO --against backup.json. To restore, copy TO.
     Exit code 1 if the log is damaged: it is copied as it is.
     """
-    settings = read_config(config, root)
+    settings = with_log_folder(read_config(config, root), commit_log)
     with progress("copying", about_end(root, settings)) as tick:
-        manifest = back_up(root, target, settings, commit_log=commit_log, link=link, progress=tick)
+        manifest = back_up(root, target, settings, link=link, progress=tick)
     with os_errors("measure the backup", target):
         size = blocks_below(target)  # its files have holes
     note(

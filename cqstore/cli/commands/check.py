@@ -28,6 +28,7 @@ from cqstore.cli.table import Row
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.journals.store_lock import refuse_if_open
 from cqstore.store.paths import StorePaths, beside
+from cqstore.store.service.layout.store_layout import with_log_folder
 from cqstore.store.service.maintenance.check import CheckFinding
 from cqstore.store.service.offline.backup_manifest import (
     BackupDifference,
@@ -173,10 +174,10 @@ def _run_check(
 ) -> RepairPlan | None:
     """Check and print; return what could be done, ``None`` if nothing is wrong."""
     opener, damage = opened_by(root), list[CheckFinding]()
-    settings = read_config(config, root)
-    with progress("checking") as tick, open_past(root, settings, backend, commit_log) as past:
+    settings = with_log_folder(read_config(config, root), commit_log)
+    with progress("checking") as tick, open_past(root, settings, backend) as past:
         store = past.store
-        tick.measure(store.commit_log.max_phy_offset())
+        tick.measure(store.max_phy_offset())
         if not past.obstacles:  # what lies behind them is not as it is served
             note_state(store, root)
         checking = store.checker(tick)

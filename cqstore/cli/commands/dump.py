@@ -33,6 +33,7 @@ from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.record.scan import ScanRules
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 Place = Annotated[Path, typer.Argument(metavar="DIR|FILE", help="A store, or one of its files.")]
 Messages = Annotated[bool, typer.Option("--messages", help="Every record of the log.")]
@@ -101,7 +102,7 @@ def dump(
 
 
 def _messages(store: MessageStore) -> Iterator[Row]:
-    log = store.commit_log
+    log = components_of(store).log
     records = log.scan(max(log.min_phy_offset(), 0))
     end = log.max_phy_offset()
     for record in counted(records, "dumping", end, PHY_OFFSETS, lambda each: each.phy_offset):
@@ -109,9 +110,9 @@ def _messages(store: MessageStore) -> Iterator[Row]:
 
 
 def _queues(store: MessageStore) -> Iterator[Row]:
-    keys = sorted_queues(store.queues)
+    keys = sorted_queues(components_of(store).queues)
     told = counted(keys, "dumping", len(keys), "queues")
-    return (queue_row(store.queues, key) for key in told)
+    return (queue_row(components_of(store).queues, key) for key in told)
 
 
 def _record_at(store: MessageStore, phy_offset: int) -> StoredMessage:
@@ -124,11 +125,11 @@ def _record_at(store: MessageStore, phy_offset: int) -> StoredMessage:
     try:
         message = store.message_by_offset(phy_offset)
     except CorruptionError as exc:
-        _refuse_within(store.commit_log, phy_offset, exc)
+        _refuse_within(components_of(store).log, phy_offset, exc)
         raise
     if message.phy_offset != phy_offset:  # a body may hold what looks like one
         try:
-            _refuse_within(store.commit_log, phy_offset)
+            _refuse_within(components_of(store).log, phy_offset)
         except CorruptionError as exc:
             note(str(exc))
     return message
@@ -175,7 +176,7 @@ def _units(store: MessageStore, key: QueueKey, offset: int | None, count: int) -
     last = min(first + count, high)
     if first >= high:
         note(f"no unit from offset {first} on: the queue has {low} to {high}")
-    rows = unit_rows(store.queues, key, first, last)
+    rows = unit_rows(components_of(store).queues, key, first, last)
     for row in counted(rows, "dumping", max(last - first, 0), "units"):
         if row is None:
             yield {"queueOffset": None, "problem": "missing unit"}

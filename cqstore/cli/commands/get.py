@@ -162,7 +162,7 @@ def _by_id(store: MessageStore, message_id: str) -> StoredMessage:
     """
     host, phy_offset = decode_message_id(message_id)
     whose = f"message id {message_id} is of {host_text(host)} at phy offset {phy_offset}"
-    low, high = store.commit_log.min_phy_offset(), store.commit_log.max_phy_offset()
+    low, high = store.min_phy_offset(), store.max_phy_offset()
     if not low <= phy_offset < high:
         raise NoSuchMessageError(
             f"{whose}, and this log goes from {low} to {high} (a"

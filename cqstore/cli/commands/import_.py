@@ -108,7 +108,7 @@ def import_(
             first = pass_rows_put(store, begun, rows)
         done = _Import(store, source, position, first)
         _run(done, rows)
-        found = {"put": done.count, "next": done.next_row, "phy": store.commit_log.max_phy_offset()}
+        found = {"put": done.count, "next": done.next_row, "phy": store.max_phy_offset()}
     output(out).record(found)
 
 
@@ -238,7 +238,7 @@ class _Import:
         """Make what was put durable, and note that."""
         self._store.flush()
         if self._position is not None:
-            end = self._store.commit_log.max_phy_offset()
+            end = self._store.max_phy_offset()
             ImportPosition(str(self._source.absolute()), self.next_row, end).write(self._position)
 
     def sentence(self, following: int) -> str:

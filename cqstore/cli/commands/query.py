@@ -16,6 +16,7 @@ from cqstore.store.errors import CorruptionError, StoreError
 from cqstore.store.index.index_check import REBUILD_INDEX
 from cqstore.store.index.key_index import KeyIndex, open_indexes
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.other_indexes import AskedIndex
 
 
@@ -39,10 +40,10 @@ def query(
     """
     printed, span = MessageOutput(kind, pattern), time_span(begin, end)
     with open_store(root, config, backend, commit_log) as store, ExitStack() as stack:
-        others, unread = _others(store.paths.root)
+        others, unread = _others(store.root)
         for other in others:
             stack.callback(other.close)
-        if store.index is None and not others:
+        if components_of(store).index is None and not others:
             note(f"this store has no index that can be read: {_why_none(store)}")
             raise typer.Exit(1)
         unread = _report_index_files(store) or unread
@@ -72,7 +73,8 @@ def _report_index_files(store: MessageStore) -> bool:
     """Say which index files cannot be read; return whether there are any."""
     if (fault := store.report.index_left_out) is not None:
         note(f"the index in files cannot be read: {fault}; {REBUILD_INDEX}")
-    lost = store.index.unread if store.index is not None else []
+    index = components_of(store).index
+    lost = index.unread if index is not None else []
     for each in lost:
         note(f"not all of the index in files can be read: {each.problem} ({each.path})")
     return bool(lost) or fault is not None
@@ -96,7 +98,7 @@ def _report_end(asked: AskedIndex, store: MessageStore) -> bool:
         return True
     note(
         f"the index in {asked.index.folder} was asked too; it knows records up to phy offset"
-        f" {built_to}, the log ends at {store.commit_log.max_phy_offset()}"
+        f" {built_to}, the log ends at {store.max_phy_offset()}"
     )
     return False
 

@@ -29,6 +29,9 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import LMQ_PREFIX
 from cqstore.store.record.scan import ScanRules
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.open_store import open_served
+from cqstore.store.service.opening.options import OpenOptions, RecoveryOptions
 from cqstore.store.service.recovering.replacement import Rebuild
 from cqstore.store.settings.config import StoreConfig
 
@@ -71,13 +74,13 @@ def rebuild(
     with (
         pointing_to_check(root),
         progress("rebuilding", about_end(root, settings)) as tick,
-        MessageStore.open(
-            root, settings, backend=None if topic else backend, cut_at=cut_at,
-            rebuild=parts, housekeeping=False, progress=tick,
-        ) as store,
+        open_served(MessageStore, root, settings, OpenOptions(
+            backend=None if topic else backend, housekeeping=False, progress=tick,
+            recovery=RecoveryOptions(cut_at=cut_at, rebuild=parts),
+        )) as store,
     ):  # fmt: skip
         record: dict[str, object] = {
-            "backend": "+".join(each.name for each in store.queues.backends())
+            "backend": "+".join(each.name for each in components_of(store).queues.backends())
         }
         if topic is None:
             record["scannedRecords"] = store.report.scanned_records
@@ -85,7 +88,7 @@ def rebuild(
                 record["units"] = store.report.dispatched_units
         else:
             record |= _rebuild_queues(store, topic, queue_id, tick)
-        before = store.paths.replaced
+        before = components_of(store).paths.replaced
     output(kind).record(record)
     if topic is None and is_dir(before):
         note(f"what was there before lies in {before}; remove it when you are content")
@@ -129,8 +132,8 @@ def _check_has_records(root: Path, settings: StoreConfig, topic: str, queue_id: 
 
 
 def _has_record(store: MessageStore, topic: str, queue_id: int | None) -> bool:
-    with progress("reading the log", store.commit_log.max_phy_offset()) as tick:
-        for record in store.commit_log.scan_kept(ScanRules(check_crc=False)):
+    with progress("reading the log", store.max_phy_offset()) as tick:
+        for record in components_of(store).log.scan_kept(ScanRules(check_crc=False)):
             tick(record.phy_offset)
             if record.topic == topic and queue_id in {None, record.queue_id}:
                 return True

@@ -21,6 +21,9 @@ from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.progress import Tick, progress
 from cqstore.store.errors import CorruptionError
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.open_store import open_served
+from cqstore.store.service.opening.options import OpenOptions, RecoveryOptions
 from cqstore.store.service.recovering.recovery import RecoveryReport
 
 
@@ -45,14 +48,16 @@ def recover(
     with (
         pointing_to_check(root),
         progress("recovering", about_end(root, settings)) as tick,
-        MessageStore.open(
+        open_served(
+            MessageStore,
             root,
             settings,
-            backend=backend,
-            cut_at=cut_at,
-            pass_over=pass_over or (),
-            housekeeping=False,
-            progress=tick,
+            OpenOptions(
+                backend=backend,
+                housekeeping=False,
+                progress=tick,
+                recovery=RecoveryOptions(cut_at=cut_at, pass_over=pass_over or ()),
+            ),
         ) as store,
     ):
         report, left = store.report, list(_left_damaged(store, tick))
@@ -76,7 +81,7 @@ def _left_damaged(store: MessageStore, tick: Tick) -> Iterator[str]:
     tick.set_label("reading the queues")
     tick.measure(None, "rows")
     try:
-        store.queues.read_through(tick)
+        components_of(store).queues.read_through(tick)
     except CorruptionError as exc:
         yield str(exc)
 

@@ -28,6 +28,7 @@ from cqstore.cli.output import RowFormat
 from cqstore.cli.selection import Grep, Key, Pattern, SelectedReads, Selection, Tags
 from cqstore.cli.streams import ReaderGoneError
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.topic_follower import TopicFollower
 from cqstore.store.service.reading.topic_reader import last_offsets
 
@@ -89,7 +90,7 @@ def messages_of_tail(
     Raises:
         NoSuchQueueError: there is no such topic, or no such queue of it.
     """
-    follower, queue_ids = TopicFollower(store), reads.selection.queue_ids
+    follower, queue_ids = TopicFollower(components_of(store)), reads.selection.queue_ids
     unseen = (
         each for each in follower.poll(topic) if queue_ids is None or each.queue_id in queue_ids
     )

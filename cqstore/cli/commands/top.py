@@ -25,7 +25,7 @@ from cqstore.store.entry_points import entries
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.journals.following import Following
 from cqstore.store.path_kind import exists
-from cqstore.store.service.layout.store_layout import StoreLayout, detect
+from cqstore.store.service.layout.store_layout import StoreLayout, detect, with_log_folder
 from cqstore.store.service.metrics.watch import StoreWatch, WatchSample
 from cqstore.store.settings.config import StoreConfig
 
@@ -80,7 +80,6 @@ class UpperView(Protocol):
         self,
         root: Path,
         config: StoreConfig,
-        commit_log: Path | None,
         form: str | None,
         limit: int,
         /,
@@ -131,11 +130,11 @@ def top(
     Takes no lock and changes no byte. Ctrl-C ends it; without a terminal, and with another output
     than a table, it looks once.
     """
-    settings = read_config(config, root)
-    if not _is_store(layout := detect(root, settings, commit_log)):
+    settings = with_log_folder(read_config(config, root), commit_log)
+    if not _is_store(layout := detect(root, settings)):
         raise RefusedStoreError("no store here: neither commit log nor queues", path=root)
     if by is TopBy.GROUP:
-        view = _upper_view(by)(root, settings, commit_log, form, limit)
+        view = _upper_view(by)(root, settings, form, limit)
     elif form is None:
         view = _view(layout, by, kind, limit)
     else:

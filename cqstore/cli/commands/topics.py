@@ -32,6 +32,7 @@ from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import SYSTEM_TOPICS
 from cqstore.store.record.topic_names import is_system_topic
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 _STDIN = Path("-")
 _DAY_MS = 86_400_000
@@ -128,7 +129,7 @@ def _rows(
 ) -> Iterator[Row]:
     """Yield a row for each queue of topics that begin with ``prefix``, ``limit`` at most."""
     shown = 0
-    end = None if after else store.queues.queues_estimate()
+    end = None if after else components_of(store).queues.queues_estimate()
     if limit and not prefix:
         end = limit if end is None else min(limit, end)
     for span in counted(store.queue_spans(after=after), "listing", end, "queues"):
@@ -141,7 +142,7 @@ def _rows(
         row: dict[str, object] = {
             "topic": topic,
             "queueId": queue_id,
-            "type": store.queues.queue_type(topic).value,
+            "type": components_of(store).queues.queue_type(topic).value,
             "min": low,
             "max": high,
             "messages": high - low,
@@ -156,7 +157,7 @@ def _store_time(store: MessageStore, span: QueueSpan, queue_offset: int) -> int 
     """Return the store time of a unit in ms; ``None`` if the queue has no messages."""
     if span.min_offset >= span.max_offset:
         return None
-    timestamp = store.queues.queue(*span.queue).unit_timestamp(queue_offset)
+    timestamp = components_of(store).queues.queue(*span.queue).unit_timestamp(queue_offset)
     return timestamp if timestamp >= 0 else None
 
 
@@ -169,7 +170,7 @@ def _idle_rows(store: MessageStore, prefix: str, days: float) -> Iterator[Row]:
     A queue whose newest store time cannot be read keeps its topic from being idle.
     """
     before = time.time() * 1000 - days * _DAY_MS
-    about = store.queues.queues_estimate()
+    about = components_of(store).queues.queues_estimate()
     every = counted(store.queue_spans(), "listing", about, "queues")
     for topic, spans in groupby(every, lambda span: span.queue.topic):
         if topic.startswith(prefix) and not is_system_topic(topic):
@@ -239,7 +240,7 @@ def _found(store: MessageStore, names: Sequence[str]) -> list[Row]:
     """
     for name in names:
         try:
-            store.queues.check_topic(name)
+            components_of(store).queues.check_topic(name)
         except IllegalMessageError as exc:
             raise IllegalMessageError(f"{name!r} is no topic: {exc.reason}") from exc
         if name in SYSTEM_TOPICS:

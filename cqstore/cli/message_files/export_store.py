@@ -13,6 +13,9 @@ from cqstore.store.errors import IllegalMessageError, RefusedStoreError, os_erro
 from cqstore.store.files import sync_folder
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.open_store import open_served
+from cqstore.store.service.opening.options import OpenOptions, StoreHooks
 from cqstore.store.settings.config import FlushDiskType
 
 _LIST = 256
@@ -76,12 +79,13 @@ def new_store(target: Path, source: MessageStore) -> Iterator[MessageStore]:
             "rocksdb_cq_double_write_enable": False,
         }
     )
-    backend = next(iter(source.queues.backends())).name
+    backend = next(iter(components_of(source).queues.backends())).name
     whole = False
     try:
-        with MessageStore.open(
-            part, config, backend=backend, housekeeping=False, installed_hooks=False
-        ) as store:
+        options = OpenOptions(
+            backend=backend, housekeeping=False, hooks=StoreHooks(installed=False)
+        )
+        with open_served(MessageStore, part, config, options) as store:
             yield store
         refuse_existing(target)
         with os_errors("rename the store", target):

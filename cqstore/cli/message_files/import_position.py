@@ -15,6 +15,7 @@ from cqstore.store.files import read_file, replace_file
 from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 _MAX_BYTES = 1 << 16
 
@@ -76,12 +77,12 @@ def pass_rows_put(store: MessageStore, begun: ImportPosition, rows: Iterator[Mes
         RefusedStoreError: the log ends before the position, or has gone on with messages that are
             not the next rows: another writer has put them.
     """
-    log = store.commit_log
+    log = components_of(store).log
     if not log.min_phy_offset() <= begun.phy_offset <= log.max_phy_offset():
         raise RefusedStoreError(
             f"the import had come to phy offset {begun.phy_offset}, and the log goes from"
             f" {log.min_phy_offset()} to {log.max_phy_offset()}: give --continue-from",
-            path=store.paths.root, phy_offset=begun.phy_offset,
+            path=store.root, phy_offset=begun.phy_offset,
         )  # fmt: skip
     next_row = begun.next_row
     for record in log.scan(begun.phy_offset):
@@ -91,7 +92,7 @@ def pass_rows_put(store: MessageStore, begun: ImportPosition, rows: Iterator[Mes
             raise RefusedStoreError(
                 f"the import had come to row {begun.next_row}; the log has a message behind it that"
                 f" another writer put ({which}): give --continue-from",
-                path=store.paths.root, phy_offset=record.phy_offset,
+                path=store.root, phy_offset=record.phy_offset,
             )  # fmt: skip
         next_row = row.number + 1
     return next_row

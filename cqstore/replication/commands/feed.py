@@ -31,6 +31,10 @@ from cqstore.replication.tls import master_context
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.open_store import open_served
+from cqstore.store.service.opening.options import OpenOptions
+from cqstore.store.settings.config import StoreConfig
 
 _HERE = "127.0.0.1"
 
@@ -57,7 +61,7 @@ def feed(
     this machine is, and beyond it those of --allow. A slave broker comes by --slave.
     """
     # A new store is not to be made.
-    resolve_layout(root, read_config(config, root), None, read_only=True)
+    resolve_layout(root, read_config(config, root), read_only=True)
     settings = FeedSettings.read(config)
     host, port = _HERE, settings.ha_listen_port
     if listen is not None:
@@ -67,10 +71,7 @@ def feed(
     networks, slaves = _networks(host, allow or []), _slaves(slave or [], host, tls_cert)
     tls = _tls(tls_cert, tls_key, tls_client_ca)
     check_listen(host, port)
-    opening = read_config(config)
-    with progress("opening", about_end(root, opening)) as tick:
-        store = MessageStore.open(root, opening, backend=backend, housekeeping=False, progress=tick)
-    with store:
+    with _open(root, read_config(config), backend) as store:
         feeder = Feeder(
             store, host=host, port=port, allow=networks, max_connections=max_connections,
             settings=settings, tls=tls, tell=note,
@@ -78,12 +79,18 @@ def feed(
         asyncio.run(_serve(feeder, store, host, interval, slaves))
         facts = {
             "listened": endpoint(host, feeder.port),
-            "begin": max(store.commit_log.min_phy_offset(), 0),
-            "end": store.commit_log.max_phy_offset(),
+            "begin": max(store.min_phy_offset(), 0),
+            "end": store.max_phy_offset(),
             "connections": feeder.connections,
             "sentBytes": feeder.sent_bytes,
         }
     output(kind).record(facts)
+
+
+def _open(root: Path, config: StoreConfig, backend: str | None) -> MessageStore:
+    with progress("opening", about_end(root, config)) as tick:
+        options = OpenOptions(backend=backend, housekeeping=False, progress=tick)
+        return open_served(MessageStore, root, config, options)
 
 
 async def _serve(
@@ -94,7 +101,7 @@ async def _serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
     async with feeder, asyncio.TaskGroup() as group:
-        log = store.commit_log
+        log = components_of(store).log
         note(
             f"{endpoint(host, feeder.port)}: feeds the log from {max(log.min_phy_offset(), 0)} to"
             f" {log.max_phy_offset()}"

@@ -48,6 +48,9 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.layout.store_layout import choose_backends, refuse_log_elsewhere
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.open_store import open_served
+from cqstore.store.service.opening.options import OpenOptions
 from cqstore.store.settings.config import StoreConfig
 
 _ROUND_SECONDS = Intervals().tables
@@ -155,7 +158,7 @@ class _End:
         """Return what says that it is enough, and what counts the timeout."""
         if self.quiet_timeout is None:
             return self._is_reached, None
-        deadline = QuietDeadline(store.commit_log, self.quiet_timeout)
+        deadline = QuietDeadline(components_of(store).log, self.quiet_timeout)
 
         def is_enough(now: FollowerProgress) -> bool:
             return now.caught_up or self._is_reached(now) or deadline.is_over(now)
@@ -259,7 +262,7 @@ def _report_start(store: MessageStore, root: Path, master: str, learner: Learner
         kept = ", ".join(str(tail.path) for tail in opened.saved) or "no file: all were zeros"
         cut = f"cut {opened.dropped_bytes} bytes behind the end of the log"
         note(f"{root}: {cut}, kept in {kept}")
-    if store.commit_log.min_phy_offset() >= 0:
+    if store.min_phy_offset() >= 0:
         return
     if learner is None or learner.sync_from_last_file:
         note(f"{root}: no log yet: it begins with the last log file of {master}, older ones do"
@@ -270,7 +273,8 @@ def _report_start(store: MessageStore, root: Path, master: str, learner: Learner
 
 def _open(root: Path, settings: StoreConfig, backend: str | None) -> MessageStore:
     with progress("opening", about_end(root, settings)) as tick:
-        return MessageStore.open(root, settings, backend=backend, progress=tick)
+        options = OpenOptions(backend=backend, progress=tick)
+        return open_served(MessageStore, root, settings, options)
 
 
 def _asked(
@@ -323,7 +327,7 @@ def _begin_with(base: Path | None, root: Path, settings: StoreConfig, backend: s
     if matching(StorePaths(root).commit_log, "*"):
         note(f"{root}: has a log already and goes on with it; --base is passed over")
         return
-    layout, settings = resolve_layout(root, settings, None, read_only=False)
+    layout, settings = resolve_layout(root, settings, read_only=False)
     choose_backends(layout, settings, backend)  # what could not be opened then is not begun
     with progress("copying the base", about_end(base, StoreConfig())) as tick:
         size = copy_base(base, root, tick)

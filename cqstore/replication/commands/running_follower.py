@@ -14,6 +14,7 @@ from cqstore.replication.synchronize.slave_synchronize import SlaveSynchronize
 from cqstore.store.errors import StoreError
 from cqstore.store.journals.following import write_following
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 _NOTE_SECONDS = 2.0
 
@@ -26,7 +27,7 @@ def followed(
     interval: float,
 ) -> tuple[signal.Signals | None, dict[str, object]]:
     """Follow until the end or a signal; return that, and what came of it."""
-    log, progress = store.commit_log, follower.progress
+    log, progress = components_of(store).log, follower.progress
     begin, is_new = log.max_phy_offset(), log.min_phy_offset() < 0
     ended = asyncio.run(_run(follower, beside, until, store, interval))
     return ended, {
@@ -60,7 +61,7 @@ async def _run(
     if beside is not None and not came:
         await beside.once()  # as new as the end of the log
     with contextlib.suppress(StoreError):
-        write_following(store.paths, follower.figures())
+        write_following(components_of(store).paths, follower.figures())
     return came
 
 
@@ -81,7 +82,7 @@ async def _note(follower: Follower, store: MessageStore) -> None:
     told = ""
     while True:
         try:
-            await to_the_end(write_following, store.paths, follower.figures())
+            await to_the_end(write_following, components_of(store).paths, follower.figures())
         except StoreError as exc:
             if str(exc) != told:
                 told = str(exc)
@@ -107,5 +108,5 @@ def line_of(progress: FollowerProgress, bytes_per_second: float, age_seconds: fl
 
 
 def _age(store: MessageStore) -> float | None:
-    stored = store.commit_log.followed_timestamp
+    stored = components_of(store).log.followed_timestamp
     return max(time.time() - stored / 1000, 0) if stored else None

@@ -10,6 +10,7 @@ Source: RocketMQ ``DefaultHAConnection.WriteSocketService``, ``CommitLog.getData
 from cqstore.replication.errors import OutsideLogError
 from cqstore.store.log.mapped_file import MappedFile
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 NEAR_BYTES = 16 << 20
 """Of the log's end: surely in memory, so they are read without a thread."""
@@ -19,7 +20,7 @@ class ServedLog:
     """The log of one store, as its followers may have it. Any thread."""
 
     def __init__(self, store: MessageStore) -> None:
-        self._log = store.commit_log
+        self._log = components_of(store).log
         self._sync = store.config.syncs_each_put
 
     def start(self, request: int) -> int:

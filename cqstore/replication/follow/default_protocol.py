@@ -14,6 +14,7 @@ from cqstore.replication.follow.master_port import MasterPort
 from cqstore.replication.follow.stopwatch import Stopwatch
 from cqstore.replication.wire import REPORT, FrameParser, Report
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 
 class DefaultTalk:
@@ -28,7 +29,7 @@ class DefaultTalk:
         self.intake = intake
         self._parser = FrameParser()
         self._timing = timing
-        self._file_size = store.commit_log.files.file_size
+        self._file_size = components_of(store).log.files.file_size
         self._last_file = partial(last_file, port, timing.housekeeping)
         self._proven_at = -1  # nothing has come since
         self._lacking = Stopwatch()  # what the master's last file began behind

@@ -35,6 +35,7 @@ from cqstore.replication.follow.master_port import MasterPort
 from cqstore.replication.follow.stopwatch import Stopwatch
 from cqstore.replication.wire import Piece
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 _KEEP = "nothing is removed here. To start over, follow into an empty folder"
 _HINT = "is this haListenPort of a master under a controller?"
@@ -81,9 +82,9 @@ class EpochTalk:
             DivergedError: they have no epoch in common, or the master cannot send what comes next.
             CorruptionError, StoreIOError: this log's epochs cannot be read or written.
         """
-        store.commit_log.commit()  # what waits in memory is of this log
-        self._path = store.paths.epoch_file
-        is_new, end = is_empty(store.commit_log), store.commit_log.max_phy_offset()
+        components_of(store).log.commit()  # what waits in memory is of this log
+        self._path = components_of(store).paths.epoch_file
+        is_new, end = is_empty(components_of(store).log), store.max_phy_offset()
         own = [] if is_new else read_epochs(self._path)
         self._held = not own and not is_new
         """They are the master's, and this log's once its bytes are; until then not written."""

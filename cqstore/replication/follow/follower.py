@@ -25,6 +25,7 @@ from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import DiskFullError, DispatcherError
 from cqstore.store.journals.following import Following
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 _LOG = StoreLogger(__name__)
 _FAREWELL_SECONDS = 1
@@ -62,7 +63,7 @@ class Follower:
         self._tell = tell
         self._told: set[str] = set()  # since the last connection that was of use
         self._appending = asyncio.Lock()
-        self.progress = FollowerProgress(end=store.commit_log.max_phy_offset())
+        self.progress = FollowerProgress(end=store.max_phy_offset())
 
     async def run(self, until: Until = lambda _: False) -> None:
         """Follow until ``until`` says so, or for ever; cancelling waits for the end of an append.
@@ -85,7 +86,7 @@ class Follower:
     @property
     def root(self) -> Path:
         """Return the root of the store."""
-        return self._store.paths.root
+        return self._store.root
 
     def figures(self) -> Following:
         """Return how far it is now; any thread may ask."""
@@ -95,7 +96,7 @@ class Follower:
             connected=progress.connected, verified=progress.verified,
             caught_up=progress.caught_up, end=progress.end, reported=progress.reported,
             master_end=progress.master_end, lag_bytes=progress.lag_bytes,
-            last_stored_ms=self._store.commit_log.followed_timestamp,
+            last_stored_ms=components_of(self._store).log.followed_timestamp,
             connections=progress.connections, body_bytes=progress.body_bytes,
             metadata_time=progress.metadata_time, metadata_fault=progress.metadata_fault,
         )  # fmt: skip

@@ -15,6 +15,7 @@ from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.record.decoder import record_span
 from cqstore.store.record.record_layout import BLANK_SIZE
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 VERIFY_TAIL_BYTES = 64 << 10
 """How many of the last bytes are asked for again at least; a record of them alone would do."""
@@ -43,7 +44,7 @@ class LogReceiver:
 
         The master cannot send what lies before ``minimum``, which is no byte that is wanted.
         """
-        log = store.commit_log
+        log = components_of(store).log
         log.commit()  # what waits in memory can be compared then
         end, is_new = log.max_phy_offset(), is_empty(log)
         self._store = store
@@ -151,7 +152,7 @@ class LogReceiver:
         Raises:
             DivergedError: no file of this store begins there.
         """
-        file_size = self._store.commit_log.files.file_size
+        file_size = components_of(self._store).log.files.file_size
         if phy_offset % file_size:
             raise DivergedError(
                 "the master's last file begins inside a file of this store: is its"
@@ -166,7 +167,7 @@ class LogReceiver:
         Raises:
             DivergedError: they differ.
         """
-        log = self._store.commit_log
+        log = components_of(self._store).log
         file_size = log.files.file_size
         at = 0
         while at < len(data):
@@ -195,7 +196,7 @@ class LogReceiver:
                 self._keep_from(end)
                 self._wanted = self._size_of_torn()
             except CorruptionError as exc:
-                if self._store.commit_log.max_phy_offset() > self._end:
+                if self._store.max_phy_offset() > self._end:
                     raise  # they are in the log: it is the queues' fault
                 raise self._no_record(exc) from exc
 
@@ -208,7 +209,7 @@ class LogReceiver:
         """Return how many bytes ``_rest`` must have before more can be done with it."""
         if len(self._rest) < BLANK_SIZE:
             return BLANK_SIZE
-        file_size = self._store.commit_log.files.file_size
+        file_size = components_of(self._store).log.files.file_size
         left = file_size - self._end % file_size
         size = record_span(self._rest, 0, left, self._end) or left
         if size > self._limit:
@@ -231,6 +232,6 @@ class LogReceiver:
         return DivergedError(
             f"the master's bytes cannot follow: {exc.reason}. This log ends at {self._end}. Is the"
             " master's mappedFileSizeCommitLog another one than"
-            f" {self._store.commit_log.files.file_size}?",
+            f" {components_of(self._store).log.files.file_size}?",
             phy_offset=self._end, expected=exc.expected, got=exc.got,
         )  # fmt: skip

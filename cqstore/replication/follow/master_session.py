@@ -11,6 +11,7 @@ from cqstore.replication.follow.log_receiver import READ_BYTES, LogReceiver
 from cqstore.replication.follow.received_stream import Arrivals
 from cqstore.replication.follow.stopwatch import Stopwatch
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 ENOUGH_BYTES = 64 << 10
 """Of a frame that count as its end; RocketMQ's frames are half as long by default."""
@@ -64,7 +65,7 @@ class Session:
     ) -> None:
         self._talk = talk
         self._appending = appending
-        self._log = store.commit_log
+        self._log = components_of(store).log
         self._sync = store.config.syncs_each_put
         self._intake = talk.intake
         self._writer = writer

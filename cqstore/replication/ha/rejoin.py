@@ -98,8 +98,8 @@ def rejoin(
     """
     config = readable(config or StoreConfig())
     how_much = replace(how_much or CheckScope(), queues=False)
-    resolve_layout(former, config, None, read_only=True)  # no lock file where there is no store
-    resolve_layout(former, config, None, read_only=False)
+    resolve_layout(former, config, read_only=True)  # no lock file where there is no store
+    resolve_layout(former, config, read_only=False)
     paths = StorePaths(former)
     refuse_if_open(paths)
     _refuse_unfinished(paths)

@@ -20,6 +20,7 @@ from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import is_queued
 from cqstore.store.record.properties import dispatch_properties
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 
 PATIENCE_SECONDS = 3.0
@@ -89,7 +90,7 @@ class StoreSide(LogSide):
         """Look at ``store``, which is open read-only and stays the caller's."""
         self.name, self.root = str(root), root
         self.store, self._config = store, config
-        self.log = store.commit_log
+        self.log = components_of(store).log
         report = store.report
         self.damage = report.damage or report.first_bad
         self.bytes_behind_end = report.dropped_bytes
@@ -103,7 +104,7 @@ class StoreSide(LogSide):
         A process that has the store open dispatches records a moment later: its queues are read
         again, for a while. Where they hide what it has not flushed, nothing is said of them.
         """
-        if self.store.queues.hides_unflushed and _is_open(self.store):
+        if components_of(self.store).queues.hides_unflushed and _is_open(self.store):
             return None
         end, found = self.log.max_phy_offset(), _undispatched(self.store)
         if found is None:
@@ -122,14 +123,14 @@ class StoreSide(LogSide):
 def _is_open(store: MessageStore) -> bool:
     """Return whether a process has the store open, as far as the lock may be looked at."""
     try:
-        return bool(locked_by(store.paths))
+        return bool(locked_by(components_of(store).paths))
     except StoreError:  # the file may not be ours to open
         return False
 
 
 def _undispatched(store: MessageStore, end: int | None = None) -> Undispatched | None:
     """Find the records before ``end`` that their own queue lacks, from where it may lack some."""
-    log, gone = store.commit_log, store.deleted_topics.has_record
+    log, gone = components_of(store).log, components_of(store).deleted.has_record
     start = store.report.start_phy_offset
     ends: dict[QueueKey, int] = {}
     first: tuple[int, QueueKey] | None = None
@@ -151,9 +152,9 @@ def _undispatched(store: MessageStore, end: int | None = None) -> Undispatched |
 
 def _next_offset(store: MessageStore, key: QueueKey) -> int:
     """Return the queue offset from which on records have no unit; of a batch queue none has."""
-    if store.queues.queue_type(key.topic) is QueueType.BATCH:
+    if components_of(store).queues.queue_type(key.topic) is QueueType.BATCH:
         return 1 << 62  # units of a batch queue count several messages
-    return store.queues.queue(*key).max_offset()
+    return components_of(store).queues.queue(*key).max_offset()
 
 
 def _is_inner(properties: bytes) -> bool:

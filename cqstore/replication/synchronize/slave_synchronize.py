@@ -46,6 +46,7 @@ from cqstore.store.errors import StoreError
 from cqstore.store.path_kind import exists
 from cqstore.store.record.message import SCHEDULE_TOPIC
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 _LOG = StoreLogger(__name__)
 _TOPICS_AT_ONCE = 1000
@@ -99,7 +100,7 @@ class SlaveSynchronize:
         self._intervals = intervals or Intervals()
         self._accept_lower = accept_lower_offsets
         self._tell = tell
-        self._files = ConfigFiles(store.paths)
+        self._files = ConfigFiles(components_of(store).paths)
         self._held: dict[str, BrokerTable] = {}  # by name of the table, what last came whole
         self._absent: dict[str, frozenset[str]] = {}  # by name of the table, in its last answer
         self._leaving: dict[str, int] = {}  # topics; where the master's log ended without them
@@ -241,7 +242,7 @@ class SlaveSynchronize:
             self._told_kept = {*topics}
             return set()
         async with self._follower.paused():
-            end = self._store.commit_log.max_phy_offset()
+            end = self._store.max_phy_offset()
             due = [name for name in topics if self._leaving[name] <= end]
             async with asyncio.timeout(_PAUSE_SECONDS):
                 gone = {name for name in due if not await tables.has_topic(client, name)}

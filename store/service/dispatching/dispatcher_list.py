@@ -54,7 +54,7 @@ class DispatchRequest:
     keys: str | None
     uniq_key: str | None
     properties: dict[str, str]
-    log: CommitLog = field(repr=False, compare=False)
+    _log: CommitLog = field(repr=False, compare=False)
 
     def message(self) -> StoredMessage:
         """Return the whole record, body and all.
@@ -62,7 +62,7 @@ class DispatchRequest:
         Raises:
             CorruptionError: the log has it no more.
         """
-        return self.log.message(self.phy_offset)
+        return self._log.message(self.phy_offset)
 
 
 class CommitLogDispatcher(Protocol):

@@ -4,18 +4,13 @@ from pathlib import Path
 
 from cqstore.store.errors import RefusedStoreError, StoreConfigError
 from cqstore.store.path_kind import is_dir
-from cqstore.store.service.layout.root_folder import refuse_part
+from cqstore.store.service.layout.root_folder import refuse_no_log_folder, refuse_part
 from cqstore.store.service.layout.store_layout import StoreLayout, detect, found_sizes
 from cqstore.store.settings.config import StoreConfig
 
 
 def resolve_layout(
-    root: Path,
-    config: StoreConfig,
-    commit_log: Path | None,
-    *,
-    read_only: bool,
-    fed: bool = False,
+    root: Path, config: StoreConfig, *, read_only: bool, fed: bool = False
 ) -> tuple[StoreLayout, StoreConfig]:
     """Inspect the files; return the layout, and the settings with the sizes that the files show.
 
@@ -26,7 +21,9 @@ def resolve_layout(
         StoreConfigError: to write, under settings that promise replicas that no process feeds,
             or promise what is not kept here.
     """
-    layout = detect(root, config, commit_log)
+    layout = detect(root, config)
+    if read_only and (elsewhere := layout.paths.commit_log_override) is not None:
+        refuse_no_log_folder(elsewhere)
     if not (layout.has_log or layout.backends):
         if read_only:
             what = "neither commit log nor queues" if is_dir(root) else "no such folder"

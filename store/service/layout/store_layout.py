@@ -43,35 +43,41 @@ class StoreLayout:
         return len(self.backends) > 1
 
 
-def detect(root: Path, config: StoreConfig, commit_log: Path | None = None) -> StoreLayout:
-    """Look at ``root``; ``commit_log`` is the log's folder when it lies elsewhere.
-
-    Changes nothing.
+def with_log_folder(config: StoreConfig, commit_log: Path | None) -> StoreConfig:
+    """Return ``config`` with the commit log in the folder ``commit_log``; ``None``: as it was.
 
     Raises:
-        RefusedStoreError: two readings are possible, the log is DLedger's, or ``root`` or
-            ``commit_log`` is no folder.
+        RefusedStoreError: it is no folder of a commit log.
+    """
+    if commit_log is None:
+        return config
+    refuse_no_log_folder(commit_log)
+    return config.model_copy(update={"store_path_commit_log": str(commit_log)})
+
+
+def detect(root: Path, config: StoreConfig) -> StoreLayout:
+    """Look at ``root``, and at the folder of ``storePathCommitLog``; changes nothing.
+
+    Raises:
+        RefusedStoreError: two readings are possible, the log is DLedger's, or ``root`` is a file.
         CorruptionError: our record of its backends is damaged.
         StoreIOError: a folder cannot be listed.
     """
     with os_errors("look at the store", root):
-        return _detect(root, config, commit_log)
+        return _detect(root, config)
 
 
-def _detect(root: Path, config: StoreConfig, commit_log: Path | None) -> StoreLayout:
+def _detect(root: Path, config: StoreConfig) -> StoreLayout:
     """Look at the folders of a store, and at why it can only be read."""
     refuse_file(root)
-    if commit_log is not None:
-        refuse_no_log_folder(commit_log)
     refusals: list[str] = []
-    given = commit_log or _configured_log(config, root)
-    paths = StorePaths(root, given)
-    folders = [paths.commit_log]
-    if config.store_path_commit_log and "," in config.store_path_commit_log and not commit_log:
-        folders = [Path(part.strip()) for part in config.store_path_commit_log.split(",")]
+    elsewhere = _configured_logs(config, root)
+    paths = StorePaths(root, elsewhere[0] if len(elsewhere) == 1 else None)
+    folders = elsewhere or [paths.commit_log]
+    if len(elsewhere) > 1:
         refusals.append("its commit log is spread over several paths")
-    elif given is not None:
-        refusals.append(f"its commit log lies elsewhere, in {given}")
+    elif elsewhere:
+        refusals.append(f"its commit log lies elsewhere, in {elsewhere[0]}")
     refusals += _foreign(paths, config)
     has_log = any(_has_files(folder) for folder in folders)
     found = present_backends(paths)
@@ -89,13 +95,19 @@ def present_backends(paths: StorePaths) -> list[str]:
         return [kind.name for kind in backends() if kind.present(paths)]
 
 
-def _configured_log(config: StoreConfig, root: Path) -> Path | None:
+def _configured_logs(config: StoreConfig, root: Path) -> list[Path]:
+    """Return the folders of ``storePathCommitLog``; none if it is the store's own.
+
+    A ``,`` separates several, unless there is a folder with all of the text as its name.
+    """
     text = config.store_path_commit_log
-    if not text or "," in text:
-        return None
+    if not text:
+        return []
     folder = Path(text)
+    if "," in text and not folder.is_dir():
+        return [Path(part.strip()) for part in text.split(",")]
     same = os.path.realpath(folder) == os.path.realpath(root / "commitlog")
-    return None if same else folder
+    return [] if same else [folder]
 
 
 def refuse_log_elsewhere(root: Path, config: StoreConfig, conf: Path | None = None) -> None:
@@ -112,7 +124,7 @@ def refuse_log_elsewhere(root: Path, config: StoreConfig, conf: Path | None = No
         RefusedStoreError: ``storePathCommitLog`` is another folder, or several.
     """
     text = config.store_path_commit_log
-    if not text or ("," not in text and _configured_log(config, root) is None):
+    if not _configured_logs(config, root):
         return
     raise RefusedStoreError(
         f"storePathCommitLog={text}: by this key the commit log of {root} lies elsewhere; expected"
@@ -189,6 +201,23 @@ def choose_backends(
                 path=layout.paths.root,
             )
     return [first, *(name for name in names if name != first)]
+
+
+def check_backend(config: StoreConfig, name: str | None) -> None:
+    """Refuse a backend that contradicts the settings: ``storeType`` is given and names another one.
+
+    Raises:
+        StoreConfigError: it does.
+    """
+    if name is None or "store_type" not in config.model_fields_set:
+        return
+    backend(name)
+    kept = _configured(config)
+    if name not in kept:
+        raise StoreConfigError(
+            f"backend={name!r} contradicts storeType={config.store_type!r}, by which the"
+            f" queues are in {' and '.join(map(repr, kept))}: give one of the two"
+        )
 
 
 def _is_servable(layout: StoreLayout, name: str, names: Sequence[str]) -> bool:

@@ -41,8 +41,8 @@ _MAX_MODE_BYTES = 1 << 20
 
 
 def back_up(
-    root: Path, target: Path, config: StoreConfig, *,
-    commit_log: Path | None = None, link: bool = False, progress: Progress = noop,
+    root: Path, target: Path, config: StoreConfig, *, link: bool = False,
+    progress: Progress = noop,
 ) -> BackupManifest:  # fmt: skip
     """Back up the store ``root`` into the folder ``target``; return the manifest, which lies there.
 
@@ -59,7 +59,7 @@ def back_up(
         DiskFullError: there is no room; nothing is left of the backup.
         StoreIOError: something cannot be read or written; nothing is left of the backup.
     """
-    layout = detect(root, config, commit_log)
+    layout = detect(root, config)
     if not layout.has_log and not layout.backends:
         raise RefusedStoreError("there is no store to back up", path=root)
     with (

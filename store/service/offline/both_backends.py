@@ -17,6 +17,7 @@ from cqstore.store.queue.combined import CombinedConsumeQueueStore
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.queue_location import QueuePlace, settings_of_tasks
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import CQ_UNIT_SIZE
 
 
@@ -38,18 +39,19 @@ def compare_backends(
         RefusedStoreError: only one backend is kept.
         StoreIOError, CorruptionError: a backend cannot be read.
     """
-    reference, copy = two_backends(store.queues)
+    reference, copy = two_backends(components_of(store).queues)
     if not _is_at_rest(store, reference, copy, locked=locked):
         return store.verify(progress=progress)
     source, target = (_place(store, each) for each in (reference, copy))
-    bounds = Bounds(max(store.commit_log.min_phy_offset(), 0), NO_END)
-    assert isinstance(store.queues, CombinedConsumeQueueStore)
+    bounds = Bounds(max(store.min_phy_offset(), 0), NO_END)
+    queues = components_of(store).queues
+    assert isinstance(queues, CombinedConsumeQueueStore)
     given = (str(known.path), known.complete_to) if known else None
     items = range_items(
         source, target, bounds, cut_ranges(source, target),
-        selections=store.queues.selections, known=given,
+        selections=queues.selections, known=given,
     )  # fmt: skip
-    found, span = ComparisonFindings(), store.commit_log.max_phy_offset() - bounds.min_phy_offset
+    found, span = ComparisonFindings(), store.max_phy_offset() - bounds.min_phy_offset
 
     def tick(done: int) -> None:
         progress(bounds.min_phy_offset + span * done // len(items))
@@ -70,14 +72,14 @@ def _is_at_rest(store: MessageStore, *kept: ConsumeQueueStore, locked: bool) -> 
     """Return whether what lies on disk is all, and any process can read it."""
     return (
         store.last_exit_ok
-        and (locked or not locked_by(store.paths))
+        and (locked or not locked_by(components_of(store).paths))
         and {each.name for each in kept} <= set(bulk_names())
-        and unlike_others(store.paths) is None
+        and unlike_others(components_of(store).paths) is None
     )
 
 
 def _place(store: MessageStore, backend: ConsumeQueueStore) -> QueuePlace:
     size = backend.units_per_file * CQ_UNIT_SIZE
     settings = settings_of_tasks(store.config, mapped_file_size_consume_queue=size)
-    folders = tuple(store.layout.log_folders)
-    return QueuePlace(backend.name, store.paths.root.absolute(), folders, settings)
+    folders = tuple(components_of(store).layout.log_folders)
+    return QueuePlace(backend.name, store.root.absolute(), folders, settings)

@@ -11,6 +11,7 @@ from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import SCHEDULE_TOPIC, MessageProperty
 from cqstore.store.service.dispatching.delay import DelayLevels
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 
 
 class UnlikeLevel(NamedTuple):
@@ -41,7 +42,7 @@ def unlike_levels(store: MessageStore, levels: str, begin: int) -> Iterator[Unli
         StoreError: a queue or a record cannot be read.
     """
     table = DelayLevels(levels)
-    begin = max(begin, store.commit_log.min_phy_offset())
+    begin = max(begin, store.min_phy_offset())
     spans = sorted(store.queue_spans(SCHEDULE_TOPIC), key=lambda span: span.queue.queue_id)
     for queue, _, high in spans:
         yield from _unlike(store, table, queue, high, begin)
@@ -51,7 +52,7 @@ def _unlike(
     store: MessageStore, table: DelayLevels, queue: QueueKey, high: int, begin: int
 ) -> Iterator[UnlikeLevel]:
     """Yield the units of a level's queue whose time is not what ``table`` makes of the record."""
-    for unit in store.queues.queue(*queue).iterate(high - 1):
+    for unit in components_of(store).queues.queue(*queue).iterate(high - 1):
         if unit.phy_offset < begin or unit.tags_code is None:
             continue
         message = store.message_by_offset(unit.phy_offset)

@@ -46,7 +46,7 @@ def cut_log(
         DiskFullError, StoreIOError: what lies behind could not be kept, and nothing was changed; or
             the disk refused later, and the next opening goes on.
     """
-    layout, config = resolve_layout(root, config, None, read_only=False)
+    layout, config = resolve_layout(root, config, read_only=False)
     log = CommitLog(layout.log_folders, config, read_only=True)
     log.load()
     try:

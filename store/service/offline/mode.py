@@ -28,6 +28,7 @@ from cqstore.store.service.layout.store_layout import StoreLayout, choose_backen
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.both_backends import compare_backends
 from cqstore.store.service.offline.delay_levels import unlike_levels
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.recovering.recovery import RecoveryReport
 from cqstore.store.settings.config import StoreConfig
 
@@ -100,7 +101,7 @@ def possible_steps(
     Raises:
         RefusedStoreError, CorruptionError, StoreIOError: there is no store that could be read.
     """
-    layout, config = resolve_layout(root, config or StoreConfig(), None, read_only=True)
+    layout, config = resolve_layout(root, config or StoreConfig(), read_only=True)
     now = current_mode(layout, config)
     look = _StepObstacles(layout, config, progress)
     return [Step(to, look.reasons(now, to)) for to in now.neighbours]
@@ -132,7 +133,7 @@ def change_mode(
         StoreLockedError: the store is open.
         StoreError: as for opening the store.
     """
-    layout, config = resolve_layout(root, config or StoreConfig(), None, read_only=True)
+    layout, config = resolve_layout(root, config or StoreConfig(), read_only=True)
     now = current_mode(layout, config)
     if to == now:
         return ModeChange(now, to, dict(layout.backend_state.lagging))
@@ -230,7 +231,7 @@ class _StepObstacles:
             )
         try:
             with MessageStore.open(self._paths.root, self._config, read_only=True) as store:
-                self.log_end = max(store.commit_log.max_phy_offset(), 0)
+                self.log_end = max(store.max_phy_offset(), 0)
                 found += self._of_open_store(store, now, to, locked=locked)
         except StoreError as exc:
             found.append(f"the store cannot be read: {exc}")
@@ -258,7 +259,7 @@ class _StepObstacles:
         batches = unlike_others(self._paths)
         if batches is not None:
             found.append(f"BatchCQ queues live in files alone ({batches})")
-        kind = backend(name)(store.queues.context)  # not loaded: it touches no file
+        kind = backend(name)(components_of(store).queues.context)  # not loaded: it touches no file
         unfit: list[str] = []
         count = 0
         for topic in store.topics():
@@ -287,12 +288,12 @@ class _StepObstacles:
             return [f"the {name} queues hold no light queues: those lie in the other ones alone"]
         if given not in {None, NO_LIGHT}:
             return [f"the {name} queues hold only the topics {given!r}"]
-        if len(store.queues.backends()) == 1:
-            if store.queues.backends()[0].name == name:
+        if len(components_of(store).queues.backends()) == 1:
+            if components_of(store).queues.backends()[0].name == name:
                 return []
             return [f"there are no {name} queues yet: open the store to write (cqstore recover)"]
         found = compare_backends(store, locked=locked, known=self._known, progress=self._progress)
-        self.passed_over = found.found.passed_over
+        self.passed_over = found.passed_over
         return _sentences(found, name)
 
 

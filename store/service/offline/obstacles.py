@@ -32,6 +32,8 @@ from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.layout.store_layout import StoreLayout
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.store_copy import copy_file
+from cqstore.store.service.opening.open_store import open_served
+from cqstore.store.service.opening.options import OpenOptions
 from cqstore.store.settings.config import StoreConfig
 
 
@@ -241,26 +243,24 @@ class OpenedPast:
 
     def named(self, text: str) -> str:
         """Return ``text`` with paths of the store itself."""
-        return text.replace(str(self.store.paths.root), str(self.root))
+        return text.replace(str(self.store.root), str(self.root))
 
 
 @contextmanager
-def open_past(
-    root: Path, config: StoreConfig, backend_name: str | None, commit_log: Path | None
-) -> Iterator[OpenedPast]:
+def open_past(root: Path, config: StoreConfig, backend_name: str | None) -> Iterator[OpenedPast]:
     """Open a store read-only, past what would keep it from being opened. Changes nothing.
 
     Raises:
         StoreError: as ``MessageStore.open``, for what is no obstacle.
     """
-    layout, sized = resolve_layout(root, config, commit_log, read_only=True)
+    layout, sized = resolve_layout(root, config, read_only=True)
     obstacles = find_obstacles(layout, sized)
     with ExitStack() as stack:
         store = None
         while store is None:
             paths = stack.enter_context(passed(layout, sized, obstacles))
             try:
-                store = _open(paths, sized if obstacles else config, backend_name, commit_log)
+                store = _open(paths, sized if obstacles else config, backend_name)
             except CorruptionError as exc:
                 _name(exc, paths.root, root)
                 if (found := of_queues(layout, obstacles, exc)) is None:
@@ -279,12 +279,9 @@ def _name(exc: StoreError, private: Path, root: Path) -> None:
         exc.path = Path(str(exc.path).replace(str(private), str(root)))
 
 
-def _open(
-    paths: StorePaths, config: StoreConfig, backend_name: str | None, commit_log: Path | None
-) -> MessageStore:
+def _open(paths: StorePaths, config: StoreConfig, backend_name: str | None) -> MessageStore:
     """Open the store read-only."""
-    log = paths.commit_log_override or commit_log
-    return MessageStore.open(
-        paths.root, config, read_only=True, backend=backend_name, commit_log=log,
-        housekeeping=False,
-    )  # fmt: skip
+    if (log := paths.commit_log_override) is not None:
+        config = config.model_copy(update={"store_path_commit_log": str(log)})
+    options = OpenOptions(read_only=True, backend=backend_name, housekeeping=False)
+    return open_served(MessageStore, paths.root, config, options)

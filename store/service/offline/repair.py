@@ -18,6 +18,8 @@ from cqstore.store.service.layout.store_layout import detect, found_sizes
 from cqstore.store.service.maintenance.check import CheckFinding
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.obstacles import OF_QUEUES, Obstacle, clear
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.options import RecoveryOptions
 from cqstore.store.service.recovering.find_log_end import valid_record_behind
 from cqstore.store.service.recovering.replacement import Rebuild
 from cqstore.store.settings.config import StoreConfig
@@ -113,20 +115,22 @@ def plan_repair(
         if finding.all_queues:
             plan.all_queues = True
         elif finding.queue is not None:
-            if store.queues.queue_type(finding.queue.topic) is QueueType.BATCH:
+            if components_of(store).queues.queue_type(finding.queue.topic) is QueueType.BATCH:
                 plan.beyond.append(f"{finding.problem} (BatchCQ topic {finding.queue.topic})")
             else:
                 queues[finding.queue] = None
-        elif path is not None and path.is_relative_to(store.paths.index):
+        elif path is not None and path.is_relative_to(components_of(store).paths.index):
             plan.index = True
-        elif path is not None and any(map(path.is_relative_to, store.layout.log_folders)):
+        elif path is not None and any(
+            map(path.is_relative_to, components_of(store).layout.log_folders)
+        ):
             if plan.cut_at is None and finding.phy_offset is not None:
                 plan.cut_at = finding.phy_offset
         else:
             plan.beyond.append(f"{finding.problem} ({finding.path})")
     plan.queues = list(queues)
     if plan.cut_at is not None:
-        log = store.commit_log
+        log = components_of(store).log
         plan.lost_bytes = log.max_phy_offset() - plan.cut_at
         plan.lost_records = sum(1 for _ in _records_behind(log, plan.cut_at))
     return plan
@@ -182,8 +186,7 @@ def carry_out(
     with MessageStore.open(
         root,
         config,
-        cut_at=plan.cut_at,
-        rebuild=rebuild,
+        recovery=RecoveryOptions(cut_at=plan.cut_at, rebuild=rebuild),
         housekeeping=False,
         progress=progress,
     ) as store:

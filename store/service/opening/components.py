@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from cqstore.store.concurrency.logger import StoreLogger
-from cqstore.store.errors import StoreError
+from cqstore.store.errors import RefusedStoreError, StoreError
 from cqstore.store.index.index_service import IndexService
 from cqstore.store.journals.deleted_topics import DeletedTopics
 from cqstore.store.journals.lagging_backends import LaggingBackends
@@ -21,6 +21,7 @@ from cqstore.store.service.layout.store_layout import StoreLayout
 from cqstore.store.service.maintenance.clean_service import CleanService
 from cqstore.store.service.maintenance.file_expiry import FileExpiry
 from cqstore.store.service.metrics.metrics import StoreMetrics
+from cqstore.store.service.reading.key_queries import KeyQueries
 from cqstore.store.service.reading.other_indexes import OtherIndexes
 from cqstore.store.service.reading.puller import Puller
 from cqstore.store.service.reading.read_interceptor import InstalledInterceptor, InterceptorService
@@ -70,6 +71,7 @@ class StoreComponents:
     flush: FlushService = field(init=False)
     flush_all: FullFlush = field(init=False)
     puller: Puller = field(init=False)
+    queries: KeyQueries = field(init=False)
     putter: Putter = field(init=False)
     puts: Puts = field(init=False)
     """What puts go through: the putter, or the put hooks in front of it."""
@@ -113,6 +115,18 @@ class StoreComponents:
                 service.worker.refuse_itself()
         self.dispatcher.arrivals.refuse_own_threads()
 
+    def refuse_if_delivering(self) -> None:
+        """Refuse bytes of another store's log where this store delivers delayed messages.
+
+        Raises:
+            RefusedStoreError: it does.
+        """
+        if self.schedule is not None:
+            raise RefusedStoreError(
+                "enableScheduleMessageService: a follower leaves it to the"
+                " master to deliver what is delayed", path=self.paths.root,
+            )  # fmt: skip
+
     def stop(self) -> None:
         """End the threads, those that were started last first."""
         for service in tuple(self.attached.values()):
@@ -143,3 +157,17 @@ class StoreComponents:
                 except StoreError as exc:
                     state.fail(exc)
             self.lock.release()
+
+
+class _OpenStore(Protocol):
+    """A ``MessageStore``, which is in a layer above."""
+
+    _components: StoreComponents
+
+
+def components_of(store: _OpenStore) -> StoreComponents:
+    """Return the components of an open ``MessageStore``: for the packages of this project alone.
+
+    Their types change with any release; the methods and attributes of ``MessageStore`` do not.
+    """
+    return store._components  # noqa: SLF001 - the one place

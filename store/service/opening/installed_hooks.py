@@ -40,21 +40,22 @@ def with_installed(root: Path, options: OpenOptions) -> OpenOptions:
             read, and the program has hooks for it, which nothing would call.
     """
     if options.read_only:
-        if options.put_hooks or options.dispatchers:
+        if options.hooks.put_hooks or options.hooks.dispatchers:
             raise StoreConfigError(
                 "put hooks and dispatchers are called where a store is written: it is opened to"
                 " read", path=root,
             )  # fmt: skip
         return options
-    put_hooks, dispatchers = [*options.put_hooks], [*options.dispatchers]
-    if options.installed_hooks:
+    put_hooks, dispatchers = [*options.hooks.put_hooks], [*options.hooks.dispatchers]
+    if options.hooks.installed:
         put_hooks[:0] = _made(PUT_HOOKS, entries(PUT_HOOKS), root)
         dispatchers[:0] = _made(DISPATCHERS, entries(DISPATCHERS), root)
     for hook in put_hooks:
         require_put_hook(hook)
     for dispatcher in dispatchers:
         require_dispatcher(dispatcher)
-    return replace(options, put_hooks=put_hooks, dispatchers=dispatchers)
+    hooks = replace(options.hooks, put_hooks=put_hooks, dispatchers=dispatchers)
+    return replace(options, hooks=hooks)
 
 
 def installed_interceptor(components: StoreComponents) -> InstalledInterceptor | None:

@@ -5,15 +5,16 @@ If a step fails, what was opened is closed again, the last component first.
 Source: RocketMQ ``DefaultMessageStore.load``, ``recover``, ``start``.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cqstore.store.concurrency.logger import StoreLogger
-from cqstore.store.errors import ConsumeQueueError, CorruptionError, StoreError
+from cqstore.store.errors import ConsumeQueueError, CorruptionError, StoreError, os_errors
 from cqstore.store.index.index_service import IndexService
 from cqstore.store.journals.deleted_topics import DeletedTopics
 from cqstore.store.journals.expired_queues import ExpiredQueues
@@ -56,6 +57,7 @@ from cqstore.store.service.opening.installed_hooks import installed_interceptor,
 from cqstore.store.service.opening.left_out import open_index, refuse_queues_without_log
 from cqstore.store.service.opening.options import OpenOptions
 from cqstore.store.service.opening.unopened import begin_again, opened
+from cqstore.store.service.reading.key_queries import KeyQueries
 from cqstore.store.service.reading.other_indexes import OtherIndexes
 from cqstore.store.service.reading.puller import Puller
 from cqstore.store.service.reading.read_guard import read_guard_of
@@ -81,10 +83,35 @@ if TYPE_CHECKING:
     from cqstore.store.service.scheduling.schedule_message_service import ScheduleMessageService
 
 _LOG = StoreLogger(__name__)
+_Store = TypeVar("_Store")
+
+
+def open_served(
+    serve: Callable[[StoreComponents], _Store], root: Path | str, config: StoreConfig | None,
+    options: OpenOptions,
+) -> _Store:  # fmt: skip
+    """Open the store in ``root``; ``serve`` is ``MessageStore``, which a layer above defines.
+
+    For ``MessageStore.open``, the tools of this project and tests: it takes every option.
+
+    Raises:
+        StoreError: as for ``MessageStore.open``.
+    """
+    undo, root = ExitStack(), Path(root)
+    try:
+        with os_errors("open the store", root):  # where no call inside names a path
+            components = open_store(undo, root, config or StoreConfig(), options)
+            store = serve(components)
+        _LOG.info("opened %s: %s", root, components.report)
+    except BaseException:
+        undo.__exit__(*sys.exc_info())
+        raise
+    else:  # no call lies between: an interrupt is undone, or the caller has the store
+        return store
 
 
 def open_store(
-    undo: ExitStack, root: Path, config: StoreConfig, commit_log: Path | None, options: OpenOptions
+    undo: ExitStack, root: Path, config: StoreConfig, options: OpenOptions
 ) -> StoreComponents:
     """Open the store in ``root``, see ``MessageStore.open``.
 
@@ -93,7 +120,7 @@ def open_store(
     """
     options = with_installed(root, options)
     layout, config = resolve_layout(
-        root, config, commit_log, read_only=options.read_only, fed=options.replicas is not None
+        root, config, read_only=options.read_only, fed=options.replicas is not None
     )
     lock = None
     if options.read_only:
@@ -119,18 +146,23 @@ def _lock_and_prepare(
 ) -> tuple[StoreLock, StoreLayout, list[str]]:
     """Lock the store, and move away what is to be rebuilt."""
     paths = layout.paths
-    if not replacement.begun(paths) and not options.rebuild:
+    recovery = options.recovery
+    if not replacement.begun(paths) and not recovery.rebuild:
         choose_backends(layout, config, options.backend)  # refuses before the lock file is made
     locks: list[StoreLock] = []
     undo.callback(_release, locks)  # before it is taken: a frame that an exception keeps, keeps it
     locks.append(StoreLock(paths))
-    if not options.rebuild:
+    if not recovery.rebuild:
         refuse_sound_places(
-            layout, config, options.cut_at, options.pass_over, partial(_report, paths.root, config)
+            layout,
+            config,
+            recovery.cut_at,
+            recovery.pass_over,
+            partial(_report, paths.root, config),
         )
     begin_again(paths)
     names = replacement.prepare(
-        layout, config, options.backend, options.rebuild, options.cut_at,
+        layout, config, options.backend, recovery.rebuild, recovery.cut_at,
         partial(_finished_queues, paths.root, config),
     )  # fmt: skip
     return locks[0], replace(layout, backends=present_backends(paths)), names
@@ -145,7 +177,7 @@ def _report(root: Path, config: StoreConfig) -> RecoveryReport | None:
     """Return what opening the store to read says of it; ``None``: it cannot be opened."""
     try:
         with ExitStack() as undo:
-            components = open_store(undo, root, config, None, OpenOptions(read_only=True))
+            components = open_store(undo, root, config, OpenOptions(read_only=True))
             return components.report
     except StoreError:  # the opening tells it
         return None
@@ -155,7 +187,7 @@ def _finished_queues(root: Path, config: StoreConfig) -> list[tuple[QueueKey, in
     """Return where queues go on of which the log has no record any more."""
     try:
         with ExitStack() as undo:
-            components = open_store(undo, root, config, None, OpenOptions(read_only=True))
+            components = open_store(undo, root, config, OpenOptions(read_only=True))
             spans = list(components.queues.spans())
     except (CorruptionError, ConsumeQueueError) as exc:
         _LOG.warning("queues without records may begin at 0 again, theirs cannot be read: %s", exc)
@@ -232,7 +264,7 @@ def _recover(
     components.pending = pending = Pending(queues, units, keys, state)
     components.commit = commit = GroupCommit(log, config.sync_flush_timeout)
     state.locks.add(*commit.locks, *queues.locks(), KEPT_LOCK)
-    given = options.dispatchers
+    given = options.hooks.dispatchers
     dispatchers = DispatcherList(given, log, units) if given else None
     before_units = _before_units(config, log, commit)
     components.dispatcher = dispatcher = Dispatcher(
@@ -283,7 +315,8 @@ def _replay(
     rebuild.drop_half_built()
     dispatchers = components.dispatcher.dispatchers
     replay = Replay(components.dispatcher.store, units, keys, dispatchers)
-    recovery.run(replay, options.cut_at, options.pass_over, options.progress)
+    wanted = options.recovery
+    recovery.run(replay, wanted.cut_at, wanted.pass_over, options.progress)
     names = [each.name for each in queues.backends()]
     components.lines.log_was_cut(report.end_phy_offset, names)
     if dispatchers is not None:
@@ -314,6 +347,10 @@ def _serve(components: StoreComponents, options: OpenOptions) -> None:
         config, log, commit, dispatcher, components.flush_all, state.fail
     )
     components.puller = Puller(config, log, queues)
+    components.queries = KeyQueries(
+        config, log, index, components.others, queues.context.read_fallbacks,
+        read_only=components.read_only,
+    )  # fmt: skip
     quota = LightQuota(queues, pending.offsets, config.max_lmq_consume_queue_num)
     append = Appender(log, pending, state, quota)
     components.replicas = ReplicaWait.of(config, log, options.replicas)
@@ -323,7 +360,7 @@ def _serve(components: StoreComponents, options: OpenOptions) -> None:
     look_ahead = noop if components.ahead is None else components.ahead.wake_if_due
     components.putter = Putter(config, log, queues, dispatcher, append, answers, look_ahead)
     components.puts = components.putter
-    if hooks := options.put_hooks:
+    if hooks := options.hooks.put_hooks:
         components.puts = HookedPuts(components.putter, hooks, components.putter.meter)
     components.clean = CleanService(
         log, queues, index, pending, dispatcher, commit, components.deleted,

@@ -1,4 +1,4 @@
-"""OpenOptions: how a store is to be opened, beside its settings."""
+"""How a store is to be opened, besides its settings."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -12,30 +12,62 @@ from cqstore.store.service.writing.replicas import Replicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenOptions:
-    """The options of ``MessageStore.open``."""
+class RecoveryOptions:
+    """What the recovery of a store may give up, and what it rebuilds.
 
-    read_only: bool
+    Raises:
+        TypeError: a value has another type.
+    """
+
+    cut_at: int | None = None
+    """Phy offset of damage at which the log may be cut: all bytes from there on are lost. Damage
+    anywhere else is refused."""
+    pass_over: Collection[int] = ()
+    """Phy offsets of damaged records that may be given up, each alone. Their queue offsets remain,
+    and pulls skip them."""
+    rebuild: Rebuild = Rebuild.NOTHING
+    """What to rebuild from the log; the former queues or index go to ``cqstore/replaced``."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.rebuild, Rebuild):
+            raise TypeError(f"rebuild is {self.rebuild!r}: expected a Rebuild")
+        if isinstance(self.pass_over, str | bytes | int):
+            raise TypeError(
+                f"pass_over is {self.pass_over!r}: expected a collection of phy offsets"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreHooks:
+    """Code that a store opened to write calls when it takes and dispatches messages."""
+
+    put_hooks: Sequence[PutMessageHook] = ()
+    """Called before a message is put, in this order."""
+    dispatchers: Sequence[CommitLogDispatcher] = ()
+    """Called with each record before its unit is in the queue, in this order."""
+    installed: bool = True
+    """Call the put hooks and dispatchers of installed packages too, before these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenOptions:
+    """All options of an opening; those of ``MessageStore.open`` and what only tests exchange.
+
+    ``backend`` is not compared with ``storeType``: the tools of this project read and rebuild
+    backends that the settings of a broker do not name.
+    """
+
+    read_only: bool = False
     """Take no lock and change no byte."""
     backend: str | None = None
-    """Name of the backend to read; ``None``: what lies on disk and the settings decide."""
-    cut_at: int | None = None
-    """Phy offset of damage at which the log may be cut, with all that lies behind."""
-    pass_over: Collection[int] = ()
-    """Phy offsets of damaged records that may be given up alone."""
-    rebuild: Rebuild = Rebuild.NOTHING
-    """What to build anew from the log."""
+    """Name of the backend to read; ``None``: the files on disk and the settings decide."""
     housekeeping: bool = True
     """Run the threads that delete old log files and deliver delayed messages."""
+    recovery: RecoveryOptions = field(default_factory=RecoveryOptions)
+    hooks: StoreHooks = field(default_factory=StoreHooks)
     replicas: Replicas | None = None
     """The followers, where a put may wait for them."""
-    put_hooks: Sequence[PutMessageHook] = ()
-    """Are asked before a message is put, in this order."""
-    dispatchers: Sequence[CommitLogDispatcher] = ()
-    """Are called with each record before it is in its queue, in this order."""
-    installed_hooks: bool = True
-    """Have the hooks and dispatchers of installed packages, too, before these."""
     environment: Environment = field(default_factory=Environment)
     """The machine: its clock and how full its disks are."""
     progress: Progress = noop
-    """Is called with phy offsets by the recovery."""
+    """Called with phy offsets by the recovery."""

@@ -11,7 +11,7 @@ from cqstore.store.queue.read_fallbacks import FallbackReason, ReadFallbacks, Re
 from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.record.message import MessageProperty
 from cqstore.store.service.reading import _query
-from cqstore.store.service.reading.arguments import check_query, check_texts
+from cqstore.store.service.reading.arguments import check_query
 from cqstore.store.service.reading.other_indexes import OtherIndexes
 from cqstore.store.settings.config import StoreConfig
 
@@ -51,24 +51,17 @@ class KeyQueries:
             TypeError: an argument is of another type.
             CorruptionError, StoreIOError: an index beside that in files cannot be read.
         """
+        check_query(topic, key, max_num, begin, end)
         find = self.in_files
         if self.others.are_none and self._fast is not None:
             answer = self._fast.ask(topic, key, max_num, begin, end)
             if answer is not None:
                 return answer
             find = self._in_files_declined
-        try:
-            found = find(topic, key, max_num, begin, end)
-            if not self.others.are_none:
-                check_query(topic, key, max_num, begin, end)
-                found = self._with_others(found, topic, key, max_num, begin, end)
-            if found:
-                return found
-        except TypeError:
-            check_query(topic, key, max_num, begin, end)
-            raise
-        check_texts(topic=topic, key=key)
-        return []
+        found = find(topic, key, max_num, begin, end)
+        if not self.others.are_none:
+            found = self._with_others(found, topic, key, max_num, begin, end)
+        return found
 
     def in_files(
         self, topic: str, key: str, max_num: int, begin: int, end: int

@@ -19,15 +19,15 @@ from cqstore.store.service.layout.store_layout import StoreLayout
 from cqstore.store.service.reading.topic_reader import TopicMessage
 
 
-class FollowedStore(Protocol):
-    """What is asked of a store that was opened read-only, see ``MessageStore``."""
+class FollowedComponents(Protocol):
+    """What is needed of a store that was opened read-only, see ``StoreComponents``."""
 
     layout: StoreLayout
     queues: ConsumeQueueStore
-    deleted_topics: DeletedTopics
+    deleted: DeletedTopics
 
     @property
-    def commit_log(self) -> CommitLog:
+    def log(self) -> CommitLog:
         """Return the log, to whose files another process may append."""
 
 
@@ -39,10 +39,10 @@ class TopicFollower:
     are those of topics that had been deleted when the store was opened.
     """
 
-    def __init__(self, store: FollowedStore) -> None:
+    def __init__(self, store: FollowedComponents) -> None:
         self._queues = store.queues
-        self._deleted = store.deleted_topics
-        low, high = store.commit_log.min_phy_offset(), store.commit_log.max_phy_offset()
+        self._deleted = store.deleted
+        low, high = store.log.min_phy_offset(), store.log.max_phy_offset()
         start = min(max(store.queues.dispatch_from_phy_offset(), low, 0), high)
         self.opened_at = high
         """Phy offset at which the log ended when the store was opened."""

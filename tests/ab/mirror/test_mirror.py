@@ -11,6 +11,7 @@ from cqstore.ab.mirror.verdict import ReadOutcome
 from cqstore.ab.trace.operation_lines import StoreOp
 from cqstore.store.errors import ConsumeQueueError
 from cqstore.store.record.message import Message
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.puller import TagFilter
 from tests.kit.double_write import OTHER, QUEUES, Told, refuse
 from tests.kit.mirrored import (
@@ -45,7 +46,7 @@ def test_equal_backends_answer_alike_whatever_is_asked(tmp_path: Path, read: str
             StoreOp.ESTIMATE,
         }  # fmt: skip
         assert figures(store).dropped == 0
-    assert not store.paths.ab_differences.exists()
+    assert not components_of(store).paths.ab_differences.exists()
 
 
 @pytest.mark.parametrize("read", BOTH)
@@ -81,7 +82,7 @@ def test_figures_of_both_sides_go_on_after_a_restart(
             assert total == pytest.approx(pulls[side, ReadOrigin.MIRRORED].total_seconds)
             assert all(0 < each.cpu_seconds < 60 for each in mine)
             assert all(0 < each.p50 <= each.p99 < 60 for each in mine)
-        saved = read_figures(store.paths.ab_figures)
+        saved = read_figures(components_of(store).paths.ab_figures)
         assert saved is not None
         assert (saved.reads, saved.hours) == (found.reads, found.hours)
         assert saved.began == found.began > 0
@@ -112,7 +113,7 @@ def test_a_wrong_unit_behind_the_first_block_of_a_pull_is_found(
         found = store.get_message("t", 0, 0, 2, TagFilter("tag40 || tag45"))
         assert found.queue_offsets == [8, 9]
         drive(store)
-        (difference,) = read_mismatches(store.paths.ab_differences)
+        (difference,) = read_mismatches(components_of(store).paths.ab_differences)
     assert difference.wrong == "rocksdb"
 
 
@@ -131,7 +132,7 @@ def test_a_wrong_unit_is_found_and_named_whichever_side_has_it(
                 store.get_message("t", 1, 4, 6)
             drive(store)
         assert outcomes(store)[DIFFERENT] == 3
-        (found,) = read_mismatches(store.paths.ab_differences)
+        (found,) = read_mismatches(components_of(store).paths.ab_differences)
     right = told.phys["t", 1][6]  # type: ignore[index]
     assert (found.op, found.queue, found.queue_offset) == ("pull", ("t", 1), 6)
     assert found.asked == {"offset": 4, "count": 6}
@@ -155,7 +156,7 @@ def test_one_wrong_answer_in_a_thousand_is_found(
             store.get_message("t", 1, 0, 5)
         drive(store)
         assert outcomes(store) == {SAME: 1000, DIFFERENT: 1}
-        (found,) = read_mismatches(store.paths.ab_differences)
+        (found,) = read_mismatches(components_of(store).paths.ab_differences)
         assert found.wrong == OTHER[read]
 
 
@@ -170,7 +171,7 @@ def test_a_backend_that_loses_a_unit_is_found(
         wrong_units(monkeypatch, OTHER[read], without_last)
         store.get_message("t", 3, 0)
         drive(store)
-        (found,) = read_mismatches(store.paths.ab_differences)
+        (found,) = read_mismatches(components_of(store).paths.ab_differences)
     assert found.answers[OTHER[read]] == "no unit 9"
     assert found.phy_offset == told.phys["t", 3][9]  # type: ignore[index]
     assert found.wrong == OTHER[read]
@@ -187,7 +188,7 @@ def test_a_unit_that_is_lacking_between_two_blocks_is_named(
         )
         store.get_message("t", 2, 1, 3, TagFilter("tag47"))
         drive(store)
-        (found,) = read_mismatches(store.paths.ab_differences)
+        (found,) = read_mismatches(components_of(store).paths.ab_differences)
     assert (found.asked, found.queue_offset) == ({"offset": 1, "count": 9}, 3)
     assert found.answers["rocksdb"] == "no unit 3"
 
@@ -239,7 +240,11 @@ def test_wrong_numbers_are_found(
         monkeypatch.setattr(QUEUES_OF["rocksdb"], method, lambda *_: 7)
         read_all(store)
         drive(store)
-        found = [each for each in read_mismatches(store.paths.ab_differences) if each.op == op]
+        found = [
+            each
+            for each in read_mismatches(components_of(store).paths.ab_differences)
+            if each.op == op
+        ]
     assert {each.queue for each in found} == {("t", queue_id) for queue_id in range(QUEUES)}
     assert {each.answers["rocksdb"] for each in found} == {"7"}
     assert {"7"}.isdisjoint(each.answers["file"] for each in found)
@@ -268,6 +273,6 @@ def test_a_backend_that_cannot_answer_has_answered_differently(
                     call()
             drive(store)
         assert outcomes(store)[DIFFERENT] == 2
-        told = read_mismatches(store.paths.ab_differences)
+        told = read_mismatches(components_of(store).paths.ab_differences)
         assert store.put_message(Message("t", b"x", 1)).ok
     assert {each.answers[failing] for each in told} == {"cannot be read: ConsumeQueueError"}

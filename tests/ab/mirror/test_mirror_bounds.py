@@ -13,6 +13,7 @@ from cqstore.ab.mirror.verdict import ReadOutcome
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.double_write import OTHER, Told, open_store, refuse
 from tests.kit.mirrored import (
@@ -61,14 +62,14 @@ def test_the_journal_keeps_the_first_of_each_place_and_a_bounded_number(
                     store.min_offset(f"t{opening}", queue_id)
                 drive(store)
             assert outcomes(store) == {DIFFERENT: 5 * opening}
-            kept = read_mismatches(store.paths.ab_differences)
+            kept = read_mismatches(components_of(store).paths.ab_differences)
             assert [each.queue for each in kept] == [("t1", 0), ("t1", 1), ("t1", 2)]
 
 
 def test_a_mirror_that_fails_ends_and_the_store_goes_on(tmp_path: Path) -> None:
     with open_mirrored(tmp_path) as store:
         Told().put(store, 5)
-        figures_file = store.paths.ab_figures
+        figures_file = components_of(store).paths.ab_figures
     figures_file.write_bytes(b"no figures\n")
     with open_mirrored(tmp_path) as store:
         until(lambda: bool(mirror_of(store).snapshot().failure))
@@ -95,7 +96,7 @@ def test_a_torn_end_of_the_journal_costs_nothing(
             patch.setattr(QUEUES_OF["rocksdb"], "min_offset", lambda *_: 7)
             store.min_offset(f"t{opening}", 0)
             drive(store)
-        journal = store.paths.ab_differences
+        journal = components_of(store).paths.ab_differences
         kept = read_mismatches(journal)
         assert [each.queue.topic for each in kept] == [f"t{n + 1}" for n in range(opening)]
         with journal.open("ab") as file:
@@ -112,8 +113,8 @@ def test_a_journal_that_is_damaged_ends_the_mirror_alone(
         store.min_offset("t", 0)
         store.min_offset("u", 0)
         drive(store)
-    data = store.paths.ab_differences.read_bytes()
-    store.paths.ab_differences.write_bytes(data[:20] + b"?" + data[21:])
+    data = components_of(store).paths.ab_differences.read_bytes()
+    components_of(store).paths.ab_differences.write_bytes(data[:20] + b"?" + data[21:])
     with open_mirrored(tmp_path) as store:
         assert "journal" in mirror_of(store).snapshot().failure
         assert store.put_message(Message("t", b"x")).ok
@@ -162,7 +163,7 @@ def test_a_read_only_store_mirrors_nothing(tmp_path: Path) -> None:
         Told().put(store, 5)
     config = store.config.model_copy(update={"ab_share": 1.0})
     with MessageStore.open(tmp_path, config, read_only=True) as store:
-        assert len(store.queues.backends()) == 2
+        assert len(components_of(store).queues.backends()) == 2
         assert store._interceptor is None
 
 

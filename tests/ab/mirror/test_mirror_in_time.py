@@ -18,6 +18,7 @@ from cqstore.store.queue.backends import backend
 from cqstore.store.queue.consume_queue import ConsumeQueue
 from cqstore.store.queue.units import PACKED_PREFIX, QueueKey, UnitBatch, UnitBlock
 from cqstore.store.record.message import Message
+from cqstore.store.service.opening.components import components_of
 from tests.kit.double_write import OTHER, Told
 from tests.kit.mirrored import (
     another_phy,
@@ -67,12 +68,12 @@ def test_deletion_expiry_and_a_rebuild_since_are_no_differences(
         store.delete_topics(["gone", "again"])
         store.put_message(Message("again", b"of a new incarnation"))
         store.rebuild_queues("rebuilt")
-        files = store.commit_log.files.files()
+        files = components_of(store).log.files.files()
         store.delete_expired_files(files[-2].file_from_offset)
-        assert store.queues.queue("expired", 0).min_offset() > 0
+        assert components_of(store).queues.queue("expired", 0).min_offset() > 0
         drive(store)
         assert outcomes(store).keys() == {SAME, EXPLAINED}
-    assert not store.paths.ab_differences.exists()
+    assert not components_of(store).paths.ab_differences.exists()
 
 
 @pytest.mark.parametrize("read", BOTH)
@@ -157,13 +158,15 @@ def test_units_that_expire_while_their_neighbours_stay_are_no_difference(
     with open_mirrored(tmp_path, read) as store:
         told.put(store, 400)
         drive(store)
-        least = store.commit_log.files.files()[-1].file_from_offset
+        least = components_of(store).log.files.files()[-1].file_from_offset
         low = sum(phy < least for phy in told.phys[QueueKey("t", 0)])
         assert store.get_message("t", 0, low - 3, 10).queue_offsets[0] == low - 3
         store.delete_expired_files(least)
-        assert store.queues.queue("t", 0).min_offset() == low
+        assert components_of(store).queues.queue("t", 0).min_offset() == low
         (rocks,) = [
-            each for each in store.queues.backends() if isinstance(each, RocksDBConsumeQueueStore)
+            each
+            for each in components_of(store).queues.backends()
+            if isinstance(each, RocksDBConsumeQueueStore)
         ]
         assert rocks.compact().wait(30)
         drive(store)
@@ -217,7 +220,7 @@ def test_a_queue_that_is_emptied_before_both_are_asked_again_is_no_difference(
 
         def empty(self: ConsumeQueue) -> int:
             monkeypatch.setattr(kind, "max_offset", real)
-            store.queues.delete_queue("t", 0)
+            components_of(store).queues.delete_queue("t", 0)
             return real(self)
 
         monkeypatch.setattr(kind, "max_offset", empty)
@@ -253,10 +256,10 @@ def test_a_value_that_never_was_is_not_explained_by_time(
         monkeypatch.setattr(QUEUES_OF[OTHER[read]], "max_offset", _once(99, OTHER[read]))
         store.max_offset("t", 2)
         store.put_message(Message("t", b"x"))
-        store.queues.context.log.max_phy_offset()
+        components_of(store).queues.context.log.max_phy_offset()
         store.min_offset("t", 4)
         drive(store)
-        found = read_mismatches(store.paths.ab_differences)
+        found = read_mismatches(components_of(store).paths.ab_differences)
     assert {(each.op, each.wrong) for each in found} == {("pull", OTHER[read]), ("maxOffset", "")}
 
 
@@ -273,7 +276,7 @@ def test_what_the_one_that_serves_said_wrongly_once_is_found(
         store.get_message("t", 1, 0)
         told.put(store, 5)
         drive(store)
-        (found,) = read_mismatches(store.paths.ab_differences)
+        (found,) = read_mismatches(components_of(store).paths.ab_differences)
     assert (found.op, found.wrong) == ("pull", read)
 
 

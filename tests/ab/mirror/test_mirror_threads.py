@@ -7,6 +7,7 @@ import pytest
 from cqstore.ab.mirror.mismatches import read_mismatches
 from cqstore.ab.mirror.verdict import ReadOutcome
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from tests.kit.double_write import OTHER, config
 from tests.kit.mirrored import figures, mirror_of
 from tests.kit.threads import Threads, compare_all
@@ -22,7 +23,7 @@ def test_backends_that_are_alike_are_not_accused_whatever_goes_on(
     store = MessageStore.open(tmp_path, settings, housekeeping=False)
     threads = Threads(store)
     threads.run(8)
-    found = read_mismatches(store.paths.ab_differences)
+    found = read_mismatches(components_of(store).paths.ab_differences)
     assert found == []
     assert mirror_of(store).snapshot().failure == ""
     total = mirror_of(store).snapshot().figures

@@ -40,8 +40,8 @@ def test_every_operation_is_a_line_in_its_order(tmp_path: Path) -> None:
             store.put_message(Message("t", b"12345", 1, {"TAGS": "a", "KEYS": "k"}))
             store.put_message(Message("", b"refused"))
             store.put_message(Message("t", 5))  # type: ignore[arg-type]
-            store.put_message_async(Message("t", b"123")).result()
-            store.put_message_async(Message("", b"refused")).result()
+            store.put_message_future(Message("t", b"123")).result()
+            store.put_message_future(Message("", b"refused")).result()
             store.put_messages([Message("t", b"12"), Message("", b""), Message("u", b"1")])
             store.put_client_batch(Message("t", encode_client_batch([Message("t", b"x")] * 2)))
             store.get_message("t", 1, 0)
@@ -87,7 +87,7 @@ def test_a_put_that_waits_for_the_disk_is_noted_when_it_was_asked(tmp_path: Path
         MessageStore.open(tmp_path / "store", config) as store,
         record_trace(store, tmp_path / "trace"),
     ):
-        futures = [store.put_message_async(Message("t", b"x" * n)) for n in range(5)]
+        futures = [store.put_message_future(Message("t", b"x" * n)) for n in range(5)]
         assert all(future.result().ok for future in futures)
     assert [line["size"] for line in lines(tmp_path / "trace")] == [0, 1, 2, 3, 4]
 

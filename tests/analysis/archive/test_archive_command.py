@@ -101,7 +101,7 @@ def test_what_was_passed_over_or_lost_is_said(
     assert f"passed over: the body's CRC does not match (phy_offset {places[3]})" in done.stderr
     assert json.loads(done.stdout)[0]["messages"] == 99
     with MessageStore.open(root, config) as store:
-        end = store.commit_log.max_phy_offset()
+        end = store.max_phy_offset()
         for _ in range(200):
             store.put_message(Message("t", b"x"))
         low = store.delete_expired_files(end + 2 * 4096).min_phy_offset

@@ -13,6 +13,7 @@ from cqstore.cli.message_files.archive_manifest import batch_folder, read_manife
 from cqstore.store.errors import CorruptionError, RefusedStoreError
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.archived import archive, archived, in_process
 from tests.kit.golden import copy_store
@@ -96,8 +97,8 @@ def test_what_expired_before_a_run_is_told_and_the_rest_archived(tmp_path: Path)
     with MessageStore.open(root, SMALL) as store:
         low = store.delete_expired_files(3 * 4096).min_phy_offset
         kept = [
-            store.commit_log.message(each.phy_offset).body.decode()
-            for each in store.commit_log.scan(low)
+            components_of(store).log.message(each.phy_offset).body.decode()
+            for each in components_of(store).log.scan(low)
         ]
     there = ParquetArchive(folder)
     (span,) = plan_run(there, {"s": SourceOptions(path=root)})

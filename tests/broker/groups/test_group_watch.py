@@ -19,6 +19,8 @@ from cqstore.cli.commands.top import TopView, show
 from cqstore.cli.table import Row
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.options import RecoveryOptions
 from cqstore.store.settings.config import StoreConfig
 from tests.kit import commands
 from tests.kit.operating import rows, write_config, write_offsets
@@ -67,7 +69,7 @@ def writer(backend: str, tmp_path: Path) -> Iterator[MessageStore]:
 
 
 def view_of(store: MessageStore, limit: int = 9) -> View:
-    return group_view(store.paths.root, StoreConfig(), None, None, limit)
+    return group_view(store.root, StoreConfig(), None, limit)
 
 
 def of(row: Row) -> tuple[object, ...]:
@@ -91,7 +93,7 @@ def test_beside_a_writer_all_is_seen_that_is_in_the_log(writer: MessageStore) ->
     put(writer, "orders", 0, 3)
     put(writer, RETRY, 0, 1)
     put(writer, "%DLQ%audit", 0, 2)  # a topic that was not there
-    write_offsets(writer.paths.root, OFFSETS | {"orders@billing": {0: 5, 1: 4}})
+    write_offsets(writer.root, OFFSETS | {"orders@billing": {0: 5, 1: 4}})
     assert [of(row) for row in view.rows(view.watch.sample(), first)] == [
         ("audit", 2, 15, 18, 7, 0, 2),
         ("billing", 1, 9, 13, 4, 3, 2),
@@ -106,7 +108,7 @@ def test_a_rate_is_that_between_two_changes_of_the_offsets(writer: MessageStore)
     view.watch.clock = lambda: now
 
     def paces(offset: int) -> dict[object, object]:
-        write_offsets(writer.paths.root, {"orders@a": {0: offset}, "other@b": {0: 1}})
+        write_offsets(writer.root, {"orders@a": {0: offset}, "other@b": {0: 1}})
         return {row["group"]: row["perSecond"] for row in view.rows(view.watch.sample(), None)}
 
     steps = [
@@ -134,7 +136,7 @@ def test_groups_that_do_nothing_have_a_rate_of_none_after_a_while(writer: Messag
 
 @both_backends
 def test_a_closed_store_is_told_as_groups_tells_it(writer: MessageStore) -> None:
-    view, root = view_of(writer), writer.paths.root
+    view, root = view_of(writer), writer.root
     looked(view)
     put(writer, "orders", 1, 2)
     writer.close()
@@ -152,10 +154,8 @@ def test_a_group_that_begins_with_a_topic_is_seen(writer: MessageStore) -> None:
     writer.flush()  # so that the log behind the queues has no retries
     assert {*looked(view)} == {"billing", "audit"}
     put(writer, "fresh", 0, 4)
-    write_config(
-        writer.paths.root, "subscriptionGroup.json", {"subscriptionGroupTable": {"idle": {}}}
-    )
-    write_offsets(writer.paths.root, {"fresh@late": {0: 1}, "gone@late": {0: 7, 1: -1}})
+    write_config(writer.root, "subscriptionGroup.json", {"subscriptionGroupTable": {"idle": {}}})
+    write_offsets(writer.root, {"fresh@late": {0: 1}, "gone@late": {0: 7, 1: -1}})
     assert looked(view) == {
         "late": (2, 8, 4, 3, 0, 0),
         "idle": (0, 0, 0, 0, 0, 0),
@@ -166,7 +166,7 @@ def test_a_group_that_begins_with_a_topic_is_seen(writer: MessageStore) -> None:
 @both_backends
 def test_a_topic_that_begins_anew_ends_where_it_is_now(writer: MessageStore) -> None:
     view = view_of(writer)
-    write_offsets(writer.paths.root, {"orders@g": {0: 1, 1: 0}})
+    write_offsets(writer.root, {"orders@g": {0: 1, 1: 0}})
     assert looked(view)["g"] == (1, 1, 10, 9, 0, 0)
     writer.delete_topic("orders")
     put(writer, "orders", 0, 2)
@@ -177,7 +177,7 @@ def test_a_topic_that_begins_anew_ends_where_it_is_now(writer: MessageStore) -> 
 @both_backends
 def test_what_was_deleted_before_counts_no_more(writer: MessageStore) -> None:
     """The log has its records still, behind what the queues of the opened store cover."""
-    write_offsets(writer.paths.root, {"orders@g": {0: 0}})
+    write_offsets(writer.root, {"orders@g": {0: 0}})
     writer.delete_topic("orders")
     put(writer, "orders", 0, 1)
     assert looked(view_of(writer))["g"] == (1, 0, 1, 1, 0, 0)
@@ -200,7 +200,7 @@ def test_what_expires_is_no_dead_letter_any_more(writer: MessageStore) -> None:
 
 @both_backends
 def test_light_queues_have_ends_too(writer: MessageStore) -> None:
-    write_offsets(writer.paths.root, {"%LMQ%a@g": {0: 1}})
+    write_offsets(writer.root, {"%LMQ%a@g": {0: 1}})
     view = view_of(writer)
     both = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}
     for number in range(3):
@@ -222,18 +222,18 @@ def test_a_log_that_was_cut_is_read_anew(tmp_path: Path) -> None:
         write_offsets(tmp_path, {"orders@g": {0: 0}})
         view = view_of(store)
         assert looked(view)["g"] == (1, 0, 3, 3, 0, 0)
-        last = [record.phy_offset for record in store.commit_log.scan(0)][-1]
+        last = [record.phy_offset for record in components_of(store).log.scan(0)][-1]
     path = tmp_path / "commitlog" / ("0" * 20)
     log = bytearray(path.read_bytes())
     log[last:] = bytes(len(log) - last)
     path.write_bytes(log)
-    with MessageStore.open(tmp_path, CONFIG, cut_at=last) as store:
+    with MessageStore.open(tmp_path, CONFIG, recovery=RecoveryOptions(cut_at=last)) as store:
         put(store, "other", 0, 1)
         assert looked(view)["g"] == (1, 0, 2, 2, 0, 0)
 
 
 def test_metadata_that_is_being_written_is_that_of_the_look_before(writer: MessageStore) -> None:
-    view, root = view_of(writer), writer.paths.root
+    view, root = view_of(writer), writer.root
     before = looked(view)
     path = root / "config" / "consumerOffset.json"
     path.write_bytes(path.read_bytes()[:-9])
@@ -257,7 +257,7 @@ def test_metadata_that_is_being_written_is_that_of_the_look_before(writer: Messa
 def test_a_torn_table_is_said_and_the_exit_code_is_1_as_that_of_groups(
     writer: MessageStore, lost: str
 ) -> None:
-    root = writer.paths.root
+    root = writer.root
     path = root / "config" / "consumerOffset.json"
     backup = path.with_name(f"{path.name}.bak")
     backup.write_bytes(path.read_bytes() if lost == "file" else b"{")
@@ -272,7 +272,7 @@ def test_a_torn_table_is_said_and_the_exit_code_is_1_as_that_of_groups(
 
 
 def test_where_there_is_no_group_a_sentence_says_so(writer: MessageStore) -> None:
-    root = writer.paths.root
+    root = writer.root
     write_offsets(root, {})
     writer.delete_topic(RETRY)
     writer.delete_topic(DLQ)
@@ -286,7 +286,7 @@ def test_where_there_is_no_group_a_sentence_says_so(writer: MessageStore) -> Non
 def test_the_view_shows_what_it_cannot_read_and_ends_so(writer: MessageStore) -> None:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=200, height=60)
-    path = writer.paths.root / "config" / "consumerOffset.json"
+    path = writer.root / "config" / "consumerOffset.json"
     whole = path.read_bytes()
     steps = [whole[:-9], whole, b"{"]
 
@@ -302,7 +302,7 @@ def test_the_view_shows_what_it_cannot_read_and_ends_so(writer: MessageStore) ->
 
 
 def test_groups_that_have_no_row_are_summed(writer: MessageStore) -> None:
-    root = writer.paths.root
+    root = writer.root
     view = view_of(writer, 1)
     write_offsets(root, {f"orders@g{number}": {0: number, 1: 4} for number in range(5)})
     looked(view)
@@ -318,7 +318,7 @@ def test_groups_that_have_no_row_are_summed(writer: MessageStore) -> None:
 
 
 def test_the_command_looks_once_and_changes_no_byte(writer: MessageStore) -> None:
-    root = writer.paths.root
+    root = writer.root
     done = commands.run(["top", root, "--by", "group", "--output", "jsonl"])
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]

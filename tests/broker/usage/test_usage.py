@@ -12,6 +12,7 @@ from cqstore.cq_rocksdb.queues.rocksdb_store import RocksDBConsumeQueueStore
 from cqstore.store.errors import RefusedStoreError, StoreConfigError
 from cqstore.store.record.message import SCHEDULE_TOPIC, Message, MessageProperty
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.results import PutMessageStatus
 from tests.kit.golden import CLEAN, each_kind, load_dump
 from tests.kit.metadata_forms import unpack_forms
@@ -184,9 +185,10 @@ def test_units_that_are_missing_do_not_count(tmp_path: Path) -> None:
         for topic in ("orders", SCHEDULE_TOPIC):
             for _ in range(10):
                 store.put_message(Message(topic, b"x"))
-            assert isinstance(store.queues, RocksDBConsumeQueueStore)
+            queues = components_of(store).queues
+            assert isinstance(queues, RocksDBConsumeQueueStore)
             assert store.max_offset(topic, 0) == 10
-            lose(store.queues, topic, 0, range(3, 5))
+            lose(queues, topic, 0, range(3, 5))
     found = {row["topic"]: row for row in rows("usage", root)}
     assert found["orders"]["units"] == 8
     sizes = {row["day"]: row["units"] for row in rows("usage", root, "--by", "day")}

@@ -7,6 +7,7 @@ from cqstore.store.log.commit_log import Appended
 from cqstore.store.record.encoding_rules import LearntTopic
 from cqstore.store.record.message import SCHEDULE_TOPIC, Host, Message, is_queued
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.results import PutMessageResult, PutMessageStatus
 from tests.kit.oracle.encoder import EncodedRecord, MessageEncoder
 from tests.kit.oracle.log_records import Target, fitting, write
@@ -45,7 +46,7 @@ class OracleRecords:
     """As ``Encoded``; a message that is not well-formed is refused by the encoder's sentence."""
 
     def __init__(self, store: MessageStore, encoder: MessageEncoder) -> None:
-        self._log, self._pending = store.commit_log, store._components.pending
+        self._log, self._pending = components_of(store).log, store._components.pending
         self._is_sealed = store.config.enabled_append_prop_crc
         self._encoder = encoder
         self._added: list[tuple[EncodedRecord, Host]] = []

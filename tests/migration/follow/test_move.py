@@ -23,6 +23,7 @@ from cqstore.store.journals.store_lock import StoreLock
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from cqstore.store.settings.replica_config import BrokerRole
 from tests.kit.metadata_forms import databases, unpack_forms
@@ -132,7 +133,10 @@ def test_a_follower_takes_the_place_of_a_store_that_stops(
     assert counters == [None if backend == "file" else 1] * 2
     assert found == {name: json.loads((tables / name).read_text()) for name in TABLES}
     with MessageStore.open(own, CONFIG) as store:
-        assert (store.report.needed, set(store.layout.backends)) == (False, {backend})
+        assert (store.report.needed, set(components_of(store).layout.backends)) == (
+            False,
+            {backend},
+        )
         assert store.put_message(Message("t1", b"goes on")).queue_offset == 18
         assert [found for found in store.check() if found.damage] == []
     assert tree_digest(root) == before
@@ -227,8 +231,9 @@ def test_what_a_broker_keeps_in_memory_is_compared_when_it_has_stopped(
 def without_a_unit(master: Master) -> None:
     """Take a unit of ``t4`` out of the broker's queue, which goes on behind it."""
     assert master.store.get_message("t4", 0, 0).messages()  # who reads has all handed on
-    assert isinstance(master.store.queues, RocksDBConsumeQueueStore)
-    lose(master.store.queues, "t4", 0, range(3, 4))
+    queues = components_of(master.store).queues
+    assert isinstance(queues, RocksDBConsumeQueueStore)
+    lose(queues, "t4", 0, range(3, 4))
 
 
 def test_a_difference_that_was_in_the_brokers_memory_ends_the_move(tmp_path: Path) -> None:
@@ -352,7 +357,7 @@ def test_a_broker_that_has_lost_what_it_sent_is_refused(tmp_path: Path) -> None:
     own_with(own, log)
     with MessageStore.open(own, CONFIG) as store:
         assert store.put_message(Message("t", b"came, and was not on disk there")).ok
-        longer = store.commit_log.max_phy_offset()
+        longer = store.max_phy_offset()
     refused(root, own, f"log ends at {end}, the follower's at {longer}")
 
 

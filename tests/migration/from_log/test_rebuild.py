@@ -18,6 +18,8 @@ from cqstore.store.queue.bulk import bulk_backend
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.options import RecoveryOptions
 from cqstore.store.service.recovering.replacement import Rebuild
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.golden import NAMES, each_kind, load_dump
@@ -74,7 +76,7 @@ def published(root: Path, target: str, config: StoreConfig) -> None:
     """Put what a run has made where a store has its queues."""
     space = Workspace.of(root)
     with opened(root, read_only=True) as store:
-        paths = store.paths
+        paths = components_of(store).paths
     bulk_backend(target).publish(space.made, paths, config)
 
 
@@ -96,9 +98,14 @@ def test_golden_stores_are_planned_as_their_own_rebuild_builds_them(
     shutil.copytree(root, tmp_path / "copy")
     before = tree_digest(root)
     report = plan(root, target, own=False)
-    with opened(tmp_path / "copy", own=False, rebuild=Rebuild.QUEUES, backend=target) as store:
+    with opened(
+        tmp_path / "copy",
+        own=False,
+        recovery=RecoveryOptions(rebuild=Rebuild.QUEUES),
+        backend=target,
+    ) as store:
         wanted = facts(store)
-        assert report.plan.complete_to == store.commit_log.max_phy_offset()
+        assert report.plan.complete_to == store.max_phy_offset()
         assert report.merged.restarts == store.report.restarts
     assert planned(root) == wanted
     assert report.plan.queues == len(wanted)
@@ -157,7 +164,7 @@ def test_rebuilt_queues_serve_a_store_as_the_old_ones_did(
     with opened(root, read_only=True) as store:
         assert [finding for finding in store.check() if finding.damage] == []
     with opened(root) as store:
-        assert store.queues.name == target
+        assert components_of(store).queues.name == target
         assert store.report.dispatched_units == 0
         assert facts(store) == before
         assert store.put_message(Message("expired", b"x")).queue_offset == 15
@@ -227,7 +234,7 @@ def test_damage_in_the_log_is_refused_with_its_place(tmp_path: Path) -> None:
     filled(root, "file")
     files = sorted((root / "commitlog").iterdir())
     with opened(root, read_only=True) as store:
-        at = [record.phy_offset for record in store.commit_log.scan(int(files[1].name))][3]
+        at = [record.phy_offset for record in components_of(store).log.scan(int(files[1].name))][3]
     with files[1].open("r+b") as file:
         file.seek(at - int(files[1].name) + 100)
         file.write(b"\xff" * 50)

@@ -15,6 +15,7 @@ from cqstore.store.queue.bulk import bulk_backend
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import SCHEDULE_TOPIC, Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.file_queues import PRE_BLANK
 from tests.kit.golden import load_dump
@@ -118,8 +119,10 @@ def test_a_queue_that_cannot_be_read_is_named_and_the_others_looked_at(golden: G
     with MessageStore.open(root, read_only=True) as store:
         os.truncate(first_file(root, topic, queue_id), 100)
         totals = Totals(100)
-        scan = UnitCheck(store.queues, store.commit_log, bulk_backend("rocksdb"))
-        findings = list(QueueSurvey(store.queues, [scan, totals]).run())
+        scan = UnitCheck(
+            components_of(store).queues, components_of(store).log, bulk_backend("rocksdb")
+        )
+        findings = list(QueueSurvey(components_of(store).queues, [scan, totals]).run())
     finding = findings[0]
     assert (finding.code, finding.severity) == ("unreadable-queues", Severity.REFUSE)
     assert names(finding) == [f"{topic}/{queue_id}"]
@@ -130,14 +133,14 @@ def test_a_queue_that_cannot_be_read_is_named_and_the_others_looked_at(golden: G
 def test_queues_are_listed_once(golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
     told, listed = list[tuple[int, int | None]](), list[int]()
     with MessageStore.open(golden("basic533-default"), read_only=True) as store:
-        listing = store.queues.queues
+        listing = components_of(store).queues.queues
 
         def noted() -> Iterator[QueueKey]:
             listed.append(1)
             return listing()
 
-        monkeypatch.setattr(store.queues, "queues", noted)
-        list(QueueSurvey(store.queues, [], lambda *at: told.append(at)).run())
+        monkeypatch.setattr(components_of(store).queues, "queues", noted)
+        list(QueueSurvey(components_of(store).queues, [], lambda *at: told.append(at)).run())
     assert listed == [1]
     assert told == [(number, 20) for number in range(20)]
 

@@ -20,6 +20,7 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.mode import StoreMode
+from cqstore.store.service.opening.components import components_of
 from tests.kit.migrations import NO_SPARK
 from tests.kit.served import served
 from tests.kit.tree import tree_digest
@@ -34,7 +35,7 @@ GONE = "orders_1"
 def delete_like_rocketmq(root: Path, topic: str) -> None:
     """Delete the queues of a topic from what is served, without a journal."""
     with MessageStore.open(root, housekeeping=False) as store:
-        store.queues.delete_topics([topic])
+        components_of(store).queues.delete_topics([topic])
         # So that what is read first has a record behind: it claims to have all before.
         assert store.put_message(Message("TopicA", b"later")).ok
 

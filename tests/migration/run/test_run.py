@@ -24,6 +24,7 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.queue.bulk import UNIT_ROWS, bulk_backend
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from tests.kit.file_queues import UNIT as QUEUE_FILE_UNIT
 from tests.kit.migrations import NO_SPARK, closed_copy, move, next_offsets, stored, without_times
 from tools.bench.sample_store import make_store, topic_and_queue
@@ -201,7 +202,7 @@ def test_chunks_may_end_anywhere(root: Path, monkeypatch: pytest.MonkeyPatch, ch
     with MessageStore.open(root, read_only=True) as store:
         for units in made.values():
             for phy_offset, size, _, timestamp in units.values():
-                assert store.commit_log.store_timestamp(phy_offset, size) == timestamp
+                assert components_of(store).log.store_timestamp(phy_offset, size) == timestamp
 
 
 @pytest.mark.parametrize("chunk", [30, 100, 1000])

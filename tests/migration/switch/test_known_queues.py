@@ -25,6 +25,7 @@ from cqstore.store.queue.queue_location import QueuePlace
 from cqstore.store.queue.units import QUEUE_UNIT, QueueKey
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.migrations import NO_SPARK
 from tests.kit.served import served
@@ -124,7 +125,7 @@ def test_a_file_that_was_put_in_the_place_of_the_other_is_read(root: Path) -> No
 
 def test_a_queue_that_was_deleted_since_stays_deleted(root: Path) -> None:
     with MessageStore.open(root, housekeeping=False) as store:
-        store.queues.delete_queue("t", 5)
+        components_of(store).queues.delete_queue("t", 5)
     report = switched(root)
     assert (report.known_queues, report.deleted_since) == (QUEUES - 1, ["t"])
 

@@ -22,6 +22,7 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.mode import StoreMode, change_mode
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.golden import load_dump
 from tests.kit.migrations import NO_SPARK
@@ -49,7 +50,7 @@ def put(root: Path, count: int, topic: str = "since") -> None:
 
 def backend_of(root: Path) -> list[str]:
     with MessageStore.open(root, read_only=True) as store:
-        return [each.name for each in store.queues.backends()]
+        return [each.name for each in components_of(store).queues.backends()]
 
 
 @pytest.mark.parametrize(("name", "target"), MOVES)
@@ -86,7 +87,7 @@ def test_nothing_is_lost_of_what_rocketmq_read(golden: Golden) -> None:
     prepare(root, "rocksdb")
     switch(root)
     with MessageStore.open(root, read_only=True) as store:
-        assert store.queues.name == "rocksdb"
+        assert components_of(store).queues.name == "rocksdb"
         for queue in load_dump("wide-default")["queues"]:
             key = (queue["topic"], queue["queueId"])
             assert store.min_offset(*key) == queue["min"]
@@ -180,7 +181,7 @@ def test_records_that_expired_since_are_no_obstacle(golden: Golden) -> None:
     put(root, 30)
     with MessageStore.open(root, housekeeping=False) as store:
         store.delete_expired_files(3 * 262_144)
-        assert store.commit_log.min_phy_offset() == 3 * 262_144
+        assert store.min_phy_offset() == 3 * 262_144
     whole = served(root)
     switch(root)
     assert served(root) == whole

@@ -22,6 +22,7 @@ from cqstore.migration.verify import verify_migration
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import StoreError
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from tests.kit import interrupts
 from tests.kit.interrupts import Interrupted, first_places, run_interrupted
 from tests.kit.migrations import NO_SPARK, put_some
@@ -80,7 +81,7 @@ class Move:
         assert served(self.root) == self.whole, where
         assert self.tables() == self.after, where
         with MessageStore.open(self.root, read_only=True) as store:
-            assert len(store.queues.backends()) == 1, where
+            assert len(components_of(store).queues.backends()) == 1, where
         assert Workspace.of(self.root).plan.exists() == (self.step == "switch")
 
 

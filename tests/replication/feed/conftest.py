@@ -42,7 +42,7 @@ class Master:
 
     @property
     def end(self) -> int:
-        return self.store.commit_log.max_phy_offset()
+        return self.store.max_phy_offset()
 
     @property
     def log(self) -> bytes:

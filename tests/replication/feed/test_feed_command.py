@@ -62,7 +62,7 @@ def running(root: Path, *more: object) -> Iterator[tuple["subprocess.Popen[str]"
 def test_a_stopped_store_is_served_until_a_signal(root: Path, number: signal.Signals) -> None:
     before = log_in(root)
     with MessageStore.open(root, read_only=True) as store:
-        end = store.commit_log.max_phy_offset()
+        end = store.max_phy_offset()
     with running(root, "--interval", "0.1") as (process, port):
         with WireSlave(port) as slave:
             slave.report(1)

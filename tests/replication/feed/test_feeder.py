@@ -18,6 +18,7 @@ from cqstore.replication.feed.feeder import Feeder, _ip
 from cqstore.replication.feed.in_thread import feeding
 from cqstore.store.errors import StoreIOError
 from cqstore.store.record.message import Message
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.results import PutMessageStatus
 from cqstore.store.settings.config import FlushDiskType
 from tests.kit.descriptors import open_descriptors
@@ -102,9 +103,9 @@ def test_what_is_not_on_disk_is_served_to_nobody_under_sync_flush(tmp_path: Path
     with leading(tmp_path / "master", sync) as master, WireSlave(master.port) as slave:
         store = master.store
         assert store.put_message(Message("t", b"durable", 0)).ok
-        durable = store.commit_log.flushed_phy_offset()
+        durable = store.flushed_phy_offset()
         assert store.put_message(Message("t", b"not yet", 0, {"WAIT": "false"})).ok
-        assert store.commit_log.flushed_phy_offset() == durable < master.end
+        assert store.flushed_phy_offset() == durable < master.end
         slave.report(0)
         assert joined(slave.take(durable)) == master.log[:durable]
         assert [slave.frame() for _ in range(3)] == [(durable, b"")] * 3
@@ -122,7 +123,7 @@ def test_what_waits_in_memory_is_served_when_the_file_has_it(tmp_path: Path) -> 
         master.put(3)
         slave.report(0)
         assert [slave.frame() for _ in range(3)] == [(0, b"")] * 3
-        master.store.commit_log.commit()
+        components_of(master.store).log.commit()
         assert joined(slave.take(master.end)) == master.log
     settings = FeedSettings(ha_send_heartbeat_interval=(1 << 31) - 1)
     with leading(tmp_path / "master", config, settings) as master, WireSlave(master.port) as slave:

@@ -11,6 +11,7 @@ from cqstore.replication.feed.feeder import Feeder
 from cqstore.replication.follow.follower import Follower
 from cqstore.replication.follow.follower_progress import Timing
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import FlushDiskType
 from tests.kit.fed_child import CONFIG, start
 from tests.kit.log_bytes import log_of
@@ -73,7 +74,7 @@ def test_what_was_answered_is_at_the_follower(tmp_path: Path, flush: FlushDiskTy
         with MessageStore.open(own, OWN, housekeeping=False) as store:
             found = killed_round(root, store, flush, number * 10_000, draw.randint(1, 150))
             answers |= found
-            log = store.commit_log
+            log = components_of(store).log
             assert len(found) > 0
             for phy_offset, put in answers.items():
                 assert log.message(phy_offset).body == b"%d" % put
@@ -87,7 +88,7 @@ def test_what_was_answered_is_at_the_follower(tmp_path: Path, flush: FlushDiskTy
 
 
 async def _catch_up(master: MessageStore, store: MessageStore) -> None:
-    end = master.commit_log.max_phy_offset()
+    end = master.max_phy_offset()
     async with Feeder(master) as feeder, asyncio.timeout(60):
         follower = Follower(store, "127.0.0.1", feeder.port, timing=FAST)
         await follower.run(lambda progress: progress.end == end)

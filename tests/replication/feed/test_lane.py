@@ -16,6 +16,7 @@ from cqstore.replication.feed.lane import MAX_BYTES, Hearing, Lane
 from cqstore.replication.feed.served_log import ServedLog
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.results import PutMessageResult, PutMessageStatus
 from tests.kit.own_threads import own_threads
 from tests.kit.waiting import run, until
@@ -109,7 +110,7 @@ class Laid:
         self.near, self.far = socket.socketpair()
         self.near.settimeout(0)
         self.far.settimeout(30)
-        self.link = Link("a", 1, 0, 0, store.commit_log.max_phy_offset())
+        self.link = Link("a", 1, 0, 0, store.max_phy_offset())
         self.lane = Lane(ServedLog(store), self.link, self.near, batch)
         self.lane.open()
 
@@ -135,7 +136,7 @@ def test_what_is_new_goes_out_once_in_frames(store: MessageStore) -> None:
     with Laid(store, batch=100) as laid:
         assert laid.lane.send()  # nothing is new
         put(store, 150)
-        end = store.commit_log.max_phy_offset()
+        end = store.max_phy_offset()
         assert laid.lane.send()
         assert laid.lane.send()
         data = laid.far.recv(1 << 16)
@@ -146,7 +147,7 @@ def test_what_is_new_goes_out_once_in_frames(store: MessageStore) -> None:
             assert size <= 100
             log += data[at + HEAD.size : at + HEAD.size + size]
             at += HEAD.size + size
-        assert log == bytes(store.commit_log.view(0, end))
+        assert log == bytes(components_of(store).log.view(0, end))
         assert (laid.link.sent, laid.lane.sent_bytes) == (end, len(data))
         assert laid.lane.reclaim() == b""
 
@@ -161,7 +162,7 @@ def test_what_the_kernel_does_not_take_is_left_to_the_loop(store: MessageStore) 
         assert laid.lane.send()  # not this thread's: the loop has been asked
         rest = laid.lane.reclaim()
         assert rest
-        assert laid.link.sent < store.commit_log.max_phy_offset()
+        assert laid.link.sent < store.max_phy_offset()
         laid.near.settimeout(30)
         thread = threading.Thread(target=laid.near.sendall, args=(rest,))
         thread.start()
@@ -172,12 +173,12 @@ def test_what_the_kernel_does_not_take_is_left_to_the_loop(store: MessageStore) 
                 assert phy_offset == len(log)
                 log += file.read(size)
         thread.join()
-        assert log == bytes(store.commit_log.view(0, laid.link.sent))
+        assert log == bytes(components_of(store).log.view(0, laid.link.sent))
 
 
 def test_a_follower_that_lags_far_is_left_to_the_loop(store: MessageStore) -> None:
     with Laid(store) as laid:
-        while store.commit_log.max_phy_offset() <= MAX_BYTES:
+        while store.max_phy_offset() <= MAX_BYTES:
             put(store, 30_000)
         assert not laid.lane.send()
         assert laid.lane.reclaim() == b""
@@ -192,7 +193,7 @@ def test_while_the_loop_has_it_no_thread_sends(store: MessageStore) -> None:
         assert laid.link.sent == 0
         laid.lane.open()
         assert laid.lane.send()
-        assert laid.link.sent == store.commit_log.max_phy_offset()
+        assert laid.link.sent == store.max_phy_offset()
 
 
 def test_what_the_loop_has_sent_leaves_the_next_to_threads(store: MessageStore) -> None:
@@ -207,15 +208,15 @@ def test_what_the_loop_has_sent_leaves_the_next_to_threads(store: MessageStore) 
 
 def test_a_single_byte_is_read_as_any_number_is(store: MessageStore) -> None:
     put(store, 10)
-    served, end = ServedLog(store), store.commit_log.max_phy_offset()
-    last = bytes(store.commit_log.view(end - 1, 1))
+    served, end = ServedLog(store), store.max_phy_offset()
+    last = bytes(components_of(store).log.view(end - 1, 1))
     assert served.read_near(end - 1, 1) == last
     assert served.read_near(end - 2, 1) == served.read_near(end, 1) == b""
 
 
 def test_who_asks_for_what_is_not_there_is_told_what_is(store: MessageStore) -> None:
     put(store, 10)
-    served, end = ServedLog(store), store.commit_log.max_phy_offset()
+    served, end = ServedLog(store), store.max_phy_offset()
     assert [served.start(request) for request in (0, 1, end)] == [0, 1, end]
     for request in (-1, end + 1):
         with pytest.raises(OutsideLogError, match=f"from {request} on.* is from 0 to {end}:"):

@@ -50,7 +50,7 @@ def one(store: MessageStore) -> list[PutMessageResult]:
 
 
 def one_later(store: MessageStore) -> list[PutMessageResult]:
-    return [store.put_message_async(message()).result(60)]
+    return [store.put_message_future(message()).result(60)]
 
 
 def a_list(store: MessageStore) -> list[PutMessageResult]:
@@ -96,7 +96,7 @@ def test_who_does_not_want_to_wait_does_not(tmp_path: Path) -> None:
     with leading(tmp_path / "master", sync(min_in_sync_replicas=2, **PATIENT)) as master:
         store = master.store
         assert store.put_message(message("false")).status is OK
-        assert store.put_message_async(message("false")).result(60).status is OK
+        assert store.put_message_future(message("false")).result(60).status is OK
         body = encode_client_batch([Message("t", b"x", 0)])
         assert store.put_client_batch(Message("t", body, 0, {"WAIT": "false"}))[0].status is OK
         mixed = store.put_messages([message(), message("false"), message("true")])
@@ -157,7 +157,7 @@ def test_one_replica_asked_for_is_the_master_alone(tmp_path: Path) -> None:
     assert StoreConfig(in_sync_replicas=3).awaited_followers == 0
     with leading(tmp_path / "master", sync(in_sync_replicas=1, **PATIENT)) as master:
         assert master.store.put_message(message()).status is OK
-        assert master.store.put_message_async(message()).result(60).status is OK
+        assert master.store.put_message_future(message()).result(60).status is OK
 
 
 def test_without_enough_replicas_in_sync_nothing_is_put(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_a_forged_acknowledgement_is_worth_nothing(tmp_path: Path, forged: list[
 
 def test_a_follower_that_comes_while_a_put_waits_is_in_time(tmp_path: Path) -> None:
     with leading(tmp_path / "master", sync(**PATIENT)) as master:
-        answer = master.store.put_message_async(message())
+        answer = master.store.put_message_future(message())
         assert not answer.done()
         with acknowledging(master.port):
             assert answer.result(60).status is OK
@@ -262,17 +262,17 @@ def test_a_close_waits_for_no_follower_and_every_future_is_answered(tmp_path: Pa
         config = sync(flush_disk_type=flush, slave_timeout=3_600_000)
         began = time.monotonic()
         with leading(tmp_path / f"{flush}", config) as master:
-            answers = [master.store.put_message_async(message()) for _ in range(20)]
+            answers = [master.store.put_message_future(message()) for _ in range(20)]
         assert {answer.result(0).status for answer in answers} == {LATE}
         assert time.monotonic() - began < 100
 
 
 def test_futures_are_answered_in_time_one_by_one(tmp_path: Path) -> None:
     with leading(tmp_path / "master", sync(slave_timeout=300)) as master:
-        early = [master.store.put_message_async(message()) for _ in range(3)]
+        early = [master.store.put_message_future(message()) for _ in range(3)]
         assert [answer.result(60).status for answer in early] == [LATE] * 3
         with acknowledging(master.port):
-            until(lambda: master.store.put_message_async(message()).result(60).status is OK)
+            until(lambda: master.store.put_message_future(message()).result(60).status is OK)
 
 
 def test_futures_that_a_follower_has_are_answered_by_one_wait(tmp_path: Path) -> None:
@@ -289,10 +289,10 @@ def test_futures_that_a_follower_has_are_answered_by_one_wait(tmp_path: Path) ->
     link = followers.join("a", 1)
     followers.begin(link, 0, 0)
     with MessageStore.open(tmp_path, sync(**PATIENT), replicas=followers) as store:
-        answers = [store.put_message_async(message()) for _ in range(20)]
+        answers = [store.put_message_future(message()) for _ in range(20)]
         ends = [0]
         for _ in answers:
-            ends.append(ends[-1] + store.commit_log.max_phy_offset() // 20)
+            ends.append(ends[-1] + store.max_phy_offset() // 20)
         followers.acknowledge(link, ends[15])
         followers.gate.set()
         assert {answer.result(60).status for answer in answers[:15]} == {OK}

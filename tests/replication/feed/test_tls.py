@@ -74,7 +74,7 @@ async def followed(master: Master, own: Path, ca: Path, cert: Path | None) -> by
                 progress.end == master.end or any("trying again" in sentence for sentence in told)
             )
         )
-        return log_of(store) if store.commit_log.max_phy_offset() else b""
+        return log_of(store) if store.max_phy_offset() else b""
 
 
 def test_both_ends_know_each_other(keys: Keys, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_put_waits_for_a_follower_over_tls(keys: Keys, tmp_path: Path) -> None
     """Only the loop sends and receives there."""
     tls = master_context(keys.master, None, None)
     with leading(tmp_path / "m", sync(**PATIENT), tls=tls) as master:
-        answers = [master.store.put_message_async(Message("t", b"x", 0)) for _ in range(20)]
+        answers = [master.store.put_message_future(Message("t", b"x", 0)) for _ in range(20)]
         with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as own:
             follower = Follower(
                 own, "127.0.0.1", master.port, timing=FAST, tls=follower_context(keys.ca, None)

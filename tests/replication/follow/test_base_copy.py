@@ -19,6 +19,7 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.options import RecoveryOptions
 from tests.kit.call_order import CallOrder
 from tests.kit.faults import Faults
 from tests.kit.served import served
@@ -77,7 +78,9 @@ def test_a_file_that_was_not_full_when_it_was_copied_is_no_gap(led: Led, tmp_pat
             MessageStore.open(own, CONFIG)
         assert caught.value.phy_offset == start
         assert len([*(own / "commitlog").iterdir()]) == last_file(led) // 4096
-    MessageStore.open(own, CONFIG, cut_at=start).close()  # the rest is the master's to send
+    MessageStore.open(
+        own, CONFIG, recovery=RecoveryOptions(cut_at=start)
+    ).close()  # the rest is the master's to send
     follow(own, WireMaster(led.log))
     assert log_in(own) == led.log
 
@@ -112,7 +115,7 @@ def test_an_opening_that_is_killed_is_begun_again_and_cuts_nothing_off(
             MessageStore.open(own, CONFIG, backend=backend)
         assert tree_digest(own / "commitlog") == before
     assert not (own / "cqstore" / "cut").exists()
-    MessageStore.open(own, CONFIG, backend=backend, cut_at=start).close()
+    MessageStore.open(own, CONFIG, backend=backend, recovery=RecoveryOptions(cut_at=start)).close()
     assert not (own / "cqstore" / "unopened").exists()
     cut = tree_digest(own / "cqstore" / "cut")
     follow(own, WireMaster(led.log))
@@ -154,7 +157,9 @@ def test_a_damaged_base_is_refused_again_and_again(led: Led, tmp_path: Path, bac
             MessageStore.open(own, CONFIG, backend=backend)
         assert tree_digest(own / "commitlog") == before
         assert SyncedMark(StorePaths(own)).phy_offset == start + 1  # a byte of it was on disk
-    MessageStore.open(own, CONFIG, backend=backend, pass_over=[start]).close()
+    MessageStore.open(
+        own, CONFIG, backend=backend, recovery=RecoveryOptions(pass_over=[start])
+    ).close()
     follow(own, WireMaster(led.log[:start] + log_in(own)[start:] + led.log[last_file(led) :]))
     assert len(log_in(own)) == len(led.log)
 

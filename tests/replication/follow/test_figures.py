@@ -23,6 +23,7 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.service.layout.store_layout import detect
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.metrics.watch import StoreWatch
+from cqstore.store.service.opening.components import components_of
 from tests.kit import commands
 from tests.kit.waiting import becomes, run, until
 from tests.kit.wire_broker import WireBroker, topic
@@ -112,7 +113,7 @@ def read(root: Path, led: Led, end: int) -> None:
 
     until(is_handed_on)
     with MessageStore.open(root, CONFIG, read_only=True) as store:
-        assert store.commit_log.max_phy_offset() == end
+        assert store.max_phy_offset() == end
         (found,) = store.get_message("t", queue_id, queue_offset, 1).messages()
         assert found.body == b"x" * number * 5
     place = ("--topic", "t", "--queue-id", queue_id, "--offset", queue_offset, "--count", 1)
@@ -126,10 +127,10 @@ def test_rates_are_between_two_looks(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, CONFIG) as store:
         watch = StoreWatch(detect(tmp_path, CONFIG))
         assert watch.sample().following is None
-        write_following(store.paths, NOTE)
+        write_following(components_of(store).paths, NOTE)
         first = dataclasses.replace(watch.sample(), time=1002.0, seconds=1.0)
         moved = dataclasses.replace(NOTE, end=800, body_bytes=1100, metadata_fault="no right")
-        write_following(store.paths, moved)
+        write_following(components_of(store).paths, moved)
         second = dataclasses.replace(watch.sample(), time=1004.0, seconds=3.0)
     rows = {row["fact"]: row for row in facts(second, first) if row["part"] == "follower"}
     assert {fact: row["value"] for fact, row in rows.items()} == {
@@ -157,7 +158,7 @@ def test_what_is_not_known_is_not_said(
     tmp_path: Path, changes: dict[str, Any], fact: str, value: object
 ) -> None:
     with MessageStore.open(tmp_path, CONFIG) as store:
-        write_following(store.paths, dataclasses.replace(NOTE, **changes))
+        write_following(components_of(store).paths, dataclasses.replace(NOTE, **changes))
         look = StoreWatch(detect(tmp_path, CONFIG)).sample()
     rows = {row["fact"]: row["value"] for row in facts(look) if row["part"] == "follower"}
     assert rows[fact] == value
@@ -219,7 +220,7 @@ def test_prometheus_has_the_figures_of_a_follower(led: Led, tmp_path: Path) -> N
                 await becomes(lambda: follower.progress.caught_up)
                 follower.progress.metadata_time = 5.0
                 begin = len(led.log) - len(led.log) % 4096
-                stored = store.commit_log.followed_timestamp
+                stored = components_of(store).log.followed_timestamp
                 assert samples(registry, store) == {
                     "connected": 1, "verified": 1, "caught_up": 1,
                     "phy_offset_bytes": len(led.log), "reported_phy_offset_bytes": len(led.log),
@@ -234,7 +235,7 @@ def test_prometheus_has_the_figures_of_a_follower(led: Led, tmp_path: Path) -> N
 
 def samples(registry: CollectorRegistry, store: MessageStore) -> dict[str, float]:
     lines = [line for line in generate_latest(registry).decode().splitlines() if line[0] != "#"]
-    label = f'{{store="{store.paths.root}"}} '
+    label = f'{{store="{store.root}"}} '
     found = (line.split(label) for line in lines if line.startswith("cqstore_follow_"))
     return {name.removeprefix("cqstore_follow_"): float(value) for name, value in found}
 

@@ -28,6 +28,8 @@ from cqstore.store.record.message import Message
 from cqstore.store.service.dispatching.dispatcher_list import DispatchRequest
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.both_backends import compare_backends
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.options import StoreHooks
 from cqstore.store.settings.config import FlushDiskType, StoreConfig
 from tests.kit.faults import Faults
 from tests.kit.hooks import Taker
@@ -81,7 +83,7 @@ def follow(
 
 def log_in(root: Path) -> bytes:
     with MessageStore.open(root, CONFIG, read_only=True) as store:
-        return log_of(store) if store.commit_log.max_phy_offset() else b""
+        return log_of(store) if store.max_phy_offset() else b""
 
 
 @pytest.mark.parametrize("backend", backend_names())
@@ -167,7 +169,7 @@ def test_a_log_whose_file_has_no_record_is_an_empty_one(
     names = {path.name for path in (tmp_path / "own" / "commitlog").iterdir()}
     assert f"{begin:020d}" not in names
     with MessageStore.open(tmp_path / "own", CONFIG) as store:
-        assert (store.report.needed, store.commit_log.min_phy_offset()) == (False, last)
+        assert (store.report.needed, store.min_phy_offset()) == (False, last)
         assert list(store.check()) == []
 
 
@@ -201,7 +203,7 @@ def follow_apart(
 ) -> str:
     """Follow ``master`` with a store that has ``own``; return why it was refused."""
     with MessageStore.open(root, CONFIG) as store:
-        if not store.commit_log.max_phy_offset():
+        if not store.max_phy_offset():
             assert store.append_to_commit_log(0, own) == len(own)
     with pytest.raises(kind) as caught:
         follow(root, master, timing=ENDED)
@@ -519,7 +521,7 @@ def test_each_wait_is_twice_the_last_one_until_a_connection_was_of_use(
 def syncing_elsewhere(store: MessageStore) -> Iterator[None]:
     """Another thread syncs the log, and the disk takes its time."""
     entered, leave = threading.Event(), threading.Event()
-    log = store.commit_log
+    log = components_of(store).log
     real = log.flush
 
     def flush() -> int:
@@ -554,7 +556,7 @@ def test_under_sync_flush_the_master_is_told_what_is_on_disk(led: Led, tmp_path:
                 await master.reported(end)
                 with syncing_elsewhere(store):
                     master.append(led.log[3000:])
-                    await becomes(lambda: store.commit_log.max_phy_offset() == len(led.log))
+                    await becomes(lambda: store.max_phy_offset() == len(led.log))
                     master.reports.clear()
                     await master.reported(end)
                     assert set(master.reports) == {end}
@@ -598,7 +600,7 @@ def test_a_follower_that_is_stopped_in_an_append_lets_it_come_to_its_end(
     assert began
     with MessageStore.open(tmp_path / "own", CONFIG) as store:
         assert not store.report.needed
-        assert store.commit_log.max_phy_offset() == ended[-1]
+        assert store.max_phy_offset() == ended[-1]
     shutil.rmtree(tmp_path / "own")
 
 
@@ -644,7 +646,7 @@ def test_a_dispatcher_that_fails_is_waited_for(led: Led, tmp_path: Path) -> None
 
     async def story() -> None:
         with MessageStore.open(
-            tmp_path / "own", CONFIG, housekeeping=False, dispatchers=[taker]
+            tmp_path / "own", CONFIG, housekeeping=False, hooks=StoreHooks(dispatchers=[taker])
         ) as store:
             async with WireMaster(b"") as master:
                 follower = Follower(store, "127.0.0.1", master.port, timing=FAST, tell=told.append)

@@ -73,7 +73,7 @@ def log_in(root: Path) -> bytes:
     if not any(root.glob("commitlog/*")):
         return b""
     with MessageStore.open(root, CONFIG, read_only=True) as store:
-        return log_of(store) if store.commit_log.max_phy_offset() else b""
+        return log_of(store) if store.max_phy_offset() else b""
 
 
 def epochs_in(root: Path) -> list[str]:
@@ -366,6 +366,6 @@ def _forged(root: Path, stream: bytes) -> tuple[str, bytes]:
                     await follower.run(lambda progress: progress.connections > 1)
                 except (DivergedError, WireError) as exc:
                     how = type(exc).__name__
-                return how, log_of(store) if store.commit_log.max_phy_offset() else b""
+                return how, log_of(store) if store.max_phy_offset() else b""
 
     return run(story())

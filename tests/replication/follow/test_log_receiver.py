@@ -15,6 +15,7 @@ from cqstore.replication.follow.log_receiver import LogReceiver
 from cqstore.replication.wire import FrameParser
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.log_bytes import log_of, pieces
 from tests.kit.served import served
@@ -61,7 +62,7 @@ def outcome(root: Path, parts: Iterable[bytes], config: StoreConfig = CONFIG) ->
     with MessageStore.open(root, config) as store:
         assert not store.report.needed
         assert [finding for finding in store.check() if finding.damage] == []
-        return Outcome(log_of(store) if store.commit_log.max_phy_offset() else b"", error)
+        return Outcome(log_of(store) if store.max_phy_offset() else b"", error)
 
 
 def half(led: Led, root: Path, end: int) -> Path:
@@ -110,7 +111,7 @@ def test_the_last_bytes_are_asked_for_again_and_never_from_0(led: Led, tmp_path:
         for sent in (frames(led.log[: led.starts[30]], 1), frame(1, led.log[1 : led.starts[30]])):
             intake = feed(store, [sent])  # also where a frame goes on into the next file
             assert (intake.is_verified, intake.heartbeats) == (True, 0)
-        assert store.commit_log.min_phy_offset() + 4096 < led.starts[30]
+        assert store.min_phy_offset() + 4096 < led.starts[30]
         rest = led.log[led.starts[30] : led.starts[31]]
         intake.receive(FrameParser().feed(frame(led.starts[30]) + frame(led.starts[30], rest[:9])))
         assert (intake.heartbeats, intake.is_torn) == (
@@ -152,7 +153,7 @@ def test_a_log_that_is_longer_than_the_masters_is_kept_and_both_ends_are_named(
 
 def test_another_log_of_the_same_length_is_told_at_its_first_byte(led: Led, tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "other", CONFIG) as store:
-        while store.commit_log.max_phy_offset() < len(led.log):
+        while store.max_phy_offset() < len(led.log):
             assert store.put_message(Message("t", b"other", 0)).ok
         other = log_of(store)
     own = led.starts[60]
@@ -172,7 +173,9 @@ def test_a_last_record_is_compared_from_its_head_on(tmp_path: Path, *, rolled: b
         with MessageStore.open(tmp_path / f"master{number}", CONFIG) as store:
             for size in (500, 500, 2000, 2000):
                 assert store.put_message(Message("t", bytes(size), 0, born_timestamp=number)).ok
-            first, second, last, *_ = (record.phy_offset for record in store.commit_log.scan(0))
+            first, second, last, *_ = (
+                record.phy_offset for record in components_of(store).log.scan(0)
+            )
             end = last + second - first + 1500
             logs.append(log_of(store)[: 4096 if rolled else end])
     own, other = logs
@@ -249,7 +252,7 @@ def test_the_longest_record_that_there_may_be_waits_for_its_end(tmp_path: Path) 
     with MessageStore.open(tmp_path / "own", config) as store:
         intake, parser = LogReceiver(store), FrameParser()
         for at in range(0, len(log), 1 << 20):
-            assert store.commit_log.max_phy_offset() == 0
+            assert store.max_phy_offset() == 0
             intake.receive(parser.feed(frame(at, log[at : at + (1 << 20)])))
         assert log_of(store) == log
 
@@ -282,7 +285,7 @@ def test_ten_thousand_spoilt_streams_leave_whole_stores(led: Led, tmp_path: Path
                         assert len(intake._rest) <= len(good) + 40
                 except (DivergedError, WireError):
                     refused += 1
-                before, end = end, store.commit_log.max_phy_offset()
+                before, end = end, store.max_phy_offset()
                 if log_of(store) != led.log[:end]:
                     break  # no checksum covers every byte: from here on it is another log
                 assert end >= before

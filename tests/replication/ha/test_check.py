@@ -19,6 +19,7 @@ from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.log_bytes import log_of
 from tests.kit.parted import CONFIG, grow, log_in, parted
@@ -61,7 +62,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[int]]
     grow(root, 100)
     with MessageStore.open(root, CONFIG, read_only=True) as store:
         blanks: list[tuple[int, int]] = []
-        starts = [record.phy_offset for record in store.commit_log.scan(0, blanks=blanks)]
+        starts = [record.phy_offset for record in components_of(store).log.scan(0, blanks=blanks)]
         return log_of(store), sorted([*starts, *(at for at, _ in blanks)])
 
 
@@ -121,7 +122,7 @@ def test_logs_in_files_of_other_sizes_part_at_the_first_end_of_a_file(
         store.append_to_commit_log(0, log[: log.index(b"\xcb\xd4\x31\x94") - 4])
         assert store.put_message(Message("other", b"x" * 3000)).ok
     with MessageStore.open(tmp_path / "longer", read_only=True) as store:
-        other = store.commit_log
+        other = components_of(store).log
         assert (other.files.file_size, other.max_phy_offset() > 4096) == (8192, True)
         common = compare_logs(log_files(tmp_path / "a", log), other)
     assert common.end == log.index(b"\xcb\xd4\x31\x94") - 4
@@ -249,14 +250,14 @@ def test_logs_that_part_in_the_first_record_and_at_the_begin_of_a_file_are_told(
     assert found["commonEnd"] == 0
     one, other, _ = parted(tmp_path, 0, 0, 0)
     with MessageStore.open(one, CONFIG) as store:
-        while store.commit_log.max_phy_offset() < 4096:
+        while store.max_phy_offset() < 4096:
             store.put_message(Message("t", b"x" * 500))
     shutil.rmtree(other)
     shutil.copytree(one, other)
     first = log_in(one)[:4096]
     with MessageStore.open(tmp_path / "cut", CONFIG) as store:
         store.append_to_commit_log(0, first)
-        assert store.commit_log.max_phy_offset() == 4096
+        assert store.max_phy_offset() == 4096
         store.put_message(Message("other", b"y" * 100))
     assert found_by(one, tmp_path / "cut", code=1)["commonEnd"] == 4096
 
@@ -338,7 +339,7 @@ def test_damage_is_told_with_the_side_that_has_it(tmp_path: Path) -> None:
     one, other, end = parted(tmp_path, 30, 6, 6)
     path = max((one / "commitlog").iterdir())
     with MessageStore.open(one, CONFIG, read_only=True) as store:
-        last = [record.phy_offset for record in store.commit_log.scan(end)][-2]
+        last = [record.phy_offset for record in components_of(store).log.scan(end)][-2]
     with path.open("r+b") as file:
         file.seek(last % 4096 + 4)
         file.write(b"\xff")

@@ -13,6 +13,7 @@ from cqstore.replication.ha.fetched import Master
 from cqstore.replication.ha.ha_check import CheckScope, MasterAddress, checked
 from cqstore.store.errors import RefusedStoreError, StoreIOError
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from tests.kit.log_bytes import log_of
 from tests.kit.parted import CONFIG, grow, log_in, parted
 from tests.kit.tree import tree_digest
@@ -98,7 +99,7 @@ def test_no_more_is_fetched_than_a_file_behind_the_store(tmp_path: Path) -> None
     assert len(log) > 9 * 4096
     with MessageStore.open(tmp_path / "own", CONFIG) as store:
         store.append_to_commit_log(0, log[:5000])
-        end = store.commit_log.max_phy_offset()
+        end = store.max_phy_offset()
     with beside(tmp_path / "own", WireMaster(log)) as found:
         assert (found.common.end, found.other.whole) == (end, False)
         assert end + 4096 <= found.other.log.max_phy_offset() + 200 <= end + 3 * 4096
@@ -153,7 +154,7 @@ def test_bytes_that_are_no_records_are_told(tmp_path: Path) -> None:
     log = bytearray(grown(tmp_path / "own", 60))
     with MessageStore.open(tmp_path / "own", CONFIG, read_only=True) as store:
         assert log_of(store) == log
-        starts = [record.phy_offset for record in store.commit_log.scan(8192)]
+        starts = [record.phy_offset for record in components_of(store).log.scan(8192)]
     log[starts[3] + 5] ^= 1
     with beside(tmp_path / "own", WireMaster(bytes(log))) as found:
         assert found.common.end == starts[3]

@@ -19,6 +19,7 @@ from cqstore.store.queue.backends import backend_names
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.crash_images import crash_image
 from tests.kit.cut_back import check_sound, saved_in, served
@@ -96,7 +97,7 @@ def test_a_log_that_parts_where_a_file_begins_is_cut_there(tmp_path: Path, backe
         shutil.rmtree(other, ignore_errors=True)
         with MessageStore.open(other, CONFIG, backend=backend) as store:
             store.append_to_commit_log(0, mine[:end])
-            assert store.commit_log.max_phy_offset() == end
+            assert store.max_phy_offset() == end
             store.put_message(Message("new", b"x" * 50))
         copy = tmp_path / str(end)
         shutil.copytree(one, copy)
@@ -170,7 +171,7 @@ def test_what_was_cut_back_may_become_a_master_again(tmp_path: Path, backend: st
     one, other, end = parted(tmp_path, 30, 50, 0, backend)
     rejoin(one, other, CONFIG)
     with MessageStore.open(one, CONFIG) as store, MessageStore.open(other, CONFIG) as second:
-        assert store.commit_log.max_phy_offset() == end
+        assert store.max_phy_offset() == end
         for number in range(20):
             message = Message("both", b"again", number % 3)
             mine, others = store.put_message(message), second.put_message(message)
@@ -187,7 +188,7 @@ def test_both_backends_of_a_store_are_cut(tmp_path: Path) -> None:
             assert store.put_message(Message("former", b"x" * number)).ok
     assert rejoin(one, other, both).done
     with MessageStore.open(one, both) as store:
-        assert len(store.queues.backends()) == 2
+        assert len(components_of(store).queues.backends()) == 2
         assert store.verify().is_clean
         assert {key.topic for key in served(one)} == {"both"}
 
@@ -252,7 +253,7 @@ def test_nothing_is_cut_where_anything_is_in_doubt(tmp_path: Path) -> None:
     assert [*(tmp_path / "empty").iterdir()] == []
     one, other, _ = parted(tmp_path, 30, 9, 9)
     with MessageStore.open(other, CONFIG, read_only=True) as store:
-        starts = [record.phy_offset for record in store.commit_log.scan(0)]
+        starts = [record.phy_offset for record in components_of(store).log.scan(0)]
     at = starts[-2]
     spoilt = tmp_path / "spoilt"
     shutil.copytree(other, spoilt)

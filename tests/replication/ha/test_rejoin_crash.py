@@ -37,7 +37,7 @@ def test_a_cut_that_is_cut_short_is_carried_out_by_the_next_opening(
     for copy in taken:
         restore(copy, one)
         with MessageStore.open(one, CONFIG) as store:
-            ends.append(store.commit_log.max_phy_offset())
+            ends.append(store.max_phy_offset())
         assert not (one / "cqstore" / "cutting").exists()
         if ends[-1] == end:
             assert served(one) == whole
@@ -45,7 +45,7 @@ def test_a_cut_that_is_cut_short_is_carried_out_by_the_next_opening(
             check_sound(one)
         # A copy of the store knows nothing of the cut, and is asked again.
         with contextlib.suppress(RefusedStoreError), MessageStore.open(copy, CONFIG) as store:
-            assert store.commit_log.max_phy_offset() in {end, len(mine)}
+            assert store.max_phy_offset() in {end, len(mine)}
         assert rejoin(copy, other, CONFIG).phy_offset == end
         MessageStore.open(copy, CONFIG).close()
         assert (log_in(copy), served(copy)) == (mine[:end], whole)

@@ -12,6 +12,7 @@ from cqstore.replication.follow import log_receiver
 from cqstore.replication.follow.log_receiver import LogReceiver
 from cqstore.replication.follow.master_session import Session
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from tests.kit.parted import CONFIG, grow, log_in, parted
 from tests.kit.sim_follow import Compared, Logs, Story
 
@@ -38,7 +39,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Pair:
 
 def described(one: Path, other: Path, end: int) -> Logs:
     with MessageStore.open(one, CONFIG, read_only=True) as store:
-        starts = [record.phy_offset for record in store.commit_log.scan(0)]
+        starts = [record.phy_offset for record in components_of(store).log.scan(0)]
     return Logs(CONFIG, log_in(one), log_in(other), end, starts, (one, other))
 
 

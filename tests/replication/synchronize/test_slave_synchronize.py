@@ -21,6 +21,7 @@ from cqstore.replication.synchronize.slave_synchronize import Intervals, SlaveSy
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from tests.kit.log_bytes import log_of
 from tests.kit.waiting import becomes, run
 from tests.kit.wire_broker import WireBroker, command, group, topic
@@ -49,7 +50,7 @@ class Scene:
             await self.beside.bring_tables(self.client)
 
     def config(self, name: str) -> Any:
-        return json.loads((self.store.paths.config / name).read_text())
+        return json.loads((components_of(self.store).paths.config / name).read_text())
 
     def topics(self) -> set[str]:
         return set(self.config("topics.json")["topicConfigTable"])

@@ -15,6 +15,7 @@ from cqstore.cq_file.store import FileConsumeQueueStore
 from cqstore.store.errors import CorruptionError, StoreError, TruncatedRecordError
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.declining import Declines, decline_walks
 
@@ -37,11 +38,12 @@ def keyed(store: MessageStore, number: int) -> list[int]:
 
 
 def by_slow_path(store: MessageStore, ask: Callable[[], object]) -> object:
-    assert isinstance(store.queues, FileConsumeQueueStore)
+    queues = components_of(store).queues
+    assert isinstance(queues, FileConsumeQueueStore)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store._queries, "_fast", Declines())
         decline_walks(patch)
-        patch.setattr(store.queues._table, "plain", Declines())
+        patch.setattr(queues._table, "plain", Declines())
         return outcome(ask)
 
 

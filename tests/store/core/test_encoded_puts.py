@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from cqstore.store.errors import DiskFullError, StoreError
 from cqstore.store.record.message import Host, Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.writing import _encoded
 from tests.interrupts.test_interrupts import IGNORED
 from tests.kit.compared_puts import CONFIG, core_and_oracle, log_bytes, stop_clock, waiting
@@ -89,7 +90,7 @@ def test_a_list_of_any_length_is_put_as_by_the_oracle(tmp_path: Path) -> None:
         assert core.put_messages(messages) == oracle.put_messages(messages)
         assert waiting(core) == waiting(oracle)
         assert log_bytes(core) == log_bytes(oracle)
-        assert core.commit_log.max_phy_offset() > 2 << 19
+        assert core.max_phy_offset() > 2 << 19
 
 
 def test_numbers_and_hosts_of_other_classes_are_put(tmp_path: Path) -> None:
@@ -131,7 +132,7 @@ def test_an_odd_checksum_of_the_caller_gives_way_to_the_records_own(
             place = core.put_message(message).appended
             assert place is not None
             assert oracle.put_message(message).ok
-            stored = core.commit_log.message(place.phy_offset)
+            stored = components_of(core).log.message(place.phy_offset)
             assert {**stored.properties, "__CRC32#": odd} == {"a": "1", "b": "2", "__CRC32#": odd}
             stored.check_property_crc()
 
@@ -146,7 +147,7 @@ def test_where_the_disk_is_full_the_first_of_a_list_are_put(
             def full(_: int) -> None:
                 raise DiskFullError("no room")
 
-            patch.setattr(store.commit_log.files, "append_file", full)
+            patch.setattr(components_of(store).log.files, "append_file", full)
             done = store.put_messages([Message("t", bytes(299_999)) for _ in range(6)])
         assert [result.ok for result in done] == [True] * 3 + [False] * 3
         assert [result.queue_offset for result in done[:3]] == [1, 2, 3]
@@ -160,7 +161,7 @@ def test_where_the_disk_is_full_the_first_of_a_list_are_put(
 def test_what_is_called_out_of_turn_is_refused(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, CONFIG, housekeeping=False) as store:
         store.put_message(Message("t", b""))
-        putter, log = store._components.putter, store.commit_log
+        putter, log = store._components.putter, components_of(store).log
         assert log.current is not None
         learnt, target = putter._rules.topics["t"], log.current.target()
         records: Any = putter._plain.encoded()
@@ -237,7 +238,7 @@ def test_threads_with_long_and_short_bodies_do_not_disturb_each_other(tmp_path: 
     def read(store: MessageStore) -> None:
         try:
             while not ended.is_set():
-                for record in store.commit_log.scan(0):
+                for record in components_of(store).log.scan(0):
                     assert store.message_by_offset(record.phy_offset).body is not None
         except BaseException as exc:  # noqa: BLE001 - likewise
             failed.append(exc)

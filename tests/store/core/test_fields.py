@@ -20,6 +20,7 @@ from cqstore.store.record.message import Message
 from cqstore.store.service.dispatching._waiting import InFlight, Waiting
 from cqstore.store.service.dispatching.pending import NOTHING
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading._ready import Ready
 from cqstore.store.service.runtime._flags import EnteredFlag, StateFlags
 from tests.kit.compared_puts import CONFIG
@@ -187,14 +188,14 @@ def test_a_put_that_finds_nothing_there_does_nothing(tmp_path: Path, field: str)
         message = Message("t", b"x")
         store.put_message(message)
         puts = store._components.putter._plain
-        owner: Any = store._components.pending if field == "units" else store.commit_log
-        held, end = getattr(owner, field), store.commit_log.end
+        owner: Any = store._components.pending if field == "units" else components_of(store).log
+        held, end = getattr(owner, field), components_of(store).log.end
         delattr(owner, field)  # as the collector of garbage leaves it
         assert getattr(owner, field) is None
         assert not puts.quick(message)
         assert puts.one(message) is None
         assert puts.several([message] * 2) is None
-        assert store.commit_log.end == end
+        assert components_of(store).log.end == end
         setattr(owner, field, held)
         assert puts.one(message) is not None
 

@@ -17,6 +17,7 @@ from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.declining import Declines
 
@@ -63,10 +64,11 @@ def test_a_search_by_time_goes_over_a_hole_as_over_the_unit_behind_it(
     times = [message.store_timestamp for message in _all(store)]
     make_hole(tmp_path, hole)
     behind = with_hole(times, hole, end=times[-1] + 1_000)
-    assert isinstance(store.queues, FileConsumeQueueStore)
+    queues = components_of(store).queues
+    assert isinstance(queues, FileConsumeQueueStore)
     with pytest.MonkeyPatch.context() as patch:
         if not compiled:
-            patch.setattr(store.queues._table, "plain", Declines())
+            patch.setattr(queues._table, "plain", Declines())
         for asked in {each + step for each in times for step in (-1, 0, 1)}:
             lower = store.offset_by_time("t", 0, asked, BoundaryType.LOWER)
             assert lower == bisect_left(behind, asked), asked
@@ -81,9 +83,10 @@ def test_the_minimum_is_found_in_spite_of_a_hole(
 ) -> None:
     places = [message.phy_offset for message in _all(store)]
     make_hole(tmp_path, hole)
-    behind = with_hole(places, hole, end=store.commit_log.max_phy_offset() + 1)
-    assert isinstance(store.queues, FileConsumeQueueStore)
-    files = store.queues._table.find("t", 0)
+    behind = with_hole(places, hole, end=store.max_phy_offset() + 1)
+    queues = components_of(store).queues
+    assert isinstance(queues, FileConsumeQueueStore)
+    files = queues._table.find("t", 0)
     assert isinstance(files, FileConsumeQueue)
     for phy in {each + step for each in places[1:] for step in (-1, 0, 1)}:
         assert files.first_at_or_behind(phy) == bisect_left(behind, phy), phy

@@ -17,6 +17,7 @@ from cqstore.store.errors import CorruptionError, StoreError
 from cqstore.store.index._chain import walk_chain
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.declining import Declines, decline_walks
 
@@ -72,8 +73,9 @@ def test_an_index_file_that_is_cut_is_told_as_the_twin_tells_it(tmp_path: Path) 
 
 
 def opened_queue(store: MessageStore) -> Any:
-    assert isinstance(store.queues, FileConsumeQueueStore)
-    (opened,) = store.queues._cache.entries.values()
+    queues = components_of(store).queues
+    assert isinstance(queues, FileConsumeQueueStore)
+    (opened,) = queues._cache.entries.values()
     return opened
 
 
@@ -86,9 +88,10 @@ def test_a_queue_file_that_is_cut_is_told_as_the_twin_tells_it(tmp_path: Path) -
         os.truncate(path, 4096)
         found = outcome(lambda: pulled(store, 290))
         assert found != [290, 291, 292, 293, 294]
-        assert isinstance(store.queues, FileConsumeQueueStore)
+        queues = components_of(store).queues
+        assert isinstance(queues, FileConsumeQueueStore)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(store.queues._table, "plain", Declines())
+            patch.setattr(queues._table, "plain", Declines())
             assert outcome(lambda: pulled(store, 290)) == found
         assert pulled(store, 3) == [3, 4, 5, 6, 7]
 

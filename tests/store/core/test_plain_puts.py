@@ -18,6 +18,7 @@ from cqstore.store.errors import StoreFailedError
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Host, Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.puller import TagFilter
 from cqstore.store.service.results import PutMessageResult
 from cqstore.store.service.writing.encoded import Encoded
@@ -114,7 +115,7 @@ def test_bodies_of_any_length_have_their_checksum(store: MessageStore, sizes: ra
         body = bytes(itertools.islice(itertools.cycle(b"\x00\xff\x80abc"), size))
         done = store._components.putter._plain.one(Message("t", body))
         assert done is not None
-        assert store.commit_log.message(done.phy_offset).stored_body == body
+        assert components_of(store).log.message(done.phy_offset).stored_body == body
     assert [each for each in store.check() if each.damage] == []
 
 
@@ -231,11 +232,12 @@ def test_tags_that_share_a_place_at_hand_are_told_apart(roomy: MessageStore) -> 
     tags = [f"tag-{number}" for number in range(200)]  # more than there are places for
     for tag in tags * 2:
         assert puts.one(Message("t", b"", 0, {"TAGS": tag})) is not None
-    assert roomy.index is not None
+    index = components_of(roomy).index
+    assert index is not None
     for tag in tags:
         pulled = roomy.get_message("t", 0, 0, 32, TagFilter(tag)).messages()
         assert [each.properties["TAGS"] for each in pulled] == [tag, tag]
-        found = roomy.index.query("t", f"T#{tag}", 32, 0, NOW * 2)
+        found = index.query("t", f"T#{tag}", 32, 0, NOW * 2)
         assert found == [each.phy_offset for each in pulled][::-1]
 
 
@@ -385,12 +387,13 @@ def _begin(store: MessageStore) -> None:
 
 
 def _unmap(store: MessageStore) -> None:
-    assert store.commit_log.current is not None
-    store.commit_log.current.unmap()
+    log = components_of(store).log
+    assert log.current is not None
+    log.current.unmap()
 
 
 def _unprepare(store: MessageStore) -> None:
-    store.commit_log.prepared = None
+    components_of(store).log.prepared = None
 
 
 def _forget(store: MessageStore) -> None:
@@ -408,9 +411,9 @@ def test_where_nothing_may_be_appended_the_message_takes_the_slow_path(
     good = Message("t", b"x")
     store.put_message(good)
     hinder(store)
-    before = waiting(store), store.commit_log.max_phy_offset()
+    before = waiting(store), store.max_phy_offset()
     assert store._components.putter._plain.one(good) is None
-    assert (waiting(store), store.commit_log.max_phy_offset()) == before
+    assert (waiting(store), store.max_phy_offset()) == before
     _let_lock_go(store)
 
 
@@ -531,7 +534,7 @@ def test_a_record_leaves_room_for_the_blank_behind_it(store: MessageStore, left:
     """``left`` bytes more than the blank needs; below 0 the record goes into the next file."""
     size = store.put_message(Message("t", b"")).appended.size  # type: ignore[union-attr]
     file_size = store.config.mapped_file_size_commit_log
-    while (room := file_size - store.commit_log.max_phy_offset() - 8) > MAX_BODY:
+    while (room := file_size - store.max_phy_offset() - 8) > MAX_BODY:
         store.put_message(Message("t", b"x" * 1000))
     message = Message("t", b"x" * (room - size - left))
     assert (store._components.putter._plain.one(message) is not None) == (left >= 0)

@@ -13,6 +13,7 @@ from cqstore.store.errors import CorruptionError
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.puller import Puller
 from cqstore.store.service.results import GetMessageResult, GetMessageStatus, PyGetMessageResult
 from cqstore.store.settings.config import StoreConfig
@@ -43,7 +44,7 @@ def store(
 
 def slow_puller(store: MessageStore) -> Puller:
     """Return a puller that asks the core nothing."""
-    puller = Puller(store.config, store.commit_log, store.queues)
+    puller = Puller(store.config, components_of(store).log, components_of(store).queues)
     puller._plain = None
     return puller
 
@@ -81,7 +82,7 @@ def test_sound_pulls_are_alike(store: MessageStore) -> None:
 
 def damage(draw: random.Random, file: Path, store: MessageStore) -> tuple[int, bytes]:
     """Overwrite a few bytes of a record, most often of its head; return what was there."""
-    block = store.queues.queue("t", draw.randrange(QUEUES)).read_units(0, PUTS)
+    block = components_of(store).queues.queue("t", draw.randrange(QUEUES)).read_units(0, PUTS)
     phys = [phy for phy, _, _ in block.rows() if phy // LOG_FILE * LOG_FILE == int(file.name)]
     at = draw.choice(phys) % LOG_FILE + draw.choice((0, 1, 3, 4, 7, 28, 35, 36, 39, 84, 87, 88))
     with file.open("r+b") as opened:
@@ -91,7 +92,7 @@ def damage(draw: random.Random, file: Path, store: MessageStore) -> tuple[int, b
 
 
 def test_damaged_pulls_are_alike(store: MessageStore) -> None:
-    files = sorted(store.paths.commit_log.iterdir())[:-1]
+    files = sorted(components_of(store).paths.commit_log.iterdir())[:-1]
     left_out = set()
     for number in range(200):
         draw = random.Random(f"damaged {number}")
@@ -110,7 +111,7 @@ def test_a_record_damaged_after_the_pull_is_left_out_of_the_messages(store: Mess
         phy = int.from_bytes(result.records[1][28:36], "big") if puller is not store._puller else 0
         if not phy:
             phy = next(iter(slow_puller(store).get("t", 1, 1, 1, None).messages())).phy_offset
-        file = store.paths.commit_log / f"{phy // LOG_FILE * LOG_FILE:020d}"
+        file = components_of(store).paths.commit_log / f"{phy // LOG_FILE * LOG_FILE:020d}"
         with file.open("r+b") as opened:
             os.pwrite(opened.fileno(), b"\x7f", phy % LOG_FILE + 84)
             messages = result.messages()
@@ -128,7 +129,7 @@ def test_one_message_holds_on_to_its_file_alone(tmp_path: Path) -> None:
         result = store.get_message("t", 0, 0, 12)
         kept = result.messages()[5]
         del result
-        store.commit_log.files.delete_before(1 << 40)
+        components_of(store).log.files.delete_before(1 << 40)
     assert kept.body == b"5" * 100
     assert kept.record[88:91] == b"555"
     assert isinstance(kept.record, memoryview)

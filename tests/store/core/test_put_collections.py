@@ -18,6 +18,7 @@ import pytest
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.results import PutMessageResult
 from tests.kit.compared_puts import CONFIG
 
@@ -93,7 +94,7 @@ def check_whole(store: MessageStore, results: Sequence[PutMessageResult | None])
     for result in results:
         assert result is not None
         assert result.appended is not None
-        found = store.commit_log.message(result.appended.phy_offset)
+        found = components_of(store).log.message(result.appended.phy_offset)
         place = (found.queue_offset, (found.phy_offset, found.size, found.store_timestamp))
         assert place == (result.queue_offset, result.appended)
         of_message = changed(len(found.properties.get("a", "")))

@@ -24,6 +24,7 @@ from cqstore.store.log._log import PlainLog
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading._query import FastQuery
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.declining import Declines, decline_walks
@@ -73,7 +74,7 @@ def outcome(ask: Callable[[], list[Any]]) -> object:
 
 
 def compare(store: MessageStore, asked: tuple[str, str, int, int, int]) -> object:
-    index = store.index
+    index = components_of(store).index
     assert index is not None
     found = index.query(*asked)
     with pytest.MonkeyPatch.context() as patch:
@@ -93,8 +94,9 @@ def any_question(draw: random.Random, now: int) -> tuple[str, str, int, int, int
 
 
 def times(store: MessageStore) -> list[int]:
-    assert store.index is not None
-    return [file.begin_timestamp for file in store.index.files]
+    index = components_of(store).index
+    assert index is not None
+    return [file.begin_timestamp for file in index.files]
 
 
 @pytest.mark.slow
@@ -112,8 +114,8 @@ def test_sound_queries_are_alike(store: MessageStore) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["index", "commitlog"])
 def test_damaged_queries_are_alike(store: MessageStore, what: str) -> None:
-    files = sorted(path for path in (store.paths.root / what).iterdir() if path.is_file())
-    starts = [record.phy_offset for record in store.commit_log.scan(0)]
+    files = sorted(path for path in (store.root / what).iterdir() if path.is_file())
+    starts = [record.phy_offset for record in components_of(store).log.scan(0)]
     refused = 0
     for number in range(150):
         draw = random.Random(f"{what} {number}")
@@ -163,13 +165,13 @@ def test_odd_geometries_lead_to_no_file(
     file.waiting, file.read_only, file.geometry = (IndexBatch(), 100), False, geometry
     file.mapped = mapped_file(path)
     index.files, index.closed = (file,), False
-    plain = FastQuery(PlainLog(store.commit_log), index, LOG_FILE, 64)
+    plain = FastQuery(PlainLog(components_of(store).log), index, LOG_FILE, 64)
     assert not plain.ask("t", "a", 32, *ALWAYS)
 
 
 def test_files_without_their_fields_and_of_other_kinds_are_left(store: MessageStore) -> None:
     index: Any = ChainFiles()
-    plain = FastQuery(PlainLog(store.commit_log), index, LOG_FILE, 64)
+    plain = FastQuery(PlainLog(components_of(store).log), index, LOG_FILE, 64)
     assert plain.ask("t", "a", 32, *ALWAYS) is None
     for files in ((OddFile(),), (object(),), (None,)):
         index.files = files
@@ -191,8 +193,9 @@ def test_the_core_answers_by_itself_unless_the_key_waits_in_memory(tmp_path: Pat
             assert store.put_message(Message("t", b"x", 0, {"KEYS": key})).ok
         store.flush()
         assert store.put_message(Message("t", b"x", 0, {"KEYS": "memory"})).ok
-        assert store.index is not None
-        records = [record.phy_offset for record in store.commit_log.scan(0)]
+        key_index = components_of(store).index
+        assert key_index is not None
+        records = [record.phy_offset for record in components_of(store).log.scan(0)]
         assert store.query_message("t", "memory")  # hands it on: now it waits in the index
         assert places(store, "disk", 9) == [records[1], records[2]]
         assert places(store, "disk", 1) == [records[2]]
@@ -273,11 +276,12 @@ def places(store: MessageStore, key: str, most: int) -> list[int] | None:
 
 
 def test_a_record_whose_topic_is_no_text_is_refused_alike(store: MessageStore) -> None:
-    assert store.index is not None
-    phy = min(store.index.query("t", "a", 64, *ALWAYS))
-    record = store.commit_log.message(phy)
+    index = components_of(store).index
+    assert index is not None
+    phy = min(index.query("t", "a", 64, *ALWAYS))
+    record = components_of(store).log.message(phy)
     at = bytes(record.record).index(b"\x01t", 88) + 1
-    path = store.paths.commit_log / f"{phy // LOG_FILE * LOG_FILE:020d}"
+    path = components_of(store).paths.commit_log / f"{phy // LOG_FILE * LOG_FILE:020d}"
     with path.open("r+b") as file:
         os.pwrite(file.fileno(), b"\xff", phy % LOG_FILE + at)
         found = compare(store, ("t", "a", 64, *ALWAYS))
@@ -388,13 +392,14 @@ def asked(store: MessageStore, log: Any, index: Any) -> list[bytes] | None:
 
 
 def test_a_log_that_keeps_its_fields_elsewhere_is_asked(store: MessageStore) -> None:
-    assert store.index is not None
-    places = sorted(store.index.query("t", "cc", 64, *ALWAYS))
+    index = components_of(store).index
+    assert index is not None
+    places = sorted(index.query("t", "cc", 64, *ALWAYS))
     assert len(places) > 5
-    other, own = OtherLog(store.commit_log), store.commit_log
-    found = asked(store, own, store.index)
+    other, own = OtherLog(components_of(store).log), components_of(store).log
+    found = asked(store, own, index)
     assert found == [bytes(own.message(place).record) for place in places]
-    assert asked(store, other, store.index) == found
+    assert asked(store, other, index) == found
     # each file is held while its records follow each other
     assert {place // LOG_FILE for place in other.asked} == {place // LOG_FILE for place in places}
     assert len(other.asked) == len({place // LOG_FILE for place in places})
@@ -402,9 +407,10 @@ def test_a_log_that_keeps_its_fields_elsewhere_is_asked(store: MessageStore) -> 
 
 def test_places_outside_the_log_take_the_slow_path(store: MessageStore) -> None:
     """An index that is ahead of its log: that has no answer to give."""
-    assert store.index is not None
-    own = store.commit_log
-    last = max(store.index.query("t", "cc", 64, *ALWAYS))
+    index = components_of(store).index
+    assert index is not None
+    own = components_of(store).log
+    last = max(index.query("t", "cc", 64, *ALWAYS))
 
     class Shorter(OtherLog):
         def readable(self, offset: int) -> tuple[int, object, int] | None:
@@ -413,17 +419,18 @@ def test_places_outside_the_log_take_the_slow_path(store: MessageStore) -> None:
             start, mapped, there = file
             return start, mapped, min(there, last - start)
 
-    assert asked(store, Shorter(own), store.index) is None
+    assert asked(store, Shorter(own), index) is None
 
 
 def test_a_file_of_another_kind_is_left_to_the_log(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the fields of its own files lie is not forgotten over it."""
-    assert store.index is not None
-    files = store.commit_log.files
-    expected = asked(store, store.commit_log, store.index)
-    places = sorted(store.index.query("t", "cc", 64, *ALWAYS))
+    index = components_of(store).index
+    assert index is not None
+    files = components_of(store).log.files
+    expected = asked(store, components_of(store).log, index)
+    places = sorted(index.query("t", "cc", 64, *ALWAYS))
     first = files.find(places[0])
     assert first is not None
     assert places[-1] >= first.file_from_offset + LOG_FILE
@@ -431,7 +438,7 @@ def test_a_file_of_another_kind_is_left_to_the_log(
         file_from_offset=first.file_from_offset, mapped=first.map(), heap=None,
         wrote_position=first.wrote_position, readable_position=first.readable_position,
     )  # fmt: skip
-    plain = FastQuery(PlainLog(store.commit_log), store.index, LOG_FILE, 64)
+    plain = FastQuery(PlainLog(components_of(store).log), index, LOG_FILE, 64)
     monkeypatch.setattr(files, "by_start", {**files.by_start, first.file_from_offset: other})
     for _ in range(2):
         messages = plain.ask("t", "cc", 64, *ALWAYS)
@@ -446,11 +453,12 @@ def test_a_record_with_entries_in_two_files_counts_once(tmp_path: Path) -> None:
         for keys in ("a", "a", "a", "b a", "a a a", "a b"):
             assert store.put_message(Message("t", keys.encode(), 0, {"KEYS": keys})).ok
         store.flush()
-        assert store.index is not None
-        assert len(store.index.files) > 2
-        starts = [record.phy_offset for record in store.commit_log.scan(0)]
+        index = components_of(store).index
+        assert index is not None
+        assert len(index.files) > 2
+        starts = [record.phy_offset for record in components_of(store).log.scan(0)]
         for most in range(1, 8):
             expected = starts[::-1][:most]
-            assert store.index.query("t", "a", most, *ALWAYS) == expected
+            assert index.query("t", "a", most, *ALWAYS) == expected
             found = store.query_message("t", "a", most)
             assert [message.phy_offset for message in found] == expected[::-1]

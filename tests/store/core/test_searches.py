@@ -17,6 +17,7 @@ from cqstore.store.queue.time_search import BoundaryType, search_offset
 from cqstore.store.queue.units import UnitBatch
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.results import GetMessageStatus
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.declining import Declines
@@ -48,16 +49,17 @@ def unit_by_unit(queue: ConsumeQueue, timestamp: int, boundary: BoundaryType) ->
 
 
 def by_slow_path(store: MessageStore, topic: str, timestamp: int, boundary: BoundaryType) -> int:
-    assert isinstance(store.queues, FileConsumeQueueStore)
+    queues = components_of(store).queues
+    assert isinstance(queues, FileConsumeQueueStore)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store.queues._table, "plain", Declines())
-        return store.queues.queue(topic, 0).offset_by_time(timestamp, boundary)
+        patch.setattr(queues._table, "plain", Declines())
+        return queues.queue(topic, 0).offset_by_time(timestamp, boundary)
 
 
 def compare(store: MessageStore, timestamps: list[int]) -> set[int]:
     met = set()
     for topic in [*TOPICS, "none"]:
-        queue = store.queues.queue(topic, 0)
+        queue = components_of(store).queues.queue(topic, 0)
         for timestamp in timestamps:
             for boundary in BoundaryType:
                 found = queue.offset_by_time(timestamp, boundary)
@@ -73,17 +75,18 @@ def test_pulls_and_searches_pass_by_a_queue_that_is_plain(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = [message.store_timestamp for message in store.get_message("few", 0, 0).messages()]
-    assert isinstance(store.queues, FileConsumeQueueStore)
-    assert store.queues.plain_reads is not None
+    queues = components_of(store).queues
+    assert isinstance(queues, FileConsumeQueueStore)
+    assert queues.plain_reads is not None
 
     def refuse(*_: object) -> ConsumeQueue:
         raise AssertionError
 
-    monkeypatch.setattr(store.queues, "queue", refuse)
+    monkeypatch.setattr(queues, "queue", refuse)
     assert store.get_message("few", 0, 1).queue_offsets == [1, 2]
     assert store.get_message("few", 0, 9).status is GetMessageStatus.OFFSET_OVERFLOW_BADLY
     assert store.offset_by_time("few", 0, times[0], BoundaryType.UPPER) == times.count(times[0]) - 1
-    monkeypatch.setattr(store.queues._table, "plain", Declines())
+    monkeypatch.setattr(queues._table, "plain", Declines())
     for ask in (store.get_message, store.offset_by_time):
         with pytest.raises(AssertionError):
             ask("few", 0, 1)
@@ -94,19 +97,19 @@ def test_a_backend_that_gives_out_queues_of_its_own_is_asked_for_them(store: Mes
         def queue(self, topic: str, queue_id: int) -> NamedFileQueue:
             return super().queue(topic, queue_id)
 
-    assert Others(store.queues.context).plain_reads is None
-    assert FileConsumeQueueStore(store.queues.context).plain_reads is not None
+    assert Others(components_of(store).queues.context).plain_reads is None
+    assert FileConsumeQueueStore(components_of(store).queues.context).plain_reads is not None
 
 
 def set_times(store: MessageStore, draw: random.Random, *, sound: bool) -> list[int]:
     """Give the records other store times, rising ones or any; return some to search for."""
     now, times = 1_700_000_000_000, []
     for topic in TOPICS:
-        for phy, _, _ in store.queues.queue(topic, 0).read_units(0, 1 << 20).rows():
+        for phy, _, _ in components_of(store).queues.queue(topic, 0).read_units(0, 1 << 20).rows():
             now += draw.choice((0, 0, 1, 7))
             time = now if sound else draw.randrange(-3, 40)
             times.append(time)
-            path = store.paths.commit_log / f"{phy // LOG_FILE * LOG_FILE:020d}"
+            path = components_of(store).paths.commit_log / f"{phy // LOG_FILE * LOG_FILE:020d}"
             with path.open("r+b") as file:
                 at = phy % LOG_FILE + 56
                 os.pwrite(file.fileno(), time.to_bytes(8, "big", signed=True), at)
@@ -123,7 +126,7 @@ def test_answers_are_alike(store: MessageStore, *, sound: bool) -> None:
 @pytest.mark.slow
 def test_answers_over_a_log_that_has_lost_records_are_alike(store: MessageStore) -> None:
     timestamps = set_times(store, random.Random(4), sound=True)
-    store.commit_log.files.delete_before(4 * LOG_FILE)
+    components_of(store).log.files.delete_before(4 * LOG_FILE)
     compare(store, timestamps)
 
 
@@ -135,10 +138,10 @@ def test_units_that_lead_nowhere_are_searched_alike(tmp_path: Path, unit: tuple[
     with MessageStore.open(tmp_path / "store", config, backend="file") as store:
         for _ in range(60):
             assert store.put_message(Message("t", b"x")).ok
-        queue = store.queues.queue("t", 0)
-        last = store.commit_log.message(0).store_timestamp + 60_000
+        queue = components_of(store).queues.queue("t", 0)
+        last = components_of(store).log.message(0).store_timestamp + 60_000
         assert store.max_offset("t", 0) == 60
-        path = store.paths.consume_queue / "t" / "0" / f"{0:020d}"
+        path = components_of(store).paths.consume_queue / "t" / "0" / f"{0:020d}"
         data = unit[0].to_bytes(8, "big", signed=True) + unit[1].to_bytes(4, "big", signed=True)
         with path.open("r+b") as file:
             for at in range(20, 40):

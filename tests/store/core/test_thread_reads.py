@@ -12,6 +12,7 @@ import pytest
 from cqstore.cq_file.store import FileConsumeQueueStore
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.cold_pages import folder_in_memory, pages_dropped
 from tests.kit.shim import Shim
@@ -78,7 +79,7 @@ def test_threads_that_read_the_same_queues_are_told_the_truth(store: MessageStor
 
 def test_a_map_lives_as_long_as_a_read_that_may_use_it(store: MessageStore, root: Path) -> None:
     """Another thread may let go of it in the midst of the read."""
-    queues: Any = store.queues
+    queues: Any = components_of(store).queues
     assert isinstance(queues, FileConsumeQueueStore)
     path = str(root / "consumequeue" / "t" / "0" / f"{0:020d}")
     table: Any = queues._table

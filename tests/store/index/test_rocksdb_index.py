@@ -184,7 +184,7 @@ def test_records_put_since_are_found_by_the_files_and_both_are_merged(root: Path
             properties = {"KEYS": f"many k{number}", "UNIQ_KEY": f"NEW{number}"}
             assert store.put_message(Message("orders", b"new", 0, properties)).ok
         new = [message.phy_offset for message in store.query_message("orders", "many", 64)][-2:]
-        end = store.commit_log.max_phy_offset()
+        end = store.max_phy_offset()
     assert phys(root, "orders", "many", "--max", 64) == old + new
     assert phys(root, "orders", "many", "--max", 3) == [old[-1], *new]
     assert phys(root, "orders", "NEW1") == new[1:]

@@ -9,6 +9,7 @@ from cqstore.store.log.checkpoint import CHECKPOINT, CheckpointFields, StoreChec
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.oracle.encoder import EncodedRecord, MessageEncoder
 from tests.kit.oracle.log_records import append, append_list
@@ -58,7 +59,7 @@ def test_the_bytes_of_an_appended_record_are_those_of_the_format(tmp_path: Path)
     message = Message("T", b"hi", 1, {"TAGS": "A"}, born_timestamp=1700000000000)
     loopback = bytes([127, 0, 0, 1, 0, 0, 0, 0])
     with MessageStore.open(tmp_path, CONFIG, housekeeping=False) as store:
-        log = store.commit_log
+        log = components_of(store).log
         for queue_offset in range(3):  # the first of its queue, and two that one call takes
             placed = store.put_message(message).appended
             assert placed is not None

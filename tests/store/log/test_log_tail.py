@@ -11,6 +11,7 @@ from cqstore.store.log.foreign_log_tail import ForeignLogTail, LogEnds
 from cqstore.store.log.tail_topics import TailTopics
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 
 FILE = 4 << 20
@@ -26,7 +27,7 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
 def put(store: MessageStore, *sizes: int) -> None:
     for size in sizes:
         assert store.put_message(Message("t", bytes(size))).ok
-    if (ahead := store.commit_log.files._ahead) is not None:
+    if (ahead := components_of(store).log.files._ahead) is not None:
         ahead._join()  # the next file has been made, so that files can be counted
 
 
@@ -37,7 +38,7 @@ def ends(tail: ForeignLogTail, near: int = 0) -> LogEnds:
 
 
 def test_every_look_finds_the_end_and_what_came_since(store: MessageStore) -> None:
-    tail = ForeignLogTail(store.layout.log_folders)
+    tail = ForeignLogTail(components_of(store).layout.log_folders)
     assert tail.refresh() is None
     draw, total = random.Random(3), 0
     put(store, 1)
@@ -47,19 +48,19 @@ def test_every_look_finds_the_end_and_what_came_since(store: MessageStore) -> No
         put(store, *sizes)
         total += count
         found = ends(tail)
-        assert found.max_phy_offset == store.commit_log.max_phy_offset()
+        assert found.max_phy_offset == store.max_phy_offset()
         assert (found.records, found.file_size, found.min_phy_offset) == (total, FILE, 0)
-        assert found.files == len(list((store.paths.commit_log).iterdir()))
+        assert found.files == len(list((components_of(store).paths.commit_log).iterdir()))
     assert found.max_phy_offset > 5 * FILE
 
 
 def test_the_first_look_walks_from_the_guess_or_from_the_newest_file(store: MessageStore) -> None:
     put(store, *[40_000] * 300)
-    log = store.commit_log
+    log = components_of(store).log
     places = [record.phy_offset for record in log.scan(0)]
     end, newest = log.max_phy_offset(), max(p for p in places if p % FILE == 0)
     for near in (0, -5, places[3], places[-5], places[-5] + 1, newest + 77, end, end + 9, 1 << 60):
-        tail = ForeignLogTail(store.layout.log_folders)
+        tail = ForeignLogTail(components_of(store).layout.log_folders)
         files = tail._list()
         start, _ = tail._start(files, near)
         assert start == (near if near == places[-5] else newest)
@@ -68,36 +69,41 @@ def test_the_first_look_walks_from_the_guess_or_from_the_newest_file(store: Mess
 
 def test_expiry_moves_the_beginning_and_loses_no_count(store: MessageStore) -> None:
     put(store, *[40_000] * 300)
-    tail = ForeignLogTail(store.layout.log_folders)
+    tail = ForeignLogTail(components_of(store).layout.log_folders)
     ends(tail)
     put(store, 5)
     store.delete_expired_files(FILE)
     found = ends(tail)
     assert (found.min_phy_offset, found.records) == (FILE, 1)
     store.delete_expired_files(1 << 60)
-    assert ends(ForeignLogTail(store.layout.log_folders)).max_phy_offset == found.max_phy_offset
+    assert (
+        ends(ForeignLogTail(components_of(store).layout.log_folders)).max_phy_offset
+        == found.max_phy_offset
+    )
 
 
 def test_a_file_that_goes_between_the_list_and_the_read_is_no_fault(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(store, 5)
-    tail = ForeignLogTail(store.layout.log_folders)
-    (path,) = [path for path in store.paths.commit_log.iterdir() if int(path.name) == 0]
+    tail = ForeignLogTail(components_of(store).layout.log_folders)
+    (path,) = [
+        path for path in components_of(store).paths.commit_log.iterdir() if int(path.name) == 0
+    ]
     listed = tail._list()
     monkeypatch.setattr(tail, "_list", lambda: listed)
     path.rename(path.with_name("away"))
     assert ends(tail).max_phy_offset == 0
     path.with_name("away").rename(path)
-    assert ends(tail).max_phy_offset == store.commit_log.max_phy_offset()
+    assert ends(tail).max_phy_offset == store.max_phy_offset()
 
 
 def test_a_log_that_was_cut_is_walked_anew(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     with MessageStore.open(tmp_path / "store", CONFIG) as store:
         put(store, 5, 6, 7)
-        first, second, _ = [record.phy_offset for record in store.commit_log.scan(0)]
-        data = bytearray((store.paths.commit_log / f"{0:020d}").read_bytes())
+        first, second, _ = [record.phy_offset for record in components_of(store).log.scan(0)]
+        data = bytearray((components_of(store).paths.commit_log / f"{0:020d}").read_bytes())
     path = tmp_path / "log" / f"{0:020d}"
     path.write_bytes(data)
     tail = ForeignLogTail([path.parent])
@@ -136,17 +142,17 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def test_topics_are_those_of_the_records_that_were_passed(store: MessageStore) -> None:
     topics = TailTopics()
-    tail = ForeignLogTail(store.layout.log_folders, topics)
+    tail = ForeignLogTail(components_of(store).layout.log_folders, topics)
     put(store, 1)
     tail.refresh()
     topics.take()
-    start, draw = store.commit_log.max_phy_offset(), random.Random(5)
+    start, draw = store.max_phy_offset(), random.Random(5)
     for number in range(60):  # across the ends of blocks and files, and longer than a block
         size = draw.choice((5, 40_000, 3 << 20 if number == 30 else 90_000))
         assert store.put_message(Message(f"topic{number % 7}", bytes(size))).ok
     tail.refresh()
     expected: dict[str, tuple[int, int]] = {}
-    for record in store.commit_log.scan(start):
+    for record in components_of(store).log.scan(start):
         count, total = expected.get(record.topic, (0, 0))
         expected[record.topic] = count + 1, total + record.size
     assert topics.take() == expected

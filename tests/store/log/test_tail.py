@@ -12,6 +12,7 @@ from cqstore.store.log._tail import FilePositions, FilesByStart, LogTail
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading._query import FastQuery
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.quiet_config import HOUR_MS
@@ -49,12 +50,13 @@ def test_a_log_without_its_files_is_no_plain_one(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, config) as store:
         store.put_message(Message("t", b"x", 0, {"KEYS": "k"}))
         store.flush()
-        assert store.index is not None
+        index = components_of(store).index
+        assert index is not None
         for files in ({}, {0: object()}, {0: FilePositions()}):
             log.files.by_start = files
             for size in (0, 1, 4096):
                 log.files.file_size = size
-                plain = FastQuery(PlainLog(log), store.index, 4096, 64)
+                plain = FastQuery(PlainLog(log), index, 4096, 64)
                 assert plain.ask("t", "k", 1, 0, 1 << 62) is None
 
 

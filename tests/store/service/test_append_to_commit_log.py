@@ -21,6 +21,7 @@ from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Message
 from cqstore.store.record.record_layout import HEAD, body_position
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.results import PutMessageStatus
 from cqstore.store.settings.config import FlushDiskType, StoreConfig
 from tests.kit.crash_images import crash_image
@@ -68,9 +69,9 @@ def test_a_followed_log_of_rocketmq_gives_what_its_replay_gives(
 ) -> None:
     root = golden(name)
     with MessageStore.open(root, read_only=True) as store:
-        start, data = store.commit_log.min_phy_offset(), log_of(store)
+        start, data = store.min_phy_offset(), log_of(store)
         size = store.config.mapped_file_size_commit_log
-        keys = {record.topic for record in store.commit_log.scan(start)}
+        keys = {record.topic for record in components_of(store).log.scan(start)}
     shutil.copytree(root / "commitlog", tmp_path / "replayed" / "commitlog")
     config = StoreConfig(mapped_file_size_commit_log=size)
     with MessageStore.open(tmp_path / "replayed", config, backend=backend) as store:
@@ -78,10 +79,12 @@ def test_a_followed_log_of_rocketmq_gives_what_its_replay_gives(
     with MessageStore.open(tmp_path / "followed", config, backend=backend) as store:
         follow(store, start, data, 40_000)
         assert log_of(store) == data
-        records = list(store.commit_log.scan(start))
-        assert store.commit_log.appended_records == len(records)
-        assert store.commit_log.followed_timestamp == records[-1].store_timestamp
-        assert store.commit_log.blank_bytes == len(data) - sum(each.size for each in records)
+        records = list(components_of(store).log.scan(start))
+        assert components_of(store).log.appended_records == len(records)
+        assert components_of(store).log.followed_timestamp == records[-1].store_timestamp
+        assert components_of(store).log.blank_bytes == len(data) - sum(
+            each.size for each in records
+        )
     assert keys
     assert served(tmp_path / "followed") == served(tmp_path / "replayed")
     times = struct.unpack_from(">qq", (tmp_path / "followed" / "checkpoint").read_bytes())
@@ -123,7 +126,7 @@ def test_what_does_not_continue_the_log_is_refused_with_both_ends(
     with MessageStore.open(tmp_path / "own", CONFIG) as store:
         with pytest.raises(RefusedStoreError, match=r"from 100 on .* ends at 0"):
             store.append_to_commit_log(100, data)  # an empty log begins with a file
-        assert store.commit_log.max_phy_offset() == 0
+        assert store.max_phy_offset() == 0
         end = store.append_to_commit_log(0, data[:1000])
         assert 0 < end < 1000
         for other in (end - 1, end + 1, 0, 4096):
@@ -136,7 +139,7 @@ def test_what_does_not_continue_the_log_is_refused_with_both_ends(
 def test_no_byte_of_what_holds_a_bad_record_goes_in(leader: Path, tmp_path: Path, at: str) -> None:
     with MessageStore.open(leader, CONFIG) as store:
         whole = log_of(store)
-        records = list(store.commit_log.scan(0))
+        records = list(components_of(store).log.scan(0))
     sixth = records[6]
     (last,) = [r for r in records if r.phy_offset < 4096 <= r.phy_offset + r.size + 400][-1:]
     blank = last.phy_offset + last.size
@@ -151,7 +154,7 @@ def test_no_byte_of_what_holds_a_bad_record_goes_in(leader: Path, tmp_path: Path
         with pytest.raises(CorruptionError) as caught:
             store.append_to_commit_log(end, bytes(bad[end:]))
         assert caught.value.phy_offset == (blank if at == "blank" else sixth.phy_offset)
-        assert (store.commit_log.max_phy_offset(), first.read_bytes()) == (end, before)
+        assert (store.max_phy_offset(), first.read_bytes()) == (end, before)
         assert store.append_to_commit_log(end, whole[end:]) == len(whole)
 
 
@@ -164,7 +167,7 @@ def test_a_record_that_would_leave_a_gap_in_its_queue_does_not_go_in(
     """No checksum covers its queue offset."""
     with MessageStore.open(leader, CONFIG) as store:
         whole = log_of(store)
-        records = [record for record in store.commit_log.scan(0) if record.topic == "t"]
+        records = [record for record in components_of(store).log.scan(0) if record.topic == "t"]
     bad, record = bytearray(whole), records[number]
     bad[record.phy_offset + HEAD.offset("queue_offset") + 7] += 1
     own, end = tmp_path / "own", 0
@@ -190,7 +193,7 @@ def test_a_record_whose_name_no_queue_can_have_does_not_go_in(
     plain = b"p" * len(topic)
     with MessageStore.open(tmp_path / "leader", CONFIG) as store:
         assert store.put_message(Message("t", b"first")).ok
-        first = store.commit_log.max_phy_offset()
+        first = store.max_phy_offset()
         assert store.put_message(Message(plain.decode(), b"second")).ok
         log = log_of(store)
     spoilt = log[:first] + log[first:].replace(plain, topic, 1)
@@ -198,7 +201,7 @@ def test_a_record_whose_name_no_queue_can_have_does_not_go_in(
         with pytest.raises(CorruptionError, match="a record has no queue") as caught:
             store.append_to_commit_log(0, spoilt)
         assert caught.value.phy_offset == first
-        assert store.commit_log.max_phy_offset() == 0
+        assert store.max_phy_offset() == 0
         assert store.append_to_commit_log(0, log) == len(log)
     assert set(served(tmp_path / "own")) == {QueueKey("t", 0), QueueKey(plain.decode(), 0)}
 
@@ -207,7 +210,7 @@ def test_a_part_of_a_record_or_of_a_blank_one_waits(leader: Path, tmp_path: Path
     with MessageStore.open(leader, CONFIG) as store:
         whole = log_of(store)
         bounds = {0}
-        for record in store.commit_log.scan(0):
+        for record in components_of(store).log.scan(0):
             bounds |= {record.phy_offset, record.phy_offset + record.size}
     bounds |= set(range(0, len(whole), 4096))
     with MessageStore.open(tmp_path / "own", CONFIG) as store:
@@ -225,11 +228,11 @@ def test_a_killed_follower_has_all_that_it_was_told_is_there(
         data = log_of(store)
     with MessageStore.open(tmp_path / "own", CONFIG, backend=backend) as store:
         store.append_to_commit_log(0, data[:9000])
-        end = store.commit_log.max_phy_offset()
+        end = store.max_phy_offset()
         assert end > 4096
         crash_image(tmp_path / "own", tmp_path / "killed")
     with MessageStore.open(tmp_path / "killed", CONFIG) as store:
-        assert store.commit_log.max_phy_offset() == end
+        assert store.max_phy_offset() == end
         assert store.append_to_commit_log(end, data[end:]) == len(data)
     assert served(tmp_path / "killed") == served(leader)
 
@@ -240,7 +243,7 @@ def test_with_sync_flush_what_was_appended_is_on_disk(leader: Path, tmp_path: Pa
     config = CONFIG.model_copy(update={"flush_disk_type": FlushDiskType.SYNC_FLUSH})
     with MessageStore.open(tmp_path / "own", config) as store:
         end = store.append_to_commit_log(0, data[:6000])
-        assert store.commit_log.flushed_phy_offset() == end > 4096
+        assert store.flushed_phy_offset() == end > 4096
 
 
 def test_a_full_disk_takes_the_files_that_it_has_room_for(
@@ -248,13 +251,13 @@ def test_a_full_disk_takes_the_files_that_it_has_room_for(
 ) -> None:
     with MessageStore.open(leader, CONFIG) as store:
         data = log_of(store)
-        records = [record for record in store.commit_log.scan(0) if record.topic == "t"]
+        records = [record for record in components_of(store).log.scan(0) if record.topic == "t"]
     faults = Faults(monkeypatch)
     with MessageStore.open(tmp_path / "own", CONFIG) as store:
         faults.fail("fallocate", errno.ENOSPC, "/commitlog/")
         with pytest.raises(DiskFullError):
             store.append_to_commit_log(0, data)
-        assert store.commit_log.max_phy_offset() == 0
+        assert store.max_phy_offset() == 0
         faults.heal()
         end = store.append_to_commit_log(0, data[:1000])
         store.flush()  # by now the file behind was made ahead of time
@@ -264,7 +267,9 @@ def test_a_full_disk_takes_the_files_that_it_has_room_for(
         assert 0 < end < len(data)
         there = Counter(record.queue_id for record in records if record.phy_offset < end)
         assert [store.max_offset("t", queue_id) for queue_id in (0, 1)] == [there[0], there[1]]
-        assert store.commit_log.appended_records == len(list(store.commit_log.scan(0)))
+        assert components_of(store).log.appended_records == len(
+            list(components_of(store).log.scan(0))
+        )
         with pytest.raises(DiskFullError):
             store.append_to_commit_log(end, data[end:])
         faults.heal()
@@ -290,4 +295,4 @@ def test_a_read_only_store_follows_nobody(leader: Path) -> None:
         MessageStore.open(leader, CONFIG, read_only=True) as store,
         pytest.raises(ReadOnlyStoreError),
     ):
-        store.append_to_commit_log(store.commit_log.max_phy_offset(), b"")
+        store.append_to_commit_log(store.max_phy_offset(), b"")

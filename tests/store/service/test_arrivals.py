@@ -24,6 +24,7 @@ from cqstore import (
 from cqstore.store.errors import NestedCallError, StoreIOError
 from cqstore.store.record.client_batch import encode_client_batch
 from cqstore.store.service.dispatching import arrivals
+from cqstore.store.service.opening.components import components_of
 from tests.kit.double_write import config as combined_config
 from tests.kit.faults import ENOSPC, Faults
 from tests.kit.interrupts import Interrupted, run_interrupted
@@ -112,13 +113,13 @@ def test_puts_of_every_kind_wake(store: MessageStore) -> None:
     batch = Message("t", encode_client_batch(messages), 0)
 
     async def put_task() -> None:
-        await store.put(messages[0])
+        await store.put_message_async(messages[0])
 
     puts: list[Callable[[], object]] = [
         lambda: store.put_message(messages[0]),
         lambda: store.put_messages(messages),
         lambda: store.put_client_batch(batch),
-        lambda: store.put_message_async(messages[0]).result(SECONDS),
+        lambda: store.put_message_future(messages[0]).result(SECONDS),
         lambda: asyncio.run(put_task()),
     ]
     for each in puts:
@@ -427,7 +428,7 @@ def test_tasks_wait_and_time_out(store: MessageStore) -> None:
         put(store)
         await asyncio.sleep(0)
         assert not wait.done()
-        await store.put(Message("t", b"x", 0))
+        await store.put_message_async(Message("t", b"x", 0))
         assert await wait
 
     run(story())
@@ -514,7 +515,7 @@ class Heard:
         assert len(found) == len(batch)
         assert {(each.topic, each.queue_id) for each in found} == {*batch.queues}
         for each in found:
-            queue = self.store.queues.queue(each.topic, each.queue_id)
+            queue = components_of(self.store).queues.queue(each.topic, each.queue_id)
             if queue.max_offset() <= each.queue_offset:  # with no dispatch on the way
                 self.faults.append(f"not visible: {each}")
         self.units += found
@@ -538,7 +539,11 @@ def test_a_listener_hears_of_every_unit_in_the_order_of_the_log(store: MessageSt
         assert message.phy_offset == result.phy_offset
         assert unit[:3] == ("t", number % 3, result.queue_offset)
         assert unit.store_timestamp == message.store_timestamp
-        (cq_unit,) = [next(iter(store.queues.queue("t", number % 3).iterate(unit.queue_offset)))]
+        (cq_unit,) = [
+            next(
+                iter(components_of(store).queues.queue("t", number % 3).iterate(unit.queue_offset))
+            )
+        ]
         assert unit.tags_code == cq_unit.tags_code
     put(store, 3)
     assert store.max_offset("t", 0)
@@ -682,8 +687,8 @@ def test_a_listener_may_read_and_wait_and_cannot_close(plain: MessageStore) -> N
 def test_replayed_bytes_of_another_log_arrive(tmp_path: Path, plain: MessageStore) -> None:
     with opened(tmp_path / "other", "file") as other:
         put(other, 5)
-        (file,) = other.commit_log.files
-        data = bytes(file.read(0, other.commit_log.max_phy_offset()))
+        (file,) = components_of(other).log.files
+        data = bytes(file.read(0, other.max_phy_offset()))
     found: list[bool] = []
     with running(lambda: found.append(plain.wait_for("t", 0, 4, SECONDS))):
         until(lambda: is_waited_for(plain))

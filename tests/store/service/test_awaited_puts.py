@@ -14,6 +14,7 @@ import pytest
 from cqstore.store.errors import StoreClosedError, StoreFailedError, StoreIOError
 from cqstore.store.record.message import Message, MessageProperty
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.results import PutMessageResult, PutMessageStatus
 from cqstore.store.service.writing import _waits, ack_waiter, flush, loop_puts
 from tests.kit.gated_disk import GatedDisk, gated
@@ -73,7 +74,7 @@ def end_of(result: PutMessageResult) -> int:
 
 
 def puts(store: MessageStore, numbers: range) -> list["asyncio.Task[PutMessageResult]"]:
-    return [asyncio.create_task(store.put(message(number))) for number in numbers]
+    return [asyncio.create_task(store.put_message_async(message(number))) for number in numbers]
 
 
 async def held_up(
@@ -83,7 +84,7 @@ async def held_up(
     disk.open.clear()
     tasks = puts(store, range(count))
     wanted = count if appended is None else appended
-    await becomes(lambda: store.commit_log.appended_records == wanted)
+    await becomes(lambda: components_of(store).log.appended_records == wanted)
     return tasks
 
 
@@ -94,9 +95,9 @@ def test_each_is_durable_when_its_task_goes_on_and_a_task_keeps_its_order(
     async def produce(queue_id: int) -> list[int]:
         found = []
         for number in range(5):
-            result = await store.put(Message("t", b"%d" % number, queue_id))
+            result = await store.put_message_async(Message("t", b"%d" % number, queue_id))
             assert result.status is OK
-            assert store.commit_log.flushed_phy_offset() >= end_of(result)
+            assert store.flushed_phy_offset() >= end_of(result)
             found.append(result.queue_offset)
         return found
 
@@ -205,7 +206,7 @@ def at_once(store: MessageStore, given: Message) -> PutMessageResult:
     """Put in a loop whose only step this is."""
 
     async def story() -> PutMessageResult:
-        step = store.put(given)
+        step = store.put_message_async(given)
         with pytest.raises(StopIteration) as done:
             step.send(None)
         result: PutMessageResult = done.value.value
@@ -225,7 +226,7 @@ def test_all_who_wait_are_told_what_kept_the_log_from_the_disk(
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             assert isinstance(outcome, StoreFailedError | StoreIOError)
         with pytest.raises(StoreFailedError):
-            await store.put(message())
+            await store.put_message_async(message())
 
     run(story())
 
@@ -260,7 +261,7 @@ def test_a_close_lets_those_who_wait_have_their_answer(
         assert [result.status for result in await asyncio.gather(*tasks)] == [OK] * 10
         await closing
         with pytest.raises(StoreClosedError):
-            await store.put(message())
+            await store.put_message_async(message())
 
     run(story())
 
@@ -293,7 +294,7 @@ def test_too_many_wait_before_they_append_and_leave_nothing_if_cancelled(
         tasks = await held_up(store, disk, 8, appended=3)
         for _ in range(5):
             await asyncio.sleep(0)
-        assert store.commit_log.appended_records == 3
+        assert components_of(store).log.appended_records == 3
         tasks[3].cancel()
         tasks[4].cancel()
         disk.open.set()
@@ -322,7 +323,7 @@ def test_the_room_of_who_is_cancelled_is_the_next_ones(
             tasks[1].cancel()
 
         monkeypatch.setattr(loop_puts._InLoop, "_admit", cancelling)
-        await becomes(lambda: store.commit_log.appended_records == 1)
+        await becomes(lambda: components_of(store).log.appended_records == 1)
         disk.open.set()
         async with asyncio.timeout(SECONDS):
             await asyncio.wait(tasks)
@@ -342,10 +343,10 @@ def test_a_loop_that_has_ended_holds_nobody_up(store: MessageStore, disk: GatedD
     disk.open.set()
 
     async def again() -> PutMessageResult:
-        return await store.put(message())
+        return await store.put_message_async(message())
 
     assert run(again()).status is OK
-    assert store.put_message_async(message()).result(SECONDS).status is OK
+    assert store.put_message_future(message()).result(SECONDS).status is OK
 
 
 @pytest.mark.usefixtures("any_loop")
@@ -386,7 +387,7 @@ def test_after_an_interrupt_where_a_put_is_handed_over_the_loop_puts_on(tmp_path
             asyncio.Runner() as runner,
             MessageStore.open(tmp_path / str(number), SYNC, housekeeping=False) as opened,
         ):
-            first = runner.get_loop().create_task(opened.put(message()))
+            first = runner.get_loop().create_task(opened.put_message_async(message()))
             step = partial(runner.get_loop().run_until_complete, first)
             with suppress(Interrupted):
                 run_interrupted(step, number, on_place=note)

@@ -14,6 +14,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.metrics import by_group, by_topic
 from cqstore.store.service.metrics.by_group import FiguresByGroup, GroupSnapshot
 from cqstore.store.service.metrics.by_topic import FiguresByTopic, TopicSnapshot
+from cqstore.store.service.opening.components import components_of
 from tests.kit.golden import load_dump
 from tests.kit.logs import opened
 from tests.kit.quiet_config import quiet_config
@@ -82,13 +83,13 @@ def test_rates_are_what_was_put_between_two_looks(store: MessageStore) -> None:
     looking = figures(store, 2)
     put(store, {"a": 5, "b": 2})
     looking.sample()
-    before = store.commit_log.max_phy_offset()
+    before = store.max_phy_offset()
     put(store, {"a": 100, "b": 300, "c": 30, "new": 200})
     found = looking.sample()
     assert rates(found) == {"b": 30.0, "new": 20.0}
     assert found.others_per_second == 13.0
     assert found.puts_per_second == 63.0
-    put_bytes = store.commit_log.max_phy_offset() - before
+    put_bytes = store.max_phy_offset() - before
     assert found.bytes_per_second == put_bytes / SECONDS
     told = sum(each.bytes_per_second or 0 for each in found.topics)
     assert told + (found.others_bytes_per_second or 0) == pytest.approx(put_bytes / SECONDS)
@@ -104,8 +105,8 @@ def test_the_blank_end_of_a_file_came_to_no_topic(store: MessageStore) -> None:
     looking.sample()
     put(store, {"a": 40}, 60_000)  # over the ends of two files
     found = looking.sample()
-    records = [each.size for each in store.commit_log.scan(0)][1:]
-    assert store.commit_log.max_phy_offset() > sum(records) + 10_000
+    records = [each.size for each in components_of(store).log.scan(0)][1:]
+    assert store.max_phy_offset() > sum(records) + 10_000
     assert found.bytes_per_second == sum(records) / SECONDS
     assert found.topics[0].put_bytes == sum(records)
     assert found.others_bytes_per_second == 0
@@ -179,10 +180,10 @@ def test_damage_in_the_log_ends_the_sample_and_not_the_look(store: MessageStore)
     looking = figures(store)
     put(store, {"a": 10})
     looking.sample()
-    start = store.commit_log.max_phy_offset()
+    start = store.max_phy_offset()
     put(store, {"a": 20, "b": 10})
-    size = store.commit_log.files.file_size
-    path = store.paths.commit_log / f"{start // size * size:020d}"
+    size = components_of(store).log.files.file_size
+    path = components_of(store).paths.commit_log / f"{start // size * size:020d}"
     with path.open("r+b") as file:
         file.seek(start % size + 4)
         file.write(b"????")
@@ -211,8 +212,8 @@ def test_lag_is_that_to_the_ends_that_rocketmq_tells(golden_folder: Path, name: 
         table.setdefault(("g", queue["topic"]), {})[queue["queueId"]] = offset
         expected[queue["topic"]] += queue["max"] - offset
     with MessageStore.open(golden_folder / name, read_only=True, housekeeping=False) as store:
-        found = FiguresByGroup(store.queues, Rows(table), 10_000).sample()
-        few = FiguresByGroup(store.queues, Rows(table), 3).sample()
+        found = FiguresByGroup(components_of(store).queues, Rows(table), 10_000).sample()
+        few = FiguresByGroup(components_of(store).queues, Rows(table), 3).sample()
     assert {each.topic: each.lag for each in found.groups} == {
         topic: expected[topic] for _, topic in table
     }
@@ -232,7 +233,7 @@ def test_a_pass_goes_on_where_a_look_ended(
     put(store, {f"t{number}": 3 * number for number in range(1, 6)})
     table = {("g", f"t{number}"): {0: 0, 1: 0, 2: 0} for number in range(1, 6)}
     rows = Rows(table)
-    looking = FiguresByGroup(store.queues, rows, 2, budget=6)
+    looking = FiguresByGroup(components_of(store).queues, rows, 2, budget=6)
     first = looking.sample()
     assert rows.taken == 2  # six queues
     assert first.others_lag is None
@@ -255,7 +256,10 @@ def test_the_next_message_tells_the_age(store: MessageStore) -> None:
     put(store, {"a": 6})
     times = [store.get_message("a", 0, at).messages()[0].store_timestamp for at in (0, 1)]
     rows = Rows({("g", "a"): {0: 1}, ("h", "a"): {0: 2, 1: 2, 2: 2}, ("i", "a"): {0: 0, 7: 3}})
-    found = {each.group: each for each in FiguresByGroup(store.queues, rows, 9).sample().groups}
+    found = {
+        each.group: each
+        for each in FiguresByGroup(components_of(store).queues, rows, 9).sample().groups
+    }
     assert found["g"].next_timestamp == times[1]
     assert found["i"].next_timestamp == times[0]
     assert (found["h"].next_timestamp, found["h"].lag) == (None, 0)

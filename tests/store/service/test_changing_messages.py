@@ -99,7 +99,7 @@ OTHERS: dict[str, tuple[str, object]] = {
 Put = Callable[[MessageStore, Message], Sequence[PutMessageResult]]
 PUTS: dict[str, Put] = {
     "one": lambda store, message: [store.put_message(message)],
-    "async": lambda store, message: [store.put_message_async(message).result(30)],
+    "async": lambda store, message: [store.put_message_future(message).result(30)],
     "several": lambda store, message: store.put_messages([message]),
 }
 READS = 14
@@ -226,7 +226,7 @@ def test_bytes_of_another_log_that_change_are_appended_as_they_were_checked(tmp_
     with MessageStore.open(tmp_path / "master", SMALL) as master:
         for _ in range(3):
             assert master.put_message(Message("t", BODY, 0, dict(HARMLESS))).ok
-        end = master.commit_log.max_phy_offset()
+        end = master.max_phy_offset()
     data = next((tmp_path / "master" / "commitlog").iterdir()).read_bytes()[:end]
     with MessageStore.open(tmp_path / "store", SMALL) as store:
         changing: Any = Overwritten(data)

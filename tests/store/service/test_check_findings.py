@@ -13,6 +13,7 @@ from cqstore.store.service.maintenance import check
 from cqstore.store.service.maintenance.check import CheckFinding, StoreCheck
 from cqstore.store.service.maintenance.queue_incarnations import QueueIncarnation
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=2000)
@@ -42,9 +43,10 @@ def queue_file(root: Path) -> Path:
 
 
 def look(store: MessageStore, ticks: list[int] | None = None) -> StoreCheck:
+    parts = components_of(store)
     return StoreCheck(
-        CONFIG, store.commit_log, store.commit_log.max_phy_offset(), store.queues, store.index,
-        store.deleted_topics, ticks.append if ticks is not None else None,
+        CONFIG, parts.log, store.max_phy_offset(), parts.queues, parts.index,
+        parts.deleted, ticks.append if ticks is not None else None,
     )  # fmt: skip
 
 
@@ -52,7 +54,7 @@ def test_records_and_units_are_counted_and_told_now_and_then(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(check, "_IGNORED_TICKS", 6)
-    places = [record.phy_offset for record in store.commit_log.scan(0)]
+    places = [record.phy_offset for record in components_of(store).log.scan(0)]
     ticks: list[int] = []
     looked = look(store, ticks)
     assert list(looked.run()) == []
@@ -64,10 +66,11 @@ def test_records_and_units_are_counted_and_told_now_and_then(
 
 def test_an_index_that_was_left_out_is_told(store: MessageStore) -> None:
     faults = (CorruptionError("odd", path=Path("/x"), position=7), UnsupportedFormatError("odd"))
+    parts = components_of(store)
     for fault in faults:
         looked = StoreCheck(
-            CONFIG, store.commit_log, store.commit_log.max_phy_offset(), store.queues, None,
-            store.deleted_topics, index_left_out=fault,
+            CONFIG, parts.log, store.max_phy_offset(), parts.queues, None,
+            parts.deleted, index_left_out=fault,
         )  # fmt: skip
         (found,) = looked.run()
         assert found.problem.startswith("the index cannot be read")
@@ -82,8 +85,8 @@ def test_queues_that_cannot_be_listed_are_one_finding_and_the_index_is_checked(
         yield KEY
         raise CorruptionError("odd", path=Path("/x"), position=7, expected=1, got=2)
 
-    monkeypatch.setattr(store.queues, "queues", queues)
-    store.index = None
+    monkeypatch.setattr(components_of(store).queues, "queues", queues)
+    components_of(store).index = None
     looked = look(store)
     looked._index_left_out = CorruptionError("also odd")
     found, of_index = looked.run()

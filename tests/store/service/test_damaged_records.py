@@ -12,6 +12,8 @@ from cqstore.store.record.message import Message
 from cqstore.store.record.record_layout import HEAD, body_position
 from cqstore.store.record.scan import ScanRules
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.options import RecoveryOptions
 from cqstore.store.service.reading.puller import TagFilter
 from cqstore.store.service.recovering import find_log_end as log_end
 from cqstore.store.service.recovering.replacement import Rebuild
@@ -41,7 +43,7 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def places(root: Path) -> list[int]:
     with MessageStore.open(root, read_only=True) as store:
-        return [record.phy_offset for record in store.commit_log.scan(0)]
+        return [record.phy_offset for record in components_of(store).log.scan(0)]
 
 
 def flip(root: Path, phy_offset: int) -> None:
@@ -81,7 +83,7 @@ def test_a_damaged_last_record_is_noticed_after_a_clean_stop(root: Path, at: int
     with pytest.raises(RefusedStoreError, match=f"cut at {last}"):
         MessageStore.open(root)
     assert tree_digest(root / "commitlog") == before
-    with MessageStore.open(root, cut_at=last) as store:
+    with MessageStore.open(root, recovery=RecoveryOptions(cut_at=last)) as store:
         assert store.max_offset("t", 0) == COUNT - 1
     with MessageStore.open(root) as store:
         assert not store.report.needed
@@ -90,15 +92,15 @@ def test_a_damaged_last_record_is_noticed_after_a_clean_stop(root: Path, at: int
 def test_what_is_put_after_a_cut_survives_a_kill_before_any_flush(root: Path) -> None:
     cut, last = places(root)[10], places(root)[-1]
     flip(root, cut + BODY)
-    with MessageStore.open(root, cut_at=cut, housekeeping=False) as store:
+    with MessageStore.open(root, recovery=RecoveryOptions(cut_at=cut), housekeeping=False) as store:
         acknowledged = [store.put_message(Message("t", b"new" * 9, 0)) for _ in range(3)]
         assert all(put.phy_offset < last for put in acknowledged)  # where the old ones were
         killed = crash_image(root, root.with_name("killed"))
     with MessageStore.open(killed, housekeeping=False) as store:
         assert not store.report.last_exit_ok
-        ends = (store.max_offset("t", 0), store.queues.queue("t", 0).max_offset())
+        ends = (store.max_offset("t", 0), components_of(store).queues.queue("t", 0).max_offset())
         assert ends == (13, 13)
-        block = store.queues.queue("t", 0).read_units(10, 9)
+        block = components_of(store).queues.queue("t", 0).read_units(10, 9)
         assert [at for at, *_ in block.rows()] == [put.phy_offset for put in acknowledged]
 
 
@@ -117,7 +119,7 @@ def test_an_index_is_not_built_anew_past_a_damaged_record(tmp_path: Path) -> Non
         file.seek(at[-1] % 4096)
         file.write(b"\xff" * 4)
     with pytest.raises(ChecksumError) as caught:
-        MessageStore.open(root, config, cut_at=at[-1])
+        MessageStore.open(root, config, recovery=RecoveryOptions(cut_at=at[-1]))
     assert caught.value.phy_offset == at[2]
 
 
@@ -127,8 +129,10 @@ def test_a_damaged_record_among_the_last_ones_is_noticed(root: Path) -> None:
     with MessageStore.open(root, read_only=True) as store:
         assert store.report.damage is not None
         assert store.report.damage.phy_offset == bad
-        assert store.commit_log.max_phy_offset() == store.checkpoint.fields.confirm_phy_offset + (
-            store.message_by_offset(store.checkpoint.fields.confirm_phy_offset).size
+        assert store.max_phy_offset() == components_of(
+            store
+        ).checkpoint.fields.confirm_phy_offset + (
+            store.message_by_offset(components_of(store).checkpoint.fields.confirm_phy_offset).size
         )
     with pytest.raises(RefusedStoreError, match="a valid record lies behind"):
         MessageStore.open(root)
@@ -147,7 +151,7 @@ def test_the_last_records_of_a_full_file_are_proven_too(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, config, backend="file") as store:
         for _ in range(5):
             store.put_message(Message("t", b"x" * 1000))
-        log = store.commit_log
+        log = components_of(store).log
         *_, last = (record for record in log.scan(0, 4096))
         for end in (last.phy_offset, last.phy_offset + last.size, 4096, log.max_phy_offset()):
             assert log_end.scan_start(log, end, 0, ScanRules(), trust_wanted=True) == end
@@ -160,9 +164,9 @@ def test_nothing_is_built_anew_from_a_log_that_lost_its_last_record(root: Path) 
     flip(root, last + BODY)
     before = tree_digest(root)
     with pytest.raises(RefusedStoreError, match="this record was on disk"):
-        MessageStore.open(root, rebuild=Rebuild.QUEUES)
+        MessageStore.open(root, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES))
     assert tree_digest(root) == before
-    MessageStore.open(root, rebuild=Rebuild.QUEUES, cut_at=last).close()
+    MessageStore.open(root, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES, cut_at=last)).close()
 
 
 def test_a_lost_log_file_is_noticed_after_a_clean_stop(tmp_path: Path) -> None:
@@ -179,8 +183,8 @@ def test_a_lost_log_file_is_noticed_after_a_clean_stop(tmp_path: Path) -> None:
     with pytest.raises(RefusedStoreError, match=f"this record was on disk.*cut at {end}"):
         MessageStore.open(tmp_path, config)
     with pytest.raises(RefusedStoreError):
-        MessageStore.open(tmp_path, config, pass_over=[end])
-    with MessageStore.open(tmp_path, config, cut_at=end) as store:
+        MessageStore.open(tmp_path, config, recovery=RecoveryOptions(pass_over=[end]))
+    with MessageStore.open(tmp_path, config, recovery=RecoveryOptions(cut_at=end)) as store:
         assert store.max_offset("t", 0) == 6
         assert store.put_message(Message("t", b"x")).phy_offset == end
 

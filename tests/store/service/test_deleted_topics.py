@@ -15,6 +15,7 @@ from cqstore.store.journals.deleted_topics import DeletedTopics
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 
 CONFIG = StoreConfig(
@@ -89,8 +90,8 @@ def test_a_deletion_that_was_interrupted_is_done_again(root: Path, backend: str)
     with MessageStore.open(root, CONFIG, backend=backend) as store:
         put(store, "gone")
         put(store, "stays")
-        end = store.commit_log.max_phy_offset()
-        store.deleted_topics.begin(["gone"], end)
+        end = store.max_phy_offset()
+        components_of(store).deleted.begin(["gone"], end)
     as_after_a_crash(root)
     with MessageStore.open(root, CONFIG, backend=backend) as store:
         assert counts(store) == {"stays": 3, "%LMQ%gone": 3}
@@ -105,7 +106,7 @@ def test_records_behind_a_log_that_lost_its_end_are_not_taken_for_deleted(
     """The log lost what was said to be deleted; new records come to lie at the same places."""
     with MessageStore.open(root, CONFIG, backend=backend) as store:
         put(store, "stays", 1)
-        end = store.commit_log.max_phy_offset()
+        end = store.max_phy_offset()
     DeletedTopics(root / "cqstore" / "deleted-topics").begin(["gone"], end + 10_000)
     as_after_a_crash(root)
     with MessageStore.open(root, CONFIG, backend=backend) as store:
@@ -248,7 +249,7 @@ def test_an_interrupted_deletion_forgets_where_expired_queues_went_on(
 ) -> None:
     with MessageStore.open(root, CONFIG, backend=backend) as store:
         put(store, "gone", 4)
-        while store.commit_log.max_phy_offset() < 2 * 65536:
+        while store.max_phy_offset() < 2 * 65536:
             assert store.put_message(Message("stays", b"x" * 1000)).ok
         store.delete_expired_files(65536)
         assert store.min_offset("gone", 0) == store.max_offset("gone", 0) == 4
@@ -258,7 +259,7 @@ def test_an_interrupted_deletion_forgets_where_expired_queues_went_on(
 
         with monkeypatch.context() as patched:
             if step == "the queues":
-                patched.setattr(store.queues, "delete_topics", refuse)
+                patched.setattr(components_of(store).queues, "delete_topics", refuse)
             else:
                 patched.setattr(store._clean._expired, "forget", refuse)
             with pytest.raises(StoreIOError):

@@ -17,6 +17,7 @@ from cqstore.store.record.client_batch import encode_client_batch
 from cqstore.store.record.message import Message
 from cqstore.store.service.dispatching.topic_hold import TopicHold
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.log_bytes import log_of
 from tests.kit.waiting import until
@@ -48,7 +49,7 @@ class Gate:
         self.entered = threading.Event()
         self.open = threading.Event()
         self.fault: StoreIOError | None = None
-        self._delete = store.queues.delete_topics
+        self._delete = components_of(store).queues.delete_topics
 
     def delete_topics(self, topics: Sequence[str]) -> None:
         self.entered.set()
@@ -64,7 +65,7 @@ def deleting(
 ) -> Iterator[tuple[Gate, "Future[None]", ThreadPoolExecutor]]:
     """Begin to delete ``topics``, and hold that at the gate until the block opens it or ends."""
     gate = Gate(store)
-    monkeypatch.setattr(store.queues, "delete_topics", gate.delete_topics)
+    monkeypatch.setattr(components_of(store).queues, "delete_topics", gate.delete_topics)
     with ThreadPoolExecutor() as pool:
         try:
             done = pool.submit(store.delete_topics, topics)
@@ -107,7 +108,7 @@ def one(store: MessageStore) -> list[int]:
 
 
 def asynchronously(store: MessageStore) -> list[int]:
-    return [store.put_message_async(Message("gone", b"new")).result(LIMIT).queue_offset]
+    return [store.put_message_future(Message("gone", b"new")).result(LIMIT).queue_offset]
 
 
 def in_a_list(store: MessageStore) -> list[int]:
@@ -153,7 +154,7 @@ def test_a_put_into_a_topic_that_is_being_deleted_begins_its_new_incarnation(
     assert offsets == [*range(len(offsets))]
     assert put(store, "gone") == [len(bodies(store, "gone")) - 1]
     assert [finding for finding in store.check() if finding.damage] == []
-    root = store.paths.root
+    root = store.root
     store.close()
     (root / "abort").touch()  # as after a crash: the log is replayed
     before = store.config
@@ -217,7 +218,7 @@ def test_a_deletion_that_fails_lets_nobody_wait_and_nobody_put(
             waiting.result(LIMIT)
     with pytest.raises(StoreFailedError):
         put(store, "stays")
-    root, config = store.paths.root, store.config
+    root, config = store.root, store.config
     store.close()
     with MessageStore.open(root, config) as again:
         assert (again.max_offset("gone", 0), again.max_offset("stays", 0)) == (0, 1)
@@ -231,9 +232,10 @@ def test_an_interrupt_ends_all_writing_and_the_next_open_settles_it(
     """Next offsets are forgotten, or a line is written: only a recovery knows how to go on."""
     put(store, "gone", 3)
     put(store, "stays", 3)
+    parts = components_of(store)
     places = {
-        "drain": (store._dispatcher, "drain"), "begin": (store.deleted_topics, "begin"),
-        "delete": (store.queues, "delete_topics"), "finish": (store.deleted_topics, "finish"),
+        "drain": (parts.dispatcher, "drain"), "begin": (parts.deleted, "begin"),
+        "delete": (parts.queues, "delete_topics"), "finish": (parts.deleted, "finish"),
     }  # fmt: skip
 
     def interrupted(*_: object) -> None:
@@ -246,7 +248,7 @@ def test_an_interrupt_ends_all_writing_and_the_next_open_settles_it(
     for topic in ("gone", "stays"):
         with pytest.raises(StoreFailedError):
             put(store, topic)
-    root, config = store.paths.root, store.config
+    root, config = store.root, store.config
     store.close()
     with MessageStore.open(root, config) as again:
         left = 3 if at in {"drain", "begin"} else 0
@@ -260,7 +262,7 @@ def test_nothing_is_deleted_if_one_name_is_none(store: MessageStore) -> None:
     with pytest.raises(IllegalMessageError):
         store.delete_topics(["gone", "x" * 300])
     assert store.max_offset("gone", 0) == 3
-    assert len(store.deleted_topics) == 0
+    assert len(components_of(store).deleted) == 0
 
 
 def test_thousands_go_in_one_call_and_neighbours_stay(store: MessageStore) -> None:
@@ -272,7 +274,7 @@ def test_thousands_go_in_one_call_and_neighbours_stay(store: MessageStore) -> No
     left = sorted(topic for topic in topics if topic.endswith("7"))
     assert sorted(store.topics()) == left
     assert all(bodies(store, topic) == [b"x"] for topic in left[::50])
-    root, config = store.paths.root, store.config
+    root, config = store.root, store.config
     store.close()
     (root / "abort").touch()
     with MessageStore.open(root, config) as again:
@@ -302,7 +304,7 @@ def test_light_queues_first_counted_while_some_are_deleted(
         return store.put_message(Message("t", b"x", 0, {"INNER_MULTI_DISPATCH": name})).ok
 
     assert all(light(f"%LMQ%{name}") for name in "abc")
-    root, config = store.paths.root, store.config
+    root, config = store.root, store.config
     store.close()
     with MessageStore.open(root, config) as again:
         with deleting(again, ["%LMQ%a"], monkeypatch) as (gate, done, pool):

@@ -21,6 +21,8 @@ from cqstore import (
 )
 from cqstore.store.record.java_hash import java_hash
 from cqstore.store.record.message import MessageProperty, SysFlag
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.options import RecoveryOptions, StoreHooks
 from cqstore.store.service.recovering.replacement import Rebuild
 from tests.kit.call_order import CallOrder
 from tests.kit.crash_images import crash_image
@@ -46,21 +48,22 @@ from tests.kit.waiting import until
 @pytest.fixture(params=KINDS)
 def fed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[MessageStore, Taker]]:
     taker = Taker()
-    with opened(tmp_path / "s", request.param, dispatchers=[taker]) as store:
+    with opened(tmp_path / "s", request.param, hooks=StoreHooks(dispatchers=[taker])) as store:
         yield store, taker
 
 
 def expected_requests(store: MessageStore) -> list[DispatchRequest]:
     """Make the requests by hand of what the log decodes."""
     made: list[DispatchRequest] = []
-    for record in store.commit_log.scan(0):
-        message = store.commit_log.message(record.phy_offset)
+    for record in components_of(store).log.scan(0):
+        message = components_of(store).log.message(record.phy_offset)
         known = dict(message.properties)
         made.append(
             DispatchRequest(
                 message.topic, message.queue_id, message.queue_offset, message.phy_offset,
                 record.size, java_hash(known.get("TAGS", "")), message.store_timestamp,
-                message.sys_flag, known.get("KEYS"), known.get("UNIQ_KEY"), known, store.commit_log,
+                message.sys_flag, known.get("KEYS"), known.get("UNIQ_KEY"), known,
+                components_of(store).log,
             )
         )  # fmt: skip
     return made
@@ -76,7 +79,7 @@ def test_a_dispatcher_gets_each_record_of_the_log_in_order(
     store.put_message(Message("t", b"rich", 3, rich))
     store.put_messages([Message("l", b"list", at, {"TAGS": "b"}) for at in range(3)])
     store.put_client_batch(batch_of(b"in", b"batch"))
-    store.put_message_async(Message("t", b"later")).result(SECONDS)
+    store.put_message_future(Message("t", b"later")).result(SECONDS)
     asyncio.run(put_task(store, Message("t", b"task")))
     store.put_message(Message("half", b"h", 0, {}, 0, int(SysFlag.TRANSACTION_PREPARED)))
     store.put_message(Message("t", b"light", 0, light))
@@ -97,9 +100,11 @@ def test_a_dispatcher_is_called_before_readers_see_the_record(tmp_path: Path) ->
     seen: list[int] = []
 
     def look(request: DispatchRequest) -> None:
-        seen.append(store.queues.queue("t", 0).max_offset())  # the backend, past all guards
+        seen.append(
+            components_of(store).queues.queue("t", 0).max_offset()
+        )  # the backend, past all guards
 
-    with opened(tmp_path, dispatchers=[Taker(look)]) as store:
+    with opened(tmp_path, hooks=StoreHooks(dispatchers=[Taker(look)])) as store:
         for number in range(3):
             put(store, b"x")
             assert store.max_offset("t", 0) == number + 1
@@ -117,7 +122,7 @@ def test_no_lock_of_an_append_is_held(tmp_path: Path) -> None:
             entered.set()
             assert leave.wait(SECONDS)
 
-    with opened(tmp_path, dispatchers=[Taker(work)]) as store:
+    with opened(tmp_path, hooks=StoreHooks(dispatchers=[Taker(work)])) as store:
         put(store, b"a")
         assert entered.wait(SECONDS)
         put(store, b"b")
@@ -135,7 +140,7 @@ def test_a_dispatcher_that_reads_queues_gets_an_error(tmp_path: Path) -> None:
         except StoreError as exc:
             met.append(type(exc).__name__)
 
-    with opened(tmp_path, dispatchers=[Taker(read)]) as store:
+    with opened(tmp_path, hooks=StoreHooks(dispatchers=[Taker(read)])) as store:
         put(store, b"a")
         assert store.max_offset("t", 0) == 1
     assert met == ["NestedCallError"]
@@ -191,7 +196,9 @@ def test_the_others_are_not_called_again_for_one_that_fails(tmp_path: Path) -> N
 
         return step
 
-    with opened(tmp_path, dispatchers=[Taker(note(name)) for name in "abc"]) as store:
+    with opened(
+        tmp_path, hooks=StoreHooks(dispatchers=[Taker(note(name)) for name in "abc"])
+    ) as store:
         put(store, b"x")
         until(lambda: store.metrics.snapshot().dispatch_stalled)
         while not store.put_message(Message("t", b"y")).ok:
@@ -205,14 +212,14 @@ def test_a_close_with_a_dispatcher_that_fails_loses_nothing(tmp_path: Path) -> N
     def fail(request: DispatchRequest) -> None:
         raise OSError("gone")
 
-    store = opened(tmp_path, dispatchers=[Taker(fail)])
+    store = opened(tmp_path, hooks=StoreHooks(dispatchers=[Taker(fail)]))
     put(store, b"a", b"b")
     with pytest.raises(DispatcherError):
         store.close()
     with pytest.raises(DispatcherError):
-        opened(tmp_path, dispatchers=[Taker(fail)])
+        opened(tmp_path, hooks=StoreHooks(dispatchers=[Taker(fail)]))
     taker = Taker()
-    with opened(tmp_path, dispatchers=[taker]) as store:
+    with opened(tmp_path, hooks=StoreHooks(dispatchers=[taker])) as store:
         assert bodies_of(store) == taker.bodies == [b"a", b"b"]
         put(store, b"c")
     assert taker.bodies == [b"a", b"b", b"c"]
@@ -222,7 +229,7 @@ def test_an_interrupt_in_a_dispatcher_fails_the_store(tmp_path: Path) -> None:
     def interrupt(request: DispatchRequest) -> None:
         raise KeyboardInterrupt
 
-    store = opened(tmp_path, dispatchers=[Taker(interrupt)])
+    store = opened(tmp_path, hooks=StoreHooks(dispatchers=[Taker(interrupt)]))
     with store._dispatcher.owner.entry():  # so that no thread comes first
         put(store, b"a")
         with pytest.raises(KeyboardInterrupt):
@@ -230,7 +237,7 @@ def test_an_interrupt_in_a_dispatcher_fails_the_store(tmp_path: Path) -> None:
     assert store.metrics.snapshot().failed
     store.close()
     taker = Taker()
-    with opened(tmp_path, dispatchers=[taker]):
+    with opened(tmp_path, hooks=StoreHooks(dispatchers=[taker])):
         assert taker.bodies == [b"a"]
 
 
@@ -241,7 +248,7 @@ def test_an_interrupt_in_a_dispatcher_fails_the_store(tmp_path: Path) -> None:
 def test_a_clean_stop_dispatches_nothing_again(tmp_path: Path, kind: Any) -> None:
     for first in (0, 3, 6):
         taker = Taker()
-        with opened(tmp_path, kind, dispatchers=[taker]) as store:
+        with opened(tmp_path, kind, hooks=StoreHooks(dispatchers=[taker])) as store:
             assert taker.bodies == []
             put(store, *numbered(first, first + 3))
         assert taker.bodies == numbered(first, first + 3)
@@ -249,14 +256,14 @@ def test_a_clean_stop_dispatches_nothing_again(tmp_path: Path, kind: Any) -> Non
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_after_a_crash_all_comes_that_no_flush_covered(tmp_path: Path, kind: Any) -> None:
-    with opened(tmp_path / "s", kind, dispatchers=[Taker()]) as store:
+    with opened(tmp_path / "s", kind, hooks=StoreHooks(dispatchers=[Taker()])) as store:
         put(store, *numbered(0, 3))
         store.flush()
         put(store, *numbered(3, 6))
         assert store.max_offset("t", 0) == 6
         image = crash_image(tmp_path / "s", tmp_path / "image")
     taker = Taker()
-    with opened(image, kind, dispatchers=[taker]) as store:
+    with opened(image, kind, hooks=StoreHooks(dispatchers=[taker])) as store:
         assert taker.bodies in (numbered(3, 6), numbered(2, 6))  # the last one that was vouched for
         put(store, b"6")
         assert bodies_of(store) == numbered(0, 7)
@@ -278,7 +285,10 @@ def test_a_kill_anywhere_skips_no_record(tmp_path: Path, kind: Any) -> None:
 
     taker, calls = Taker(take), CallOrder(tmp_path / "s")
     calls.at_each = take
-    with opened(tmp_path / "s", kind, dispatchers=[taker]) as store, calls.watching():
+    with (
+        opened(tmp_path / "s", kind, hooks=StoreHooks(dispatchers=[taker])) as store,
+        calls.watching(),
+    ):
         put(store, *numbered(0, 3))
         assert store.max_offset("t", 0) == 3
         store.flush()
@@ -288,8 +298,8 @@ def test_a_kill_anywhere_skips_no_record(tmp_path: Path, kind: Any) -> None:
     assert len(images) > 5
     for image, before in images:
         after = Taker()
-        with opened(image, kind, dispatchers=[after]) as store:
-            there = {record.phy_offset for record in store.commit_log.scan(0)}
+        with opened(image, kind, hooks=StoreHooks(dispatchers=[after])) as store:
+            there = {record.phy_offset for record in components_of(store).log.scan(0)}
         again = [request.phy_offset for request in after.taken]
         assert again == sorted(again)
         assert there <= before.union(again)
@@ -308,16 +318,16 @@ def test_one_that_knows_its_place_gets_all_from_there(tmp_path: Path) -> None:
     with opened(tmp_path) as store:  # by a program that does not have it
         put(store, *numbered(0, 6))
         offsets = [each.phy_offset for each in store.get_message("t", 0, 0).messages()]
-        end = store.commit_log.max_phy_offset()
+        end = store.max_phy_offset()
     with logged("cqstore.store.service.dispatching") as lines:
         for at, first in [(0, 0), (offsets[4], 4), (end, 6)]:
             placed, plain = Placed(at), Taker()
-            with opened(tmp_path, dispatchers=[plain, placed]):
+            with opened(tmp_path, hooks=StoreHooks(dispatchers=[plain, placed])):
                 assert placed.bodies == numbered(first, 6)
                 assert plain.bodies == []
     assert lines.getvalue() == ""
     placed, plain = Placed(end), Taker()
-    with opened(tmp_path, dispatchers=[placed, plain]) as store:
+    with opened(tmp_path, hooks=StoreHooks(dispatchers=[placed, plain])) as store:
         put(store, b"6")
         assert store.max_offset("t", 0) == 7
         assert (placed.bodies, plain.bodies) == ([b"6"], [b"6"])
@@ -326,7 +336,7 @@ def test_one_that_knows_its_place_gets_all_from_there(tmp_path: Path) -> None:
 def test_one_without_a_place_never_gets_what_others_dispatched(tmp_path: Path) -> None:
     """Another program recovers what a kill left behind, and puts: a broker, or a command."""
     plain, placed = Taker(), Placed(0)
-    with opened(tmp_path / "s", dispatchers=[plain, placed]) as store:
+    with opened(tmp_path / "s", hooks=StoreHooks(dispatchers=[plain, placed])) as store:
         put(store, *numbered(0, 2))
         store.flush()
         with store._dispatcher.owner.entry():  # so that nothing is dispatched before the kill
@@ -338,7 +348,7 @@ def test_one_without_a_place_never_gets_what_others_dispatched(tmp_path: Path) -
         put(store, b"4")
         assert bodies_of(store) == numbered(0, 5)
     plain, placed = Taker(), Placed(place)
-    with opened(image, dispatchers=[plain, placed]) as store:
+    with opened(image, hooks=StoreHooks(dispatchers=[plain, placed])) as store:
         put(store, b"5")
         assert bodies_of(store) == numbered(0, 6)
     assert plain.bodies == [b"5"]
@@ -351,13 +361,16 @@ def test_one_that_cannot_say_its_place_refuses_the_opening(tmp_path: Path) -> No
             raise LookupError("no database")
 
     with pytest.raises(DispatcherError, match=r"'taker' failed: LookupError\('no database'\)"):
-        opened(tmp_path, dispatchers=[Lost(0)])
+        opened(tmp_path, hooks=StoreHooks(dispatchers=[Lost(0)]))
 
 
 def test_a_place_behind_the_log_is_its_end(tmp_path: Path) -> None:
     """As where a power cut took what the dispatcher had taken."""
     placed = Placed(1 << 30)
-    with logged("cqstore.store") as lines, opened(tmp_path, dispatchers=[placed]) as store:
+    with (
+        logged("cqstore.store") as lines,
+        opened(tmp_path, hooks=StoreHooks(dispatchers=[placed])) as store,
+    ):
         put(store, b"a")
         assert store.max_offset("t", 0) == 1
     assert placed.bodies == [b"a"]
@@ -370,7 +383,7 @@ def test_a_place_that_has_expired_is_said(tmp_path: Path) -> None:
             put(store, b"%d" % number * 7_000)
         store.delete_expired_files(1 << 14)
     placed = Placed(0)
-    with logged("cqstore.store") as lines, opened(tmp_path, dispatchers=[placed]):
+    with logged("cqstore.store") as lines, opened(tmp_path, hooks=StoreHooks(dispatchers=[placed])):
         pass
     assert [body[:1] for body in placed.bodies] == [b"2", b"3"]
     assert "goes on at 16384: the log from 0 on has expired" in lines.getvalue()
@@ -381,7 +394,7 @@ def test_a_place_that_is_none_is_refused(tmp_path: Path, place: Any) -> None:
     with opened(tmp_path) as store:
         put(store, b"a", b"b")
     with pytest.raises(RefusedStoreError, match="the dispatcher 'taker' goes on"):
-        opened(tmp_path, dispatchers=[Placed(place)])
+        opened(tmp_path, hooks=StoreHooks(dispatchers=[Placed(place)]))
     with opened(tmp_path) as store:
         assert bodies_of(store) == [b"a", b"b"]
 
@@ -392,7 +405,11 @@ def test_a_new_index_dispatches_only_what_queues_may_lack(tmp_path: Path) -> Non
         for body in numbered(0, 3):
             store.put_message(Message("t", body, 0, {"KEYS": "k"}))
     taker = Taker()
-    with opened(tmp_path, rebuild=Rebuild.INDEX, dispatchers=[taker]) as store:
+    with opened(
+        tmp_path,
+        recovery=RecoveryOptions(rebuild=Rebuild.INDEX),
+        hooks=StoreHooks(dispatchers=[taker]),
+    ) as store:
         assert len(store.query_message("t", "k")) == 3
         put(store, b"3")
         assert store.max_offset("t", 0) == 4
@@ -402,14 +419,18 @@ def test_a_new_index_dispatches_only_what_queues_may_lack(tmp_path: Path) -> Non
 def test_what_was_given_up_is_dispatched_to_none(tmp_path: Path) -> None:
     with opened(tmp_path / "s") as store:
         put(store, *numbered(0, 4))
-        (_, lost, *_) = [record.phy_offset for record in store.commit_log.scan(0)]
+        (_, lost, *_) = [record.phy_offset for record in components_of(store).log.scan(0)]
         image = crash_image(tmp_path / "s", tmp_path / "image")
     path = image / "commitlog" / ("0" * 20)
     log = bytearray(path.read_bytes())
     log[log.index(b"1", lost + 80)] ^= 2  # in the body
     path.write_bytes(log)
     plain, placed = Taker(), Placed(0)
-    with opened(image, pass_over=[lost], dispatchers=[plain, placed]) as store:
+    with opened(
+        image,
+        recovery=RecoveryOptions(pass_over=[lost]),
+        hooks=StoreHooks(dispatchers=[plain, placed]),
+    ) as store:
         assert [each.phy_offset for each in store.report.passed_over] == [lost]
         assert plain.bodies == placed.bodies == [b"0", b"2", b"3"]
 
@@ -424,7 +445,7 @@ def test_a_dispatcher_sees_what_maintenance_dispatches(tmp_path: Path) -> None:
             put(store, b"derived", topic="d")
 
     taker = Taker(look)
-    with opened(tmp_path, dispatchers=[taker]) as store:
+    with opened(tmp_path, hooks=StoreHooks(dispatchers=[taker])) as store:
         store._dispatcher.arrivals.stop()  # so that these find something that waits
         for step in (
             lambda: store.delete_topic("u"),
@@ -436,7 +457,7 @@ def test_a_dispatcher_sees_what_maintenance_dispatches(tmp_path: Path) -> None:
             before = len(taker.taken)
             step()
             assert len(taker.taken) >= before + 3
-        assert store.commit_log.min_phy_offset() == 1 << 14
+        assert store.min_phy_offset() == 1 << 14
         assert store.max_offset("d", 0) == 3
     assert inside == [False] * 9
 
@@ -444,11 +465,11 @@ def test_a_dispatcher_sees_what_maintenance_dispatches(tmp_path: Path) -> None:
 def test_records_of_a_master_are_dispatched(tmp_path: Path) -> None:
     with opened(tmp_path / "master") as store:
         put(store, *numbered(0, 5))
-        end = store.commit_log.max_phy_offset()
-        data = (store.paths.commit_log / ("0" * 20)).read_bytes()[:end]
+        end = store.max_phy_offset()
+        data = (components_of(store).paths.commit_log / ("0" * 20)).read_bytes()[:end]
     taker = Taker()
     hook = Hook(lambda _: PutMessageResult(ILLEGAL))
-    with opened(tmp_path / "own", dispatchers=[taker], put_hooks=[hook]) as store:
+    with opened(tmp_path / "own", hooks=StoreHooks(dispatchers=[taker], put_hooks=[hook])) as store:
         store.append_to_commit_log(0, data)
         assert bodies_of(store) == taker.bodies == numbered(0, 5)
     assert hook.given == []

@@ -15,6 +15,7 @@ from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Message, SysFlag
 from cqstore.store.service.maintenance.clean_service import expired_offsets
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.recovering.recovery import Recovery
 from cqstore.store.service.results import GetMessageStatus
 from cqstore.store.settings.config import RocksDBEngine, StoreConfig
@@ -59,12 +60,12 @@ class Opened:
         light = {"INNER_MULTI_DISPATCH": "%LMQ%a"}
         for _ in range(5):
             assert self.store.put_message(Message("early", b"x" * 100, 3, light)).ok
-        while self.store.commit_log.max_phy_offset() < 4 * FILE:
+        while self.store.max_phy_offset() < 4 * FILE:
             assert self.store.put_message(Message("busy", b"x" * 1000, 0, {"KEYS": "k"})).ok
 
     def expected_minimum(self) -> int:
-        low = self.store.commit_log.min_phy_offset()
-        records = self.store.commit_log.scan(low)
+        low = self.store.min_phy_offset()
+        records = components_of(self.store).log.scan(low)
         return next(record.queue_offset for record in records if record.topic == "busy")
 
 
@@ -113,7 +114,11 @@ def test_a_pull_that_an_expiry_overtakes_goes_on_at_the_new_minimum(
     if not is_fast:
         monkeypatch.setattr(store._puller, "_plain", Declines())
     kind = QUEUES_OF[opened.backend]
-    reads: Any = kind if store.queues.plain_reads is None else type(store.queues.plain_reads)
+    reads: Any = (
+        kind
+        if components_of(store).queues.plain_reads is None
+        else type(components_of(store).queues.plain_reads)
+    )
     ends, block, plain, read = kind.ends, kind.read_units, reads.plain_units, list[int]()
 
     def overtaken(self: ConsumeQueue, offset: int, count: int) -> PulledUnits:
@@ -156,7 +161,7 @@ def test_files_that_others_deleted_are_followed_too(opened: Opened) -> None:
     assert (store.min_offset("busy", 0), store.max_offset("busy", 0)) == (
         opened.expected_minimum(), high,
     )  # fmt: skip
-    store.queues.clean_expired(store.commit_log.min_phy_offset())
+    components_of(store).queues.clean_expired(store.min_phy_offset())
     assert store.min_offset("early", 3) == store.max_offset("early", 3) == 5
 
 
@@ -235,7 +240,7 @@ def test_a_wholly_expired_queue_keeps_its_next_offset_through_a_rebuild(opened: 
     for queue_id in (1, 2):  # 100 units fill a queue file, and 99 do not
         for _ in range(98 + queue_id):
             assert opened.store.put_message(Message("ends", b"", queue_id)).ok
-    while opened.store.commit_log.max_phy_offset() < 6 * FILE:
+    while opened.store.max_phy_offset() < 6 * FILE:
         assert opened.store.put_message(Message("busy", b"x" * 1000)).ok
     opened.store.delete_expired_files(5 * FILE)
     expected = {("early", 3): 5, ("%LMQ%a", 0): 5, ("ends", 1): 99, ("ends", 2): 100}
@@ -272,14 +277,14 @@ def test_queues_that_have_expired_are_noted_with_their_next_offset(tmp_path: Pat
     puts += [Message("t", b"x", 1), Message("t", b"x", 0), Message("u", b"x", 2, light)]
     assert all(result.ok for result in store.put_messages(puts))
     first = {("t", 0): 2, ("t", 1): 1, ("u", 2): 1, ("%LMQ%a", 0): 1, ("%LMQ%b", 0): 1}
-    end = store.commit_log.max_phy_offset()
-    assert expired_offsets(store.commit_log, end) == first
+    end = store.max_phy_offset()
+    assert expired_offsets(components_of(store).log, end) == first
     assert store.put_message(Message("u", b"", 2)).ok
-    while store.commit_log.max_phy_offset() < FILE:
+    while store.max_phy_offset() < FILE:
         assert store.put_message(Message("busy", b"x" * 1000)).ok
     assert store.put_message(Message("t", b"x", 1)).ok
     report = store.delete_expired_files(FILE)
     assert (report.log_files, report.log_bytes, report.min_phy_offset) == (1, FILE, FILE)
     ends = {key: end for key, end in first.items() if key != ("t", 1)} | {("u", 2): 2}
-    assert ExpiredQueues(store.paths.expired_queues).ends() == ends
+    assert ExpiredQueues(components_of(store).paths.expired_queues).ends() == ends
     store.close()

@@ -16,6 +16,9 @@ from cqstore.store.log.mapped_file import MappedFile
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.open_store import open_served
+from cqstore.store.service.opening.options import OpenOptions
 from cqstore.store.service.results import PutMessageStatus
 from cqstore.store.service.runtime.environment import Environment
 from cqstore.store.settings.config import StoreConfig
@@ -58,27 +61,29 @@ def opened(
     root: Path, machine: Machine, backend: str = "file", **settings: object
 ) -> Iterator[MessageStore]:
     config = StoreConfig.from_mapping({"mapped_file_size_commit_log": FILE, **settings})
-    with MessageStore.open(
-        root, config, backend=backend, housekeeping=False, environment=machine
-    ) as store:
+    options = OpenOptions(backend=backend, housekeeping=False, environment=machine)
+    with open_served(MessageStore, root, config, options) as store:
         yield store
 
 
 def fill(store: MessageStore, files: int) -> None:
-    while len(store.commit_log.files.files()) < files:
+    while len(components_of(store).log.files.files()) < files:
         assert store.put_message(Message("t", b"x" * 2000)).ok
 
 
 def left(store: MessageStore) -> int:
-    there = len(list(store.paths.commit_log.iterdir()))
-    assert there in {len(store.commit_log.files.files()), len(store.commit_log.files.files()) + 1}
-    return len(store.commit_log.files.files())
+    there = len(list(components_of(store).paths.commit_log.iterdir()))
+    assert there in {
+        len(components_of(store).log.files.files()),
+        len(components_of(store).log.files.files()) + 1,
+    }
+    return len(components_of(store).log.files.files())
 
 
 def age(store: MessageStore, *files: int, hours: float) -> None:
     """Let the files at these places have been written so many hours ago."""
     for at in files:
-        path = store.commit_log.files.files()[at].path
+        path = components_of(store).log.files.files()[at].path
         then = time.time() - hours * HOUR
         os.utime(path, (then, then))
 
@@ -95,8 +100,8 @@ def test_old_files_go_at_their_hour_and_what_points_into_them_follows(
         machine.hour = 4
         assert store._expiry.run() == 2
         assert left(store) == 3
-        assert store.commit_log.min_phy_offset() == 2 * FILE
-        first = next(store.commit_log.scan(2 * FILE))
+        assert store.min_phy_offset() == 2 * FILE
+        first = next(components_of(store).log.scan(2 * FILE))
         assert store.min_offset("t", 0) == first.queue_offset
         assert store._expiry.run() == 0
         assert [finding for finding in store.check() if finding.damage] == []
@@ -107,7 +112,7 @@ def test_a_file_is_old_at_the_very_second(tmp_path: Path, machine: Machine) -> N
     with opened(tmp_path / "s", machine, fileReservedTime=2) as store:
         fill(store, 3)
         for at, written in enumerate((1000, 1001)):
-            os.utime(store.commit_log.files.files()[at].path, (written, written))
+            os.utime(components_of(store).log.files.files()[at].path, (written, written))
         machine.now = lambda: 1000.0 + 2 * HOUR  # type: ignore[method-assign]
         _, files = store.expiring_files()
         assert [file.goes for file in files] == [True, False, False]
@@ -178,7 +183,7 @@ def test_a_nearly_full_disk_takes_no_puts_until_it_has_room_again(
             store.put_message(Message("t", b"x")),
             *store.put_messages([Message("t", b"x")] * 2),
             *store.put_client_batch(Message("t", b"x")),
-            store.put_message_async(Message("t", b"x")).result(0),
+            store.put_message_future(Message("t", b"x")).result(0),
         ]
         assert {put.status for put in refused} == {PutMessageStatus.SERVICE_NOT_AVAILABLE}
         assert not any(put.ok for put in refused)
@@ -252,7 +257,7 @@ def test_a_file_that_cannot_be_deleted_stays_and_is_tried_again(
     machine.hour, machine.ahead = 4, 73 * HOUR
     with opened(tmp_path / "s", machine) as store:
         fill(store, 4)
-        stuck = store.commit_log.files.files()[1].path
+        stuck = components_of(store).log.files.files()[1].path
         unlink = MappedFile.unlink
 
         def refuse(file: MappedFile) -> None:
@@ -263,9 +268,9 @@ def test_a_file_that_cannot_be_deleted_stays_and_is_tried_again(
         monkeypatch.setattr(MappedFile, "unlink", refuse)
         assert store._expiry.run() == 1
         assert stuck.exists()
-        assert store.commit_log.min_phy_offset() == FILE
+        assert store.min_phy_offset() == FILE
         assert store.put_message(Message("t", b"x")).ok, "the store goes on"
-        first = next(store.commit_log.scan(FILE)).queue_offset
+        first = next(components_of(store).log.scan(FILE)).queue_offset
         assert store.min_offset("t", 0) == first
         assert store.get_message("t", 0, first).records
         monkeypatch.undo()
@@ -294,8 +299,8 @@ def test_the_thread_deletes_by_itself_and_ends_with_the_store(
     with opened(root, machine) as store:
         fill(store, 3)
     machine.hour, machine.ahead = 4, 73 * HOUR
-    store = MessageStore.open(root, config, environment=machine)
-    until(lambda: len(store.commit_log.files.files()) <= 1)
+    store = open_served(MessageStore, root, config, OpenOptions(environment=machine))
+    until(lambda: len(components_of(store).log.files.files()) <= 1)
     assert left(store) == 1
     assert machine.waits[0] == 60
     store.close()

@@ -15,6 +15,7 @@ from cqstore.store.queue.facts import QueueRestart
 from cqstore.store.queue.units import UnitBatch
 from cqstore.store.record.message import Message, MessageProperty
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.results import PutMessageResult, PutMessageStatus
 from cqstore.store.service.writing.flush import _Rounds
 from cqstore.store.settings.config import FlushDiskType
@@ -100,7 +101,7 @@ def test_after_a_failed_sync_nobody_is_told_that_anything_is_durable(
 
 def test_a_message_that_does_not_wait_costs_no_sync(store: MessageStore, disk: GatedDisk) -> None:
     assert store.put_message(message(0, {MessageProperty.WAIT: "false"})).ok
-    assert store.put_message_async(message(0, {MessageProperty.WAIT: "false"})).done()
+    assert store.put_message_future(message(0, {MessageProperty.WAIT: "false"})).done()
     assert disk.syncs == 0
 
 
@@ -111,7 +112,7 @@ def test_a_future_completes_when_the_disk_has_the_message_and_not_before(
     store: MessageStore, disk: GatedDisk
 ) -> None:
     disk.open.clear()
-    futures = [store.put_message_async(message()) for _ in range(20)]
+    futures = [store.put_message_future(message()) for _ in range(20)]
     disk.entered.acquire()
     assert not any(future.done() for future in futures)
     assert not futures[0].cancel()
@@ -119,7 +120,7 @@ def test_a_future_completes_when_the_disk_has_the_message_and_not_before(
     results = [future.result(30) for future in futures]
     assert [result.queue_offset for result in results] == [*range(20)]
     assert {result.status for result in results} == {PutMessageStatus.PUT_OK}
-    assert store.confirm_phy_offset() == store.commit_log.max_phy_offset()
+    assert store.confirm_phy_offset() == store.max_phy_offset()
     assert disk.syncs <= 20
 
 
@@ -127,7 +128,7 @@ def test_who_completes_a_future_himself_harms_nobody_else(
     store: MessageStore, disk: GatedDisk
 ) -> None:
     disk.open.clear()
-    first, second = (store.put_message_async(message()) for _ in range(2))
+    first, second = (store.put_message_future(message()) for _ in range(2))
     first.set_result(PutMessageResult(PutMessageStatus.UNKNOWN_ERROR))
     disk.open.set()
     assert second.result(30).status is PutMessageStatus.PUT_OK
@@ -136,7 +137,7 @@ def test_who_completes_a_future_himself_harms_nobody_else(
 
 def test_futures_are_awaited_by_asyncio(store: MessageStore) -> None:
     async def put_all() -> list[PutMessageResult]:
-        futures = [store.put_message_async(message(at)) for at in range(50)]
+        futures = [store.put_message_future(message(at)) for at in range(50)]
         return await asyncio.gather(*map(asyncio.wrap_future, futures))
 
     assert [result.queue_offset for result in asyncio.run(put_all())] == [0] * 50
@@ -145,10 +146,10 @@ def test_futures_are_awaited_by_asyncio(store: MessageStore) -> None:
 def test_without_sync_flush_a_future_is_done_at_once(tmp_path: Path, disk: GatedDisk) -> None:
     with MessageStore.open(tmp_path / "store", ASYNC) as store:
         disk.syncs = 0
-        future = store.put_message_async(message())
+        future = store.put_message_future(message())
         assert future.done()
         assert future.result().ok
-        assert store.put_message_async(Message("", b"x")).result().appended is None
+        assert store.put_message_future(Message("", b"x")).result().appended is None
         assert disk.syncs == 0
 
 
@@ -156,7 +157,7 @@ def test_a_late_future_says_so(tmp_path: Path, disk: GatedDisk) -> None:
     config = SYNC.model_copy(update={"sync_flush_timeout": 1})
     with MessageStore.open(tmp_path / "store", config) as store:
         disk.open.clear()
-        future = store.put_message_async(message())
+        future = store.put_message_future(message())
         disk.entered.acquire()
         started = time.monotonic()
         until(lambda: time.monotonic() - started > 0.01)
@@ -169,18 +170,18 @@ def test_a_future_fails_with_what_kept_its_message_from_the_disk(
     store: MessageStore, disk: GatedDisk
 ) -> None:
     disk.fails = True
-    future = store.put_message_async(message())
+    future = store.put_message_future(message())
     assert isinstance(future.exception(30), StoreIOError)
     until(lambda: store._state.failure is not None)
     with pytest.raises(StoreFailedError):
-        store.put_message_async(message())
+        store.put_message_future(message())
 
 
 def test_close_completes_every_future(tmp_path: Path, disk: GatedDisk) -> None:
     store = MessageStore.open(tmp_path / "store", SYNC)
     disk.open.clear()
     futures: list[Future[PutMessageResult]] = [
-        store.put_message_async(message()) for _ in range(10)
+        store.put_message_future(message()) for _ in range(10)
     ]
     closing = threading.Thread(target=store.close)
     closing.start()
@@ -188,7 +189,7 @@ def test_close_completes_every_future(tmp_path: Path, disk: GatedDisk) -> None:
     closing.join(30)
     assert [future.result(0).queue_offset for future in futures] == [*range(10)]
     with pytest.raises(StoreClosedError):
-        store.put_message_async(message())
+        store.put_message_future(message())
 
 
 # ---- what the thread does by itself
@@ -202,15 +203,15 @@ def test_the_thread_flushes_four_pages_and_leaves_less_to_the_thorough_round(
         disk.syncs = 0
         assert store.put_message(message()).ok
         until(lambda: not store._dispatcher.has_undispatched)  # the thread came by
-        flushed = store.commit_log.flushed_phy_offset
+        flushed = store.flushed_phy_offset
         assert flushed() == 0
-        while store.commit_log.max_phy_offset() < 4 * 4096:
+        while store.max_phy_offset() < 4 * 4096:
             store.put_message(message())
         until(lambda: flushed() >= 4 * 4096)
     thorough = config.model_copy(update={"flush_commit_log_thorough_interval": 1})
     with MessageStore.open(tmp_path / "store", thorough) as store:
         assert store.put_message(message()).ok
-        until(lambda: store.commit_log.flushed_phy_offset() == store.commit_log.max_phy_offset())
+        until(lambda: store.flushed_phy_offset() == store.max_phy_offset())
 
 
 def test_four_pages_are_much_and_a_byte_less_is_not(tmp_path: Path, disk: GatedDisk) -> None:
@@ -221,12 +222,12 @@ def test_four_pages_are_much_and_a_byte_less_is_not(tmp_path: Path, disk: GatedD
         assert store.put_message(Message("t", b"x" * (rest - 1))).ok
         disk.syncs = 0
         store._components.flush._flush_much()
-        assert (store.commit_log.max_phy_offset(), disk.syncs) == (4 * 4096 - 1, 0)
+        assert (store.max_phy_offset(), disk.syncs) == (4 * 4096 - 1, 0)
     with MessageStore.open(tmp_path / "other", ASYNC) as store:
         assert store.put_message(Message("t", b"")).ok
         assert store.put_message(Message("t", b"x" * rest)).ok
         store._components.flush._flush_much()
-        assert store.commit_log.flushed_phy_offset() == 4 * 4096
+        assert store.flushed_phy_offset() == 4 * 4096
 
 
 def test_a_flush_vouches_for_the_index_files_that_are_full(tmp_path: Path) -> None:
@@ -236,8 +237,8 @@ def test_a_flush_vouches_for_the_index_files_that_are_full(tmp_path: Path) -> No
         store.flush()
         last = put[3].appended  # a file has room for four
         assert last is not None
-        assert store.checkpoint.fields.index_msg_timestamp == last.store_timestamp
-        written = StoreCheckpoint(store.paths.checkpoint).fields
+        assert components_of(store).checkpoint.fields.index_msg_timestamp == last.store_timestamp
+        written = StoreCheckpoint(components_of(store).paths.checkpoint).fields
         assert written.index_msg_timestamp == last.store_timestamp
 
 
@@ -268,10 +269,12 @@ def test_queue_files_with_much_that_is_new_are_written_ahead(tmp_path: Path) -> 
             store.put_message(Message("plenty", b""))
         store.put_message(Message("scant", b""))
         assert store.max_offset("plenty", 0) == 500
-        unsynced = store.queues._unsynced  # type: ignore[attr-defined]
+        unsynced = components_of(store).queues._unsynced  # type: ignore[attr-defined]
         until(lambda: not any("/plenty/" in path for path in unsynced.files))
         assert any("/scant/" in path for path in unsynced.files)
-        assert store.checkpoint.fields.logics_phy_offset == 0, "a part is no checkpoint"
+        assert components_of(store).checkpoint.fields.logics_phy_offset == 0, (
+            "a part is no checkpoint"
+        )
 
 
 @pytest.mark.parametrize("backend", ["file", "rocksdb"])
@@ -282,14 +285,14 @@ def test_a_flush_of_queues_does_not_keep_writers_waiting(
     store = MessageStore.open(tmp_path / "store", config, backend=backend)
     store.put_message(message())
     entered, leave = threading.Event(), threading.Event()
-    flush = store.queues.flush
+    flush = components_of(store).queues.flush
 
     def held(least_pages: int = 0) -> None:
         entered.set()
         assert leave.wait(30)
         flush(least_pages)
 
-    monkeypatch.setattr(store.queues, "flush", held)
+    monkeypatch.setattr(components_of(store).queues, "flush", held)
     flushing = threading.Thread(target=store.flush)
     flushing.start()
     assert entered.wait(30)
@@ -298,7 +301,7 @@ def test_a_flush_of_queues_does_not_keep_writers_waiting(
     assert store.max_offset("t", 0) == 101
     leave.set()
     flushing.join(30)
-    monkeypatch.setattr(store.queues, "flush", flush)
+    monkeypatch.setattr(components_of(store).queues, "flush", flush)
     store.close()
 
 
@@ -308,14 +311,14 @@ def test_a_batch_that_another_thread_hands_on_does_not_keep_writers_waiting(
     config = ASYNC.model_copy(update={"dispatch_slice": 10})
     with MessageStore.open(tmp_path / "store", config, backend="file") as store:
         entered, leave = threading.Event(), threading.Event()
-        put_batch = store.queues.put_batch
+        put_batch = components_of(store).queues.put_batch
 
         def held(batch: UnitBatch) -> list[QueueRestart]:
             entered.set()
             assert leave.wait(30)
             return put_batch(batch)
 
-        monkeypatch.setattr(store.queues, "put_batch", held)
+        monkeypatch.setattr(components_of(store).queues, "put_batch", held)
         assert store.put_message(message()).ok
         reader = threading.Thread(target=store.max_offset, args=("t", 0))
         reader.start()

@@ -13,6 +13,7 @@ from cqstore import (
 from cqstore.ab.stores.side_store import SideStore
 from cqstore.cli.message_files.export_store import new_store
 from cqstore.store.service.opening.installed_hooks import DISPATCHERS, PUT_HOOKS
+from cqstore.store.service.opening.options import StoreHooks
 from cqstore.store.service.writing.putter import Putter
 from tests.kit.hooks import CONFIG, ILLEGAL, Hook, Taker, bodies_of, opened, put, refuse
 
@@ -85,7 +86,9 @@ def test_hooks_of_installed_packages_come_first_by_name(
     install(tmp_path / "site", monkeypatch, ["hook_b", "hook_a"])
     order: list[str] = []
     own, own_taker = Hook(lambda _: order.append("own"), "own"), Taker()
-    with opened(tmp_path / "s", put_hooks=[own], dispatchers=[own_taker]) as store:
+    with opened(
+        tmp_path / "s", hooks=StoreHooks(put_hooks=[own], dispatchers=[own_taker])
+    ) as store:
         for name in ("hook_a", "hook_b"):
             Installed.made[name]._step = lambda _, name=name: order.append(name)
         put(store, b"x")
@@ -93,7 +96,7 @@ def test_hooks_of_installed_packages_come_first_by_name(
         assert order == ["hook_a", "hook_b", "own"]
         assert Installed.made["taker"].bodies == own_taker.bodies == [b"x"]
     for root, installed in (("without", True), ("off", False)):
-        with opened(tmp_path / root, installed_hooks=installed) as store:
+        with opened(tmp_path / root, hooks=StoreHooks(installed=installed)) as store:
             assert isinstance(store._putter, Putter)
             assert store._dispatcher.dispatchers is None
 
@@ -105,7 +108,7 @@ def test_a_hook_that_cannot_be_made_refuses_the_opening(
     with pytest.raises(StoreConfigError, match=r"'broken' of cqstore\.put_hooks .*LookupError"):
         opened(tmp_path / "s")
     assert not (tmp_path / "s").exists()
-    with opened(tmp_path / "s", installed_hooks=False) as store:
+    with opened(tmp_path / "s", hooks=StoreHooks(installed=False)) as store:
         put(store, b"x")
     with MessageStore.open(tmp_path / "s", read_only=True) as store:
         assert bodies_of(store) == [b"x"]
@@ -115,7 +118,7 @@ def test_copies_that_serve_nobody_have_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(tmp_path / "site", monkeypatch, ["broken"])
-    with opened(tmp_path / "s", installed_hooks=False) as store:
+    with opened(tmp_path / "s", hooks=StoreHooks(installed=False)) as store:
         put(store, b"x")
     with (
         MessageStore.open(tmp_path / "s", read_only=True) as source,
@@ -128,7 +131,9 @@ def test_copies_that_serve_nobody_have_none(
 
 def test_an_embedded_log_has_them(tmp_path: Path) -> None:
     hook, taker = Hook(lambda message: refuse(message, b"no")), Taker()
-    with cqstore.open(tmp_path, config=CONFIG, put_hooks=[hook], dispatchers=[taker]) as log:
+    with cqstore.open(
+        tmp_path, config=CONFIG, hooks=StoreHooks(put_hooks=[hook], dispatchers=[taker])
+    ) as log:
         log.put("t", b"yes")
         with pytest.raises(cqstore.PutRefusedError, match="not that one") as met:
             log.put("t", b"no")

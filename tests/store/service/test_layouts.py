@@ -15,6 +15,7 @@ from cqstore.store.service.layout.store_layout import (
     choose_roles,
     detect,
     found_sizes,
+    with_log_folder,
 )
 from cqstore.store.settings.config import StoreConfig
 
@@ -88,7 +89,7 @@ def test_a_log_over_several_paths_has_files_where_one_of_them_has(tmp_path: Path
     layout = detect(tmp_path, config)
     assert (layout.log_folders, layout.has_log) == (folders, True)
     assert found_sizes(layout, config) == {"mapped_file_size_commit_log": 4096}
-    layout = detect(tmp_path, config, tmp_path / "two")
+    layout = detect(tmp_path, with_log_folder(config, tmp_path / "two"))
     assert layout.log_folders == [tmp_path / "two"]
     assert "spread over several paths" in detect(tmp_path, config).refusals[0]
     assert layout.refusals == [f"its commit log lies elsewhere, in {tmp_path / 'two'}"]

@@ -13,6 +13,7 @@ import pytest
 from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.results import PutMessageResult
 from cqstore.store.settings.config import FlushDiskType, RocksDBEngine, StoreConfig
 from tests.kit.engines import ENGINES
@@ -106,7 +107,7 @@ class Load:
             high = self.store.max_offset(*queue)
             assert sorted(written) == list(range(high))
             for start in range(0, high, 1000):
-                rows = self.store.queues.queue(*queue).read_units(start, 1000).rows()
+                rows = components_of(self.store).queues.queue(*queue).read_units(start, 1000).rows()
                 for at, (phy_offset, *_) in enumerate(rows, start):
                     message = self.store.message_by_offset(phy_offset)
                     self.compare(queue, at, message)

@@ -17,6 +17,7 @@ from cqstore.store.queue.facts import QueueRestart
 from cqstore.store.queue.units import BlockStop, QueueKey, UnitBatch
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.results import GetMessageStatus
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.crash_images import crash_image
@@ -175,7 +176,7 @@ def test_read_only_the_queue_tells_holes_and_all_others_are_as_ever(
         assert store.max_offset(*LOST) == 45
         there = seen = 0
         while there < 45:
-            block = store.queues.queue(*LOST).read_units(there, 100)
+            block = components_of(store).queues.queue(*LOST).read_units(there, 100)
             seen += block.count
             pull = store.get_message(*LOST, max(there, store.min_offset(*LOST)))
             assert pull.status in (GetMessageStatus.FOUND, GetMessageStatus.OFFSET_FOUND_NULL,
@@ -264,11 +265,11 @@ def test_behind_files_that_have_expired_the_last_one_is_missed(
     with opened(root) as store:
         for _ in range(10):  # a whole file of the queue, in the first file of the log
             put(store, "a", 0)
-        while store.commit_log.max_phy_offset() < 8400:
+        while store.max_phy_offset() < 8400:
             put(store, "b", 0)
         for _ in range(20):
             put(store, "a", 0)
-        while store.commit_log.max_phy_offset() < 4 * 8192:  # no replay comes to these
+        while store.max_phy_offset() < 4 * 8192:  # no replay comes to these
             put(store, "b", 0)
         assert store.delete_expired_files(8192).log_files == 1
         before = facts(store)

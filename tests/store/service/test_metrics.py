@@ -16,6 +16,7 @@ from cqstore.store.record.client_batch import encode_client_batch
 from cqstore.store.record.message import Message, SysFlag
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.metrics.metrics import disk_used_ratio
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.puller import TagFilter
 from cqstore.store.service.results import GetMessageStatus, PutMessageStatus
 from cqstore.store.service.writing.fast_put import SAMPLED_PUTS
@@ -46,9 +47,9 @@ def test_messages_and_bytes_are_those_of_the_records_alone(store: MessageStore) 
     store.put_message(Message("t", b"x", 0, LIGHT))
     batch = Message("t", encode_client_batch([Message("t", b"x")] * 3))
     assert len(store.put_client_batch(batch)) == 3
-    while store.commit_log.max_phy_offset() < 2 * FILE:  # blank records at the ends of files
+    while store.max_phy_offset() < 2 * FILE:  # blank records at the ends of files
         store.put_message(Message("t", b"x" * 5000))
-    records = list(store.commit_log.scan(0))
+    records = list(components_of(store).log.scan(0))
     snapshot = store.metrics.snapshot()
     assert snapshot.put_messages == len(records)
     assert snapshot.put_bytes == sum(record.size for record in records)
@@ -187,8 +188,10 @@ def test_refusals_are_counted_by_status(
         raise DiskFullError(f"no room for {size} bytes")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store.commit_log, "prepared", None)  # so that its blocks are asked for
-        patch.setattr(store.commit_log, "_writable", full)
+        patch.setattr(
+            components_of(store).log, "prepared", None
+        )  # so that its blocks are asked for
+        patch.setattr(components_of(store).log, "_writable", full)
         store.put_message(Message("t", b"x"))
     snapshot = store.metrics.snapshot()
     assert {status: count for status, count in snapshot.put_not_ok.items() if count} == {
@@ -268,7 +271,7 @@ def test_the_lag_is_what_no_queue_has_yet(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = store.put_message(Message("t", b"x"))
-    assert store.metrics.snapshot().dispatch_lag_bytes == store.commit_log.max_phy_offset()
+    assert store.metrics.snapshot().dispatch_lag_bytes == store.max_phy_offset()
     assert store.max_offset("t", 0) == 1
     assert store.metrics.snapshot().dispatch_lag_bytes == 0
     second = store.put_message(Message("t", b"x"))
@@ -281,13 +284,13 @@ def test_the_lag_is_what_no_queue_has_yet(
     snapshot = store.metrics.snapshot()
     assert snapshot.dispatch_lag_bytes == second.appended.size
     assert snapshot.dispatch_lag_ms == 1234
-    put_batch, seen = store.queues.put_batch, []
+    put_batch, seen = components_of(store).queues.put_batch, []
 
     def look_then_put(batch: UnitBatch) -> object:
         seen.append(store.metrics.snapshot())
         return put_batch(batch)
 
-    monkeypatch.setattr(store.queues, "put_batch", look_then_put)
+    monkeypatch.setattr(components_of(store).queues, "put_batch", look_then_put)
     assert store.max_offset("t", 0) == 2
     assert [(s.dispatch_lag_bytes, s.dispatch_lag_ms) for s in seen] == [
         (second.appended.size, 1234)
@@ -300,7 +303,7 @@ def test_no_queue_waits_for_a_record_that_none_gets(store: MessageStore) -> None
     prepared = Message("t", b"x", sys_flag=int(SysFlag.TRANSACTION_PREPARED))
     assert store.put_message(prepared).ok
     snapshot = store.metrics.snapshot()
-    assert snapshot.dispatch_lag_bytes == store.commit_log.max_phy_offset()
+    assert snapshot.dispatch_lag_bytes == store.max_phy_offset()
     assert snapshot.dispatch_lag_ms == 0
 
 
@@ -326,16 +329,16 @@ def test_an_append_that_hangs_shows(
     monkeypatch: pytest.MonkeyPatch,
     put: Callable[[MessageStore], object],
 ) -> None:
-    writable, seen = store.commit_log._writable, []
+    writable, seen = components_of(store).log._writable, []
 
     def hang(size: int) -> object:
         for ago in (900, 1100):
-            store.commit_log.append_began -= ago
+            components_of(store).log.append_began -= ago
             seen.append(store.metrics.snapshot())
-            store.commit_log.append_began += ago
+            components_of(store).log.append_began += ago
         return writable(size)
 
-    monkeypatch.setattr(store.commit_log, "_writable", hang)
+    monkeypatch.setattr(components_of(store).log, "_writable", hang)
     put(store)
     assert [snapshot.is_page_cache_busy for snapshot in seen] == [False, True]
     assert seen[1].append_ms > 1000
@@ -361,7 +364,7 @@ def test_a_failed_store_says_so_and_a_closed_one_nothing(
         raise StoreIOError("the disk is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store.commit_log, "flush", broken)
+        patch.setattr(components_of(store).log, "flush", broken)
         with pytest.raises(StoreIOError):
             store.flush()
     assert store.metrics.snapshot().failed

@@ -33,6 +33,8 @@ from cqstore.store.queue.units import UnitBatch
 from cqstore.store.record.message import Message
 from cqstore.store.service.dispatching import replay
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.options import RecoveryOptions
 from cqstore.store.service.recovering.queue_rebuild import QueueRebuild
 from cqstore.store.service.results import GetMessageStatus
 from cqstore.store.settings.config import StoreConfig
@@ -187,23 +189,26 @@ def test_no_new_store_is_made_of_a_part_of_one(root: Path, name: str) -> None:
         assert bodies(store) == 100
 
 
+def log_in(folder: Path) -> StoreConfig:
+    return StoreConfig(store_path_commit_log=str(folder))
+
+
 def test_a_log_elsewhere_must_be_there(root: Path, tmp_path: Path) -> None:
     for place, what in ((tmp_path / "none", "no such folder"), (root / "checkpoint", "a file")):
         with pytest.raises(RefusedStoreError, match=f"no commit log lies here: {what}") as caught:
-            MessageStore.open(root, read_only=True, commit_log=place)
+            MessageStore.open(root, log_in(place), read_only=True)
         assert caught.value.path == place
     (tmp_path / "empty").mkdir()
     with pytest.raises(RefusedStoreError, match=f"no commit log in {tmp_path / 'empty'}: "):
-        MessageStore.open(root, read_only=True, commit_log=tmp_path / "empty")
+        MessageStore.open(root, log_in(tmp_path / "empty"), read_only=True)
 
 
 def test_a_log_elsewhere_is_read_only(root: Path, tmp_path: Path) -> None:
     (root / "commitlog").rename(tmp_path / "elsewhere")
-    with MessageStore.open(root, read_only=True, commit_log=tmp_path / "elsewhere") as store:
+    with MessageStore.open(root, log_in(tmp_path / "elsewhere"), read_only=True) as store:
         assert bodies(store) == 100
         assert [f for f in store.check() if f.damage] == []
-    config = StoreConfig(store_path_commit_log=str(tmp_path / "elsewhere"))
-    assert "elsewhere" in refused(root, config)
+    assert "elsewhere" in refused(root, log_in(tmp_path / "elsewhere"))
 
 
 def test_a_log_over_several_paths_is_read_only(root: Path, tmp_path: Path) -> None:
@@ -328,7 +333,7 @@ def test_the_log_is_not_written_to_where_a_clean_close_left_it(root: Path) -> No
 
 def test_what_lies_behind_a_clean_end_is_saved_and_zeroed(root: Path) -> None:
     with MessageStore.open(root, read_only=True) as store:
-        end = store.commit_log.max_phy_offset()
+        end = store.max_phy_offset()
     path = last_log_file(root)
     data, at = path.read_bytes(), end - int(path.name)
     path.write_bytes(data[: at + 100] + b"left" + data[at + 104 :])
@@ -340,7 +345,7 @@ def test_what_lies_behind_a_clean_end_is_saved_and_zeroed(root: Path) -> None:
 def test_a_torn_tail_is_saved_cut_and_zeroed(root: Path) -> None:
     crash(root)
     with MessageStore.open(root, read_only=True) as store:
-        last = max(r.phy_offset for r in store.commit_log.scan(0))
+        last = max(r.phy_offset for r in components_of(store).log.scan(0))
     path = last_log_file(root)
     data = bytearray(path.read_bytes())
     at = last - int(path.name)
@@ -361,7 +366,7 @@ def test_a_torn_tail_is_saved_cut_and_zeroed(root: Path) -> None:
 def test_damage_with_records_behind_it_is_refused_until_cut(root: Path) -> None:
     crash(root)
     with MessageStore.open(root, read_only=True) as store:
-        bad = [r.phy_offset for r in store.commit_log.scan(0)][50]
+        bad = [r.phy_offset for r in components_of(store).log.scan(0)][50]
     path = root / "commitlog" / f"{bad - bad % 16384:020d}"
     data = bytearray(path.read_bytes())
     data[bad % 16384 + 100] ^= 1
@@ -371,10 +376,10 @@ def test_damage_with_records_behind_it_is_refused_until_cut(root: Path) -> None:
     with pytest.raises(RefusedStoreError, match=f"cut at {bad}"):
         MessageStore.open(root, backend=None)
     with pytest.raises((StoreConfigError, RefusedStoreError)):
-        MessageStore.open(root, cut_at=bad + 1)
+        MessageStore.open(root, recovery=RecoveryOptions(cut_at=bad + 1))
     assert data == path.read_bytes()
-    with MessageStore.open(root, cut_at=bad) as store:
-        assert store.commit_log.max_phy_offset() == bad
+    with MessageStore.open(root, recovery=RecoveryOptions(cut_at=bad)) as store:
+        assert store.max_phy_offset() == bad
         assert bodies(store, 0) + bodies(store, 1) == 50
         assert len(store.report.saved) > 1
 
@@ -393,7 +398,7 @@ def test_queues_behind_the_log_are_brought_up(root: Path, backend: str) -> None:
 
 def test_queues_ahead_of_the_log_are_cut_back(root: Path) -> None:
     with MessageStore.open(root, read_only=True) as store:
-        records = [r.phy_offset for r in store.commit_log.scan(0)]
+        records = [r.phy_offset for r in components_of(store).log.scan(0)]
     crash(root)
     lost = records[-30]
     for path in sorted((root / "commitlog").iterdir()):
@@ -435,7 +440,7 @@ def test_a_killed_writer_loses_nothing_it_was_told_is_stored(
                  if line.endswith(b"\n")]  # fmt: skip
     for _ in range(2):
         with MessageStore.open(root) as store:
-            stored = [record.phy_offset for record in store.commit_log.scan(0)]
+            stored = [record.phy_offset for record in components_of(store).log.scan(0)]
             assert stored[: len(told)] == told
             assert len(stored) <= len(told) + 1
             assert sum(bodies(store, queue_id) for queue_id in range(5)) == len(stored)

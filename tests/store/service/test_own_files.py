@@ -15,6 +15,7 @@ from cqstore.store.queue.backends import backend as backend_class
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.options import RecoveryOptions
 from cqstore.store.service.recovering.replacement import Rebuild
 from tests.kit.crash_images import crash_image
 from tests.kit.faults import EIO, Faults
@@ -71,7 +72,7 @@ def crashed(root: Path, kind: str, _: pytest.MonkeyPatch) -> Told:
     with open_store(living) as store:
         told.work(store)
         store.flush()
-        crash_image(store.paths.root, root)
+        crash_image(store.root, root)
     return told
 
 
@@ -102,7 +103,7 @@ def half_replaced(root: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> Tol
     with monkeypatch.context() as patch:
         patch.setattr(backend_class(kind), "put_batch", stop)
         with pytest.raises(Stop):
-            open_store(root, rebuild=Rebuild.QUEUES, backend=kind)
+            open_store(root, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES), backend=kind)
     return told
 
 
@@ -131,7 +132,7 @@ def use(root: Path, told: Told) -> None:
     with open_store(root) as store:
         told.check(store)
         told.work(store)
-    with open_store(root, rebuild=Rebuild.QUEUES) as store:
+    with open_store(root, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES)) as store:
         told.check(store)
         told.work(store)
         told.check(store)

@@ -165,7 +165,7 @@ def test_puts_have_pages_brought_in_by_the_thread(tmp_path: Path) -> None:
         def brought() -> bool:
             for _ in range(64):
                 assert store.put_message(message).ok
-            return ahead.brought > store.commit_log.max_phy_offset()
+            return ahead.brought > store.max_phy_offset()
 
         until(brought)
         assert list(store.check()) == []

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cqstore import FlushDiskType, Message, MessageStore, StoreConfig
+from cqstore.store.service.opening.components import components_of
 
 FILE = 1 << 20
 SMAPS = Path("/proc/self/smaps")
@@ -58,7 +59,7 @@ def test_they_do_so_when_the_store_is_opened_again(tmp_path: Path) -> None:
 def test_a_map_that_is_made_again_has_them_too(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, config(FlushDiskType.SYNC_FLUSH)) as store:
         store.put_message(Message("t", b"x"))
-        current = store.commit_log.current
+        current = components_of(store).log.current
         assert current is not None
         current.unmap()
         store.put_message(Message("t", b"x"))

@@ -14,6 +14,8 @@ from cqstore.store.record.filler import UNKNOWN_TOPIC
 from cqstore.store.record.message import Message, SysFlag
 from cqstore.store.record.record_layout import HEAD, body_position
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.options import RecoveryOptions
 from cqstore.store.service.reading.puller import TagFilter
 from cqstore.store.service.recovering.replacement import Rebuild
 from cqstore.store.service.results import PutMessageStatus
@@ -59,7 +61,7 @@ def message(number: int) -> Message:
 
 def places(root: Path) -> list[tuple[int, int]]:
     with MessageStore.open(root, read_only=True) as store:
-        return [(record.phy_offset, record.size) for record in store.commit_log.scan(0)]
+        return [(record.phy_offset, record.size) for record in components_of(store).log.scan(0)]
 
 
 def damage(root: Path, phy_offset: int, first: int, count: int) -> bytes:
@@ -102,7 +104,7 @@ def test_one_message_is_given_up_and_nothing_else(root: Path, kind: str) -> None
     spoilt = damage(root, bad, *DAMAGES[kind])
     with pytest.raises(RefusedStoreError, match=f"pass over {bad}"):
         MessageStore.open(root, CONFIG)
-    with MessageStore.open(root, CONFIG, pass_over=[bad]) as store:
+    with MessageStore.open(root, CONFIG, recovery=RecoveryOptions(pass_over=[bad])) as store:
         (passed,) = store.report.passed_over
         assert (passed.phy_offset, passed.size, passed.place) == (bad, size, ("t", 0, BAD // 3))
         assert passed.saved.read_bytes() == spoilt[bad : bad + size]
@@ -137,12 +139,14 @@ def key_of(number: int) -> tuple[str, str]:
 def test_queues_that_are_built_anew_are_the_same(root: Path, kind: str) -> None:
     bad, _ = places(root)[BAD]
     damage(root, bad, *DAMAGES[kind])
-    MessageStore.open(root, CONFIG, pass_over=[bad]).close()
+    MessageStore.open(root, CONFIG, recovery=RecoveryOptions(pass_over=[bad])).close()
     before = seen(root)
     for backend in backend_names():
         copy = root.with_name(f"rebuilt-{backend}")
         shutil.copytree(root, copy)
-        MessageStore.open(copy, CONFIG, backend=backend, rebuild=Rebuild.QUEUES).close()
+        MessageStore.open(
+            copy, CONFIG, backend=backend, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES)
+        ).close()
         assert seen(copy) == before
 
 
@@ -157,8 +161,8 @@ def test_light_queues_keep_their_places(tmp_path: Path, kind: str) -> None:
                 assert store.put_message(Message("t", b"x" * 100, 0, light)).ok
         bad = places(root)[4][0]
         damage(root, bad, *DAMAGES[kind])
-        MessageStore.open(root, config, pass_over=[bad]).close()
-        MessageStore.open(root, config, rebuild=Rebuild.QUEUES).close()
+        MessageStore.open(root, config, recovery=RecoveryOptions(pass_over=[bad])).close()
+        MessageStore.open(root, config, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES)).close()
         with MessageStore.open(root, config) as store:
             for topic, gone in (("t", 4), ("%LMQ%a", 4), ("%LMQ%1", 1)):
                 result = store.get_message(topic, 0, 0)
@@ -178,17 +182,17 @@ def test_with_a_crc_over_the_whole_record_the_filler_has_one(tmp_path: Path) -> 
                 assert store.put_message(message(number)).ok
         bad = places(root)[4][0]
         damage(root, bad, *DAMAGES[kind])
-        MessageStore.open(root, config, pass_over=[bad]).close()
+        MessageStore.open(root, config, recovery=RecoveryOptions(pass_over=[bad])).close()
         with MessageStore.open(root, config, read_only=True) as store:
-            store.commit_log.message(bad).check_property_crc()
+            components_of(store).log.message(bad).check_property_crc()
             assert [finding for finding in store.check() if finding.damage] == []
 
 
 def test_the_last_record_can_be_passed_over(root: Path) -> None:
     bad, size = places(root)[-1]
     damage(root, bad, 0, 88)
-    with MessageStore.open(root, CONFIG, pass_over=[bad]) as store:
-        assert store.commit_log.max_phy_offset() == bad + size
+    with MessageStore.open(root, CONFIG, recovery=RecoveryOptions(pass_over=[bad])) as store:
+        assert store.max_phy_offset() == bad + size
         assert store.put_message(message(COUNT + 2)).queue_offset == COUNT // 3
     assert seen(root)["other", 0][-2] == "gone"
 
@@ -198,8 +202,10 @@ def test_several_are_passed_over_at_once(root: Path) -> None:
     for bad in wanted:
         damage(root, bad, 0, 150)
     with pytest.raises(RefusedStoreError, match=f"pass over {wanted[3]}"):
-        MessageStore.open(root, CONFIG, pass_over=wanted[:3])
-    with MessageStore.open(root, CONFIG, pass_over=wanted) as store:  # the first ones once more
+        MessageStore.open(root, CONFIG, recovery=RecoveryOptions(pass_over=wanted[:3]))
+    with MessageStore.open(
+        root, CONFIG, recovery=RecoveryOptions(pass_over=wanted)
+    ) as store:  # the first ones once more
         assert len(store.report.passed_over) == 1
     assert sum(texts.count("gone") for texts in seen(root).values()) == 4
 
@@ -212,7 +218,9 @@ def test_a_record_that_no_queue_knows_keeps_its_place(root: Path, kind: str) -> 
     (root / "checkpoint").unlink()
     backend = "rocksdb" if (root / "consumequeue" / "CURRENT").exists() else "file"
     shutil.rmtree(root / "consumequeue")
-    with MessageStore.open(root, CONFIG, backend=backend, pass_over=[bad]) as store:
+    with MessageStore.open(
+        root, CONFIG, backend=backend, recovery=RecoveryOptions(pass_over=[bad])
+    ) as store:
         assert store.report.passed_over[0].place == ("t", 0, BAD // 3)
     assert seen(root)["t", 0].count("gone") == 1
 
@@ -223,10 +231,12 @@ def test_one_that_is_last_and_unknown_leaves_no_unit(root: Path) -> None:
     (root / "abort").touch()
     backend = "rocksdb" if (root / "consumequeue" / "CURRENT").exists() else "file"
     shutil.rmtree(root / "consumequeue")
-    with MessageStore.open(root, CONFIG, backend=backend, pass_over=[bad]) as store:
+    with MessageStore.open(
+        root, CONFIG, backend=backend, recovery=RecoveryOptions(pass_over=[bad])
+    ) as store:
         assert store.report.passed_over[0].place is None
         assert store.max_offset("t", 1) == COUNT // 3 - 1
-        found = store.commit_log.message(bad)
+        found = components_of(store).log.message(bad)
         assert found.topic == UNKNOWN_TOPIC
         assert found.tail[:2] == (0, 0)  # neither consumed again nor the end of a transaction
         assert UNKNOWN_TOPIC not in store.topics()
@@ -237,7 +247,7 @@ def test_what_is_sound_is_not_passed_over(root: Path) -> None:
     before = tree_digest(root / "commitlog")
     for at in (good, good + 1, good + size * 1000):
         with pytest.raises(StoreConfigError, match=f"not damaged at {at}"):
-            MessageStore.open(root, CONFIG, pass_over=[at])
+            MessageStore.open(root, CONFIG, recovery=RecoveryOptions(pass_over=[at]))
     assert tree_digest(root / "commitlog") == before
 
 
@@ -250,7 +260,7 @@ def test_the_end_of_a_sound_log_is_refused_before_anything_is_written(
         (root / "abort").touch()
     before = tree_digest(root)
     with pytest.raises(StoreConfigError, match=f"not damaged at {end}: it ends there"):
-        MessageStore.open(root, CONFIG, pass_over=[end])
+        MessageStore.open(root, CONFIG, recovery=RecoveryOptions(pass_over=[end]))
     assert tree_digest(root) == before
 
 
@@ -258,7 +268,7 @@ def test_a_last_record_that_was_on_disk_is_passed_over(root: Path) -> None:
     """The log seems to end before it; the queues say that it does not."""
     last, size = places(root)[-1]
     damage(root, last, 0, size)
-    with MessageStore.open(root, CONFIG, pass_over=[last]) as store:
+    with MessageStore.open(root, CONFIG, recovery=RecoveryOptions(pass_over=[last])) as store:
         assert [passed.phy_offset for passed in store.report.passed_over] == [last]
 
 
@@ -276,7 +286,7 @@ def test_a_pass_that_was_cut_short_is_done_again(
 
     monkeypatch.setattr(MappedFile, "rewrite", rewrite)
     with pytest.raises(KeyboardInterrupt):
-        MessageStore.open(root, CONFIG, pass_over=[bad])
+        MessageStore.open(root, CONFIG, recovery=RecoveryOptions(pass_over=[bad]))
     monkeypatch.setattr(MappedFile, "rewrite", original)
     with MessageStore.open(root, CONFIG) as store:
         assert [passed.phy_offset for passed in store.report.passed_over] == [bad]
@@ -304,13 +314,13 @@ def test_a_pass_that_was_cut_short_is_no_other_records(
     with monkeypatch.context() as patch:
         patch.setattr(MappedFile, "rewrite", stop)
         with pytest.raises(KeyboardInterrupt):
-            MessageStore.open(root, CONFIG, pass_over=[bad])
+            MessageStore.open(root, CONFIG, recovery=RecoveryOptions(pass_over=[bad]))
     (root / LOG).write_bytes(whole)
     damage(root, other, BODY + 5, 1)
-    with MessageStore.open(root, CONFIG, pass_over=[other]) as store:
+    with MessageStore.open(root, CONFIG, recovery=RecoveryOptions(pass_over=[other])) as store:
         assert [passed.phy_offset for passed in store.report.passed_over] == [other]
         assert store.message_by_offset(bad).body == message(BAD).body
-        assert len(list(store.commit_log.scan(0))) == COUNT
+        assert len(list(components_of(store).log.scan(0))) == COUNT
 
 
 def test_a_note_that_is_no_filler_is_refused(root: Path) -> None:
@@ -338,19 +348,19 @@ def test_a_unit_of_a_wrong_size_takes_no_record_behind_with_it(root: Path) -> No
     assert int.from_bytes(data[at : at + 4], "big") == size
     data[at : at + 4] = (10 * size).to_bytes(4, "big")
     path.write_bytes(data)
-    with MessageStore.open(root, CONFIG, pass_over=[bad]) as store:
+    with MessageStore.open(root, CONFIG, recovery=RecoveryOptions(pass_over=[bad])) as store:
         (passed,) = store.report.passed_over
         assert passed.phy_offset + passed.size == behind
-        assert store.commit_log.message(behind).body == message(BAD + 1).body
+        assert components_of(store).log.message(behind).body == message(BAD + 1).body
 
 
 def test_a_filler_is_a_record_of_the_format(root: Path) -> None:
     bad, size = places(root)[BAD]
     damage(root, bad, *DAMAGES["body"])
-    MessageStore.open(root, CONFIG, pass_over=[bad]).close()
+    MessageStore.open(root, CONFIG, recovery=RecoveryOptions(pass_over=[bad])).close()
     data = (root / LOG).read_bytes()[bad : bad + size]
     with MessageStore.open(root, read_only=True) as store:
-        found = store.commit_log.message(bad)
+        found = components_of(store).log.message(bad)
     expected = PlainRecord(
         topic=b"t", body=found.body, properties=found.properties_bytes, queue_id=0,
         queue_offset=BAD // 3, phy_offset=bad, sys_flag=0x40000000,

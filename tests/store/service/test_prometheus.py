@@ -95,7 +95,7 @@ def test_a_mirror_is_scraped_beside_the_rest(tmp_path: Path) -> None:
             store.get_message("t", number % 5, 0)
         until(lambda: outcomes(store) == {ReadOutcome.SAME: 51})
         samples = scrape(registry)
-        root, names = str(store.paths.root), ("cqstore_ab_waiting", "cqstore_ab_failed")
+        root, names = str(store.root), ("cqstore_ab_waiting", "cqstore_ab_failed")
         assert one(samples, "cqstore_ab_reads_total", op="pull", outcome="same") == 50
         assert one(samples, "cqstore_ab_dropped_total") == 0
         assert [one(samples, name) for name in names] == [0, 0]

@@ -12,6 +12,8 @@ from cqstore.store.record.client_batch import encode_client_batch
 from cqstore.store.record.message import Message, SysFlag
 from cqstore.store.service.dispatching import dispatch
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.options import RecoveryOptions
 from cqstore.store.service.reading.puller import TagFilter
 from cqstore.store.service.recovering.replacement import Rebuild
 from cqstore.store.service.results import GetMessageStatus, PutMessageStatus
@@ -63,13 +65,13 @@ def offsets(store: MessageStore, topic: str, start: int = 0, **options: object) 
 def test_what_may_not_be_stored_is_refused_and_nothing_is_written(
     store: MessageStore, message: Message, status: PutMessageStatus
 ) -> None:
-    before = store.commit_log.max_phy_offset()
+    before = store.max_phy_offset()
     result = store.put_message(message)
     assert result.status is status, result.reason
     assert result.ok is (status is PutMessageStatus.PUT_OK)
     if not result.ok:
         assert result.reason
-        assert store.commit_log.max_phy_offset() == before
+        assert store.max_phy_offset() == before
         assert list(store.queue_keys()) == []
 
 
@@ -148,7 +150,7 @@ def test_the_statuses_of_a_pull(store: MessageStore) -> None:
 
 def test_without_sync_flush_all_that_was_written_is_confirmed(store: MessageStore) -> None:
     store.put_message(Message("t", b"x" * 77))
-    assert store.confirm_phy_offset() == store.commit_log.max_phy_offset() > 77
+    assert store.confirm_phy_offset() == store.max_phy_offset() > 77
 
 
 @pytest.mark.slow
@@ -285,7 +287,7 @@ def test_delayed_messages_carry_their_due_time_in_the_queue(store: MessageStore)
         result = store.put_message(Message(topic, b"x", 0, properties))
         assert result.appended is not None
         assert store.max_offset(topic, 0) == result.queue_offset + 1
-        (unit,) = store.queues.queue(topic, 0).iterate(result.queue_offset)
+        (unit,) = components_of(store).queues.queue(topic, 0).iterate(result.queue_offset)
         expected = 2598919 if delay is None else result.appended.store_timestamp + delay
         assert unit.tags_code == expected
 
@@ -330,14 +332,16 @@ def test_what_takes_no_place_says_offset_0_and_leaves_no_gap(
     for message in messages[1:]:  # as a broker finds them in what was half of it
         message.properties.update({"INNER_MULTI_QUEUE_OFFSET": "7"} if light else {})
     for rebuild in (Rebuild.NOTHING, Rebuild.QUEUES):
-        with MessageStore.open(tmp_path, LMQ, backend=backend, rebuild=rebuild) as store:
+        with MessageStore.open(
+            tmp_path, LMQ, backend=backend, recovery=RecoveryOptions(rebuild=rebuild)
+        ) as store:
             if not rebuild:
                 put = store.put_messages
                 results = put(messages) if how == "list" else [put([one])[0] for one in messages]
                 assert [(result.ok, result.queue_offset) for result in results] == [
                     (True, offset) for offset in (0, 0, 0, 1, 2)
                 ]
-            found = [record.queue_offset for record in store.commit_log.scan(0)]
+            found = [record.queue_offset for record in components_of(store).log.scan(0)]
             assert found == [0, 0, 0, 1, 2]
             ends = [store.max_offset(topic, 0) for topic in ("t", "%LMQ%a")]
             assert ends == [3, 3 if light else 0]
@@ -362,7 +366,7 @@ def test_a_filter_on_a_batch_queue_passes_over_no_more_messages_than_its_bound(
     config = StoreConfig(max_filter_message_size=20 * bound)
     with MessageStore.open(golden("special-default"), config, read_only=True) as store:
         (topic,) = {key.topic for key in store.queue_keys() if key.topic.startswith("batch_")}
-        units = list(store.queues.queue(topic, 0).iterate(0))
+        units = list(components_of(store).queues.queue(topic, 0).iterate(0))
         assert [unit.batch_num for unit in units[:2]] == [2, 2]
         pulled = store.get_message(topic, 0, 0, 1, TagFilter("no such tag"))
         assert pulled.status is GetMessageStatus.NO_MATCHED_MESSAGE
@@ -409,7 +413,7 @@ def test_most_offsets_stay_where_queues_are_put_to_in_turn(
     put = dict.fromkeys(range(200), 0)
     with MessageStore.open(tmp_path / "turns", config, backend=backend) as store:
         asked: list[int] = []
-        real = store.queues.next_offset
+        real = components_of(store).queues.next_offset
         monkeypatch.setattr(
             store._components.pending.offsets._queues,
             "next_offset",
@@ -461,11 +465,11 @@ def test_more_light_queues_than_the_quota_are_refused_before_anything_is_written
     message = Message("t", b"x", 0, {"INNER_MULTI_DISPATCH": "%LMQ%1,%LMQ%2,%LMQ%3"})
     with MessageStore.open(tmp_path / "quota", config, backend=backend) as store:
         assert store.put_message(message).ok
-        end = store.commit_log.max_phy_offset()
+        end = store.max_phy_offset()
         more = Message("t", b"x", 0, {"INNER_MULTI_DISPATCH": "%LMQ%1,%LMQ%4"})
         refused = store.put_message(more)
         assert refused.status is PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
         assert "maxLmqConsumeQueueNum" in refused.reason
-        assert store.commit_log.max_phy_offset() == end
+        assert store.max_phy_offset() == end
         assert store.put_message(message).ok, "those that are there go on"
         assert store.put_message(Message("t", b"x")).ok

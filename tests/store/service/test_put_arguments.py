@@ -54,7 +54,7 @@ def test_several_messages_are_durable_whatever_they_come_in(
         assert all(result.ok for result in results)
         last = results[-1]
         assert last.appended is not None
-        assert store.commit_log.flushed_phy_offset() >= last.phy_offset + last.appended.size
+        assert store.flushed_phy_offset() >= last.phy_offset + last.appended.size
 
 
 def put_one(store: MessageStore, message: Message) -> PutMessageResult:
@@ -62,7 +62,7 @@ def put_one(store: MessageStore, message: Message) -> PutMessageResult:
 
 
 def put_async(store: MessageStore, message: Message) -> PutMessageResult:
-    return store.put_message_async(message).result()
+    return store.put_message_future(message).result()
 
 
 def put_several(store: MessageStore, message: Message) -> PutMessageResult:
@@ -89,7 +89,7 @@ def test_what_becomes_of_the_properties_later_does_not_end_the_wait(
         result = put(store, Message("orders", b"x", 0, properties))
         assert properties["WAIT"] == "false"
         assert result.appended is not None
-        assert store.commit_log.flushed_phy_offset() >= result.phy_offset + result.appended.size
+        assert store.flushed_phy_offset() >= result.phy_offset + result.appended.size
         (found,) = store.get_message("orders", 0, 0, 32).messages()
         assert found.properties == {"INNER_X": "1"}, "its producer waits"
 
@@ -103,7 +103,7 @@ def test_what_is_no_iterable_of_messages_is_refused(tmp_path: Path, given: Given
     with MessageStore.open(tmp_path, CONFIG) as store:
         with pytest.raises(TypeError, match="is not an iterable of messages"):
             store.put_messages(given)
-        assert store.commit_log.max_phy_offset() == 0
+        assert store.max_phy_offset() == 0
 
 
 @pytest.mark.parametrize("given", [["ab"], [b"ab"], [{"a": 1}], [None], [1, 2], [["x"]]], ids=repr)
@@ -116,16 +116,16 @@ def test_what_is_no_message_is_refused_before_anything_is_put(
         mixed = [Message("orders", b"x"), Message("orders", b"y", 0, LIGHT), *given]
         with pytest.raises(TypeError, match=r"element 2 is .*, not a Message"):
             store.put_messages(mixed)
-        assert store.commit_log.max_phy_offset() == 0
+        assert store.max_phy_offset() == 0
 
 
 @pytest.mark.parametrize("given", ["ab", None, [Message("orders", b"x")]], ids=repr)
 def test_one_message_is_a_message(tmp_path: Path, given: Message) -> None:
     with MessageStore.open(tmp_path, CONFIG) as store:
-        for put in (store.put_message, store.put_message_async, store.put_client_batch):
+        for put in (store.put_message, store.put_message_future, store.put_client_batch):
             with pytest.raises(TypeError, match=r"the argument is .*, not a Message"):
                 put(given)
-        assert store.commit_log.max_phy_offset() == 0
+        assert store.max_phy_offset() == 0
 
 
 def test_a_store_that_takes_no_puts_answers_for_each_of_an_iterator(tmp_path: Path) -> None:

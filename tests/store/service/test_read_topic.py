@@ -7,6 +7,7 @@ import pytest
 
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.puller import TagFilter
 from cqstore.store.service.reading.topic_follower import TopicFollower
 from cqstore.store.service.reading.topic_reader import TopicDamage, last_offsets, read_topic
@@ -165,10 +166,10 @@ def test_a_follower_has_what_queues_do_not_show_and_what_comes(
         assert writer.max_offset("t", 0) == 3  # its queues have them
         with MessageStore.open(tmp_path, SLOW, read_only=True) as store:
             shown = [each.message.body.decode() for each in read_topic(store, "t")]
-            assert TopicFollower(store).topics() >= (
+            assert TopicFollower(components_of(store)).topics() >= (
                 {"t", "other"} if backend == "rocksdb" else set()
             )
-            follower = TopicFollower(store)
+            follower = TopicFollower(components_of(store))
             behind = [each.message.body.decode() for each in follower.poll("t")]
             assert [*shown, *behind] == ["a", "b", "c", "d", "e"]
             put(writer, "f", "g")
@@ -186,7 +187,7 @@ def test_a_light_queue_is_followed_in_the_records_of_its_topic(tmp_path: Path) -
         writer.put_message(Message("t", b"a", 3, dict(message)))
         writer.flush()
         with MessageStore.open(tmp_path, config, read_only=True) as store:
-            follower = TopicFollower(store)
+            follower = TopicFollower(components_of(store))
             assert [*follower.poll(light)] == []
             writer.put_message(Message("t", b"b", 3, dict(message)))
             writer.put_message(Message("t", b"c", 3))

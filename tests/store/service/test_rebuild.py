@@ -12,6 +12,8 @@ from cqstore.store.queue.backends import backend_names
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.options import RecoveryOptions
 from cqstore.store.service.recovering.replacement import Rebuild
 from tests.kit.golden import CLEAN, each_kind, load_dump
 from tests.kit.rebuilt import CONFIG, Facts, facts, fill
@@ -60,7 +62,7 @@ def damage(root: Path, backend: str) -> None:
             path.write_bytes(bytes(range(200)) * 2)
         return
     with opened(root) as store:
-        store.queues.delete_queue("t", 1)
+        components_of(store).queues.delete_queue("t", 1)
 
 
 @pytest.fixture(params=["in its backend", "in the other one"])
@@ -81,14 +83,21 @@ def test_all_queues_are_the_same_again_and_the_old_ones_are_kept(
     assert before[QueueKey("expired", 0)][:2] == (15, 15)
     assert QueueKey("%LMQ%two", 0) in before
     ticks: list[int] = []
-    with opened(root, rebuild=Rebuild.QUEUES, backend=target, progress=ticks.append) as store:
-        assert store.queues.name == target
+    with opened(
+        root,
+        recovery=RecoveryOptions(rebuild=Rebuild.QUEUES),
+        backend=target,
+        progress=ticks.append,
+    ) as store:
+        assert components_of(store).queues.name == target
         assert facts(store) == before
         assert store.put_message(Message("expired", b"x")).queue_offset == 15
     (kept,) = (root / "cqstore" / "replaced").iterdir()
     shutil.rmtree(root / "consumequeue")
     (kept / "consumequeue").rename(root / "consumequeue")
-    assert backend_class(backend).present(store.paths), "what was there could be moved back"
+    assert backend_class(backend).present(components_of(store).paths), (
+        "what was there could be moved back"
+    )
 
 
 @pytest.mark.parametrize("name", each_kind(SIMPLE))
@@ -96,7 +105,9 @@ def test_queues_of_rocketmq_are_the_same_again_in_either_backend(
     golden: Golden, name: str, backend: str
 ) -> None:
     root, queues = golden(name), load_dump(name)["queues"]
-    with MessageStore.open(root, rebuild=Rebuild.QUEUES, backend=backend) as store:
+    with MessageStore.open(
+        root, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES), backend=backend
+    ) as store:
         found = {key: store.max_offset(*key) for key in store.queue_keys()}
         units = store.report.dispatched_units
     wanted = {(q["topic"], q["queueId"]): q["max"] for q in queues if q["max"]}
@@ -131,10 +142,10 @@ def test_a_rebuild_that_is_cut_short_goes_on_with_the_next_open(
             backend_class(target), "put_batch", lambda *args: count_down() or put_batch(*args)
         )
         with pytest.raises(type(fault)):
-            opened(root, rebuild=Rebuild.QUEUES, backend=target)
+            opened(root, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES), backend=target)
     with opened(root) as store:
         if step > 1:
-            assert store.queues.name == target, "as it was begun"
+            assert components_of(store).queues.name == target, "as it was begun"
         assert facts(store) == before
     assert read(root) == before
     assert not (root / "cqstore" / "replacing").exists()
@@ -146,16 +157,16 @@ def test_a_damaged_log_is_refused_while_the_queues_are_still_there(
     last = sorted((root / "commitlog").iterdir())[-1]
     start = int(last.name)
     with opened(root, read_only=True) as store:
-        third = [record.phy_offset for record in store.commit_log.scan(start)][2]
+        third = [record.phy_offset for record in components_of(store).log.scan(start)][2]
     with last.open("r+b") as file:
         file.seek(third - start + 100)
         file.write(b"\xff" * 50)
     queues = tree_digest(root / "consumequeue")
     with pytest.raises(RefusedStoreError, match=f"cut at {third}"):
-        opened(root, rebuild=Rebuild.QUEUES)
+        opened(root, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES))
     assert tree_digest(root / "consumequeue") == queues
-    with opened(root, rebuild=Rebuild.QUEUES, cut_at=third) as store:
-        assert store.commit_log.max_phy_offset() == third
+    with opened(root, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES, cut_at=third)) as store:
+        assert store.max_phy_offset() == third
         assert [finding for finding in store.check() if finding.damage] == []
 
 
@@ -199,16 +210,16 @@ def test_a_rebuild_that_would_lose_units_is_refused(root: Path) -> None:
 def test_a_single_rebuild_in_a_damaged_log_changes_nothing(root: Path) -> None:
     with opened(root) as store:
         before = facts(store)
-        end = store.commit_log.max_phy_offset()
-        at = next(store.commit_log.scan(65536)).phy_offset
-        place = store.commit_log.files.find(at)
+        end = store.max_phy_offset()
+        at = next(components_of(store).log.scan(65536)).phy_offset
+        place = components_of(store).log.files.find(at)
         assert place is not None
         place.map()[at - place.file_from_offset + 100] ^= 0xFF
         with pytest.raises(CorruptionError):
             store.rebuild_queues("t")
         place.map()[at - place.file_from_offset + 100] ^= 0xFF
         assert facts(store) == before
-        assert store.commit_log.max_phy_offset() == end
+        assert store.max_phy_offset() == end
 
 
 def test_a_single_rebuild_that_is_cut_short_is_done_again(
@@ -218,7 +229,9 @@ def test_a_single_rebuild_that_is_cut_short_is_done_again(
     store = opened(root)
     with monkeypatch.context() as patched:
         patched.setattr(
-            type(store.queues), "put_batch", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+            type(components_of(store).queues),
+            "put_batch",
+            lambda *_: (_ for _ in ()).throw(KeyboardInterrupt),
         )
         with pytest.raises(KeyboardInterrupt):
             store.rebuild_queues("t", 1)
@@ -241,7 +254,7 @@ def test_batch_queues_are_not_rebuilt(golden: Golden) -> None:
         store.rebuild_queues(topic)
     before = tree_digest(root / "batchconsumequeue")
     with pytest.raises(RefusedStoreError, match="BatchCQ"):
-        MessageStore.open(root, rebuild=Rebuild.QUEUES)
+        MessageStore.open(root, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES))
     assert tree_digest(root / "batchconsumequeue") == before
 
 
@@ -265,7 +278,7 @@ def test_a_broken_index_stops_nothing_and_is_built_anew(root: Path, how: str) ->
     with opened(root, read_only=True) as store:
         assert store.max_offset("t", 0)
     parts = Rebuild.INDEX if how == "asked for" else Rebuild.NOTHING
-    with opened(root, rebuild=parts) as store:
+    with opened(root, recovery=RecoveryOptions(rebuild=parts)) as store:
         assert bool(store.report.index_dropped) == (how != "asked for")
         assert keys_found(store) == wanted
         assert [finding for finding in store.check() if finding.damage] == []
@@ -283,11 +296,11 @@ def test_batch_queues_keep_a_rebuild_of_all_queues_away_and_their_empty_folder_d
     before = read(root)
     folder = root / "batchconsumequeue"
     folder.mkdir()
-    opened(root, rebuild=Rebuild.QUEUES).close()
+    opened(root, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES)).close()
     assert read(root) == before
     (folder / "topic").mkdir()
     digest = tree_digest(root)
     with pytest.raises(RefusedStoreError, match="BatchCQ"):
-        opened(root, rebuild=Rebuild.QUEUES)
+        opened(root, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES))
     assert tree_digest(root) == digest
-    opened(root, rebuild=Rebuild.INDEX).close()
+    opened(root, recovery=RecoveryOptions(rebuild=Rebuild.INDEX)).close()

@@ -13,6 +13,7 @@ from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.client_batch import encode_client_batch
 from cqstore.store.record.message import Host, Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.puller import TagFilter
 from cqstore.store.service.results import PutMessageStatus
 from cqstore.store.settings.config import StoreConfig
@@ -102,12 +103,12 @@ def test_every_put_refuses_it_and_writes_nothing(
     store: MessageStore, fields: dict[str, Any], reason: str
 ) -> None:
     message = Message(**{"topic": "t", "body": b"x", **fields})
-    results = [store.put_message(message), store.put_message_async(message).result()]
+    results = [store.put_message(message), store.put_message_future(message).result()]
     results += store.put_messages([message])
     for result in results:
         assert result.status is ILLEGAL
         assert re.search(reason, result.reason), result.reason
-    assert store.commit_log.max_phy_offset() == 0
+    assert store.max_phy_offset() == 0
     assert store.put_message(Message("t", b"y")).queue_offset == 0
 
 
@@ -127,7 +128,7 @@ def test_a_client_batch_with_it_is_refused_whole(
     (result,) = store.put_client_batch(batch)
     assert result.status is ILLEGAL
     assert reason in result.reason
-    assert store.commit_log.max_phy_offset() == 0
+    assert store.max_phy_offset() == 0
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_an_odd_client_batch_is_refused(store: MessageStore, fields: dict[str, A
     (result,) = store.put_client_batch(Message(**{"topic": "t", "body": body, **fields}))
     assert result.status is ILLEGAL
     assert result.reason
-    assert store.commit_log.max_phy_offset() == 0
+    assert store.max_phy_offset() == 0
 
 
 @pytest.mark.parametrize("fields", [{"body": None}, {"flag": 1 << 31}, {"properties": {"a": 5}},
@@ -154,7 +155,7 @@ def test_a_body_that_may_change_is_copied(store: MessageStore) -> None:
     numbers = array("i", [1, 2, 3])
     for body in (bytearray(b"abc"), memoryview(b"abc"), memoryview(numbers)):
         result = store.put_message(Message("t", body))  # type: ignore[arg-type]
-        assert store.commit_log.message(result.phy_offset).body == bytes(body)
+        assert components_of(store).log.message(result.phy_offset).body == bytes(body)
 
 
 @pytest.mark.parametrize("name", backend_names())
@@ -209,7 +210,7 @@ def test_a_message_that_is_to_come_later_is_refused(
     message = Message("t", b"x", 0, properties, sys_flag=sys_flag)
     others = [Message("t", b"a"), message, Message("t", b"b")]
     results = [
-        store.put_message(message), store.put_message_async(message).result(),
+        store.put_message(message), store.put_message_future(message).result(),
         store.put_messages(others)[1],
     ]  # fmt: skip
     if not sys_flag:

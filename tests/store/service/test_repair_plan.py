@@ -11,6 +11,7 @@ from cqstore.store.record.message import Message
 from cqstore.store.service.maintenance.check import CheckFinding
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.repair import MAX_SINGLE, RepairPlan, carry_out, plan_repair
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=16384)
@@ -33,8 +34,8 @@ def store(root: Path) -> Iterator[MessageStore]:
 
 
 def test_each_finding_has_its_remedy(store: MessageStore) -> None:
-    log, paths = str(store.paths.commit_log), store.paths
-    places = [record.phy_offset for record in store.commit_log.scan(0)]
+    log, paths = str(components_of(store).paths.commit_log), components_of(store).paths
+    places = [record.phy_offset for record in components_of(store).log.scan(0)]
     findings = [
         CheckFinding("worth knowing", damage=False, path=log, phy_offset=1),
         CheckFinding("no place", path=log),
@@ -49,7 +50,7 @@ def test_each_finding_has_its_remedy(store: MessageStore) -> None:
     ]
     plan = plan_repair(store, findings)
     assert plan.cut_at == places[-3]
-    assert plan.lost_bytes == store.commit_log.max_phy_offset() - places[-3]
+    assert plan.lost_bytes == store.max_phy_offset() - places[-3]
     assert plan.lost_records == 2
     assert plan.index
     assert not plan.recover
@@ -63,7 +64,7 @@ def test_each_finding_has_its_remedy(store: MessageStore) -> None:
 
 def test_records_between_two_damaged_ones_count_as_lost(root: Path) -> None:
     with MessageStore.open(root, CONFIG, read_only=True) as store:
-        places = [record.phy_offset for record in store.commit_log.scan(0)]
+        places = [record.phy_offset for record in components_of(store).log.scan(0)]
     log = root / "commitlog" / f"{0:020d}"
     data = bytearray(log.read_bytes())
     for place in (places[5] + 4, places[12] + 150, places[13] + 4):  # magic codes and a body

@@ -21,6 +21,7 @@ from cqstore.store.service.dispatching.reput import (
     BatchCost,
     ReputService,
 )
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.runtime.environment import usable_cores
 from tests.kit.faults import ENOSPC, Faults
 from tests.kit.interrupts import Interrupted, run_interrupted
@@ -139,8 +140,8 @@ def test_every_kind_of_put_leaves_its_batch_to_the_thread(
     else:
         with open_store(tmp_path / "other") as other:
             put(other, LIMIT)
-            file = next(iter(other.commit_log.files))
-            data = bytes(file.read(0, other.commit_log.max_phy_offset()))
+            file = next(iter(components_of(other).log.files))
+            data = bytes(file.read(0, other.max_phy_offset()))
         store.append_to_commit_log(0, data)
     assert held.entered.wait(60)
     held.open.set()

@@ -14,6 +14,7 @@ from cqstore.store.errors import RefusedStoreError, StoreConfigError
 from cqstore.store.record.client_batch import encode_client_batch
 from cqstore.store.record.message import SCHEDULE_TOPIC, Host, Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.puller import TagFilter
 from cqstore.store.service.results import PutMessageStatus
 from cqstore.store.settings.config import StoreConfig
@@ -63,7 +64,7 @@ def test_it_waits_in_the_schedule_and_comes_as_it_was(
             "KEYS": "k", "TAGS": "new", "DELAY": "2", "own": "x", "REAL_TOPIC": "orders",
             "REAL_QID": "5",
         }  # fmt: skip
-        (unit,) = store.queues.queue(SCHEDULE_TOPIC, 1).iterate(0)
+        (unit,) = components_of(store).queues.queue(SCHEDULE_TOPIC, 1).iterate(0)
         assert unit.tags_code == waits.store_timestamp + 2 * HOUR_MS
         assert WHOLE.properties["DELAY"] == "2", "the caller's own message stays"
         clock.ahead = 2 * HOUR_SECONDS - 60
@@ -90,8 +91,8 @@ def test_it_waits_in_the_schedule_and_comes_as_it_was(
 def test_every_way_to_put_delays(tmp_path: Path, clock: Clock, backend: str) -> None:
     with opened(tmp_path, clock, backend) as store:
         assert store.put_message(delayed(0, 1)).ok
-        assert store.put_message_async(delayed(1, 1)).result().ok
-        assert asyncio.run(store.put(delayed(2, 1))).ok
+        assert store.put_message_future(delayed(1, 1)).result().ok
+        assert asyncio.run(store.put_message_async(delayed(2, 1))).ok
         mixed = [
             delayed(3, 1),
             Message("t", b"100"),
@@ -172,14 +173,14 @@ def test_what_could_not_be_delivered_is_refused_at_its_put(
     with opened(
         tmp_path, clock, enable_lmq=True, enable_multi_dispatch=True, max_message_size=1000
     ) as store:
-        end = store.commit_log.max_phy_offset()
+        end = store.max_phy_offset()
         for result in (
             store.put_message(Message(**given)),
             *store.put_messages([Message(**given)]),
         ):
             assert result.status is ILLEGAL
             assert words in result.reason
-        assert store.commit_log.max_phy_offset() == end
+        assert store.max_phy_offset() == end
         assert THREAD not in own_threads()
 
 

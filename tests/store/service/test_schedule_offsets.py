@@ -12,6 +12,7 @@ import pytest
 from cqstore.store.errors import CorruptionError, StoreIOError
 from cqstore.store.record.message import SCHEDULE_TOPIC, Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.scheduling.delay_offsets import DelayOffsets
 from cqstore.store.service.scheduling.level_delivery import MAX_BATCH
 from tests.kit.crash_images import crash_image
@@ -100,7 +101,7 @@ def test_offsets_are_written_at_the_interval_and_behind_the_log(
 ) -> None:
     """Else a power cut could leave a level ahead of the log, and its messages be skipped."""
     with opened(tmp_path, clock, flush_delay_offset_interval=60_000) as store:
-        log = store.commit_log
+        log = components_of(store).log
         seen: list[tuple[int, int]] = []
         write = service(store)._offsets.write
 
@@ -340,7 +341,7 @@ def test_what_expires_before_it_is_due_is_passed_over(
         for _ in range(3):
             assert store.put_message(Message("other", bytes(3000))).ok
         put(store, 1, 2)
-        store.delete_expired_files(store.commit_log.files.files()[-1].file_from_offset)
+        store.delete_expired_files(components_of(store).log.files.files()[-1].file_from_offset)
         clock.ahead = HOUR_SECONDS
         deliver(store)
         assert numbers(store) == [2]
@@ -415,7 +416,7 @@ def test_a_due_time_that_lay_beside_the_queue_and_is_lost_is_reckoned_again(
     with opened(tmp_path, clock) as store:
         put(store, 2, 1)
         assert scheduled(store, 2) == 1
-        (unit,) = store.queues.queue(SCHEDULE_TOPIC, 1).iterate(0)
+        (unit,) = components_of(store).queues.queue(SCHEDULE_TOPIC, 1).iterate(0)
         reckoned = service(store).deliveries[2]._due_time(None, unit.phy_offset, unit.size, 1 << 60)
         assert reckoned == unit.tags_code
 

@@ -10,6 +10,7 @@ import pytest
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import FlushDiskType, StoreConfig
 from tests.kit.quiet_config import quiet_config
 from tests.kit.waiting import until
@@ -41,12 +42,12 @@ def test_what_waits_is_in_no_file_and_every_reader_finds_it(tmp_path: Path, back
         for number in range(50):
             assert store.put_message(message(number)).ok
         assert first.read_bytes().count(0) == FILE
-        end = store.commit_log.max_phy_offset()
+        end = store.max_phy_offset()
         pulled = store.get_message("t", 0, 0, 100)
         assert [m.body for m in pulled.messages()] == [message(n).body for n in range(0, 50, 2)]
         assert first.read_bytes()[:end].rstrip(b"\0")
         number, result = 50, store.put_message(message(0))
-        while len(store.commit_log.files.files()) < 3:
+        while len(components_of(store).log.files.files()) < 3:
             result = store.put_message(message(number))
             number += 1
         assert store.message_by_offset(result.phy_offset).body == message(number - 1).body
@@ -55,7 +56,7 @@ def test_what_waits_is_in_no_file_and_every_reader_finds_it(tmp_path: Path, back
         assert store.put_messages([message(number)] * 3)[-1].ok
         store.delete_expired_files(FILE)
         store.flush()
-        assert store.commit_log.flushed_phy_offset() == store.commit_log.max_phy_offset()
+        assert store.flushed_phy_offset() == store.max_phy_offset()
         assert store.put_message(message(0)).ok
     with MessageStore.open(tmp_path / "s", read_only=True) as again:
         assert not again.report.needed
@@ -85,7 +86,7 @@ def test_with_sync_flush_nothing_waits(tmp_path: Path) -> None:
     config = CONFIG.model_copy(update={"flush_disk_type": FlushDiskType.SYNC_FLUSH})
     with MessageStore.open(tmp_path / "s", config) as store:
         assert store.put_message(message(0)).ok
-        assert store.commit_log.flushed_phy_offset() == store.commit_log.max_phy_offset()
+        assert store.flushed_phy_offset() == store.max_phy_offset()
         assert not config.is_transient
 
 
@@ -141,9 +142,9 @@ def test_warmed_files_are_written_and_the_same(tmp_path: Path) -> None:
         }
     )
     with MessageStore.open(tmp_path / "s", config) as store:
-        while len(store.commit_log.files.files()) < 2:
+        while len(components_of(store).log.files.files()) < 2:
             assert store.put_message(Message("t", b"x" * 30_000)).ok
-        for file in store.commit_log.files:
+        for file in components_of(store).log.files:
             fd = os.open(file.path, os.O_RDONLY)
             assert os.lseek(fd, 0, os.SEEK_HOLE) == 3 << 20, "no block is left unwritten"
             os.close(fd)

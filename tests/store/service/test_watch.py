@@ -11,6 +11,7 @@ from cqstore.store.record.message import Message
 from cqstore.store.service.layout.store_layout import detect
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.metrics.watch import StoreWatch, measure
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.faults import Faults
 
@@ -55,9 +56,9 @@ def test_a_look_tells_what_was_put(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with MessageStore.open(tmp_path, CONFIG, backend="file", housekeeping=False) as store:
         result = store.put_message(Message("t", b"x", 0, {"KEYS": "k"}))
         store.flush()
-        look = StoreWatch(store.layout).sample()
+        look = StoreWatch(components_of(store).layout).sample()
         assert look.log is not None
-        assert look.checkpoint == store.checkpoint.fields
+        assert look.checkpoint == components_of(store).checkpoint.fields
         assert look.checkpoint.physic_msg_timestamp == result.appended.store_timestamp  # type: ignore[union-attr]
         assert look.folders.keys() == {"consumequeue", "index"}
         assert look.folders["consumequeue"].files == 1

@@ -41,7 +41,7 @@ class Puts:
         numbers = self._next(count)
 
         async def work(worker: int) -> None:
-            put, message = self._store.put, self._message
+            put, message = self._store.put_message_async, self._message
             for number in numbers[worker::tasks]:
                 _require(await put(message(number)))
 

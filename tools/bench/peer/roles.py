@@ -59,7 +59,7 @@ class Roles:
         Raises:
             RuntimeError: it does not come there.
         """
-        while store.commit_log.max_phy_offset() <= 0:
+        while store.max_phy_offset() <= 0:
             time.sleep(_POLL_SECONDS)
         cpu, begin = time.process_time(), time.perf_counter()
         while (ends_at := self._ends_at(store)) < end:
@@ -76,4 +76,4 @@ class Roles:
         """Return where the log ends whose records have been handed to the queues."""
         if self._follower is not None:
             return self._follower.progress.end  # known when an append has returned
-        return store.commit_log.max_phy_offset()
+        return store.max_phy_offset()

@@ -84,12 +84,12 @@ class Worker:
         return {"count": 1}
 
     def _spent(self) -> Figures:
-        end = self._store.commit_log.max_phy_offset()
+        end = self._store.max_phy_offset()
         return {"cpu_seconds": time.process_time(), "log_end": end}
 
     def _totals(self) -> Figures:
         units = sum(span.max_offset - span.min_offset for span in self._store.queue_spans())
-        end = self._store.commit_log.max_phy_offset()
+        end = self._store.max_phy_offset()
         return {"units": units, "log_end": end, "resident_bytes": _resident()}
 
 

@@ -16,6 +16,7 @@ from cqstore.store.queue.combined import CombinedConsumeQueueStore
 from cqstore.store.queue.units import QueueKey, UnitBatch
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from tests.kit.crash_images import crash_image
 from tests.kit.double_write import OTHER, Told, backend_state, open_store, refuse
 from tests.kit.faults import EIO, ENOSPC, Faults
@@ -47,7 +48,10 @@ def test_files_that_fail_in_mid_batch_are_caught_up(
     store = open_store(root, "rocksdb")
     told.put(store, 50)
     store.flush()
-    claimed, durable = store.checkpoint.fields.logics_phy_offset, store.commit_log.max_phy_offset()
+    claimed, durable = (
+        components_of(store).checkpoint.fields.logics_phy_offset,
+        store.max_phy_offset(),
+    )
     faults.fail("write", code, "/consumequeue/t/3")  # queues 0 to 2 have been written by then
     told.put(store, 50)
     assert faults.refused == 1
@@ -56,9 +60,11 @@ def test_files_that_fail_in_mid_batch_are_caught_up(
     faults.heal()
     told.put(store, 50)
     store.flush()
-    assert store.checkpoint.fields.logics_phy_offset == claimed, "vouched for files with gaps"
+    assert components_of(store).checkpoint.fields.logics_phy_offset == claimed, (
+        "vouched for files with gaps"
+    )
     if crashed:
-        root = crash_image(store.paths.root, tmp_path / "crashed")
+        root = crash_image(store.root, tmp_path / "crashed")
     store.close()
     assert backend_state(root).lagging == {"file": durable}
     assert_whole(root, told, "rocksdb")
@@ -96,7 +102,7 @@ def test_a_part_that_fails_is_detached_and_caught_up(
         told.put(store, 20)
         assert backend_state(root).lagging[name] <= told.phys[QueueKey("t", 0)][30]
         if crashed:
-            root = crash_image(store.paths.root, tmp_path / "crashed")
+            root = crash_image(store.root, tmp_path / "crashed")
         store.close()
     assert_whole(root, told, read)
 
@@ -130,7 +136,7 @@ def test_a_part_that_fails_when_it_is_closed_is_noted(
     store = open_store(root, read)
     told.put(store, 30)
     with monkeypatch.context() as patched:
-        closing = store.queues.backends()[1].close
+        closing = components_of(store).queues.backends()[1].close
         refuse(patched, name, "close")
         store.close()
         patched.undo()
@@ -147,7 +153,7 @@ def test_only_the_part_that_is_read_makes_a_close_fail(
     for refused in (name, OTHER[name]):
         store = open_store(tmp_path / refused, name)
         Told().put(store, 5)
-        by_name = {each.name: each for each in store.queues.backends()}
+        by_name = {each.name: each for each in components_of(store).queues.backends()}
         with monkeypatch.context() as patched:
             if refused != name:
                 refuse(patched, refused, "put_batch")
@@ -205,7 +211,7 @@ def test_the_part_that_is_read_fails_the_store(
 
 def size_of_last(root: Path) -> int:
     with MessageStore.open(root, read_only=True) as store:
-        records = list(store.commit_log.scan(0))
+        records = list(components_of(store).log.scan(0))
     return records[-2].size
 
 
@@ -288,7 +294,7 @@ def test_what_expired_or_was_deleted_meanwhile_is_no_fault(
             for queue_id in range(2):  # fewer queues than in its first incarnation
                 result = store.put_message(Message("begins again", b"", queue_id))
                 told.phys[QueueKey("begins again", queue_id)].append(result.phy_offset)
-            ends = store.commit_log.files.files()
+            ends = components_of(store).log.files.files()
             assert store.delete_expired_files(ends[-2].file_from_offset).log_files > 1
             assert list(store.detached_backends()) == [name]
     assert_whole(root, told, read)
@@ -298,7 +304,7 @@ def test_how_a_part_stands_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     store = open_store(tmp_path / "store", "file")
     Told().put(store, 20)
     store.flush()
-    whole = store.commit_log.max_phy_offset()
+    whole = store.max_phy_offset()
     refuse(monkeypatch, "rocksdb", "put_batch")
     store.put_message(Message("t", b"", 0))
     store.flush()
@@ -309,7 +315,9 @@ def test_how_a_part_stands_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert figures["queue_backend_detached", "file"] == 0
     assert figures["queue_backend_whole_phy_offset", "rocksdb"] == whole
     assert figures["queue_backend_whole_phy_offset", "file"] > whole
-    assert f"whole up to phy offset {whole}" in str(store.queues.describe()["rocksdb detached"])
+    assert f"whole up to phy offset {whole}" in str(
+        components_of(store).queues.describe()["rocksdb detached"]
+    )
     store.close()
 
 
@@ -328,14 +336,15 @@ def test_the_first_failure_of_a_part_is_kept(tmp_path: Path) -> None:
     with open_store(tmp_path / "store", "file") as store:
         Told().put(store, 10)
         store.flush()
-        assert isinstance(store.queues, CombinedConsumeQueueStore)
-        (lost,) = [replica for replica in store.queues._replicas if replica.name == "rocksdb"]
+        queues = components_of(store).queues
+        assert isinstance(queues, CombinedConsumeQueueStore)
+        (lost,) = [replica for replica in queues._replicas if replica.name == "rocksdb"]
         first = ConsumeQueueError("first")
-        store.queues._detach(lost, "do it", first)
+        queues._detach(lost, "do it", first)
         line = backend_state(tmp_path / "store").lagging
         assert line == {"rocksdb": lost.synced_to}
         assert lost.synced_to > 0
-        store.queues._detach(lost, "do it", QueueGapError("second"))
+        queues._detach(lost, "do it", QueueGapError("second"))
         assert store.detached_backends() == {"rocksdb": first}
         assert backend_state(tmp_path / "store").lagging == line
 
@@ -344,9 +353,10 @@ def test_a_gap_shows_that_a_part_never_had_what_it_claimed(tmp_path: Path) -> No
     with open_store(tmp_path / "store", "file") as store:
         Told().put(store, 10)
         store.flush()
-        assert isinstance(store.queues, CombinedConsumeQueueStore)
-        (lost,) = [replica for replica in store.queues._replicas if replica.name == "rocksdb"]
-        store.queues._detach(lost, "do it", QueueGapError("a gap"))
+        queues = components_of(store).queues
+        assert isinstance(queues, CombinedConsumeQueueStore)
+        (lost,) = [replica for replica in queues._replicas if replica.name == "rocksdb"]
+        queues._detach(lost, "do it", QueueGapError("a gap"))
         assert backend_state(tmp_path / "store").lagging == {"rocksdb": 0}
 
 
@@ -364,9 +374,9 @@ def test_whatever_a_part_fails_at_detaches_it_or_fails_the_store(
             refuse(patched, name, method)
             if is_needed:
                 with pytest.raises(ConsumeQueueError, match=method):
-                    getattr(store.queues, method)(*given[method])
+                    getattr(components_of(store).queues, method)(*given[method])
             else:
-                getattr(store.queues, method)(*given[method])
+                getattr(components_of(store).queues, method)(*given[method])
                 (told,) = store.detached_backends().items()
                 assert (told[0], method in str(told[1])) == (name, True)
 
@@ -374,15 +384,14 @@ def test_whatever_a_part_fails_at_detaches_it_or_fails_the_store(
 def test_a_part_is_whole_as_far_as_it_was_flushed_as_a_whole(tmp_path: Path) -> None:
     with open_store(tmp_path / "store") as store:
         Told().put(store, 50)
-        assert isinstance(store.queues, CombinedConsumeQueueStore)
-        replicas = store.queues._replicas
+        queues = components_of(store).queues
+        assert isinstance(queues, CombinedConsumeQueueStore)
+        replicas = queues._replicas
         before = [replica.synced_to for replica in replicas]
-        store.queues.flush(1)  # what fills a page: none, or some of it
+        queues.flush(1)  # what fills a page: none, or some of it
         assert [replica.synced_to for replica in replicas] == before
-        store.queues.flush()
-        assert [replica.synced_to for replica in replicas] == [
-            store.commit_log.max_phy_offset()
-        ] * 2
+        queues.flush()
+        assert [replica.synced_to for replica in replicas] == [store.max_phy_offset()] * 2
         assert not any("lagging" in replica.describe() for replica in replicas)
 
 
@@ -393,11 +402,13 @@ def test_of_two_backends_those_in_use_tell_what_they_have_written(
     with open_store(tmp_path / "s", "file") as store:
         told.put(store, 30)
         store.flush()
-        (database,) = (each for each in store.queues.backends() if each.written_bytes())
-        assert store.queues.written_bytes() == database.written_bytes()
-        assert store.queues.written_bytes()["flush"] > 0
+        (database,) = (
+            each for each in components_of(store).queues.backends() if each.written_bytes()
+        )
+        assert components_of(store).queues.written_bytes() == database.written_bytes()
+        assert components_of(store).queues.written_bytes()["flush"] > 0
         with monkeypatch.context() as patched:
             refuse(patched, "rocksdb", "put_batch")
             told.put(store, 1)
         assert store.detached_backends()
-        assert not store.queues.written_bytes()
+        assert not components_of(store).queues.written_bytes()

@@ -10,6 +10,7 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backends import backend
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.golden import NAMES, load_dump
 
@@ -31,7 +32,7 @@ def content(root: Path, name: str) -> Content:
     """Return what backend ``name`` alone serves."""
     found: Content = {}
     with MessageStore.open(root, read_only=True, backend=name) as store:
-        queues = store.queues.backends()[0]
+        queues = components_of(store).queues.backends()[0]
         assert queues.name == name
         for key in queues.queues():
             low, high = queues.queue(*key).ends()
@@ -64,7 +65,7 @@ def test_a_combined_store_is_opened_without_loss(golden: Golden, name: str, read
     root = golden(name)
     files, before = queue_files(root), {kind: content(root, kind) for kind in TYPES}
     with MessageStore.open(root, double_write(read)) as store:
-        assert next(each.name for each in store.queues.backends()) == read
+        assert next(each.name for each in components_of(store).queues.backends()) == read
         assert store.report.dispatched_units == 0
         assert store.verify().is_clean
     assert queue_files(root) == files, "a queue file was changed, made or removed"

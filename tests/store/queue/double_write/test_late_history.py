@@ -14,6 +14,7 @@ from cqstore.store.errors import ConsumeQueueError, RefusedStoreError
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Message, SysFlag
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from tests.kit.double_write import Told, backend_state, config, open_store, refuse
 from tests.kit.tree import tree_digest
 from tests.store.comparing.test_comparison import Database
@@ -135,7 +136,7 @@ def test_a_topic_that_rocketmq_deleted_does_not_come_back(
     """No journal tells of it; where one backend has it still, nothing tells that it was deleted."""
     with open_store(root) as store:
         told.put(store, 20, "gone")
-        for part in store.queues.backends():
+        for part in components_of(store).queues.backends():
             if part.name in deleted_in:
                 part.delete_topics(["gone"])
         told.put(store, 5)
@@ -158,7 +159,7 @@ def test_queues_that_have_expired_in_part_are_no_lack(tmp_path: Path) -> None:
     with open_store(root) as store:
         told.put(store, 20, "expires")
         told.put(store, 300)
-        ends = store.commit_log.files.files()
+        ends = components_of(store).log.files.files()
         assert store.delete_expired_files(ends[-2].file_from_offset).log_files == 1
     foreign(root)
     with open_store(root) as store:
@@ -173,7 +174,7 @@ def test_a_part_that_proves_to_lack_units_is_built_anew(
 ) -> None:
     """A gap shows that what it said of itself is not so: from its line on it would show again."""
     with open_store(root) as store:
-        store.queues.backends()[1].truncate_dirty(told.phys[QueueKey("t", 0)][10])
+        components_of(store).queues.backends()[1].truncate_dirty(told.phys[QueueKey("t", 0)][10])
         told.put(store, 5)
         assert list(store.detached_backends()) == ["rocksdb"]
     assert backend_state(root).lagging == {"rocksdb": 0}

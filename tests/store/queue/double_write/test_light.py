@@ -13,6 +13,7 @@ from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.mode import StoreMode, change_mode, possible_steps
+from cqstore.store.service.opening.components import components_of
 from tests.kit.double_write import config, open_store, refuse
 from tests.kit.tree import tree_digest
 
@@ -74,11 +75,11 @@ def test_many_queues_are_asked_at_once_wherever_they_lie(apart: Path, backend: s
     with MessageStore.open(apart, read_only=True, backend=backend) as store:
         keys = list(store.queue_keys())
         assert {*LIGHT, "t"} == {key.topic for key in keys}
-        assert store.queues.queues_estimate() == len(keys)
+        assert components_of(store).queues.queues_estimate() == len(keys)
         units = [(key, at) for key in keys for at in range(5)]
-        times = [store.queues.queue(*key).unit_timestamp(at) for key, at in units]
+        times = [components_of(store).queues.queue(*key).unit_timestamp(at) for key, at in units]
         assert min(times) > 0
-        assert list(store.queues.unit_timestamps(units)) == times
+        assert list(components_of(store).queues.unit_timestamps(units)) == times
 
 
 @pytest.mark.parametrize("backend", [None, "file"])
@@ -97,7 +98,7 @@ def test_all_queues_are_listed_and_checked(apart: Path, backend: str | None) -> 
         assert list(checker.run()) == []
         assert checker.units == 5 * 4
         assert len(pulled(store, LIGHT[2])) == 5
-        assert "rocksdb alone" in str(store.queues.describe()["light queues in"])
+        assert "rocksdb alone" in str(components_of(store).queues.describe()["light queues in"])
     assert tree_digest(apart) == before
 
 
@@ -108,7 +109,9 @@ def test_with_the_setting_forgotten_they_go_on(
     with caplog.at_level(logging.WARNING), open_store(apart, read, **ENABLED) as store:
         assert put(store, 4, LIGHT[0]) == [5, 6, 7, 8]
         assert len(pulled(store, LIGHT[0])) == 9
-        assert "though the settings" in str(store.queues.describe()["light queues in"])
+        assert "though the settings" in str(
+            components_of(store).queues.describe()["light queues in"]
+        )
         assert store.verify().is_clean
     assert "combineCQUseRocksdbForLmq" in caplog.text
     assert folders(apart) == []
@@ -163,9 +166,9 @@ def test_no_offset_is_given_that_any_part_has_given(tmp_path: Path) -> None:
     with open_store(tmp_path / "store") as store:
         for _ in range(5):
             store.put_message(Message("t", b"", 0))
-        last = store.commit_log.max_phy_offset() - 1
+        last = store.max_phy_offset() - 1
         assert store.max_offset("t", 0) == 5
-        store.queues.backends()[0].truncate_dirty(last - 100)
+        components_of(store).queues.backends()[0].truncate_dirty(last - 100)
         store._components.pending.offsets.forget_all()
         assert store.max_offset("t", 0) < 5
         assert store._components.pending.offsets.assign(("t", 0)) == 5

@@ -24,6 +24,8 @@ from cqstore.store.service.offline.mode import (
     set_mode,
     store_modes,
 )
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.options import RecoveryOptions
 from cqstore.store.settings.config import StoreConfig
 from tests.kit import commands
 from tests.kit.call_order import CallOrder
@@ -77,7 +79,7 @@ def test_a_cut_before_the_line_of_a_backend_lowers_it(tmp_path: Path) -> None:
     root = plain_store(tmp_path / "store", Told())
     change_mode(root, StoreMode("double-write-file"))
     with MessageStore.open(root, PLAIN) as store:
-        places = [record.phy_offset for record in store.commit_log.scan(0)]
+        places = [record.phy_offset for record in components_of(store).log.scan(0)]
     bad, line = places[10], places[20]
     set_mode(StorePaths(root), StoreMode("double-write-file"), {"rocksdb": line})
     log = next(path for path in (root / "commitlog").iterdir() if int(path.name) <= bad)
@@ -86,7 +88,10 @@ def test_a_cut_before_the_line_of_a_backend_lowers_it(tmp_path: Path) -> None:
     log.write_bytes(data)
     calls, seen = CallOrder(root), list[BackendState]()
     calls.at_each = lambda _: seen.append(backend_state(root))
-    with calls.watching(), MessageStore.open(root, PLAIN, cut_at=bad) as store:
+    with (
+        calls.watching(),
+        MessageStore.open(root, PLAIN, recovery=RecoveryOptions(cut_at=bad)) as store,
+    ):
         assert store.verify().is_clean
     lines = [record.lagging.get("rocksdb") for record in seen]
     assert set(lines) == {line, bad, None}
@@ -107,12 +112,14 @@ def test_a_store_goes_all_the_way_and_back_with_puts_in_every_state(tmp_path: Pa
         left = {"file", "rocksdb"} - set(to.backends)
         assert set(record.lagging) == left
         with MessageStore.open(root, PLAIN) as store:
-            assert [each.name for each in store.queues.backends()] == list(to.backends)
+            assert [each.name for each in components_of(store).queues.backends()] == list(
+                to.backends
+            )
             told.put(store, 15)
             if not left:
                 assert store.verify().is_clean
                 assert all(
-                    store.queues.queue(*key).max_offset() == len(told.phys[key])
+                    components_of(store).queues.queue(*key).max_offset() == len(told.phys[key])
                     for key in told.phys
                 )
         if not left:
@@ -125,11 +132,11 @@ def test_a_backend_left_behind_is_not_served_nor_touched(tmp_path: Path, left: s
     kept = StoreMode(OTHER[left])
     with open_store(root, OTHER[left]) as store:
         told.put(store, 30)
-        end = store.commit_log.max_phy_offset()
+        end = store.max_phy_offset()
     for step in (StoreMode(f"double-write-{kept}"), kept):
         change_mode(root, step, config(OTHER[left]))
     with MessageStore.open(root, config(left)) as store:  # double write by the settings
-        assert [each.name for each in store.queues.backends()] == [kept]
+        assert [each.name for each in components_of(store).queues.backends()] == [kept]
         told.put(store, 30)
     assert backend_state(root).lagging == {left: end}
     for read_only in (True, False):
@@ -173,8 +180,8 @@ def test_a_log_that_is_cut_takes_it_from_the_backend_left_behind(tmp_path: Path,
     (root / "checkpoint").unlink()
     for phys in told.phys.values():
         phys[:] = [phy for phy in phys if phy < lost]
-    with MessageStore.open(root, PLAIN, cut_at=lost) as store:
-        assert store.commit_log.max_phy_offset() == lost
+    with MessageStore.open(root, PLAIN, recovery=RecoveryOptions(cut_at=lost)) as store:
+        assert store.max_phy_offset() == lost
         for number in range(30):  # other queues, other sizes
             queue_id = 4 - number % 2
             result = store.put_message(Message("t", b"y" * number, queue_id))
@@ -202,7 +209,7 @@ def test_the_inner_states_are_passed_in_one_step_with_the_same_result(
     told, root = Told(), tmp_path / "store"
     with open_store(root, OTHER[name]) as store:
         told.put(store, 20)
-        end = store.commit_log.max_phy_offset()
+        end = store.max_phy_offset()
     set_mode(StorePaths(root), StoreMode(f"double-write-{OTHER[name]}"), {})
     slow = Path(shutil.copytree(root, tmp_path / "slow"))
     with pytest.raises(RefusedStoreError, match="one step from"):
@@ -214,7 +221,7 @@ def test_the_inner_states_are_passed_in_one_step_with_the_same_result(
         change_mode(slow, step)
     assert backend_state(root) == backend_state(slow)
     with MessageStore.open(root, PLAIN) as store:
-        assert [each.name for each in store.queues.backends()] == [name]
+        assert [each.name for each in components_of(store).queues.backends()] == [name]
         told.put(store, 5)
 
 
@@ -232,7 +239,7 @@ def test_a_step_waits_until_nobody_has_the_store_open(tmp_path: Path) -> None:
 def test_a_crashed_store_is_recovered_first(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "store", PLAIN) as store:
         Told().put(store, 5)
-        root = crash_image(store.paths.root, tmp_path / "crashed")
+        root = crash_image(store.root, tmp_path / "crashed")
     assert "needs recovery" in reasons(root, StoreMode("double-write-file"))
 
 
@@ -345,7 +352,7 @@ def test_differences_keep_the_incomplete_one_from_being_read(golden: Golden) -> 
         change_mode(root, StoreMode("rocksdb"), passing=True)
     assert change_mode(root, StoreMode("file")).lagging
     with MessageStore.open(root) as store:
-        assert store.queues.name == "file"
+        assert components_of(store).queues.name == "file"
 
 
 # ---- the command
@@ -400,12 +407,12 @@ def test_settings_decide_where_no_state_was_set(tmp_path: Path) -> None:
     told = Told()
     root = plain_store(tmp_path / "store", told)
     with MessageStore.open(root, PLAIN) as store:
-        assert store.queues.name == "file"
+        assert components_of(store).queues.name == "file"
     with open_store(root, "rocksdb") as store:
-        assert [each.name for each in store.queues.backends()] == ["rocksdb", "file"]
+        assert [each.name for each in components_of(store).queues.backends()] == ["rocksdb", "file"]
         told.put(store, 10)
     with MessageStore.open(root, StoreConfig()) as store:  # both lie here: both are kept
-        assert [each.name for each in store.queues.backends()] == ["file", "rocksdb"]
+        assert [each.name for each in components_of(store).queues.backends()] == ["file", "rocksdb"]
     with pytest.raises(RefusedStoreError, match="rocksdb queues lie here"):
         open_store(root, "file", combineCQLoadingCQTypes="default")
     told.check(root)

@@ -30,6 +30,8 @@ from cqstore.store.service.offline.mode import (
     possible_steps,
     store_modes,
 )
+from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.options import RecoveryOptions
 from cqstore.store.service.recovering.replacement import Rebuild
 from cqstore.store.settings.config import StoreConfig
 from cqstore.store.settings.installed_backends import backends_of
@@ -60,7 +62,7 @@ def filled(root: Path, name: str) -> Path:
 
 def parts(root: Path, config: StoreConfig | None = None) -> list[str]:
     with MessageStore.open(root, config, read_only=True) as store:
-        return [each.name for each in store.queues.backends()]
+        return [each.name for each in components_of(store).queues.backends()]
 
 
 def test_it_is_opened_put_to_read_rebuilt_and_checked(tmp_path: Path) -> None:
@@ -74,14 +76,16 @@ def test_it_is_opened_put_to_read_rebuilt_and_checked(tmp_path: Path) -> None:
         MessageStore.open(root, backend="file")
     for path in sorted((root / FOLDER / "t" / "1").iterdir()):
         path.write_bytes(bytes(range(200)) * 2)
-    with MessageStore.open(root, rebuild=Rebuild.QUEUES, housekeeping=False) as store:
+    with MessageStore.open(
+        root, recovery=RecoveryOptions(rebuild=Rebuild.QUEUES), housekeeping=False
+    ) as store:
         assert [finding for finding in store.check() if finding.damage] == []
     assert served(root) == before
 
 
 def test_its_queues_are_read_by_name(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, SMALL, backend="other", housekeeping=False) as store:
-        kept = store.queues.queue("t", 0)
+        kept = components_of(store).queues.queue("t", 0)
         assert kept.pull(0, 32)[:2] == kept.ends() == (0, 0)
         for count in (3, 1):
             for _ in range(count):
@@ -97,7 +101,7 @@ def test_its_queues_are_read_by_name(tmp_path: Path) -> None:
 def test_the_configuration_names_it(tmp_path: Path) -> None:
     settings = {"storeType": "Other"}
     with MessageStore.open(tmp_path / "new", StoreConfig.from_mapping(settings)) as store:
-        assert store.queues.name == "other"
+        assert components_of(store).queues.name == "other"
     root = filled(tmp_path / "store", "file")
     both = StoreConfig.from_mapping({
         "rocksdbCQDoubleWriteEnable": "true", "combineCQLoadingCQTypes": "default;other",

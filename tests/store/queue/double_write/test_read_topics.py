@@ -10,6 +10,7 @@ from cqstore.store.errors import ConsumeQueueError, StoreConfigError
 from cqstore.store.queue.consume_queue import ConsumeQueue
 from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.record.message import Message
+from cqstore.store.service.opening.components import components_of
 from tests.kit.double_write import OTHER, Told, config, open_store, refuse
 from tests.kit.mirrored import by_hand, drive, open_mirrored, outcomes
 from tests.kit.queue_of import QUEUES_OF
@@ -24,7 +25,7 @@ def test_a_class_of_topics_is_read_from_the_other_backend(
         for topic in ("t", "hot", "hot1"):
             Told().put(store, 10, topic)
         assert {store.max_offset(topic, 0) for topic in ("t", "hot", "hot1")} == {2}
-        assert "hot" in str(store.queues.describe()["topics read apart"])
+        assert "hot" in str(components_of(store).queues.describe()["topics read apart"])
         with monkeypatch.context() as patch:
             refuse(patch, other, "read_units")
             for topic in ("t", "hot1"):
@@ -51,7 +52,7 @@ def test_what_is_not_whole_is_not_read(tmp_path: Path, monkeypatch: pytest.Monke
     settings = {"read_topics": "hot*=rocksdb"}
     with open_store(tmp_path, **settings) as store:
         Told().put(store, 10, "hot")
-        kept = store.queues.queue("hot", 0)
+        kept = components_of(store).queues.queue("hot", 0)
         before = told_by(kept)
         with monkeypatch.context() as patch:
             refuse(patch, "file", "ends")
@@ -61,10 +62,14 @@ def test_what_is_not_whole_is_not_read(tmp_path: Path, monkeypatch: pytest.Monke
             assert store.put_message(Message("hot", b"x")).ok
             assert store.max_offset("hot", 0) == 3
         assert list(store.detached_backends()) == ["rocksdb"]
-        assert told_by(kept) == told_by(store.queues.backends()[0].queue("hot", 0)) != before
+        assert (
+            told_by(kept)
+            == told_by(components_of(store).queues.backends()[0].queue("hot", 0))
+            != before
+        )
         assert store.get_message("hot", 0, 0).queue_offsets == [0, 1, 2]
     with open_store(tmp_path, **settings) as store:  # caught up, and read again
-        assert store.queues.backends()[1].queue("hot", 0).max_offset() == 3
+        assert components_of(store).queues.backends()[1].queue("hot", 0).max_offset() == 3
         monkeypatch.setattr(QUEUES_OF["rocksdb"], "max_offset", lambda *_: 77)
         assert (store.max_offset("hot", 0), store.max_offset("t", 0)) == (77, 0)
 
@@ -77,7 +82,7 @@ def test_topics_that_the_other_one_does_not_get_are_read_as_all_others(tmp_path:
         for topic in ("both", "one"):
             Told().put(store, 10, topic)
         assert (store.max_offset("both", 0), store.max_offset("one", 0)) == (2, 2)
-        assert store.queues.backends()[1].queue("one", 0).max_offset() == 0
+        assert components_of(store).queues.backends()[1].queue("one", 0).max_offset() == 0
 
 
 def test_the_mirror_asks_the_one_that_does_not_serve_a_topic(
@@ -93,7 +98,7 @@ def test_the_mirror_asks_the_one_that_does_not_serve_a_topic(
         monkeypatch.setattr(QUEUES_OF["file"], "min_offset", lambda *_: 1)
         store.min_offset("hot", 0)
         drive(store)
-        (found,) = read_mismatches(store.paths.ab_differences)
+        (found,) = read_mismatches(components_of(store).paths.ab_differences)
     assert found.answers == {"rocksdb": "0", "file": "1"}
 
 

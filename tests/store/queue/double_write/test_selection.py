@@ -11,6 +11,7 @@ from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline.mode import StoreMode, change_mode, possible_steps
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.call_order import CallOrder
 from tests.kit.double_write import Told, backend_state, config, open_store
@@ -79,8 +80,8 @@ def next_offset(store: MessageStore, topic: str) -> int:
 
 def lose_last_units(store: MessageStore, part: int) -> None:
     """Let one backend end before the last record."""
-    last = max(record.phy_offset for record in store.commit_log.scan(0))
-    store.queues.backends()[part].truncate_dirty(last)
+    last = max(record.phy_offset for record in components_of(store).log.scan(0))
+    components_of(store).queues.backends()[part].truncate_dirty(last)
     store._components.pending.offsets.forget_all()
 
 
@@ -125,7 +126,7 @@ def test_light_queues_can_be_rocksdbs(tmp_path: Path) -> None:
 
 
 def rocksdb_ends(store: MessageStore) -> dict[QueueKey, int]:
-    part = store.queues.backends()[1]
+    part = components_of(store).queues.backends()[1]
     assert part.name == "rocksdb"
     return {key: part.queue(*key).max_offset() for key in part.queues()}
 
@@ -135,7 +136,7 @@ def test_rocksdb_gets_the_selected_topics_and_the_rest_when_that_ends(tmp_path: 
     with open_store(root, "file", **SELECTIVE) as store:
         for topic in ("t", "lite-1", "lite", "other"):
             told.put(store, 10, topic)
-        store.queues.flush()
+        components_of(store).queues.flush()
         assert {key.topic for key in rocksdb_ends(store)} == {"t", "lite-1"}
         assert store.verify().is_clean
         assert store.verify().units == 20

@@ -21,6 +21,7 @@ from cqstore.store.errors import (
 )
 from cqstore.store.log.foreign_log_tail import ForeignLogTail
 from cqstore.store.record.message import Message
+from cqstore.store.service.layout.store_layout import with_log_folder
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.offline import backup_log, backup_tree, store_copy
 from cqstore.store.service.offline.backup import back_up
@@ -31,6 +32,7 @@ from cqstore.store.service.offline.backup_manifest import (
     read_manifest,
 )
 from cqstore.store.service.offline.store_copy import blocks_below
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.acknowledged import Acknowledged
 from tests.kit.call_order import CallOrder
@@ -112,7 +114,7 @@ def test_a_log_elsewhere_and_links_come_as_one_store(tmp_path: Path) -> None:
     (tmp_path / "s" / "commitlog").rename(tmp_path / "log")
     (tmp_path / "s" / "index").rename(tmp_path / "index")
     (tmp_path / "s" / "index").symlink_to(tmp_path / "index")
-    back_up(tmp_path / "s", tmp_path / "to", CONFIG, commit_log=tmp_path / "log")
+    back_up(tmp_path / "s", tmp_path / "to", with_log_folder(CONFIG, tmp_path / "log"))
     assert not (tmp_path / "to" / "index").is_symlink()
     with MessageStore.open(tmp_path / "to", CONFIG) as store:
         known.check(store)
@@ -167,7 +169,7 @@ def test_a_record_that_was_being_written_is_cut(
     with MessageStore.open(tmp_path / "s", CONFIG, housekeeping=False) as store:
         for _ in range(20):
             known.put(store)
-        end = store.commit_log.max_phy_offset()
+        end = store.max_phy_offset()
         copy_file = store_copy.copy_file
         written: list[int] = []
 
@@ -441,7 +443,7 @@ def test_a_log_that_expires_while_it_is_copied_is_copied_as_it_is_then(
     with MessageStore.open(root, CONFIG, backend=backend, housekeeping=False) as store:
         for _ in range(40):
             known.put(store)
-        *_, last_file = store.commit_log.files
+        *_, last_file = components_of(store).log.files
         last = last_file.file_from_offset
         expired: list[int] = []
 
@@ -450,12 +452,12 @@ def test_a_log_that_expires_while_it_is_copied_is_copied_as_it_is_then(
                 return
             for _ in range(120):
                 known.put(store)
-            expired.append(len(store.delete_expired_files(store.commit_log.max_phy_offset())))
+            expired.append(len(store.delete_expired_files(store.max_phy_offset())))
 
         manifest = back_up(root, tmp_path / "to", CONFIG, progress=progress)
         assert all(expired)
         assert len(expired) == times
-        least = store.commit_log.min_phy_offset()
+        least = store.min_phy_offset()
     assert manifest.min_phy_offset == least > last
     with MessageStore.open(tmp_path / "to", CONFIG, backend=backend, housekeeping=False) as copied:
         known.check(copied)
@@ -472,7 +474,7 @@ def test_a_log_that_expires_as_fast_as_it_is_copied_is_said(tmp_path: Path) -> N
         def progress(*_: object) -> None:
             for _number in range(60):
                 known.put(store)
-            store.delete_expired_files(store.commit_log.max_phy_offset())
+            store.delete_expired_files(store.max_phy_offset())
 
         with pytest.raises(StoreStateError, match="as fast as it is copied"):
             back_up(root, tmp_path / "to", CONFIG, progress=progress)

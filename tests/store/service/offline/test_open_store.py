@@ -86,5 +86,5 @@ def test_a_backup_opens_to_a_state_that_the_store_had(
         assert list(compare(folder, manifest)) == []
         after.durable, after.min_phy_offset = before.durable, before.min_phy_offset
         with MessageStore.open(folder, config, backend=backend) as store:
-            assert store.commit_log.max_phy_offset() == manifest.max_phy_offset
+            assert store.max_phy_offset() == manifest.max_phy_offset
             settle(store, after)
