@@ -33,13 +33,14 @@ def test_what_a_store_logs_reaches_who_asks_and_nobody_else(tmp_path: Path) -> N
     code = """
 import logging, sys
 from cqstore import Message, MessageStore
+from cqstore.store.service.opening.components import components_of
 if len(sys.argv) > 2:
     logging.basicConfig(level=logging.INFO, format="%(name)s %(levelname)s %(message)s")
 with MessageStore.open(sys.argv[1], backend="rocksdb") as store:
     def full(size):
         from cqstore.store.errors import DiskFullError
         raise DiskFullError("no room")
-    store.commit_log._writable = full
+    components_of(store).log._writable = full
     store.put_message(Message("t", b"x"))
 """
     run = [sys.executable, "-c", code, str(tmp_path / "store")]

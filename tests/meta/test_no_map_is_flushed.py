@@ -8,6 +8,7 @@ import pytest
 from cqstore.store.log import log_map
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import FlushDiskType, StoreConfig
 
 
@@ -31,10 +32,10 @@ def test_no_flush_of_the_store_is_a_flush_of_a_map(
         warm_mapped_file_enable=True,
     )
     with MessageStore.open(tmp_path, config) as store:
-        while len(store.commit_log.files.files()) < 3:
+        while len(components_of(store).log.files.files()) < 3:
             assert store.put_message(Message("t", b"x" * 3000)).ok
         store.flush()
-        assert isinstance(store.commit_log.files.files()[0].map(), Unflushable)
-        assert store.commit_log.flushed_phy_offset() == store.commit_log.max_phy_offset()
+        assert isinstance(components_of(store).log.files.files()[0].map(), Unflushable)
+        assert store.flushed_phy_offset() == store.max_phy_offset()
         store.delete_expired_files(65536)
     assert os.listdir(tmp_path / "commitlog")  # noqa: PTH208
