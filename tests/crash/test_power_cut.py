@@ -197,12 +197,12 @@ class Run:
         power cut in the middle of the opening may still take it.
         """
         store = self.store
-        store._components.stop()
+        components_of(store).stop()
         queues = components_of(store).queues
         if isinstance(queues, RocksDBConsumeQueueStore):
             with self.disk.database_as_it_is():
                 queues._open_engine().close(flush=False)
-        lock = store._components.lock
+        lock = components_of(store).lock
         assert lock is not None
         lock.release()
         self.open()

@@ -58,8 +58,8 @@ def change(path: Path, at: int, data: bytes) -> None:
 
 def kill(store: MessageStore) -> None:
     """Let go of a file store as the end of its process would: nothing is flushed."""
-    store._components.stop()
-    lock = store._components.lock
+    components_of(store).stop()
+    lock = components_of(store).lock
     assert lock is not None
     lock.release()
 
@@ -303,7 +303,7 @@ def test_one_thread_at_a_time_writes_the_checkpoint(
     original = StoreCheckpoint.flush
 
     def flush(checkpoint: StoreCheckpoint) -> None:
-        held.append(store._flush_all._lock.is_mine())
+        held.append(components_of(store).flush_all._lock.is_mine())
         original(checkpoint)
 
     monkeypatch.setattr(StoreCheckpoint, "flush", flush)

@@ -418,7 +418,7 @@ def test_a_store_that_fails_ends_those_who_wait(tmp_path: Path) -> None:
         tail = log.tail("t", group="g")
         waiting = asyncio.ensure_future(anext(tail))
         await becomes(lambda: tail._wait is not None)
-        log.store._state.fail(StoreIOError("the disk refused"))
+        components_of(log.store).state.fail(StoreIOError("the disk refused"))
         with pytest.raises(StoreFailedError, match="the disk refused"):
             await waiting
         log.close()

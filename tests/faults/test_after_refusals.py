@@ -25,6 +25,7 @@ from cqstore.store.record.message import Message
 from cqstore.store.service import message_store
 from cqstore.store.service.dispatching import replay
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.results import PutMessageStatus
 from tests.faults.test_refusals import CONFIG, open_store
 from tests.kit.acknowledged import Acknowledged
@@ -62,7 +63,7 @@ def test_who_waits_for_a_flush_that_fails_is_not_told_that_all_is_well(
 
     faults.fail("fsync", EIO, f"/commitlog/{0:020d}", times=1)
     threads = [threading.Thread(target=put) for _ in range(4)]
-    with store._commit._leading:
+    with components_of(store).commit._leading:
         for thread in threads:
             thread.start()
         while store.max_phy_offset() < 5 * before:  # all have the same size

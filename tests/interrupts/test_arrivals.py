@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cqstore.store.errors import StoreError, StoreFailedError
+from cqstore.store.service.opening.components import components_of
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.reput import running
 from tests.kit.waiting import until
@@ -34,13 +35,13 @@ def test_an_interrupted_dispatch_passes_over_no_waiter(
                 found.append(exc)
 
         with running(wait):
-            until(lambda: is_waited_for(store) and store._dispatcher.full_at == 1)
-            monkeypatch.setattr(store._dispatcher.arrivals, "wake", lambda: None)
+            until(lambda: is_waited_for(store) and components_of(store).dispatcher.full_at == 1)
+            monkeypatch.setattr(components_of(store).dispatcher.arrivals, "wake", lambda: None)
             put(store)
             with suppress(Interrupted):
                 places = run_interrupted(lambda: store.max_offset("t", 0), number)
             with suppress(StoreError):
-                store._components.flush._flush_much()  # as it does twice a second
+                components_of(store).flush._flush_much()  # as it does twice a second
         (end,) = found
         ends[type(end).__name__] = ends.get(type(end).__name__, 0) + 1
         with suppress(StoreError):

@@ -15,6 +15,7 @@ from cqstore.store.errors import NestedCallError, StoreError, StoreFailedError
 from cqstore.store.record.message import Message
 from cqstore.store.service.dispatching.dispatch import Dispatcher
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.runtime.running_state import CriticalSection
 from tests.kit.double_write import open_store
 from tests.kit.interrupts import Interrupted, run_interrupted
@@ -115,7 +116,10 @@ def test_a_close_says_that_a_dispatch_was_cut_short(tmp_path: Path) -> None:
         store = opened(tmp_path / str(number))
         with suppress(Interrupted):
             run_interrupted(lambda store=store: ask(store), number)  # type: ignore[misc]
-        if store._state.failure is None and store._dispatcher._dispatching.begun:
+        if (
+            components_of(store).state.failure is None
+            and components_of(store).dispatcher._dispatching.begun
+        ):
             unsaid += 1
             with pytest.raises(StoreFailedError, match="the dispatch of a batch was cut short"):
                 store.close()

@@ -69,7 +69,7 @@ def test_a_flush_thread_that_ends_fails_the_store_and_those_who_wait(
             with pytest.raises(StoreFailedError, match="not foreseen"):
                 future.result(SECONDS)
     late: Future[bool] = Future()  # of a put that came to the log before the thread had ended
-    store._components.flush.when_durable(store.max_phy_offset(), late)
+    components_of(store).flush.when_durable(store.max_phy_offset(), late)
     with pytest.raises(StoreFailedError, match="not foreseen"):
         late.result(SECONDS)
     with pytest.raises(StoreFailedError, match="not foreseen"):
@@ -269,7 +269,7 @@ def test_a_follower_that_is_interrupted_leaves_the_others_served(
     assert entered.acquire(timeout=SECONDS)
 
     def interrupt() -> None:
-        until(lambda: store._commit.waiting == 1)
+        until(lambda: components_of(store).commit.waiting == 1)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
         until(interrupted.is_set)
         others = [threading.Thread(target=put) for _ in range(3)]

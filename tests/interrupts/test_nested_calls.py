@@ -20,6 +20,7 @@ from cqstore.store.errors import NestedCallError, StoreClosedError
 from cqstore.store.record.client_batch import encode_client_batch
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import FlushDiskType
 from tests.kit.interrupts import run_interrupted
 from tests.kit.mutations import in_time
@@ -127,11 +128,11 @@ class Case:
         except NestedCallError:
             self.refused += 1
         except StoreClosedError:
-            assert self.store._state.closed
+            assert components_of(self.store).state.closed
 
     def compare(self) -> None:
         """Close, open anew, and find what was acknowledged."""
-        assert self.store._state.failure is None
+        assert components_of(self.store).state.failure is None
         self.store.close()
         assert not (self.root / "abort").exists()
         self.open()
@@ -182,7 +183,10 @@ def run(case: Case, outer: str, inner: Callable[[Case], object], share: int) -> 
         for number in random.Random(outer).sample(numbers, min(share, places)):
             prepared()
             run_interrupted(step, number, lambda: case.nested(inner))
-            assert case.store._state.failure is None, (number, case.store._state.failure)
+            assert components_of(case.store).state.failure is None, (
+                number,
+                components_of(case.store).state.failure,
+            )
         case.compare()
     case.store.close()
 
@@ -223,7 +227,10 @@ def test_a_close_inside_another_call_is_refused_or_done(case: Case, outer: str, 
             case.put()
             with suppress(StoreClosedError):
                 run_interrupted(lambda: step(case), number, lambda: case.nested(Case.close))
-            assert case.store._state.failure is None, (number, case.store._state.failure)
+            assert components_of(case.store).state.failure is None, (
+                number,
+                components_of(case.store).state.failure,
+            )
             case.compare()
         case.store.close()
 

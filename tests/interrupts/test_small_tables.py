@@ -214,7 +214,7 @@ def test_a_quota_of_light_queues_is_right_after_an_interrupt(tmp_path: Path, ste
         }[step]
         with suppress(Interrupted):
             places = run_interrupted(do, number)
-        failed = store._state.failure is not None
+        failed = components_of(store).state.failure is not None
         made = [put(store, f"new{at}") for at in range(MAX_LIGHT + 1)]
         with suppress(StoreError):
             store.close()

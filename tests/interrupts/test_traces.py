@@ -12,6 +12,7 @@ from cqstore.ab.trace.trace import Trace
 from cqstore.ab.trace.trace_control import record_trace, trace_control_of
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.descriptors import descriptors_of
 from tests.kit.interrupts import Interrupted, run_interrupted
@@ -67,7 +68,7 @@ def test_a_trace_that_was_interrupted_ends_and_another_is_recorded(
             with suppress(Interrupted):
                 places = run_interrupted(lambda: step(store, traces, root / "second"), number)
             if number == 0 and step is begin:
-                trace_control_of(store._components).stop()
+                trace_control_of(components_of(store)).stop()
             for trace in traces:  # what was interrupted is done again
                 trace.stop()
             ask(store, 2)

@@ -17,6 +17,7 @@ from cqstore.store.concurrency.wakeup import Latch, Wakeup
 from cqstore.store.errors import StoreError
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.writing.log_prefault import LogPrefault
 from cqstore.store.service.writing.putter import Putter
 from cqstore.store.settings.config import FlushDiskType, StoreConfig
@@ -163,7 +164,7 @@ def test_a_store_closes_after_a_replicated_put_was_interrupted(tmp_path: Path) -
         with suppress(Interrupted):
             places = run_interrupted(step, number)
         with in_time(SECONDS):
-            if store._state.failure is None:
+            if components_of(store).state.failure is None:
                 followers.acknowledge(link, 1 << 40)
                 assert store.put_message_future(Message("t", b"later")).result(SECONDS).ok
             with suppress(StoreError):

@@ -43,7 +43,7 @@ def core_and_oracle(
 
 def waiting(store: MessageStore) -> list[object]:
     """All that an append changes, but for the log's bytes."""
-    pending, log = store._components.pending, components_of(store).log
+    pending, log = components_of(store).pending, components_of(store).log
     units, keys = pending.units, pending.keys
     return [
         units.queues, *map(bytes, (units.queue_index, units.queue_offset, units.units)),

@@ -9,6 +9,7 @@ import pytest
 
 from cqstore.store.record.message import SCHEDULE_TOPIC, Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.opening.open_store import open_served
 from cqstore.store.service.opening.options import OpenOptions
 from cqstore.store.service.runtime.environment import Environment
@@ -50,8 +51,9 @@ def opened(root: Path, clock: Clock, backend: str = "file", **changes: Any) -> M
 
 
 def service(store: MessageStore) -> ScheduleMessageService:
-    assert store._schedule is not None
-    return store._schedule
+    schedule = components_of(store).schedule
+    assert schedule is not None
+    return schedule
 
 
 def deliver(store: MessageStore) -> None:

@@ -14,6 +14,7 @@ from cqstore.store.queue.consume_queue import ConsumeQueue, PulledUnits
 from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.queue.units import UnitBlock
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.puller import TagFilter
 from tests.kit.double_write import QUEUES, open_store
 from tests.kit.queue_of import QUEUES_OF
@@ -33,7 +34,7 @@ def by_hand(patched: pytest.MonkeyPatch) -> None:
 
 
 def mirror_of(store: MessageStore) -> Mirror:
-    mirror = store._components.interceptor
+    mirror = components_of(store).interceptor
     assert isinstance(mirror, Mirror)
     return mirror
 

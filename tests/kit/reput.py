@@ -15,6 +15,7 @@ from cqstore.store.index.index_batch import IndexBatch
 from cqstore.store.queue.units import UnitBatch
 from cqstore.store.service.dispatching.reput import MODE, ReputService
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from tests.kit.waiting import until
 
 SMALL_BATCHES: dict[str, Any] = {"dispatch_slice": 4} if MODE == "always" else {}
@@ -23,7 +24,7 @@ THREAD = "cqstore-reput"
 
 def use_always(store: MessageStore) -> ReputService:
     """Have the thread dispatch every full batch of ``store`` from now on."""
-    reput = store._dispatcher.reput
+    reput = components_of(store).dispatcher.reput
     reput._mode = "always"
     reput.start_if_wanted()
     until(lambda: reput.is_active)
@@ -40,8 +41,8 @@ class HeldBatch:
         self.open = threading.Event()
         self.error: Exception | None = None
         """What the batch fails with, once it is let go."""
-        self._store = store._dispatcher.store
-        monkeypatch.setattr(store._dispatcher, "store", self._stand_in)
+        self._store = components_of(store).dispatcher.store
+        monkeypatch.setattr(components_of(store).dispatcher, "store", self._stand_in)
 
     def _stand_in(self, units: UnitBatch, keys: IndexBatch) -> object:
         self.sizes.append(len(units))

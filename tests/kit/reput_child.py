@@ -15,6 +15,7 @@ from cqstore.store.index.index_batch import IndexBatch
 from cqstore.store.queue.units import UnitBatch
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.settings.config import StoreConfig
 from tests.kit import forks
 from tests.kit.reput import THREAD, use_always
@@ -43,7 +44,7 @@ def main() -> None:
     store = MessageStore.open(Path(root), CONFIG, backend="file", housekeeping=False)
     use_always(store)
     assert store.max_offset("t", 0) == 0  # what it imports is there at the end
-    inside, real = threading.Event(), store._dispatcher.store
+    inside, real = threading.Event(), components_of(store).dispatcher.store
 
     def store_slowly(units: UnitBatch, keys: IndexBatch) -> object:
         if threading.current_thread().name == THREAD:
@@ -53,7 +54,7 @@ def main() -> None:
             time.sleep(0.3)
         return real(units, keys)
 
-    store._dispatcher.store = store_slowly  # type: ignore[method-assign, assignment]
+    components_of(store).dispatcher.store = store_slowly  # type: ignore[method-assign, assignment]
     for number in range(PUTS):
         assert store.put_message(Message("t", b"%d" % number, 0)).ok
     assert inside.wait(30)

@@ -15,7 +15,7 @@ from tests.kit.oracle.log_records import Target, fitting, write
 
 def put_by_oracle(store: MessageStore) -> None:
     """Let the oracle encode, write and note what is put to ``store`` from here on."""
-    store._components.putter._plain = OraclePuts(store)
+    components_of(store).putter._plain = OraclePuts(store)
 
 
 class OraclePuts:
@@ -23,7 +23,7 @@ class OraclePuts:
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
-        self._encoder = MessageEncoder(store.config, store._components.putter._check_topic)
+        self._encoder = MessageEncoder(store.config, components_of(store).putter._check_topic)
 
     def quick(self, message: Message) -> Literal[False]:
         _ = message
@@ -46,7 +46,7 @@ class OracleRecords:
     """As ``Encoded``; a message that is not well-formed is refused by the encoder's sentence."""
 
     def __init__(self, store: MessageStore, encoder: MessageEncoder) -> None:
-        self._log, self._pending = components_of(store).log, store._components.pending
+        self._log, self._pending = components_of(store).log, components_of(store).pending
         self._is_sealed = store.config.enabled_append_prop_crc
         self._encoder = encoder
         self._added: list[tuple[EncodedRecord, Host]] = []

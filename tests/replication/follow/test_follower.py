@@ -532,7 +532,7 @@ def syncing_elsewhere(store: MessageStore) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log, "flush", flush)
         beyond = log.max_phy_offset() + 1  # else there is nothing to sync
-        other = threading.Thread(target=store._commit.wait_for, args=(beyond,))
+        other = threading.Thread(target=components_of(store).commit.wait_for, args=(beyond,))
         other.start()
         try:
             assert entered.wait(30)

@@ -161,7 +161,7 @@ def test_where_the_disk_is_full_the_first_of_a_list_are_put(
 def test_what_is_called_out_of_turn_is_refused(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, CONFIG, housekeeping=False) as store:
         store.put_message(Message("t", b""))
-        putter, log = store._components.putter, components_of(store).log
+        putter, log = components_of(store).putter, components_of(store).log
         assert log.current is not None
         learnt, target = putter._rules.topics["t"], log.current.target()
         records: Any = putter._plain.encoded()
@@ -190,7 +190,7 @@ def test_what_is_called_out_of_turn_is_refused(tmp_path: Path) -> None:
 
 def test_what_a_message_loses_meanwhile_is_held(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, BIG, housekeeping=False) as store:
-        putter = store._components.putter
+        putter = components_of(store).putter
         records: Any = putter._plain.encoded()
         for at in range(50):
             name = f"{'t' * 40}-{at}"

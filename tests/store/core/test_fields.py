@@ -168,17 +168,22 @@ def test_what_python_sets_the_core_sees(tmp_path: Path, flag: str) -> None:
     with MessageStore.open(tmp_path, CONFIG, housekeeping=False) as store:
         message = Message("t", b"x")
         store.put_message(message)
-        puts, asked = store._components.putter._plain, list[int]()
-        ready = Ready(store._state, store._dispatcher, NOTHING, lambda: asked.append(1))
+        puts, asked = components_of(store).putter._plain, list[int]()
+        ready = Ready(
+            components_of(store).state,
+            components_of(store).dispatcher,
+            NOTHING,
+            lambda: asked.append(1),
+        )
         assert puts.one(message) is not None
-        store._dispatcher.drain()
+        components_of(store).dispatcher.drain()
         ready()
         assert asked == []
-        setattr(store._state, flag, True)
+        setattr(components_of(store).state, flag, True)
         ready()
         assert asked == ([] if flag == "unwritable" else [1])
         assert (puts.one(message) is None) == (flag == "unwritable")
-        setattr(store._state, flag, False)
+        setattr(components_of(store).state, flag, False)
         assert puts.one(message) is not None
 
 
@@ -187,8 +192,8 @@ def test_a_put_that_finds_nothing_there_does_nothing(tmp_path: Path, field: str)
     with MessageStore.open(tmp_path, CONFIG, housekeeping=False) as store:
         message = Message("t", b"x")
         store.put_message(message)
-        puts = store._components.putter._plain
-        owner: Any = store._components.pending if field == "units" else components_of(store).log
+        puts = components_of(store).putter._plain
+        owner: Any = components_of(store).pending if field == "units" else components_of(store).log
         held, end = getattr(owner, field), components_of(store).log.end
         delattr(owner, field)  # as the collector of garbage leaves it
         assert getattr(owner, field) is None

@@ -113,7 +113,7 @@ def test_bodies_of_any_length_have_their_checksum(store: MessageStore, sizes: ra
     store.put_message(Message("t", b""))
     for size in sizes:
         body = bytes(itertools.islice(itertools.cycle(b"\x00\xff\x80abc"), size))
-        done = store._components.putter._plain.one(Message("t", body))
+        done = components_of(store).putter._plain.one(Message("t", body))
         assert done is not None
         assert components_of(store).log.message(done.phy_offset).stored_body == body
     assert [each for each in store.check() if each.damage] == []
@@ -127,7 +127,7 @@ def test_no_line_of_python_runs_in_a_plain_put(
     message = Message("t", b"x", 0, {"TAGS": "a", "KEYS": "k  l", "UNIQ_KEY": "u"})
     batch = Message("t", batch_body([(b"x", b"TAGS\x01a\x02", 0)]))
     store.put_message(message)
-    puts, called = store._components.putter._plain, list[str]()
+    puts, called = components_of(store).putter._plain, list[str]()
     gc.disable()  # a collection between two calls has call-backs of others', Hypothesis's say
     sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name)
                    if event == "call" else None)  # fmt: skip
@@ -144,7 +144,7 @@ def test_no_line_of_python_runs_in_a_plain_put(
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_plain_messages_take_the_short_way(store: MessageStore, count: int) -> None:
-    counted = store._components.putter._plain = Counted(store._components.putter._plain)
+    counted = components_of(store).putter._plain = Counted(components_of(store).putter._plain)
     given_messages = [Message("t", b"x", 0, {"TAGS": "a", "KEYS": "k  l", "UNIQ_KEY": "u"})]
     store.put_messages(given_messages * count)
     assert counted.taken == 0  # the topic is unknown yet, and the queue's next offset
@@ -158,20 +158,20 @@ def test_a_put_with_which_something_is_due_is_not_quick(tmp_path: Path) -> None:
     config = CONFIG.model_copy(update={"dispatch_slice": 100})
     with MessageStore.open(tmp_path / "a", config, housekeeping=False) as store:
         store.put_message(Message("t", b""))  # a sample; the next one is due SAMPLED_PUTS later
-        puts = store._components.putter._plain
+        puts = components_of(store).putter._plain
         quick = [puts.quick(Message("t", b"")) for _ in range(SAMPLED_PUTS)]
         assert [at for at, found in enumerate(quick) if found is None] == [SAMPLED_PUTS - 1]
         assert [found.queue_offset for found in quick if found] == list(range(1, SAMPLED_PUTS))
-        for _ in range(99 - len(store._components.pending.units)):
+        for _ in range(99 - len(components_of(store).pending.units)):
             assert puts.quick(Message("t", b""))
         assert puts.quick(Message("t", b"")) is None  # the batch is full with it
         store.put_message(Message("t", b""))
-        assert len(store._components.pending.units) == 0
+        assert len(components_of(store).pending.units) == 0
         assert puts.quick(Message("t", b""))
     syncing = config.model_copy(update={"flush_disk_type": FlushDiskType.SYNC_FLUSH})
     with MessageStore.open(tmp_path / "b", syncing, housekeeping=False) as store:
         store.put_message(Message("t", b""))
-        puts = store._components.putter._plain
+        puts = components_of(store).putter._plain
         assert puts.one(Message("t", b"")) is not None
         assert [puts.quick(Message("t", b"")) for _ in range(3)] == [None] * 3
 
@@ -182,7 +182,7 @@ def test_queues_that_share_a_place_at_hand_are_told_apart(store: MessageStore) -
     given_messages = [Message("t", b"%d" % queue, queue) for queue in far * 3]
     for message in given_messages[:3]:
         store.put_message(message)
-    puts = store._components.putter._plain
+    puts = components_of(store).putter._plain
     done = [
         *(puts.one(message) for message in given_messages),
         *(puts.several(given_messages) or ()),
@@ -209,13 +209,13 @@ def roomy(tmp_path: Path) -> Iterator[MessageStore]:
 def test_topics_that_share_a_place_at_hand_are_told_apart(roomy: MessageStore) -> None:
     names = [f"topic-{number}-{'x' * (number * 7919 % 80)}" for number in range(3000)]
     roomy.put_messages([Message(name, b"") for name in names])
-    learnt = roomy._components.putter._rules.topics
+    learnt = components_of(roomy).putter._rules.topics
     groups: dict[int, list[str]] = {}
     for name in names:
         groups.setdefault(place_of(learnt[name][2]), []).append(name)
     shared = [name for group in groups.values() if len(group) > 1 for name in group][:40]
     assert len(shared) > 1  # of three thousand in 32,768 places hundreds
-    puts = roomy._components.putter._plain
+    puts = components_of(roomy).putter._plain
     for turn in range(3):
         for name in shared:
             found = puts.one(Message(name, name.encode()))
@@ -228,7 +228,7 @@ def test_topics_that_share_a_place_at_hand_are_told_apart(roomy: MessageStore) -
 
 def test_tags_that_share_a_place_at_hand_are_told_apart(roomy: MessageStore) -> None:
     roomy.put_message(Message("t", b""))
-    puts = roomy._components.putter._plain
+    puts = components_of(roomy).putter._plain
     tags = [f"tag-{number}" for number in range(200)]  # more than there are places for
     for tag in tags * 2:
         assert puts.one(Message("t", b"", 0, {"TAGS": tag})) is not None
@@ -288,7 +288,7 @@ def test_the_names_of_light_queues_are_plain_text(tmp_path: Path) -> None:
             Message("t", b"x", 0, {"INNER_MULTI_DISPATCH": Splits("%LMQ%a")})
         )
         assert not refused.ok
-        assert {type(topic) for topic, _ in store._components.pending.offsets.next} <= {str}
+        assert {type(topic) for topic, _ in components_of(store).pending.offsets.next} <= {str}
 
 
 V6 = Host.of("::1", 1)
@@ -320,8 +320,8 @@ def test_whatever_is_odd_is_left_alone(store: MessageStore, odd: Any) -> None:
     good = Message("t", b"x")
     store.put_messages([good, Message("SCHEDULE_TOPIC_XXXX", b"x")])
     before = waiting(store), log_bytes(store)
-    assert store._components.putter._plain.one(odd) is None
-    assert store._components.putter._plain.several([good, odd, good]) is None
+    assert components_of(store).putter._plain.one(odd) is None
+    assert components_of(store).putter._plain.several([good, odd, good]) is None
     assert (waiting(store), log_bytes(store)) == before
 
 
@@ -360,30 +360,30 @@ def test_what_is_well_formed_is_taken_and_put_alike(tmp_path: Path, *, is_sealed
         for each in WELL_FORMED:
             first = changed(topic=each.topic)
             assert core.put_message(first) == oracle.put_message(first)
-            taken = core._components.putter._plain.one(each)
+            taken = components_of(core).putter._plain.one(each)
             assert taken is not None, each
             assert taken == oracle.put_message(each)
-            assert core._components.putter._plain.several([each]) == oracle.put_messages([each])
+            assert components_of(core).putter._plain.several([each]) == oracle.put_messages([each])
             assert waiting(core) == waiting(oracle)
         assert log_bytes(core) == log_bytes(oracle)
 
 
 def _hold_lock(store: MessageStore) -> None:
-    store._components.pending.lock.acquire()
+    components_of(store).pending.lock.acquire()
 
 
 def _let_lock_go(store: MessageStore) -> None:
-    if store._components.pending.lock.locked():
-        store._components.pending.lock.release()
-    store._components.pending.appending.begun = False
+    if components_of(store).pending.lock.locked():
+        components_of(store).pending.lock.release()
+    components_of(store).pending.appending.begun = False
 
 
 def _fill_disk(store: MessageStore) -> None:
-    store._state.set_disk_full("nearly full")
+    components_of(store).state.set_disk_full("nearly full")
 
 
 def _begin(store: MessageStore) -> None:
-    store._components.pending.appending.begun = True
+    components_of(store).pending.appending.begun = True
 
 
 def _unmap(store: MessageStore) -> None:
@@ -397,7 +397,7 @@ def _unprepare(store: MessageStore) -> None:
 
 
 def _forget(store: MessageStore) -> None:
-    store._components.pending.offsets.forget_all()
+    components_of(store).pending.offsets.forget_all()
 
 
 @pytest.mark.parametrize(
@@ -412,7 +412,7 @@ def test_where_nothing_may_be_appended_the_message_takes_the_slow_path(
     store.put_message(good)
     hinder(store)
     before = waiting(store), store.max_phy_offset()
-    assert store._components.putter._plain.one(good) is None
+    assert components_of(store).putter._plain.one(good) is None
     assert (waiting(store), store.max_phy_offset()) == before
     _let_lock_go(store)
 
@@ -470,7 +470,7 @@ def test_a_client_batch_of_any_bytes_is_put_alike(
 
 @pytest.mark.parametrize("count", [1, 2, 3, 40])
 def test_a_plain_client_batch_takes_the_short_way(store: MessageStore, count: int) -> None:
-    counted = store._components.putter._plain = Counted(store._components.putter._plain)
+    counted = components_of(store).putter._plain = Counted(components_of(store).putter._plain)
     store.put_message(Message("t", b"", 1))
     parts = [(b"%d" % number, b"TAGS\x01a\x02WAIT\x01true\x02", 7) for number in range(count)]
     results = store.put_client_batch(Message("t", batch_body(parts), 1))
@@ -490,7 +490,7 @@ def test_what_is_put_while_nobody_else_runs_is_bounded(tmp_path: Path, over: int
     )
     with MessageStore.open(tmp_path, config, housekeeping=False) as store:
         empty = store.put_message(Message("t", b"")).appended.size  # type: ignore[union-attr]
-        puts, body = store._components.putter._plain, b"x" * ((most >> 4) - empty)
+        puts, body = components_of(store).putter._plain, b"x" * ((most >> 4) - empty)
         bodies = [body] * 15 + [body[over:] + b"x" * over * 2]
         in_one = Message("t", batch_body([(each, b"", 0) for each in bodies]))
         taken = puts.several([Message("t", each) for each in bodies]), puts.batch(in_one)
@@ -504,7 +504,7 @@ def test_more_names_than_are_kept_take_the_slow_path(store: MessageStore, count:
     store.put_message(Message("t", b""))
     properties = b"".join(b"n%d\x01v\x02" % number for number in range(count))
     batch = Message("t", batch_body([(b"x", properties, 0)]))
-    assert (store._components.putter._plain.batch(batch) is None) == (count == 17)
+    assert (components_of(store).putter._plain.batch(batch) is None) == (count == 17)
 
 
 @pytest.mark.parametrize("is_read", [False, True])
@@ -515,7 +515,7 @@ def test_what_waits_in_memory_is_put_there(tmp_path: Path, *, is_read: bool) -> 
         store.put_message(Message("t", b"0"))
         if is_read:
             assert len(store.get_message("t", 0, 0).messages()) == 1  # from a map
-        assert store._components.putter._plain.one(Message("t", b"waits")) is not None
+        assert components_of(store).putter._plain.one(Message("t", b"waits")) is not None
         assert b"waits" not in log_bytes(store)
         store.flush()
         found = store.get_message("t", 0, 0).messages()
@@ -526,7 +526,7 @@ def test_a_batch_without_a_body_is_none(store: MessageStore) -> None:
     store.put_message(Message("t", b""))
     batch = Message("t", b"")
     del batch.body
-    assert store._components.putter._plain.batch(batch) is None
+    assert components_of(store).putter._plain.batch(batch) is None
 
 
 @pytest.mark.parametrize("left", range(-2, 3))
@@ -537,7 +537,7 @@ def test_a_record_leaves_room_for_the_blank_behind_it(store: MessageStore, left:
     while (room := file_size - store.max_phy_offset() - 8) > MAX_BODY:
         store.put_message(Message("t", b"x" * 1000))
     message = Message("t", b"x" * (room - size - left))
-    assert (store._components.putter._plain.one(message) is not None) == (left >= 0)
+    assert (components_of(store).putter._plain.one(message) is not None) == (left >= 0)
     assert store.put_message(message).phy_offset == file_size
 
 
@@ -546,7 +546,7 @@ def test_who_looks_at_the_columns_stops_no_put_and_keeps_what_there_was(
     store: MessageStore, column: str
 ) -> None:
     store.put_message(Message("t", b"0"))
-    with memoryview(getattr(store._components.pending.units, column)) as held:
+    with memoryview(getattr(components_of(store).pending.units, column)) as held:
         shown = bytes(held)
         for number in range(1, 200):  # the columns move meanwhile
             store.put_message(Message("t", b"%d" % number))
@@ -562,7 +562,7 @@ def test_what_stops_behind_its_record_has_failed_the_store(
     keyed = Message("t", b"kept", 0, {"KEYS": "k"})
     store.put_message(keyed)
     assert store.max_offset("t", 0) == 1  # what waits is handed on: the next batch knows no queue
-    store._components.pending.units.index_of[QueueKey("t", 0)] = None  # type: ignore[assignment]
+    components_of(store).pending.units.index_of[QueueKey("t", 0)] = None  # type: ignore[assignment]
     with pytest.raises(TypeError):
         store.put_message(keyed)
     with pytest.raises(StoreFailedError):
@@ -581,7 +581,7 @@ def test_a_close_tells_that_a_put_stopped_in_the_middle(
 ) -> None:
     """No caller came between the two: the store has failed only now."""
     store.put_message(Message("t", b"kept", 0, {"KEYS": "k"}))
-    store._components.pending.offsets.next[QueueKey("t", 0)] = 1 << 70  # no queue is so long
+    components_of(store).pending.offsets.next[QueueKey("t", 0)] = 1 << 70  # no queue is so long
     with pytest.raises(OverflowError):
         store.put_message(Message("t", b"lost", 0, {"KEYS": "k"}))
     with pytest.raises(StoreFailedError, match="an append was cut short"):
@@ -594,7 +594,7 @@ def test_a_close_tells_that_a_put_stopped_in_the_middle(
 def test_columns_are_what_numpy_reads(store: MessageStore) -> None:
     for _ in range(300):
         store.put_message(Message("t", b"x"))
-    units = store._components.pending.units
+    units = components_of(store).pending.units
     assert np.frombuffer(memoryview(units.queue_offset), np.int64).tolist() == [*range(300)]
     assert np.frombuffer(memoryview(units.queue_index), np.int32).tolist() == [0] * 300
 
@@ -603,7 +603,7 @@ def test_a_message_that_is_not_eligible_is_looked_at_once(store: MessageStore) -
     scheduled = changed(topic="SCHEDULE_TOPIC_XXXX", properties={"DELAY": "0"})
     for topic in ("t", scheduled.topic):
         assert store.put_message(Message(topic, b"x")).ok  # the next put to the queue is eligible
-    counted = store._components.putter._plain = Counted(store._components.putter._plain)
+    counted = components_of(store).putter._plain = Counted(components_of(store).putter._plain)
     results = [store.put_message(scheduled) for _ in range(50)]
     assert all(result.ok for result in results)
     assert counted.taken == 0

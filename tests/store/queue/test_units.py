@@ -11,6 +11,7 @@ from cqstore.store.errors import CorruptionError, StoreFailedError
 from cqstore.store.queue.units import BlockStop, CqUnit, QueueKey, UnitBatch, UnitBlock
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from tests.kit.told import CONFIG
 
 KEYS = [QueueKey("a", 0), QueueKey("a", 1), QueueKey("b", 0)]
@@ -122,7 +123,7 @@ def test_columns_of_different_lengths_leave_nothing(columns: tuple[bytes, bytes,
 def test_a_put_that_fails_behind_the_room_for_its_units_leaves_no_row(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, CONFIG, housekeeping=False) as store:
         assert store.put_message(Message("t", b"x")).ok
-        pending = store._dispatcher.pending
+        pending = components_of(store).dispatcher.pending
         batch = pending.units
         pending.offsets.next[QueueKey("t", 0)] = 1 << 70  # no queue is so long
         with pytest.raises(OverflowError):

@@ -77,12 +77,12 @@ def put(store: MessageStore, count: int = 1, queue_id: int = 0, topic: str = "t"
 
 
 def is_idle(store: MessageStore) -> bool:
-    service = store._dispatcher.arrivals
+    service = components_of(store).dispatcher.arrivals
     return not service.is_active and not service._waits
 
 
 def is_waited_for(store: MessageStore, count: int = 1) -> bool:
-    waits = store._dispatcher.arrivals._waits.values()
+    waits = components_of(store).dispatcher.arrivals._waits.values()
     return sum(len(each) for by_offset in waits for each in by_offset.values()) == count
 
 
@@ -165,8 +165,8 @@ def test_a_batch_that_a_reader_dispatches_wakes(
     """As where a put was interrupted before it could wake the thread."""
     found: list[bool] = []
     with running(lambda: found.append(store.wait_for("t", 0, 0, SECONDS))):
-        until(lambda: is_waited_for(store) and store._dispatcher.full_at == 1)
-        monkeypatch.setattr(store._dispatcher.arrivals, "wake", lambda: None)
+        until(lambda: is_waited_for(store) and components_of(store).dispatcher.full_at == 1)
+        monkeypatch.setattr(components_of(store).dispatcher.arrivals, "wake", lambda: None)
         put(store)
         assert store.max_offset("t", 0) == 1
     assert found == [True]
@@ -248,7 +248,7 @@ def test_a_store_that_fails_wakes_all_with_the_error(tmp_path: Path, when: str) 
     cause = StoreIOError("the disk refused")
     if when == "before":
         assert store.max_offset("t", 0) == 2
-        store._state.fail(cause)
+        components_of(store).state.fail(cause)
         assert store.wait_for("t", 0, 1)  # the present units can be read
         with pytest.raises(StoreFailedError, match="the disk refused"):
             store.wait_for("t", 0, 2)
@@ -263,7 +263,7 @@ def test_a_store_that_fails_wakes_all_with_the_error(tmp_path: Path, when: str) 
 
         with running(wait):
             until(lambda: is_waited_for(store))
-            store._state.fail(cause)
+            components_of(store).state.fail(cause)
         assert met[0].__cause__ is cause
     with suppress(StoreError):
         store.close()
@@ -276,7 +276,7 @@ def test_a_dispatch_that_fails_wakes_all(tmp_path: Path, monkeypatch: pytest.Mon
     def refuse(*_: object) -> None:
         raise cause
 
-    monkeypatch.setattr(store._dispatcher, "store", refuse)
+    monkeypatch.setattr(components_of(store).dispatcher, "store", refuse)
     met: list[BaseException] = []
 
     def wait() -> None:
@@ -381,7 +381,7 @@ def test_an_interrupted_put_is_found_by_the_next(plain: MessageStore) -> None:
             until(lambda: is_waited_for(plain) or bool(found))
             with suppress(Interrupted):
                 places = run_interrupted(lambda: put(plain), number)
-            plain._components.flush._flush_much()  # as it does twice a second
+            components_of(plain).flush._flush_much()  # as it does twice a second
             put(plain)
             until(lambda: bool(found))
         assert found == [True]

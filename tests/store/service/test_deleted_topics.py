@@ -261,7 +261,7 @@ def test_an_interrupted_deletion_forgets_where_expired_queues_went_on(
             if step == "the queues":
                 patched.setattr(components_of(store).queues, "delete_topics", refuse)
             else:
-                patched.setattr(store._clean._expired, "forget", refuse)
+                patched.setattr(components_of(store).clean._expired, "forget", refuse)
             with pytest.raises(StoreIOError):
                 store.delete_topic("gone")
     without_queues(root)

@@ -230,10 +230,10 @@ def test_an_interrupt_in_a_dispatcher_fails_the_store(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     store = opened(tmp_path, hooks=StoreHooks(dispatchers=[Taker(interrupt)]))
-    with store._dispatcher.owner.entry():  # so that no thread comes first
+    with components_of(store).dispatcher.owner.entry():  # so that no thread comes first
         put(store, b"a")
         with pytest.raises(KeyboardInterrupt):
-            store._dispatcher._drain()
+            components_of(store).dispatcher._drain()
     assert store.metrics.snapshot().failed
     store.close()
     taker = Taker()
@@ -309,8 +309,9 @@ def test_a_rebuild_of_all_queues_dispatches_all(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         put(store, *numbered(0, 3))
     taker, placed = Taker(), Placed(0)
-    rebuilt = {"rebuild": Rebuild.QUEUES, "dispatchers": [taker, placed]}
-    with opened(tmp_path, **rebuilt) as store:
+    recovery = RecoveryOptions(rebuild=Rebuild.QUEUES)
+    hooks = StoreHooks(dispatchers=[taker, placed])
+    with opened(tmp_path, recovery=recovery, hooks=hooks) as store:
         assert taker.bodies == placed.bodies == bodies_of(store) == numbered(0, 3)
 
 
@@ -339,7 +340,9 @@ def test_one_without_a_place_never_gets_what_others_dispatched(tmp_path: Path) -
     with opened(tmp_path / "s", hooks=StoreHooks(dispatchers=[plain, placed])) as store:
         put(store, *numbered(0, 2))
         store.flush()
-        with store._dispatcher.owner.entry():  # so that nothing is dispatched before the kill
+        with components_of(
+            store
+        ).dispatcher.owner.entry():  # so that nothing is dispatched before the kill
             put(store, *numbered(2, 4))
             image = crash_image(tmp_path / "s", tmp_path / "image")
             assert plain.bodies == placed.bodies == numbered(0, 2)
@@ -440,13 +443,13 @@ def test_a_dispatcher_sees_what_maintenance_dispatches(tmp_path: Path) -> None:
     inside: list[bool] = []
 
     def look(request: DispatchRequest) -> None:
-        inside.append(store._components.pending.owner.is_mine())
+        inside.append(components_of(store).pending.owner.is_mine())
         if request.topic == "t":  # a put that comes before the append lock is taken
             put(store, b"derived", topic="d")
 
     taker = Taker(look)
     with opened(tmp_path, hooks=StoreHooks(dispatchers=[taker])) as store:
-        store._dispatcher.arrivals.stop()  # so that these find something that waits
+        components_of(store).dispatcher.arrivals.stop()  # so that these find something that waits
         for step in (
             lambda: store.delete_topic("u"),
             lambda: store.rebuild_queues("t"),

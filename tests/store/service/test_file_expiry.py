@@ -96,14 +96,14 @@ def test_old_files_go_at_their_hour_and_what_points_into_them_follows(
         fill(store, 5)
         age(store, 0, 1, hours=72.1)
         age(store, 2, hours=71.9)
-        assert store._expiry.run() == 0, "it is not 4 o'clock"
+        assert components_of(store).expiry.run() == 0, "it is not 4 o'clock"
         machine.hour = 4
-        assert store._expiry.run() == 2
+        assert components_of(store).expiry.run() == 2
         assert left(store) == 3
         assert store.min_phy_offset() == 2 * FILE
         first = next(components_of(store).log.scan(2 * FILE))
         assert store.min_offset("t", 0) == first.queue_offset
-        assert store._expiry.run() == 0
+        assert components_of(store).expiry.run() == 0
         assert [finding for finding in store.check() if finding.damage] == []
 
 
@@ -126,12 +126,12 @@ def test_the_last_file_never_goes_and_a_young_one_keeps_those_behind_it(
     with opened(tmp_path / "s", machine) as store:
         fill(store, 4)
         age(store, 0, 2, 3, hours=1000)
-        assert store._expiry.run() == 1
+        assert components_of(store).expiry.run() == 1
         assert left(store) == 3
         machine.ahead = 1000 * HOUR
-        assert store._expiry.run() == 2
+        assert components_of(store).expiry.run() == 2
         assert left(store) == 1
-        assert store._expiry.run() == 0
+        assert components_of(store).expiry.run() == 0
         assert store.put_message(Message("t", b"x")).ok
 
 
@@ -140,7 +140,7 @@ def test_one_run_deletes_a_batch_and_rests_between_files(tmp_path: Path, machine
     with opened(tmp_path / "s", machine, deleteWhen="04; 16", deleteFileBatchMax=3) as store:
         fill(store, 6)
         machine.waits.clear()
-        assert store._expiry.run() == 3
+        assert components_of(store).expiry.run() == 3
         assert machine.waits == [0.1, 0.1]
         assert left(store) == 3
 
@@ -156,7 +156,7 @@ def test_a_disk_that_fills_lets_old_files_go_at_any_hour_and_then_young_ones(
         fill(store, 3)
         age(store, 0, hours=73)
         machine.percent[which] = percent
-        assert store._expiry.run() == old + young
+        assert components_of(store).expiry.run() == old + young
         assert left(store) == 3 - old - young
 
 
@@ -164,7 +164,7 @@ def test_young_files_stay_where_forced_deletion_is_off(tmp_path: Path, machine: 
     machine.percent["commitlog"] = 89
     with opened(tmp_path / "s", machine, cleanFileForciblyEnable=False) as store:
         fill(store, 3)
-        assert store._expiry.run() == 0
+        assert components_of(store).expiry.run() == 0
 
 
 @pytest.mark.parametrize("which", ["commitlog", "consumequeue"])
@@ -175,10 +175,10 @@ def test_a_nearly_full_disk_takes_no_puts_until_it_has_room_again(
         fill(store, 1)
         end = store.max_offset("t", 0)
         machine.percent[which] = 90
-        store._expiry.run()
+        components_of(store).expiry.run()
         assert store.put_message(Message("t", b"x")).ok
         machine.percent[which] = 91
-        store._expiry.run()
+        components_of(store).expiry.run()
         refused = [
             store.put_message(Message("t", b"x")),
             *store.put_messages([Message("t", b"x")] * 2),
@@ -193,7 +193,7 @@ def test_a_nearly_full_disk_takes_no_puts_until_it_has_room_again(
         store.flush()
         assert store.max_offset("t", 0) == end + 1
         machine.percent[which] = 90
-        store._expiry.run()
+        components_of(store).expiry.run()
         assert store.put_message(Message("t", b"x")).queue_offset == end + 1
 
 
@@ -205,7 +205,7 @@ def test_levels_beyond_rocketmqs_bounds_are_drawn_in(tmp_path: Path, machine: Ma
         diskSpaceCleanForciblyRatio=5,
         diskMaxUsedSpaceRatio=3,
     ) as store:
-        demand = store._expiry._levels.demand
+        demand = components_of(store).expiry._levels.demand
         machine.percent["commitlog"] = machine.percent["consumequeue"] = 10
         assert demand() == (False, False, "", 10, 10)
         machine.percent["commitlog"] = 11
@@ -225,7 +225,7 @@ def test_levels_are_drawn_in_from_the_other_side_too(tmp_path: Path, machine: Ma
         diskSpaceCleanForciblyRatio=99,
         diskMaxUsedSpaceRatio=99,
     ) as store:
-        demand = store._expiry._levels.demand
+        demand = components_of(store).expiry._levels.demand
         machine.percent["commitlog"], machine.percent["consumequeue"] = 0, 35
         assert demand() == (False, False, "", 0, 35)
         machine.percent["consumequeue"] = 36
@@ -243,12 +243,12 @@ def test_by_hand_old_files_go_at_any_hour_for_twenty_runs(tmp_path: Path, machin
         store.delete_files_manually()
         assert left(store) == 2
         for _ in range(18):
-            assert store._expiry.run() == 0
+            assert components_of(store).expiry.run() == 0
         age(store, 0, hours=73)
-        assert store._expiry.run() == 1, "the twentieth"
+        assert components_of(store).expiry.run() == 1, "the twentieth"
         fill(store, 3)
         age(store, 0, hours=73)
-        assert store._expiry.run() == 0
+        assert components_of(store).expiry.run() == 0
 
 
 def test_a_file_that_cannot_be_deleted_stays_and_is_tried_again(
@@ -266,7 +266,7 @@ def test_a_file_that_cannot_be_deleted_stays_and_is_tried_again(
             unlink(file)
 
         monkeypatch.setattr(MappedFile, "unlink", refuse)
-        assert store._expiry.run() == 1
+        assert components_of(store).expiry.run() == 1
         assert stuck.exists()
         assert store.min_phy_offset() == FILE
         assert store.put_message(Message("t", b"x")).ok, "the store goes on"
@@ -274,9 +274,9 @@ def test_a_file_that_cannot_be_deleted_stays_and_is_tried_again(
         assert store.min_offset("t", 0) == first
         assert store.get_message("t", 0, first).records
         monkeypatch.undo()
-        assert store._expiry.run() == 0, "not before two minutes have passed"
+        assert components_of(store).expiry.run() == 0, "not before two minutes have passed"
         machine.ahead += 121
-        assert store._expiry.run() == 2
+        assert components_of(store).expiry.run() == 2
         assert not stuck.exists()
 
 
@@ -286,7 +286,7 @@ def test_who_reads_a_file_that_goes_keeps_what_he_has(tmp_path: Path, machine: M
         fill(store, 3)
         pulled = store.get_message("t", 0, 0)
         before = [bytes(record) for record in pulled.records]
-        assert store._expiry.run() == 2
+        assert components_of(store).expiry.run() == 2
         assert [bytes(record) for record in pulled.records] == before
         assert store.get_message("t", 0, 0).status.name == "OFFSET_TOO_SMALL"
 

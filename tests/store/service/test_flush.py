@@ -58,7 +58,7 @@ def test_one_sync_serves_all_who_came_while_another_one_ran(
         first = pool.submit(store.put_message, message())
         disk.entered.acquire()  # it leads, and came too early for the others
         others = [pool.submit(store.put_message, message(at)) for at in range(10)]
-        until(lambda: store._commit.waiting == 10)
+        until(lambda: components_of(store).commit.waiting == 10)
         disk.open.set()
         results = [future.result(30) for future in (first, *others)]
     assert {result.status for result in results} == {PutMessageStatus.PUT_OK}
@@ -89,7 +89,7 @@ def test_after_a_failed_sync_nobody_is_told_that_anything_is_durable(
         puts = [pool.submit(store.put_message, message())]
         disk.entered.acquire()
         puts += [pool.submit(store.put_message, message()) for _ in range(4)]
-        until(lambda: store._commit.waiting == 4)
+        until(lambda: components_of(store).commit.waiting == 4)
         disk.fails = True
         disk.open.set()
         faults = [put.exception(30) for put in puts]
@@ -172,7 +172,7 @@ def test_a_future_fails_with_what_kept_its_message_from_the_disk(
     disk.fails = True
     future = store.put_message_future(message())
     assert isinstance(future.exception(30), StoreIOError)
-    until(lambda: store._state.failure is not None)
+    until(lambda: components_of(store).state.failure is not None)
     with pytest.raises(StoreFailedError):
         store.put_message_future(message())
 
@@ -202,7 +202,7 @@ def test_the_thread_flushes_four_pages_and_leaves_less_to_the_thorough_round(
     with MessageStore.open(tmp_path / "store", config) as store:
         disk.syncs = 0
         assert store.put_message(message()).ok
-        until(lambda: not store._dispatcher.has_undispatched)  # the thread came by
+        until(lambda: not components_of(store).dispatcher.has_undispatched)  # the thread came by
         flushed = store.flushed_phy_offset
         assert flushed() == 0
         while store.max_phy_offset() < 4 * 4096:
@@ -221,12 +221,12 @@ def test_four_pages_are_much_and_a_byte_less_is_not(tmp_path: Path, disk: GatedD
         rest = 4 * 4096 - 2 * empty.size
         assert store.put_message(Message("t", b"x" * (rest - 1))).ok
         disk.syncs = 0
-        store._components.flush._flush_much()
+        components_of(store).flush._flush_much()
         assert (store.max_phy_offset(), disk.syncs) == (4 * 4096 - 1, 0)
     with MessageStore.open(tmp_path / "other", ASYNC) as store:
         assert store.put_message(Message("t", b"")).ok
         assert store.put_message(Message("t", b"x" * rest)).ok
-        store._components.flush._flush_much()
+        components_of(store).flush._flush_much()
         assert store.flushed_phy_offset() == 4 * 4096
 
 
@@ -325,10 +325,10 @@ def test_a_batch_that_another_thread_hands_on_does_not_keep_writers_waiting(
         assert entered.wait(30)
         for _ in range(35):  # more than three times what a batch waits for
             assert store.put_message(message()).ok
-        assert len(store._components.pending.units) == 35
+        assert len(components_of(store).pending.units) == 35
         writer = threading.Thread(target=lambda: [store.put_message(message()) for _ in range(10)])
         writer.start()
-        until(lambda: len(store._components.pending.units) == 40)
+        until(lambda: len(components_of(store).pending.units) == 40)
         assert writer.is_alive(), "four times is far too many: it waits"
         leave.set()
         writer.join(30)

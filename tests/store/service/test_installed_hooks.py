@@ -12,6 +12,7 @@ from cqstore import (
 )
 from cqstore.ab.stores.side_store import SideStore
 from cqstore.cli.message_files.export_store import new_store
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.opening.installed_hooks import DISPATCHERS, PUT_HOOKS
 from cqstore.store.service.opening.options import StoreHooks
 from cqstore.store.service.writing.putter import Putter
@@ -26,16 +27,16 @@ def test_what_is_no_hook_is_refused_before_anything_is_written(
     tmp_path: Path, options: dict[str, Any]
 ) -> None:
     with pytest.raises(StoreConfigError, match="is no"):
-        opened(tmp_path / "s", **options)
+        opened(tmp_path / "s", hooks=StoreHooks(**options))
     assert not (tmp_path / "s").exists()
 
 
 def test_a_store_that_is_opened_to_read_calls_none(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         put(store, b"a")
-    for options in ({"put_hooks": [Hook()]}, {"dispatchers": [Taker()]}):
+    for hooks in (StoreHooks(put_hooks=[Hook()]), StoreHooks(dispatchers=[Taker()])):
         with pytest.raises(StoreConfigError, match="opened to read"):
-            MessageStore.open(tmp_path, read_only=True, **options)
+            MessageStore.open(tmp_path, read_only=True, hooks=hooks)
 
 
 class Installed:
@@ -98,7 +99,7 @@ def test_hooks_of_installed_packages_come_first_by_name(
     for root, installed in (("without", True), ("off", False)):
         with opened(tmp_path / root, hooks=StoreHooks(installed=installed)) as store:
             assert isinstance(store._putter, Putter)
-            assert store._dispatcher.dispatchers is None
+            assert components_of(store).dispatcher.dispatchers is None
 
 
 def test_a_hook_that_cannot_be_made_refuses_the_opening(

@@ -207,7 +207,7 @@ def test_a_flush_that_is_late_is_a_status_too(
 ) -> None:
     config = CONFIG.model_copy(update={"flush_disk_type": FlushDiskType.SYNC_FLUSH})
     with MessageStore.open(tmp_path, config) as store:
-        monkeypatch.setattr(store._commit, "wait_for", lambda end: False)
+        monkeypatch.setattr(components_of(store).commit, "wait_for", lambda end: False)
         results = store.put_messages([Message("t", b"x"), Message("", b"x"), Message("t", b"x")])
         late = PUT.FLUSH_DISK_TIMEOUT
         assert [result.status for result in results] == [late, PUT.MESSAGE_ILLEGAL, late]

@@ -8,6 +8,7 @@ import pytest
 
 from cqstore import Message, MessageStore, StoreConfig
 from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.writing.log_prefault import (
     MAX_AHEAD,
     MIN_AHEAD,
@@ -158,7 +159,7 @@ def test_a_kernel_that_cannot_is_asked_once(drive: Drive) -> None:
 @pytest.mark.disk
 def test_puts_have_pages_brought_in_by_the_thread(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path) as store:
-        ahead = store._components.ahead
+        ahead = components_of(store).ahead
         assert ahead is not None
         message = Message("T", bytes(32 << 10), 0, {})
 
@@ -174,7 +175,7 @@ def test_puts_have_pages_brought_in_by_the_thread(tmp_path: Path) -> None:
 def test_there_is_no_thread_where_records_wait_in_memory(tmp_path: Path) -> None:
     config = StoreConfig(transient_store_pool_enable=True)
     with MessageStore.open(tmp_path, config) as store:
-        assert store._components.ahead is None
+        assert components_of(store).ahead is None
 
 
 @pytest.mark.disk
@@ -182,4 +183,4 @@ def test_a_store_that_is_only_read_has_no_such_thread(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path) as store:
         assert store.put_message(Message("T", b"x", 0, {})).ok
     with MessageStore.open(tmp_path, read_only=True) as store:
-        assert store._components.ahead is None
+        assert components_of(store).ahead is None

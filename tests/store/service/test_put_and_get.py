@@ -398,7 +398,7 @@ def test_offsets_go_on_when_they_are_no_longer_kept_in_memory(
             for queue_id in range(100):
                 result = store.put_message(Message("t", b"x", queue_id))
                 assert result.queue_offset == offset
-                most = max(most, len(store._components.pending.offsets))
+                most = max(most, len(components_of(store).pending.offsets))
         assert most <= 5 + 2 * 16
         assert [store.max_offset("t", queue_id) for queue_id in range(100)] == [3] * 100
 
@@ -415,7 +415,7 @@ def test_most_offsets_stay_where_queues_are_put_to_in_turn(
         asked: list[int] = []
         real = components_of(store).queues.next_offset
         monkeypatch.setattr(
-            store._components.pending.offsets._queues,
+            components_of(store).pending.offsets._queues,
             "next_offset",
             lambda topic, queue_id: asked.append(queue_id) or real(topic, queue_id),  # type: ignore[func-returns-value]
         )

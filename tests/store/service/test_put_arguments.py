@@ -8,6 +8,7 @@ import pytest
 
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.results import PutMessageResult
 from cqstore.store.settings.config import FlushDiskType
 from tests.kit.quiet_config import quiet_config
@@ -77,7 +78,7 @@ def test_what_becomes_of_the_properties_later_does_not_end_the_wait(
 ) -> None:
     properties = {"INNER_X": "1"}  # the first of its queue: the fast path does not take it
     with MessageStore.open(tmp_path, SYNC) as store:
-        append = store._components.putter._append
+        append = components_of(store).putter._append
         real = append.encoded
 
         def changed(*given: Any, **also: Any) -> Any:
@@ -131,7 +132,7 @@ def test_one_message_is_a_message(tmp_path: Path, given: Message) -> None:
 def test_a_store_that_takes_no_puts_answers_for_each_of_an_iterator(tmp_path: Path) -> None:
     messages = [Message("orders", b"x")] * 3
     with MessageStore.open(tmp_path, CONFIG) as store:
-        store._state.set_disk_full("no room")
+        components_of(store).state.set_disk_full("no room")
         results = store.put_messages(one_by_one(messages))
         assert [result.reason for result in results] == ["no room"] * 3
         assert not any(result.ok for result in results)

@@ -252,7 +252,7 @@ def test_a_trace_and_hooks_stand_behind_each_other(tmp_path: Path) -> None:
 def test_without_hooks_nothing_stands_in_the_way(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         assert isinstance(store._putter, Putter)
-        assert store._dispatcher.dispatchers is None
+        assert components_of(store).dispatcher.dispatchers is None
         assert "cqstore-arrivals" not in own_threads()
         put(store, b"a")
         snapshot = store.metrics.snapshot()

@@ -90,10 +90,12 @@ def test_puts_take_the_fast_path_while_a_batch_is_under_way(
 ) -> None:
     held = put_held(store, monkeypatch)
     calls: list[int] = []
-    monkeypatch.setattr(store._dispatcher, "drain_unless_busy", lambda: calls.append(1))
+    monkeypatch.setattr(
+        components_of(store).dispatcher, "drain_unless_busy", lambda: calls.append(1)
+    )
     put(store, MOST - 1)
     assert calls == []
-    assert len(store._dispatcher.pending.units) == MOST - 1
+    assert len(components_of(store).dispatcher.pending.units) == MOST - 1
     held.open.set()
 
 
@@ -108,7 +110,7 @@ def test_the_writer_waits_where_too_much_waits(
             done.append(number)
 
     with running(write):
-        until(lambda: len(store._dispatcher.pending.units) == MOST)
+        until(lambda: len(components_of(store).dispatcher.pending.units) == MOST)
         assert len(done) == MOST - 1
         held.open.set()
     assert max(held.sizes) <= MOST
@@ -116,7 +118,7 @@ def test_the_writer_waits_where_too_much_waits(
 
 
 def test_a_batch_that_is_over_leaves_the_limit_as_it_was(store: MessageStore) -> None:
-    dispatcher = store._dispatcher
+    dispatcher = components_of(store).dispatcher
     reput = dispatcher.reput
     for done in range(1, 4):
         put(store, LIMIT)
@@ -161,8 +163,8 @@ def test_a_failure_in_the_thread_fails_the_store_with_its_cause(
     held.error = StoreIOError("cannot write units: Input/output error")
     held.open.set()
     until(lambda: THREAD not in own_threads())
-    assert store._state.failure is held.error
-    assert not store._dispatcher.reput.is_active
+    assert components_of(store).state.failure is held.error
+    assert not components_of(store).dispatcher.reput.is_active
     calls: list[Callable[[], None]] = [lambda: put(store, 1), store.flush]
     for call in calls:
         with pytest.raises(StoreFailedError) as met:
@@ -225,11 +227,11 @@ def test_the_thread_cannot_close_its_own_store(
         except NestedCallError as exc:
             met.append(exc)
 
-    monkeypatch.setattr(store._dispatcher.reput, "_drain", close)
+    monkeypatch.setattr(components_of(store).dispatcher.reput, "_drain", close)
     put(store, LIMIT)
     until(lambda: bool(met))
     assert THREAD in str(met[0])
-    assert not store._dispatcher.reput._stopped  # refused before anything was done
+    assert not components_of(store).dispatcher.reput._stopped  # refused before anything was done
 
 
 def test_an_interrupted_put_leaves_the_batch_to_whichever_comes_next(store: MessageStore) -> None:
@@ -242,11 +244,11 @@ def test_an_interrupted_put_leaves_the_batch_to_whichever_comes_next(store: Mess
         with suppress(Interrupted):
             places = run_interrupted(lambda: put(store, 1), number)
         put(store, MOST + 1)
-        assert len(store._dispatcher.pending.units) <= MOST
+        assert len(components_of(store).dispatcher.pending.units) <= MOST
         seen = store.max_offset("t", 0)
         assert seen - total in {LIMIT + MOST, LIMIT + MOST + 1}  # the interrupted put may be in
         total = seen
-        assert store._state.failure is None
+        assert components_of(store).state.failure is None
         return places
 
     places = put_at(0)
@@ -319,7 +321,7 @@ def test_the_thread_comes_where_batches_take_long_and_rests_where_they_do_not(
 ) -> None:
     clock = Ticking()
     with open_store(tmp_path, flush_interval_commit_log=1) as store:
-        reput = store._dispatcher.reput
+        reput = components_of(store).dispatcher.reput
         monkeypatch.setattr(reput, "_cores", lambda: 2)
         monkeypatch.setattr(reput.cost, "clock", clock)
         assert THREAD not in own_threads()
@@ -364,7 +366,7 @@ def test_writers_go_on_where_no_thread_can_be_started(
     monkeypatch.setattr("cqstore.store.service.dispatching.reput.MODE", "never")
     monkeypatch.setattr("cqstore.store.service.opening.open_store.MODE", "never")
     with open_store(tmp_path) as store:
-        reput = store._dispatcher.reput
+        reput = components_of(store).dispatcher.reput
         reput._mode = "always"
 
         def start(_: StoreThread) -> None:
@@ -377,15 +379,15 @@ def test_writers_go_on_where_no_thread_can_be_started(
         assert "can't start new thread" in caplog.text
         assert THREAD not in own_threads()
         put(store, 3 * LIMIT)
-        assert store._dispatcher.full_at == LIMIT
-        assert len(store._dispatcher.pending.units) < LIMIT
+        assert components_of(store).dispatcher.full_at == LIMIT
+        assert len(components_of(store).dispatcher.pending.units) < LIMIT
         assert not store.metrics.snapshot().reput_active
 
 
 @by_itself
 def test_neither_an_opening_nor_puts_of_cheap_batches_start_it(tmp_path: Path) -> None:
     with open_store(tmp_path, flush_interval_commit_log=1) as store:
-        store._dispatcher.reput.cost.clock = Ticking()
+        components_of(store).dispatcher.reput.cost.clock = Ticking()
         put(store, 20 * LIMIT)
         assert store.max_offset("t", 0) == 20 * LIMIT
         assert THREAD not in own_threads()

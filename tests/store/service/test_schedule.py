@@ -271,11 +271,11 @@ def test_a_thread_that_cannot_be_started_is_tried_again(
 
 def test_who_only_reads_or_keeps_no_house_delivers_nothing(tmp_path: Path, clock: Clock) -> None:
     with MessageStore.open(tmp_path, config_of(), housekeeping=False) as store:
-        assert store._schedule is None
+        assert components_of(store).schedule is None
         assert store.put_message(delayed(1, 1)).ok
         assert scheduled(store, 1) == 1
     with MessageStore.open(tmp_path, config_of(), read_only=True) as store:
-        assert store._schedule is None
+        assert components_of(store).schedule is None
     clock.ahead = HOUR_SECONDS
     with opened(tmp_path, clock) as store:
         until(lambda: numbers(store) == [1])

@@ -182,12 +182,12 @@ def test_a_thread_that_ended_unexpectedly_is_followed_by_another(
 def test_a_disk_that_takes_no_puts_holds_deliveries_up(tmp_path: Path, clock: Clock) -> None:
     with opened(tmp_path, clock) as store:
         put(store, 1, 1, 2)
-        store._state.set_disk_full("no room")
+        components_of(store).state.set_disk_full("no room")
         clock.ahead = HOUR_SECONDS
         deliver(store)
         assert numbers(store) == []
         deliver(store)
-        store._state.set_disk_full("")
+        components_of(store).state.set_disk_full("")
         clock.ahead += 2
         deliver(store)
         assert numbers(store) == [1, 2]
@@ -294,7 +294,7 @@ def test_a_put_that_is_cut_short_anywhere_comes_or_is_not_there(
         while number <= places:
             with suppress(Interrupted):
                 places = run_interrupted(partial(store.put_message, delayed(number, 1)), number)
-            if store._state.failure is not None:  # cut short in what must be whole
+            if components_of(store).state.failure is not None:  # cut short in what must be whole
                 store.close()
                 store = stores.enter_context(opened(tmp_path, clock))
             clock.ahead += HOUR_SECONDS

@@ -169,9 +169,9 @@ def test_no_offset_is_given_that_any_part_has_given(tmp_path: Path) -> None:
         last = store.max_phy_offset() - 1
         assert store.max_offset("t", 0) == 5
         components_of(store).queues.backends()[0].truncate_dirty(last - 100)
-        store._components.pending.offsets.forget_all()
+        components_of(store).pending.offsets.forget_all()
         assert store.max_offset("t", 0) < 5
-        assert store._components.pending.offsets.assign(("t", 0)) == 5
+        assert components_of(store).pending.offsets.assign(("t", 0)) == 5
 
 
 def test_nothing_is_put_to_light_queues_that_nobody_can_look_at(

@@ -75,14 +75,14 @@ def test_a_star_stands_for_whatever_follows_and_nothing_else_does(
 
 
 def next_offset(store: MessageStore, topic: str) -> int:
-    return store._components.pending.offsets.assign((topic, 0))
+    return components_of(store).pending.offsets.assign((topic, 0))
 
 
 def lose_last_units(store: MessageStore, part: int) -> None:
     """Let one backend end before the last record."""
     last = max(record.phy_offset for record in components_of(store).log.scan(0))
     components_of(store).queues.backends()[part].truncate_dirty(last)
-    store._components.pending.offsets.forget_all()
+    components_of(store).pending.offsets.forget_all()
 
 
 def test_reading_follows_prefer_and_offsets_follow_assign(tmp_path: Path) -> None:
