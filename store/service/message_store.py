@@ -6,8 +6,10 @@ threads. Each method checks whether the store may do it, then asks one component
 Source: RocketMQ ``DefaultMessageStore``, ``RocksDBMessageStore``.
 """
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -155,7 +157,14 @@ class MessageStore:
             recovery=recovery or RecoveryOptions(), hooks=hooks or StoreHooks(),
             replicas=replicas, progress=progress,
         )  # fmt: skip
-        return open_served(cls, root, config, options)
+        undo = ExitStack()
+        try:
+            store = open_served(cls, root, config, options, undo)
+        except BaseException:
+            undo.__exit__(*sys.exc_info())
+            raise
+        else:  # no call lies between: an interrupt is undone, or the caller has the store
+            return store
 
     # ---- putting
 

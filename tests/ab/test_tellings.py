@@ -6,6 +6,7 @@ import pickle
 import struct
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -287,7 +288,7 @@ class _Holed:
     def __init__(self, *missing: range, last: bool = False) -> None:
         self._missing = missing
         self._last = last
-        self.queues = self
+        self._components = SimpleNamespace(queues=self)
 
     def queue_keys(self) -> list[QueueKey]:
         return [QueueKey("t", 1)]

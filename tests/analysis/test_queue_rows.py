@@ -116,7 +116,8 @@ class _Queues:
 def options_of(lists: Lists, units: int, *, timed: bool) -> SourceOptions:
     @contextmanager
     def opened() -> Iterator[Any]:
-        yield SimpleNamespace(queues=_Queues(lists), commit_log=lists)
+        components = SimpleNamespace(queues=_Queues(lists), log=lists)
+        yield SimpleNamespace(_components=components)
 
     given_options = SimpleNamespace(open_store=opened, partition_units=units, store_timestamp=timed)
     return cast("SourceOptions", given_options)

@@ -22,7 +22,6 @@ from cqstore.store.journals.expired_queues import ExpiredQueues
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Message
-from cqstore.store.service import message_store
 from cqstore.store.service.dispatching import replay
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
@@ -269,7 +268,7 @@ def test_a_refusal_that_nothing_else_names_is_the_openings(
     def refuse(*_: object) -> None:
         raise OSError(EIO, os.strerror(EIO))
 
-    monkeypatch.setattr(message_store, "open_store", refuse)
+    monkeypatch.setattr("cqstore.store.service.opening.open_store.open_store", refuse)
     with pytest.raises(StoreIOError, match="cannot open the store: Input/output error") as caught:
         MessageStore.open(tmp_path)
     assert caught.value.path == tmp_path

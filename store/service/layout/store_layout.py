@@ -104,7 +104,7 @@ def _configured_logs(config: StoreConfig, root: Path) -> list[Path]:
     if not text:
         return []
     folder = Path(text)
-    if "," in text and not folder.is_dir():
+    if "," in text and not is_dir(folder):
         return [Path(part.strip()) for part in text.split(",")]
     same = os.path.realpath(folder) == os.path.realpath(root / "commitlog")
     return [] if same else [folder]

@@ -88,16 +88,17 @@ _Store = TypeVar("_Store")
 
 def open_served(
     serve: Callable[[StoreComponents], _Store], root: Path | str, config: StoreConfig | None,
-    options: OpenOptions,
+    options: OpenOptions, undo: ExitStack | None = None,
 ) -> _Store:  # fmt: skip
     """Open the store in ``root``; ``serve`` is ``MessageStore``, which a layer above defines.
 
-    For ``MessageStore.open``, the tools of this project and tests: it takes every option.
+    For ``MessageStore.open``, the tools of this project and tests: it takes every option. ``undo``
+    closes the store: for a caller that an interrupt may reach before it has the store.
 
     Raises:
         StoreError: as for ``MessageStore.open``.
     """
-    undo, root = ExitStack(), Path(root)
+    undo, root = undo or ExitStack(), Path(root)
     try:
         with os_errors("open the store", root):  # where no call inside names a path
             components = open_store(undo, root, config or StoreConfig(), options)
