@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -247,7 +248,7 @@ class Asked:
         self.looks = 0
         self.progress = FollowerProgress(end=5, connected=True)
         self.paths = StorePaths(root)
-        self.commit_log = self
+        self._components = SimpleNamespace(log=self, paths=self.paths)
 
     @property
     def followed_timestamp(self) -> int:
