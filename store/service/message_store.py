@@ -352,10 +352,9 @@ class MessageStore:
         found = None
         try:
             if (interceptor := self._interceptor) is not None and interceptor.samples_this():
-                get = interceptor.pull
+                found = interceptor.pull(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
             else:
-                get = self._puller.get
-            found = get(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
+                found = self._puller.get(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
         finally:
             if found is None or found.status is _NO_MESSAGE:
                 check_pull(topic, queue_id, offset, max_msgs, max_total_bytes)
