@@ -16,7 +16,7 @@ import pytest
 from tests.meta.test_public_names import PACKAGES, exported
 from tests.packaging.conftest import Installed, outside
 
-pytestmark = [pytest.mark.long, pytest.mark.disk]
+pytestmark = [pytest.mark.long, pytest.mark.disk, pytest.mark.timeout(3600)]  # builds a wheel
 TYPED = Path(__file__).with_name("typed")
 USES = (TYPED / "uses.py").read_text(encoding="utf-8")
 MISTAKES = (TYPED / "mistakes.txt").read_text(encoding="utf-8")
@@ -70,7 +70,8 @@ def test_mypy_finds_the_mistakes_and_no_other(programs: Installed) -> None:
 def test_pyright_finds_the_mistakes_and_no_other(programs: Installed) -> None:
     if shutil.which("node") is None:
         pytest.skip("no Node.js, which pyright runs on")
-    report = json.loads(checked(programs, "pyright", "--outputjson"))
+    python = str(programs.root / "venv" / "bin" / "python")
+    report = json.loads(checked(programs, "pyright", "--pythonpath", python, "--outputjson"))
     faults = [each for each in report["generalDiagnostics"] if each["severity"] == "error"]
     others = [each for each in faults if not each["file"].endswith("/mistakes.py")]
     assert others == []
