@@ -121,8 +121,7 @@ class MessageStore:
     ) -> Self:  # fmt: skip
         """Open the store in ``root``. If there is none, create one, unless ``read_only``.
 
-        The files on disk decide which backends are opened, and file sizes that ``config`` does not
-        give.
+        The files on disk decide on backends, and on file sizes that ``config`` does not give.
 
         Args:
             root: root folder (``storePathRootDir``). A commit log elsewhere is named by
@@ -132,20 +131,18 @@ class MessageStore:
                 several, or to rebuild into. Default: ``storeType`` of the settings.
             read_only: take no lock and change no byte: for a copy, a stopped broker's folder, or a
                 store that another process writes.
-            housekeeping: delete old log files by RocketMQ's rules from a minute after the opening
-                on, refuse puts while a disk is nearly full, and deliver delayed messages where
-                ``enable_schedule_message_service`` is set.
-            recovery: what the recovery may give up and what it rebuilds; default: nothing.
+            housekeeping: delete old log files by RocketMQ's rules, refuse puts while a disk is
+                nearly full, deliver delayed messages if ``enable_schedule_message_service`` is set.
+            recovery: what the recovery may give up and rebuilds; default: nothing.
             hooks: put hooks and dispatchers; default: those of installed packages.
-            replicas: the followers that puts wait for; ``brokerRole=SYNC_MASTER`` is refused
-                without.
+            replicas: the followers that puts wait for; ``SYNC_MASTER`` is refused without.
             progress: called by the recovery with phy offsets.
 
         Raises:
             StoreLockedError: it is open already.
             RefusedStoreError: it must not be opened this way; the sentence says why.
-            StoreConfigError: settings or hooks are invalid, ``backend`` contradicts ``storeType``,
-                or the settings promise replicas and there are no ``replicas``.
+            StoreConfigError: settings or hooks are invalid, contradict ``backend``, or promise
+                replicas that are not given.
             DispatcherError: a dispatcher failed at a record that the recovery dispatches.
             CorruptionError: it cannot be read as a store.
             StoreIOError: the operating system refused something.
