@@ -14,7 +14,8 @@ LINES = [b"line %d\n" % number for number in range(6)]
 def printed(path: Path, number: int) -> tuple[bytes, int]:
     """Print with an interrupt at one place, then flush as a command does at its end."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    out = io.BufferedWriter(_RawOutput(fd, "w", closefd=False), 16)
+    # The buffer holds one line, so that each line is written by a call of its own.
+    out = io.BufferedWriter(_RawOutput(fd, "w", closefd=False), len(LINES[0]))
 
     def step() -> None:
         for line in LINES:
