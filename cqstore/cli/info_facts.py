@@ -10,6 +10,7 @@ from cqstore.cli.options import opened_by
 from cqstore.store.index.index_check import REBUILD_INDEX
 from cqstore.store.log.checkpoint import CheckpointFields
 from cqstore.store.service.layout.left_behind import sentence
+from cqstore.store.service.maintenance.disk_levels import DiskPercents
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.metrics.metrics import disk_used_ratio
 from cqstore.store.service.opening.components import components_of
@@ -159,7 +160,7 @@ def _retention(store: MessageStore) -> Iterator[tuple[str, object]]:
     paths = components_of(store).paths
     for name, folder in (("commit_log", paths.commit_log), ("queues", paths.consume_queue)):
         yield f"{name}_disk_used_percent", round(_PERCENT * disk_used_ratio(folder), 1)
-    yield "disk_max_used_percent", config.disk_max_used_space_ratio
+    yield "disk_max_used_percent", DiskPercents.of(config).max_used
 
 
 def _warnings(store: MessageStore) -> Iterator[str]:

@@ -109,6 +109,19 @@ def test_clean_says_which_setting_decides(root: Path, tmp_path: Path) -> None:
     assert "within 5 hours (fileReservedTime)" in done.stdout or "last file" in done.stdout
 
 
+@pytest.mark.parametrize(("given", "in_force"), [(99, 95), (95, 95), (60, 60), (3, 10)])
+def test_the_disk_level_shown_is_the_one_in_force(
+    root: Path, tmp_path: Path, given: int, in_force: int
+) -> None:
+    # RocketMQ's MessageStoreConfig.getDiskMaxUsedSpaceRatio keeps it within 10 and 95.
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"diskMaxUsedSpaceRatio={given}\n")
+    info = json.loads(call("info", root, "--config", conf, "--output", "json").stdout)
+    assert info["disk_max_used_percent"] == in_force
+    if given > 90:
+        assert f"up to {in_force} % (disk" in call("clean", root, "--config", conf).stderr
+
+
 # ---- completion
 
 

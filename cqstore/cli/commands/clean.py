@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from cqstore.cli.options import ConfigFile, Dir, Format, Yes, note, open_to_delete
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.table import Row
-from cqstore.store.service.maintenance.disk_levels import DiskDemand
+from cqstore.store.service.maintenance.disk_levels import DiskDemand, DiskPercents
 from cqstore.store.service.maintenance.file_expiry import FileOutlook
 from cqstore.store.settings.config import StoreConfig
 
@@ -59,7 +59,7 @@ def _levels(demand: DiskDemand, settings: StoreConfig) -> str:
     used = [f"{percent} %" if percent >= 0 else "unknown"
             for percent in (demand.log_percent, demand.queues_percent)]  # fmt: skip
     asks = (
-        f"up to {settings.disk_max_used_space_ratio} % (diskMaxUsedSpaceRatio) a running store"
+        f"up to {DiskPercents.of(settings).max_used} % (diskMaxUsedSpaceRatio) a running store"
         f" deletes what is old at the hours {settings.delete_when} (deleteWhen) alone"
     )
     if demand.delete:

@@ -26,6 +26,23 @@ class DiskDemand(NamedTuple):
     queues_percent: int
 
 
+class DiskPercents(NamedTuple):
+    """The levels in force: the settings, within RocketMQ's bounds."""
+
+    max_used: int
+    clean_forcibly: int
+    warning_level: int
+
+    @classmethod
+    def of(cls, config: StoreConfig) -> "DiskPercents":
+        """Return the levels of a store with these settings."""
+        return cls(
+            min(max(config.disk_max_used_space_ratio, 10), 95),
+            min(max(config.disk_space_clean_forcibly_ratio, 30), 85),
+            min(max(config.disk_space_warning_level_ratio, 35), 90),
+        )
+
+
 class DiskLevels:
     """Three levels: expired files go, files go early, nothing is written any more."""
 
@@ -36,23 +53,21 @@ class DiskLevels:
         self._environment = environment
         self._log = log
         self._queues = queues
-        self._used = min(max(config.disk_max_used_space_ratio, 10), 95)
-        self._forced = min(max(config.disk_space_clean_forcibly_ratio, 30), 85)
-        self._warning = min(max(config.disk_space_warning_level_ratio, 35), 90)
+        self._levels = DiskPercents.of(config)
 
     def demand(self) -> DiskDemand:
         """Return what is to be deleted, and whether puts go on, by how full the disks are now."""
-        used_percent = self._environment.used_percent
+        levels, used_percent = self._levels, self._environment.used_percent
         log = min(used_percent(folder) for folder in self._log)
         queues = used_percent(self._queues if is_dir(self._queues) else self._queues.parent)
         full = ""
         for what, percent in (("commit log", log), ("queues", queues)):
-            if percent > self._warning:
+            if percent > levels.warning_level:
                 full = (
-                    f"the disk of the {what} is {percent} % full; beyond {self._warning} %"
+                    f"the disk of the {what} is {percent} % full; beyond {levels.warning_level} %"
                     " (diskSpaceWarningLevelRatio) nothing is written"
                 )
-        at_once = max(log, queues) > self._forced
+        at_once = max(log, queues) > levels.clean_forcibly
         unknown = min(log, queues) < 0
-        any_hour = at_once or unknown or max(log, queues) > self._used
+        any_hour = at_once or unknown or max(log, queues) > levels.max_used
         return DiskDemand(any_hour, at_once, full, log, queues)
