@@ -123,6 +123,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Html]:
     """Build the site; return its pages by their paths."""
     target = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "--quiet", "build", "--strict", "-d", str(target)]
+    command += ["--config-file", "docs/mkdocs.yml"]
     quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
