@@ -12,6 +12,7 @@ from typing import Annotated, Any, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from cqstore.cli.help_format import PlainHelp, epilog, heading_of, in_order, paragraphs
 from cqstore.cli.progress import QUIET, progress
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.path_kind import exists
@@ -19,6 +20,10 @@ from cqstore.store.path_kind import exists
 VERBOSE: ContextVar[bool] = ContextVar("verbose", default=False)
 """Whether ``--verbose`` was given before the verb."""
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+
+
+class WholeVerb(PlainHelp, TyperCommand):
+    """A verb with its function, options and arguments."""
 
 
 class Verb(TyperCommand):
@@ -35,7 +40,8 @@ class Verb(TyperCommand):
         function = getattr(import_module(module), name)
         alone = typer.Typer(add_completion=False)
         telling = _telling(function, (self.name or "") if self.told else "")
-        alone.command(self.name, help=paragraphs(function.__doc__ or ""))(telling)
+        text = function.__doc__ or ""
+        alone.command(self.name, cls=WholeVerb, help=paragraphs(text), epilog=epilog(text))(telling)
         return typer.main.get_command(alone)
 
     def make_context(
@@ -47,12 +53,6 @@ class Verb(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Call the whole verb, whose context ``ctx`` is."""
         return ctx.command.invoke(ctx)
-
-
-def paragraphs(text: str) -> str:
-    """Return a docstring with a line a paragraph, for a terminal of any width."""
-    found = inspect.cleandoc(text).split("\n\n")
-    return "\n\n".join(" ".join(each.split()) for each in found)
 
 
 def _telling(function: Callable[..., Any], label: str) -> Callable[..., Any]:
@@ -77,7 +77,7 @@ def _telling(function: Callable[..., Any], label: str) -> Callable[..., Any]:
     return telling
 
 
-class DefaultGroup(TyperGroup):
+class DefaultGroup(PlainHelp, TyperGroup):
     """A group with a verb that is called where none is named: ``meta DIR`` is ``meta show DIR``.
 
     A folder that is called like a verb is written with a path (``./convert``).
@@ -99,7 +99,7 @@ class DefaultGroup(TyperGroup):
         return bool(get_close_matches(word, self.commands)) and not exists(Path(word))
 
 
-class VerbGroup(TyperGroup):
+class VerbGroup(PlainHelp, TyperGroup):
     """A group without a default verb; a folder in the place of a verb is reported."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -114,8 +114,18 @@ class VerbGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-class RootGroup(TyperGroup):
+class RootGroup(PlainHelp, TyperGroup):
     """The verbs of ``cqstore`` itself; a folder in the place of one is reported."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the verbs in the order of the headings of ``cqstore --help``."""
+        return in_order(super().list_commands(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a verb with its heading, ``None`` if there is no such verb."""
+        if command := cast("Any", super().get_command(ctx, cmd_name)):
+            command.rich_help_panel = heading_of(cmd_name)
+        return command
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse a folder or file where a verb is expected.

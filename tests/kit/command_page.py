@@ -38,6 +38,8 @@ def _section(name: str, command: Command, level: str) -> str:
     if not isinstance(command, TyperGroup):
         lines.append(f"    {' '.join([name, *_usage(command)])}\n")
     lines += [_wrapped(part) for part in _paragraphs(command.help or "")]
+    if shown := (command.epilog or "").split("\n\n")[1:]:
+        lines.append("\n".join(f"    {line}" for line in ["# Examples", *shown]) + "\n")
     if isinstance(command, DefaultGroup):
         lines.append(f"Without a verb: `{name} {command.default}`.\n")
     if options := [one for one in _options(command) if one.name not in _OF_ALL]:

@@ -9,6 +9,7 @@ import pytest
 from typer.core import TyperGroup
 
 from cqstore.cli.app import app
+from cqstore.cli.help_format import VERBS_BY_HEADING, epilog, paragraphs
 from tests.kit.command_tree import Command, made, subcommands, verbs
 
 WIDTH = 80
@@ -63,3 +64,23 @@ def test_each_help_has_whole_words_within_eighty_columns_and_no_marks(
         assert not folded, f"{name}: a terminal of any other width breaks these lines once more"
         told += 1
     assert told > len(verbs())
+
+
+def test_each_verb_is_below_one_heading() -> None:
+    listed = [verb for each in VERBS_BY_HEADING.values() for verb in each]
+    assert sorted(listed) == sorted(verbs())
+
+
+def test_examples_of_a_docstring_are_shown_one_per_line() -> None:
+    text = """Do it.
+
+    More of
+    it.
+
+    Examples:
+        cqstore do DIR
+        cqstore do DIR --yes
+    """
+    assert paragraphs(text) == "Do it.\n\nMore of it."
+    assert epilog(text) == "Examples:\n\ncqstore do DIR\n\ncqstore do DIR --yes"
+    assert epilog("Do it.") is None
