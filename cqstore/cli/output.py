@@ -15,6 +15,8 @@ from cqstore.store.errors import StoreError
 _PAGE = 1000
 _ONE_LINE = re.compile(r"[\t\n\v\f\r]+")
 _PIPE_WIDTH = 1000
+_PADDED = 40
+"""Columns to which a cell is padded outside a terminal; a longer one moves the rest of its row."""
 
 
 class OutputFormat(StrEnum):
@@ -161,20 +163,20 @@ def output(kind: OutputFormat | RowFormat) -> Output:
 
 
 def _lines(page: Sequence[Row]) -> Iterator[str]:
-    """Yield the lines of ``table``, as wide as they are, a line a row."""
+    """Yield the lines of ``table``, one per row, without folding and without trailing blanks."""
     from rich.cells import cell_len  # noqa: PLC0415
 
     keys = columns_of(page)
     cells = [[_ONE_LINE.sub(" ", text_of(row.get(key))) for key in keys] for row in page]
     cells.insert(0, keys)
     sizes = [[cell_len(text) for text in row] for row in cells]
-    widths = [max(column) for column in zip(*sizes, strict=True)]
+    widths = [min(max(column), _PADDED) for column in zip(*sizes, strict=True)]
     for texts, lengths in zip(cells, sizes, strict=True):
         padded = (
             text + " " * (width - length)
             for text, length, width in zip(texts, lengths, widths, strict=True)
         )
-        yield "  ".join(padded)
+        yield "  ".join(padded).rstrip()
 
 
 def to_json(row: Row) -> str:

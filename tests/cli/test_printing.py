@@ -144,7 +144,17 @@ def test_a_table_into_a_pipe_is_what_rich_makes_of_it(capsys: pytest.CaptureFixt
     wide = io.StringIO()
     Console(width=1_000, emoji=False, file=wide).print(table(ODD_ROWS))
     assert output(OutputFormat.TABLE).rows(ODD_ROWS) == len(ODD_ROWS)
-    assert capsys.readouterr().out == wide.getvalue()
+    lines = [line.rstrip() for line in wide.getvalue().splitlines()]
+    assert capsys.readouterr().out.splitlines() == lines
+
+
+def test_a_long_cell_into_a_pipe_moves_its_own_row_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output(OutputFormat.TABLE).rows([{"a": "x" * 50, "b": 1}, {"a": "y", "b": 2}, {"a": "z"}])
+    assert capsys.readouterr().out.splitlines() == [
+        f"{'a':40}  b", f"{'x' * 50}  1", f"{'y':40}  2", "z"
+    ]  # fmt: skip
 
 
 def on_terminal(given: Rows, width: int) -> list[str]:
