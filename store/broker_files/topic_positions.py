@@ -46,6 +46,11 @@ class TopicPositions:
         """
         self._planned(topics)
 
+    def remove(self, topics: Collection[str]) -> None:
+        """Remove the offsets in ``topics``, which have no queues, as ``deleting`` does."""
+        with self.deleting(topics):
+            pass
+
     @contextmanager
     def deleting(self, topics: Collection[str]) -> Iterator[None]:
         """Remove the offsets in ``topics``, durably; the queues are to be deleted inside.
