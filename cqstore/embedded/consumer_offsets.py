@@ -9,12 +9,15 @@ Source: RocketMQ ``ConsumerOffsetManager``, ``BrokerConfig.flushConsumerOffsetIn
 """
 
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 
 from cqstore.broker.groups.group_offsets import OffsetChange, Target, changed, copy, forget, reset
 from cqstore.broker.metadata.model import BrokerMetadata, Form, Table, readings
 from cqstore.broker.metadata.owned_table import OwnedTable
+from cqstore.broker.metadata.topic_offsets import TopicKeys
 from cqstore.embedded.names import check_group_name, is_topic_name
 from cqstore.store.broker_files.file_names import TOPIC_GROUP_SEPARATOR
 from cqstore.store.concurrency.checked_lock import CheckedLock
@@ -27,6 +30,8 @@ from cqstore.store.errors import (
     StoreStateError,
 )
 from cqstore.store.java_numbers import INT_MAX
+from cqstore.store.progress import noop
+from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.runtime.watched_thread import Worker
@@ -39,19 +44,29 @@ INTERVAL_SECONDS = 5.0
 class ConsumerOffsets:
     """The offsets of all groups of one open store. Any thread; a lock is held for moments."""
 
-    def __init__(self, store: MessageStore, interval: float = INTERVAL_SECONDS) -> None:
-        """Read what was kept. Offsets beyond the end of their queue are set back to it.
+    def __init__(
+        self,
+        store: MessageStore,
+        interval: float = INTERVAL_SECONDS,
+        on_deleted: Callable[[Collection[str]], object] = noop,
+    ) -> None:
+        """Read what was kept. Offsets beyond the end of their queue are set back.
+
+        ``on_deleted`` is called with topics whose queues were deleted, after that.
 
         Raises:
             CorruptionError, RefusedStoreError, StoreIOError: as for ``OwnedTable``.
         """
         self._store = store
         self._interval = interval
+        self._on_deleted = on_deleted
         self._table = OwnedTable(components_of(store).paths, Table.OFFSETS)
         self._offsets = {key: dict(row) for key, row in self._table.found.offsets.items()}
         self._lock = CheckedLock("a commit of a consumer offset")  # guards _offsets, _changes
         self._writing = CheckedLock("a write of consumer offsets")  # one write at a time
         self._changes = self._written = 0
+        self._incarnations: Counter[str] = Counter()  # of topics that were deleted meanwhile
+        self._deleting: frozenset[str] = frozenset()
         self._wake, self._stop = Wakeup(), Latch()
         self._closed = False
         self._pid = os.getpid()
@@ -102,11 +117,13 @@ class ConsumerOffsets:
 
     # ---- committing
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> int:
+    def commit(
+        self, group: str, topic: str, queue_id: int, offset: int, incarnation: int | None = None
+    ) -> int:
         """Have ``group`` go on at ``offset``, never further back; return where it goes on.
 
         In memory: see ``flush`` for what makes it durable. Whether there is such a queue is not
-        asked.
+        asked. With ``incarnation`` nothing is committed once the topic has another one.
 
         Raises:
             IllegalMessageError: no group could have the name.
@@ -116,6 +133,8 @@ class ConsumerOffsets:
         self._check(group, offset)
         with self._lock.entry():
             self._check_open()
+            if self._is_gone(topic, incarnation):
+                return self._offsets.get(_key(topic, group), {}).get(queue_id, 0)
             row = self._offsets.setdefault(_key(topic, group), {})
             before = row.get(queue_id)
             if before is not None and offset <= before:
@@ -138,7 +157,9 @@ class ConsumerOffsets:
             if queue_id not in there:
                 self.commit(group, topic, queue_id, first(queue_id))
 
-    def assign(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+    def assign(
+        self, group: str, topic: str, queue_id: int, offset: int, incarnation: int | None = None
+    ) -> None:
         """Have ``group`` go on at ``offset``, further back too. In memory, as ``commit``.
 
         Raises:
@@ -147,9 +168,17 @@ class ConsumerOffsets:
         self._check(group, offset)
         with self._lock.entry():
             self._check_open()
+            if self._is_gone(topic, incarnation):
+                return
             self._changes += 1
             self._offsets.setdefault(_key(topic, group), {})[queue_id] = offset
         self._wake.set()
+
+    def _is_gone(self, topic: str, incarnation: int | None) -> bool:
+        """Return whether a commit is of messages whose topic was deleted; under the lock."""
+        if topic in self._deleting:
+            return True
+        return incarnation is not None and incarnation != self._incarnations[topic]
 
     # ---- changes that are asked for, durable when they return
 
@@ -189,20 +218,65 @@ class ConsumerOffsets:
         return self._change(group, self._some(group, forget(self._metadata(), group, topics)))
 
     def forget_topic(self, topic: str) -> None:
-        """Remove what groups have in ``topic``, which was deleted or is written for the first time.
+        """Remove what groups have in ``topic``, which is written for the first time.
 
-        Durable when it returns. Keys that can be split in several ways stay.
+        Durable when it returns. A key that can be split in several ways stays if it is in doubt.
+
+        Raises:
+            StoreError: it cannot be written; it holds in memory.
+        """
+        if self._forget([topic]):
+            self.flush()
+
+    @contextmanager
+    def deleting(self, topics: Collection[str]) -> Iterator[None]:
+        """Remove what groups have in ``topics``, durably, and take no commits there until the exit.
+
+        At both ends another incarnation of each topic begins, see ``incarnation``.
 
         Raises:
             StoreError: it cannot be written; it holds in memory.
         """
         with self._lock.entry():
-            mine = [key for key in self._offsets if [topic] == [way[0] for way in readings(key)]]
-            if not mine:
-                return
-            self._changes += 1
-            self._offsets = {key: row for key, row in self._offsets.items() if key not in mine}
-        self.flush()
+            self._deleting = frozenset(topics)
+            self._incarnations.update(topics)
+        try:
+            self._forget(topics)
+            self._write(components_of(self._store).commit.flush)  # inside of a deletion
+            yield
+        finally:
+            with self._lock.entry():
+                self._incarnations.update(topics)
+                self._deleting = frozenset()
+            self._on_deleted(topics)
+
+    def incarnation(self, topic: str) -> int:
+        """Return a number that is another one after each deletion of ``topic``."""
+        return self._incarnations[topic]
+
+    def position_beyond(self, topic: str, queue_id: int) -> int:
+        """Return where a group goes on whose offset is beyond the end of a queue.
+
+        A topic that was deleted has new messages only: the group gets its first one. Any other
+        queue has lost its end (a power cut, a log that was cut): the group goes on at the end, as a
+        broker has it do, for it has consumed what is left.
+
+        Source: RocketMQ ``DefaultMessageStore.getMessage`` (``OFFSET_OVERFLOW_BADLY``).
+        """
+        if self._incarnations[topic] or components_of(self._store).deleted.has_record(topic, 0):
+            return self._store.min_offset(topic, queue_id)
+        return self._store.max_offset(topic, queue_id)
+
+    def _forget(self, topics: Collection[str]) -> bool:
+        """Remove what groups have in ``topics``, in memory; return whether there was anything."""
+        keys = TopicKeys(components_of(self._store).paths, topics)
+        with self._lock.entry():
+            kept = {key: row for key, row in self._offsets.items() if key not in keys}
+            is_other = self._table.forget(keys) or len(kept) < len(self._offsets)
+            if is_other:
+                self._changes += 1
+                self._offsets = kept
+        return is_other
 
     def _some(self, group: str, changes: Iterable[OffsetChange]) -> list[OffsetChange]:
         found = list(changes)
@@ -234,13 +308,17 @@ class ConsumerOffsets:
         Raises:
             StoreError: it cannot be written; what was committed holds in memory.
         """
+        self._write(self._store.flush_log)
+
+    def _write(self, flush_log: Callable[[], object]) -> None:
+        """Write what has changed, after the log is durable."""
         with self._writing.entry():
             if self._changes == self._written:
                 return
             with self._lock.entry():
                 changes = self._changes
                 rows = {key: dict(row) for key, row in self._offsets.items() if row}
-            self._store.flush_log()  # first: no group is ahead of the log on disk
+            flush_log()  # first: no group is ahead of the log on disk
             self._table.write(rows)
             self._written = changes
 
@@ -283,7 +361,7 @@ class ConsumerOffsets:
     # ---- what is asked before
 
     def _set_back(self) -> None:
-        """Set offsets back that lie beyond their queue: what was there has been cut off the log.
+        """Set offsets back that are beyond the end of their queue, see ``position_beyond``.
 
         A queue that is not there says nothing: another program may know it.
         """
@@ -297,11 +375,8 @@ class ConsumerOffsets:
                     continue
                 end = self._store.max_offset(topic, queue_id)
                 if 0 < end < offset:
-                    _LOG.warning(
-                        "group %r goes back from %d to %d, the end of queue %d of %r",
-                        group, offset, end, queue_id, topic,
-                    )  # fmt: skip
-                    row[queue_id] = end
+                    row[queue_id] = self.position_beyond(topic, queue_id)
+                    log_beyond(group, QueueKey(topic, queue_id), offset, row[queue_id], end)
                     self._changes += 1
         if self._changes:
             self._wake.set()
@@ -315,6 +390,15 @@ class ConsumerOffsets:
         check_group_name(group)
         if type(offset) is not int or offset < 0:
             raise RefusedStoreError(f"{offset!r} is no offset of a queue")
+
+
+def log_beyond(group: str, queue: QueueKey, offset: int, position: int, end: int) -> None:
+    """Log that a group had an offset beyond the end of a queue, and where it goes on."""
+    why = "the queue has lost its end" if position == end else "the topic was deleted"
+    _LOG.warning(
+        "group %r had offset %d in queue %d of %r, which ends at %d: it continues at %d (%s)",
+        group, offset, queue.queue_id, queue.topic, end, position, why,
+    )  # fmt: skip
 
 
 def _key(topic: str, group: str) -> str:

@@ -21,7 +21,7 @@ from cqstore.embedded.consumer_offsets import INTERVAL_SECONDS, ConsumerOffsets
 from cqstore.embedded.group_members import GroupMembers
 from cqstore.embedded.log_message import LogMessage, log_message
 from cqstore.embedded.log_topics import LogTopics
-from cqstore.embedded.names import check_group_name
+from cqstore.embedded.names import check_group_name, check_topic_name
 from cqstore.embedded.put_message import put_message_of, stored
 from cqstore.embedded.read_only_tail import POLL_SECONDS, ReadOnlyTail, read_snapshot, report_damage
 from cqstore.embedded.send_back import MAX_RECONSUME_TIMES, RetryTopics
@@ -69,7 +69,8 @@ class EmbeddedLog:
         self._offsets: ConsumerOffsets | None = None
         self._topics: LogTopics | None = None
         if not store.read_only:
-            self._offsets = offsets = ConsumerOffsets(store, interval)
+            self._offsets = offsets = ConsumerOffsets(store, interval, self._share_anew)
+            components_of(store).clean.positions.owner = offsets
             self._topics = LogTopics(store, queues, offsets.forget_topic)
             offsets.start()
 
@@ -80,10 +81,7 @@ class EmbeddedLog:
 
     @property
     def store(self) -> MessageStore:
-        """Return what is below; of a log that is read-only, as it was refreshed last.
-
-        Its topics are not to be deleted while a group reads them.
-        """
+        """Return what is below; of a log that is read-only, as it was refreshed last."""
         return self._store if self._snapshots is None else self._snapshots.newest
 
     # ---- putting
@@ -188,6 +186,34 @@ class EmbeddedLog:
             StoreError: as for ``put``.
         """
         return self._writable_topics().create(topic, queues)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic: its queues, the offsets of all groups in them, and its number of queues.
+
+        Durable when it returns; it does nothing for an unknown topic. The messages stay in the log
+        files until these expire, and cannot be read. When the topic is put to again, it is a new
+        one: its queues begin at offset 0, and every group gets the first message.
+
+        Raises:
+            IllegalMessageError: no topic of a program could have the name.
+            RefusedStoreError: a group has consumers of it: close them first; or delayed messages
+                are delivered from it.
+            StoreError: as for ``put``, or a table of offsets cannot be read or written.
+
+        Source: RocketMQ ``AdminBrokerProcessor.deleteTopic``.
+        """
+        topics = self._writable_topics()
+        check_topic_name(topic)
+        with self._lock.entry():
+            mine = {key: each for key, each in self._members.items() if key[0] == topic}
+            if consumed := [group for (_, group), each in mine.items() if each.has_any]:
+                raise RefusedStoreError(
+                    f"topic {topic!r} has consumers of the group {consumed[0]!r}: close them first"
+                )
+            for key in mine:  # the next consumers see the queues that the topic has by then
+                del self._members[key]
+        self._store.delete_topic(topic)
+        topics.forget(topic)
 
     def topics(self) -> list[str]:
         """Return the topics of the log, light queues and a broker's own among them."""
@@ -419,6 +445,13 @@ class EmbeddedLog:
             if members is None:
                 members = self._members[topic, group] = GroupMembers(topic, queue_ids, tags)
             return members
+
+    def _share_anew(self, topics: Collection[str]) -> None:
+        """Have consumers of topics that were deleted begin anew."""
+        with self._lock.entry():
+            members = [each for (topic, _), each in self._members.items() if topic in topics]
+        for each in members:
+            each.change()
 
     def _writable_topics(self) -> LogTopics:
         if self._topics is None:

@@ -79,6 +79,19 @@ class LogTopics:
         """
         self.create(topic, None if topic in self._rows else queues)
 
+    def forget(self, topic: str) -> None:
+        """Have ``topic``, whose queues were deleted, be unknown, durably.
+
+        Raises:
+            StoreIOError: the table cannot be written; nothing has changed.
+        """
+        with self._lock.entry():
+            rows = {name: row for name, row in self._rows.items() if name != topic}
+            if len(rows) < len(self._rows):
+                self._table.write(rows)
+                self._rows = rows
+            self._writable.pop(topic, None)
+
     def queue_of(self, topic: str, key: str | None) -> int:
         """Return the queue for a message: by the hash of its key, or else each queue in turn.
 

@@ -6,10 +6,11 @@ that was stored first comes first.
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from cqstore.embedded.consumer_offsets import ConsumerOffsets
+from cqstore.embedded.consumer_offsets import ConsumerOffsets, log_beyond
 from cqstore.embedded.group_members import GroupMembers
 from cqstore.embedded.log_message import TailMessage, log_message
 from cqstore.embedded.one_reader import OneReader
@@ -34,10 +35,13 @@ _NEVER = (1 << 62) - 1
 class _Cursor:
     """How far a tail has read one queue, and what it has read ahead."""
 
-    __slots__ = ("at", "buffer", "is_at_end")
+    __slots__ = ("at", "buffer", "commit", "incarnation", "is_at_end")
 
-    def __init__(self, at: int) -> None:
+    def __init__(self, at: int, incarnation: int, commit: Callable[[str, str, int, int], int]):
         self.at = at
+        self.incarnation = incarnation
+        """Of the topic, see ``ConsumerOffsets.incarnation``."""
+        self.commit = commit
         self.buffer: deque[tuple[tuple[int, int], TailMessage]] = deque()
         self.is_at_end = False
 
@@ -200,11 +204,14 @@ class Tail(OneReader[TailMessage]):
             keys = {QueueKey(members.topic, queue_id) for queue_id in mine}
             theirs = [each for each in self._cursors if each.topic == members.topic]
             for key in theirs:
-                if key not in keys:
+                if key not in keys or self._is_gone(key, self._cursors[key]):
                     del self._cursors[key]
             for key in keys - self._cursors.keys():
+                incarnation = self._offsets.incarnation(key.topic)  # first: it may change meanwhile
+                commit = partial(self._offsets.commit, incarnation=incarnation)
                 at = self._offsets.committed(self.group, *key)
-                self._cursors[key] = _Cursor(self._store.min_offset(*key) if at is None else at)
+                at = self._store.min_offset(*key) if at is None else at
+                self._cursors[key] = _Cursor(at, incarnation, commit)
 
     def _commit_last(self) -> None:
         """Commit the message that was given last, as its consumer asks for the next."""
@@ -214,7 +221,7 @@ class Tail(OneReader[TailMessage]):
         last.commit()
         cursor = self._cursors.get(QueueKey(last.topic, last.queue_id))
         if cursor is not None and not cursor.buffer:  # behind it a filter let nothing through
-            self._offsets.commit(self.group, last.topic, last.queue_id, cursor.at)
+            cursor.commit(self.group, last.topic, last.queue_id, cursor.at)
         self._last = None
 
     # ---- reading
@@ -225,6 +232,9 @@ class Tail(OneReader[TailMessage]):
         tags = self._tags if key.topic == self.topic else None  # sent back: it had one of them
         found = self._store.get_message(*key, at, _BATCH, tags, _BATCH_BYTES)
         messages = found.messages()
+        if self._is_gone(key, cursor):  # deleted meanwhile: the share is taken anew
+            cursor.is_at_end = True
+            return
         _report(key, found)
         for queue_offset, message in zip(found.queue_offsets, messages, strict=True):
             read = TopicMessage(key.queue_id, queue_offset, message)
@@ -236,25 +246,28 @@ class Tail(OneReader[TailMessage]):
                 continue
             entry = TailMessage(
                 copied.topic, copied.queue_id, queue_offset, copied.store_timestamp, copied.body,
-                copied.properties, copied.reconsume_times, self.group, self._offsets.commit,
+                copied.properties, copied.reconsume_times, self.group, cursor.commit,
             )  # fmt: skip
             cursor.buffer.append((read.order, entry))
-        if found.next_begin_offset < at:
-            self._go_back(key, found)
         cursor.at = found.next_begin_offset
+        if cursor.at < at:
+            cursor.at = self._go_back(key, cursor, at)
         if cursor.at <= at:
             cursor.is_at_end = True
         elif self._auto_commit and not messages:
             # All before was committed: what was passed over is not read again.
-            self._offsets.commit(self.group, *key, cursor.at)
+            cursor.commit(self.group, *key, cursor.at)
 
-    def _go_back(self, key: QueueKey, found: GetMessageResult) -> None:
-        """Follow a queue that has begun anew, for its topic was deleted, or has lost its end."""
-        _LOG.warning(
-            "group %r goes on at %d, the end of queue %d of %r", self.group,
-            found.next_begin_offset, key.queue_id, key.topic,
-        )  # fmt: skip
-        self._offsets.assign(self.group, *key, found.next_begin_offset)
+    def _go_back(self, key: QueueKey, cursor: _Cursor, at: int) -> int:
+        """Return where the group goes on in a queue that ends before ``at``."""
+        position = self._offsets.position_beyond(*key)
+        log_beyond(self.group, key, at, position, cursor.at)
+        self._offsets.assign(self.group, *key, position, cursor.incarnation)
+        return position
+
+    def _is_gone(self, key: QueueKey, cursor: _Cursor) -> bool:
+        """Return whether the topic was deleted since the cursor was made."""
+        return cursor.incarnation != self._offsets.incarnation(key.topic)
 
 
 def _report(key: QueueKey, found: GetMessageResult) -> None:

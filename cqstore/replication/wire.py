@@ -131,6 +131,20 @@ class FrameParser:
         return head
 
 
+def outside_log(asked: int, piece: Piece) -> str:
+    """Return what a heartbeat at another offset than the one that was asked for says; else "".
+
+    A feed of ours answers so where its log does not have that offset. RocketMQ's master repeats
+    the offset, and its slave ends a connection in which another one comes.
+
+    Source: RocketMQ ``DefaultHAClient.dispatchReadRequest``.
+    """
+    if piece.data or piece.phy_offset == asked:
+        return ""
+    end = "begins" if piece.phy_offset > asked else "ends"
+    return f"the master has no byte at {asked}: its log {end} at {piece.phy_offset}"
+
+
 def _hint(head: FrameHead) -> str:
     """Return what to say of a size that is text, as that of a command or of HTTP would be."""
     return hint_at_text(FRAME_HEAD.pack(head)[FRAME_HEAD.offset("size") :])

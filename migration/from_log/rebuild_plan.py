@@ -40,7 +40,7 @@ from cqstore.store.queue.backends import unlike_others
 from cqstore.store.queue.bulk import BulkBackend, bulk_backend
 from cqstore.store.queue.queue_location import settings_of_tasks
 from cqstore.store.queue.units import QueueKey
-from cqstore.store.service.layout.resolve_layout import resolve_layout
+from cqstore.store.service.layout.resolve_layout import refuse_read_only, resolve_layout
 from cqstore.store.service.layout.store_layout import StoreLayout
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.recovering.find_log_end import valid_record_behind
@@ -116,6 +116,7 @@ def _refuse(layout: StoreLayout, target: str) -> None:
         RefusedStoreError: it is one; the sentence says why.
     """
     paths = layout.paths
+    refuse_read_only(layout)
     if not layout.has_log:
         raise RefusedStoreError("there is no commit log", path=paths.commit_log)
     if target in layout.backends:

@@ -20,6 +20,7 @@ from cqstore.store.queue.bulk import (
 )
 from cqstore.store.queue.facts import QueueType
 from cqstore.store.queue.queue_location import queue_context, settings_of_tasks
+from cqstore.store.service.layout.resolve_layout import refuse_read_only
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.opening.open_store import open_served
@@ -70,6 +71,7 @@ def make_plan(
 def _refuse(store: MessageStore, target: str, *, replace: bool) -> bool:
     """Refuse queues that cannot be moved; return whether those of the target are to be replaced."""
     root = store.root
+    refuse_read_only(components_of(store).layout)  # the switch would refuse it
     name = components_of(store).queues.backends()[0].name
     there = target in components_of(store).layout.backends
     if there and (name == target or len(components_of(store).queues.backends()) == 1):

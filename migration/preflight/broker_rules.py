@@ -22,6 +22,9 @@ _ROCKSDB_QUEUES: Version = (5, 2, 0)
 _ROCKSDB_LMQ: Version = (5, 3, 2)
 """First release that dispatches light queues to RocksDB."""
 _DOUBLE_WRITE = "rocksdbCQDoubleWriteEnable"
+_LMQ_IN_ROCKSDB = "combineCQUseRocksdbForLmq"
+_LITE_TOPICS: Version = (5, 5, 0)
+"""First release whose manager of lite topics asks for light queues in RocksDB."""
 _SEPARATE = "useSeparateStorePathForRocksdbCQ"
 _INSIDE = {FolderKind.ROCKSDB_INSIDE, FolderKind.BOTH_INSIDE}
 _BESIDE = {FolderKind.ROCKSDB_BESIDE, FolderKind.BOTH_BESIDE}
@@ -39,6 +42,7 @@ def meaning(
         for name in not_loaded(values):
             sentence = f"{name} names a store that combineCQLoadingCQTypes does not load: no start."
             yield _finding("value-bad", [name], sentence)
+        yield from _double_write(values, version)
     if _is_on(values, "writeWithoutMmap") and _is_on(values, "transientStorePoolEnable"):
         sentence = "writeWithoutMmap and transientStorePoolEnable exclude each other."
         yield _finding("keys-exclude", ["writeWithoutMmap", "transientStorePoolEnable"], sentence)
@@ -61,6 +65,32 @@ def _release(
             "could be consumed from them; 5.3.2 is the first that does."
         )
         yield _finding("lmq-without-rocksdb", ["enableLmq"], sentence, severity)
+
+
+def _double_write(values: Mapping[str, str], version: Version) -> Iterator[PreflightFinding]:
+    """Yield the settings with which a broker with double write ends at its start.
+
+    Source: RocketMQ ``CombineConsumeQueueStore``, ``RocksDBLiteLifecycleManager.init``.
+    """
+    light, selective = _is_on(values, _LMQ_IN_ROCKSDB), "rocksdbCQSelectiveDoubleWriteEnable"
+    if not light and version >= _LITE_TOPICS:
+        sentence = (
+            f"RocketMQ {release(version)} ends at its start with {_DOUBLE_WRITE}=true unless"
+            f" {_LMQ_IN_ROCKSDB}=true is set too: its manager of lite topics refuses. The broker"
+            " log says 'rocksdbCQ is not ready for LMQ'."
+        )
+        yield _finding("double-write-no-start", [_LMQ_IN_ROCKSDB], sentence)
+    for key, name, is_on in (
+        ("combineAssignOffsetCQType", _LMQ_IN_ROCKSDB, light),
+        ("combineAssignOffsetCQType", selective, _is_on(values, selective)),
+        ("combineCQPreferCQType", selective, _is_on(values, selective)),
+    ):
+        if is_on and values.get(key, "").strip().lower() == _ROCKSDB_TYPE.lower():
+            sentence = (
+                f"A broker with {name}=true ends at its start with {key}={_ROCKSDB_TYPE}; leave"
+                f" {key} out. The error is 'CombineConsumeQueueStore maybe incorrect config'."
+            )
+            yield _finding("double-write-no-start", [key, name], sentence)
 
 
 def _ignored(values: Mapping[str, str], *, on_rocksdb: bool) -> Iterator[PreflightFinding]:

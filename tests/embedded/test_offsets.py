@@ -198,7 +198,7 @@ def test_an_offset_behind_the_end_of_its_queue_goes_back_to_it(
     (tmp_path / "config" / FILE).write_text('{"offsetTable":{"t@g":{0:11,1:10,5:3}}}')
     with opened(tmp_path) as log:
         assert log.committed("g", "t") == {0: 10, 1: 10, 5: 3}
-    assert "goes back from 11 to 10, the end of queue 0" in caplog.text
+    assert "offset 11 in queue 0 of 't', which ends at 10: it continues at 10" in caplog.text
     assert on_disk(tmp_path) == {0: 10, 1: 10, 5: 3}
 
 

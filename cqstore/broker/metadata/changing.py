@@ -30,10 +30,17 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
 
 
-def change_tables(paths: StorePaths, made: BrokerMetadata, tables: Collection[Table]) -> Path:
+def change_tables(
+    paths: StorePaths,
+    made: BrokerMetadata,
+    tables: Collection[Table],
+    *,
+    keeps_times: bool = False,
+) -> Path:
     """Put ``tables`` of ``made`` in the place of those of its form; return where these are kept.
 
-    The caller has the store's lock. If interrupted, each table is the old one or the new one.
+    The caller has the store's lock. If interrupted, each table is the old one or the new one. With
+    ``keeps_times`` new databases look as old as the former ones, so the same form stays the newest.
 
     Raises:
         RefusedStoreError: the file system cannot exchange two folders.
@@ -47,7 +54,10 @@ def change_tables(paths: StorePaths, made: BrokerMetadata, tables: Collection[Ta
     with os_errors("change the metadata", kept):
         make_folder(kept)
         for name in _folders(made.form, tables):
-            (paths.new_metadata / CONFIG_FOLDER / name).rename(kept / name)
+            new = paths.new_metadata / CONFIG_FOLDER / name
+            if keeps_times:
+                _copy_time(paths.config / name, new)
+            new.rename(kept / name)
             exchange(kept / name, paths.config / name)
     clear_new(paths)
     return kept
@@ -84,6 +94,13 @@ def _change_files(paths: StorePaths, made: BrokerMetadata, tables: Collection[Ta
     there = [name for name in names if name != LMQ_OFFSETS_FILE or exists(config / name)]
     changes = [Repair(name, "", "call", encoded(content_of(name, made))) for name in there]
     return apply_repairs(paths, changes) or paths.replaced
+
+
+def _copy_time(former: Path, new: Path) -> None:
+    """Have all files in ``new`` look as old as the youngest one in ``former``."""
+    youngest = max((each.stat().st_mtime_ns for each in former.iterdir()), default=0)
+    for path in new.iterdir():
+        os.utime(path, ns=(youngest, youngest))
 
 
 def _folders(form: Form, tables: Collection[Table]) -> list[str]:

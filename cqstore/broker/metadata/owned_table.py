@@ -23,6 +23,7 @@ from cqstore.broker.metadata.model import (
     Table,
 )
 from cqstore.broker.metadata.table_forms import faults_of, forms_there, read_newest, table_forms
+from cqstore.broker.metadata.topic_offsets import TopicKeys
 from cqstore.store.broker_files.file_names import is_either_there, replace_both
 from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreIOError, os_errors
 from cqstore.store.files import make_folder
@@ -51,6 +52,12 @@ class OwnedTable:
         self.found = _read(paths, table)
         """What was there."""
         self._last = _last_version(paths, table)
+
+    def forget(self, keys: TopicKeys) -> bool:
+        """Leave ``keys`` out of the fields that are not read here; return whether one had any."""
+        others = {name: keys.removed_from(content) for name, content in self._others.items()}
+        is_other, self._others = others != self._others, others
+        return is_other
 
     def write(self, rows: dict[str, Json] | Offsets) -> None:
         """Replace the table by ``rows``, durably; its ``.bak`` too.

@@ -14,6 +14,7 @@ import time
 from contextlib import suppress
 from typing import NoReturn
 
+from cqstore.replication.errors import OutsideLogError
 from cqstore.replication.feed.append_notifier import AppendNotifier
 from cqstore.replication.feed.feed_settings import FeedSettings
 from cqstore.replication.feed.followers import Followers, Link
@@ -80,7 +81,13 @@ class FeedConnection:
         """Hear where it wants to begin."""
         self._writer.transport.set_write_buffer_limits(high=0)
         request, *more = await self._heard()
-        self._followers.begin(self._link, request, self._log.start(request))
+        try:
+            start = self._log.start(request)
+        except OutsideLogError:
+            # A heartbeat where the log begins or ends: a slave of RocketMQ's logs that offset too.
+            await self._write([FRAME_HEAD.pack(FrameHead(self._log.nearest(request), 0))])
+            raise
+        self._followers.begin(self._link, request, start)
         self._acknowledge(more)
 
     async def run(self) -> None:

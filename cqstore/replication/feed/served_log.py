@@ -40,6 +40,10 @@ class ServedLog:
             )
         return request
 
+    def nearest(self, request: int) -> int:
+        """Return the begin or end of the log, for a ``request`` before or after it."""
+        return min(max(request, self._log.min_phy_offset(), 0), self._log.max_phy_offset())
+
     def is_near(self, phy_offset: int) -> bool:
         """Return whether the bytes there were written recently."""
         return self._log.max_phy_offset() - phy_offset <= NEAR_BYTES

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from cqstore.replication.errors import DivergedError
 from cqstore.replication.follow.log_tail_proof import tail_begin
-from cqstore.replication.wire import Piece
+from cqstore.replication.wire import Piece, outside_log
 from cqstore.store.errors import CorruptionError
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.record.decoder import record_span
@@ -129,6 +129,8 @@ class LogReceiver:
         """Return the bytes of ``piece`` behind this log's end; the others are as they are here."""
         if self._next is None:
             self._next = self._end = self._first(piece.phy_offset)
+        if found := outside_log(self._next, piece):
+            raise self.divergence(found=found)
         if piece.phy_offset != self._next:
             raise DivergedError(
                 f"the master's bytes do not continue this log, which ends at {self._end}; {_KEPT}."
@@ -155,8 +157,8 @@ class LogReceiver:
         file_size = components_of(self._store).log.files.file_size
         if phy_offset % file_size:
             raise DivergedError(
-                "the master's last file begins inside a file of this store: is its"
-                " mappedFileSizeCommitLog another one?",
+                "the master's last file begins inside a file of this store: set"
+                " mappedFileSizeCommitLog to the master's value (--config)",
                 expected=f"a multiple of {file_size}", got=phy_offset,
             )  # fmt: skip
         return phy_offset
@@ -230,8 +232,8 @@ class LogReceiver:
             except CorruptionError as earlier:
                 exc = earlier
         return DivergedError(
-            f"the master's bytes cannot follow: {exc.reason}. This log ends at {self._end}. Is the"
-            " master's mappedFileSizeCommitLog another one than"
-            f" {components_of(self._store).log.files.file_size}?",
+            f"the master's bytes cannot follow: {exc.reason}. This log ends at {self._end}. If the"
+            " master's mappedFileSizeCommitLog is another one than"
+            f" {components_of(self._store).log.files.file_size}, set that one here (--config)",
             phy_offset=self._end, expected=exc.expected, got=exc.got,
         )  # fmt: skip

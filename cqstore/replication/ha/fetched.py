@@ -21,7 +21,7 @@ from cqstore.replication.follow.log_receiver import READ_BYTES
 from cqstore.replication.follow.master_port import MasterPort
 from cqstore.replication.follow.stopwatch import Stopwatch
 from cqstore.replication.ha.sides import LogSide, Undispatched
-from cqstore.replication.wire import REPORT, FrameParser, Piece, Report
+from cqstore.replication.wire import REPORT, FrameParser, Piece, Report, outside_log
 from cqstore.store.errors import (
     CorruptionError,
     RefusedStoreError,
@@ -162,6 +162,8 @@ class _Fetching:
 
     def _receive(self, piece: Piece, now: float) -> bool:
         """Keep a piece; return whether it says that there is no more."""
+        if found := outside_log(self._next, piece):
+            raise DivergedError(f"{self._master}: {found}", phy_offset=self._next)
         if piece.phy_offset != self._next:
             raise DivergedError(
                 f"{self._master} sends bytes that do not follow each other",

@@ -37,7 +37,6 @@ from cqstore.store.broker_files.file_names import (
     OFFSETS_FILE,
     REQUEST_MODE_FILE,
     TIMER_METRICS_FILE,
-    TOPIC_GROUP_SEPARATOR,
     TOPIC_QUEUE_MAPPING_FILE,
     TOPICS_FILE,
 )
@@ -222,7 +221,7 @@ class SlaveSynchronize:
             self._leaving |= dict.fromkeys(fresh, end)
         gone = {name for name in twice if name not in with_queues}
         if gone:
-            await to_the_end(self._forget_offsets, gone)
+            await to_the_end(components_of(self._store).clean.positions.remove, gone)
         if with_those := [name for name in twice if name in with_queues]:
             gone |= await self._delete(client, with_those[:_TOPICS_AT_ONCE])
         if gone:
@@ -247,22 +246,8 @@ class SlaveSynchronize:
             async with asyncio.timeout(_PAUSE_SECONDS):
                 gone = {name for name in due if not await tables.has_topic(client, name)}
             if gone:
-                await to_the_end(self._forget_offsets, gone)  # first: the next one begins at 0
                 await to_the_end(self._store.delete_topics, gone)
         return gone
-
-    def _forget_offsets(self, topics: Collection[str]) -> None:
-        """Take the consumer offsets of topics away."""
-        for name in (OFFSETS_FILE, LMQ_OFFSETS_FILE):
-            content = self._files.read(name)
-            if content is None:
-                continue
-            for key in ("offsetTable", LMQ_TABLE):
-                table = _entries(content, key)
-                stay = {each: row for each, row in table.items() if _topic(each) not in topics}
-                if key in content:
-                    content[key] = stay
-            self._files.write(name, content)
 
     # ---- other tables
 
@@ -386,11 +371,6 @@ def _entries(content: Json | None, key: str) -> Json:
     """Return a table of a file here; an empty one if there is none."""
     table = (content or {}).get(key)
     return table if isinstance(table, dict) else {}
-
-
-def _topic(key: str) -> str:
-    """Return the topic of a key ``topic@group``."""
-    return key.partition(TOPIC_GROUP_SEPARATOR)[0]
 
 
 def _some(names: Collection[str]) -> str:

@@ -29,14 +29,23 @@ def resolve_layout(
             what = "neither commit log nor queues" if is_dir(root) else "no such folder"
             raise RefusedStoreError(f"no store here: {what}", path=root)
         refuse_part(root, levels=1)
-    if layout.refusals and not read_only:
-        raise RefusedStoreError(
-            f"this store can only be read (open it read-only): {'; '.join(layout.refusals)}",
-            path=root,
-        )
     if not read_only:
+        refuse_read_only(layout)
         _refuse_promises(root, config, fed=fed)
     return layout, config.model_copy(update=found_sizes(layout, config))
+
+
+def refuse_read_only(layout: StoreLayout) -> None:
+    """Refuse a store that can only be read, before work is done whose result could not be used.
+
+    Raises:
+        RefusedStoreError: it is one; the sentence says why.
+    """
+    if layout.refusals:
+        raise RefusedStoreError(
+            f"this store can only be read (open it read-only): {'; '.join(layout.refusals)}",
+            path=layout.paths.root,
+        )
 
 
 def _refuse_promises(root: Path, config: StoreConfig, *, fed: bool) -> None:

@@ -11,6 +11,7 @@ Source: RocketMQ ``CleanCommitLogService.deleteExpiredFiles``, ``CleanConsumeQue
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from cqstore.store.broker_files.topic_positions import TopicPositions
 from cqstore.store.concurrency.checked_lock import CheckedLock
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreIOError
@@ -66,6 +67,7 @@ class CleanService:
         expired: ExpiredQueues,
         quota: LightQuota,
         state: RunningState,
+        positions: TopicPositions,
     ) -> None:
         self._log = log
         self._queues = queues
@@ -77,6 +79,8 @@ class CleanService:
         self._expired = expired
         self._quota = quota
         self._state = state
+        self.positions = positions
+        """The offsets that are removed with a topic."""
         self.lock = CheckedLock("a deletion, expiry or rebuild")
         """One of them at a time; taken before the locks of the dispatcher."""
         state.locks.add_outer(self.lock)
@@ -101,6 +105,7 @@ class CleanService:
                     " enableScheduleMessageService"
                 )
         self._state.check_writable()
+        self.positions.check(names)  # whatever would fail there fails before anything is changed
         for first in range(0, len(names), TOPICS_AT_ONCE):
             self._delete_slice(names[first : first + TOPICS_AT_ONCE])
 
@@ -131,7 +136,8 @@ class CleanService:
         light = [topic for topic in topics if topic.startswith(LMQ_PREFIX)]
         gone = sum(self._queues.queue(topic, 0).max_offset() > 0 for topic in light)
         self._deleted.begin(topics, below)
-        self._queues.delete_topics(topics)
+        with self.positions.deleting(topics):
+            self._queues.delete_topics(topics)
         self._expired.forget(topics)
         self._deleted.finish(topics)
         with self._pending.owner.entry(), self._pending.lock:

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from cqstore.store.broker_files.topic_positions import TopicPositions
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import ConsumeQueueError, CorruptionError, StoreError, os_errors
 from cqstore.store.index.index_service import IndexService
@@ -365,7 +366,7 @@ def _serve(components: StoreComponents, options: OpenOptions) -> None:
         components.puts = HookedPuts(components.putter, hooks, components.putter.meter)
     components.clean = CleanService(
         log, queues, index, pending, dispatcher, commit, components.deleted,
-        ExpiredQueues(paths.expired_queues), quota, state,
+        ExpiredQueues(paths.expired_queues), quota, state, TopicPositions(paths),
     )  # fmt: skip
     levels = DiskLevels(
         config, options.environment, components.layout.log_folders, paths.consume_queue

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
+from cqstore.store.broker_files.topic_positions import TopicPositions
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import (
     CorruptionError,
@@ -279,7 +280,8 @@ class Recovery:
             _LOG.warning(
                 "the deletion of topics was interrupted, they are deleted again: %s", begun
             )
-            self._queues.delete_topics(begun)
+            with TopicPositions(self._paths).deleting(begun):
+                self._queues.delete_topics(begun)
             expired.forget(begun)  # else their queues would go on where they once did
             self._deleted.finish(begun)
 

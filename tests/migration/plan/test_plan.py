@@ -3,11 +3,13 @@
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from cqstore.migration.from_log.rebuild_plan import make_log_plan
 from cqstore.migration.plan.plan import read_slices
 from cqstore.migration.plan.planner import make_plan
 from cqstore.migration.run.run import run_plan
@@ -20,7 +22,9 @@ from cqstore.store.errors import (
 )
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.bulk import key_order
+from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
+from cqstore.store.settings.replica_config import BrokerRole
 from tests.kit.migrations import NO_SPARK, move, stored, without_times
 from tests.kit.tree import tree_digest
 from tools.bench.sample_store import make_store, topic_and_queue
@@ -110,6 +114,31 @@ def test_targets_that_make_no_sense_are_refused(root: Path, target: str) -> None
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RefusedStoreError, match="no store here"):
         make_plan(tmp_path)
+
+
+@pytest.mark.parametrize("plan", [make_plan, partial(make_log_plan, master=NO_SPARK)])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, "a controller decides who writes it"),
+        ({"enable_controller_mode": True}, "a controller decides who writes it"),
+        ({"broker_role": BrokerRole.SLAVE}, "it is a slave's"),
+        ({"duplication_enable": True}, "log duplication decides its offsets"),
+    ],
+)
+def test_what_a_switch_would_refuse_is_refused_at_once(
+    root: Path, plan: Callable[..., object], change: dict[str, object], words: str
+) -> None:
+    """Hours of work would come to nothing: the switch opens the store to write."""
+    if not change:
+        (root / "epochFileCheckpoint").write_bytes(b"")
+    config = StoreConfig().model_copy(update=change)
+    before = tree_digest(root)
+    with pytest.raises(RefusedStoreError, match=f"this store can only be read .*{words}"):
+        plan(root, config)
+    with pytest.raises(RefusedStoreError, match=words):
+        MessageStore.open(root, config)
+    assert tree_digest(root) == before
 
 
 def test_queues_without_a_log_are_refused(root: Path) -> None:

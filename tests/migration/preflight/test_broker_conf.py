@@ -36,6 +36,8 @@ diskMaxUsedSpaceRatio = 88
 transientStorePoolSize = 8
 storeType = DEFAULT
 """
+DOUBLE_WRITE = "rocksdbCQDoubleWriteEnable=true\ncombineCQUseRocksdbForLmq=true"
+"""As 5.5 and later start with it."""
 OTHER_KEYS = """
 warmMapedFileEnable mapperFileSizeBatchConsumeQueue rocksdbMaxSizeAmplificationPercent
 combineCQUseRocksdbForLmq popRocksdbBlockCacheSize enableAcceleratedRecovery
@@ -232,15 +234,52 @@ def test_double_write_is_ignored_with_a_rocksdb_store(tmp_path: Path) -> None:
 
 
 def test_what_is_preferred_must_be_loaded(tmp_path: Path) -> None:
-    text = (
-        "rocksdbCQDoubleWriteEnable=true\ncombineCQLoadingCQTypes=default\n"
-        "combineCQPreferCQType=defaultRocksDB"
-    )
+    text = f"{DOUBLE_WRITE}\ncombineCQLoadingCQTypes=default\ncombineCQPreferCQType=defaultRocksDB"
     (finding,) = lint_text(text, folder=tmp_path)
     assert (finding.code, names(finding)) == ("value-bad", ["combineCQPreferCQType"])
     assert lint_text(text.replace("Types=default", "Types=x;DEFAULTrocksdb"), folder=tmp_path)
     assert lint_text(text.replace("Types=default", "Types=defaultRocksDB; default"),
                      folder=tmp_path) == []  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "keys"),
+    [
+        ([], None),
+        (["combineAssignOffsetCQType=default", "combineCQPreferCQType=defaultRocksDB"], None),
+        (["combineCQUseRocksdbForLmq=false"], ["combineCQUseRocksdbForLmq"]),
+        (
+            ["combineAssignOffsetCQType=DEFAULTrocksdb"],
+            ["combineAssignOffsetCQType", "combineCQUseRocksdbForLmq"],
+        ),
+    ],
+)
+def test_double_write_with_which_a_broker_ends_at_its_start(
+    tmp_path: Path, more: list[str], keys: list[str] | None
+) -> None:
+    """As 5.5.1 does: ``tests/interop/test_double_write_broker.py``."""
+    found = lint_text("\n".join([DOUBLE_WRITE, *more]), folder=tmp_path)
+    found = [each for each in found if each.code != "key-twice"]
+    assert [(each.code, names(each)) for each in found] == (
+        [("double-write-no-start", keys)] if keys else []
+    )
+
+
+def test_a_selection_of_topics_is_read_and_assigned_by_files(tmp_path: Path) -> None:
+    selective = "rocksdbCQSelectiveDoubleWriteEnable"
+    text = f"rocksdbCQDoubleWriteEnable=true\n{selective}=true\n"
+    for key in ("combineAssignOffsetCQType", "combineCQPreferCQType"):
+        found = lint_text(f"{text}{key}=defaultRocksDB", folder=tmp_path)
+        assert ("double-write-no-start", [key, selective]) in [
+            (each.code, names(each)) for each in found
+        ]
+
+
+def test_releases_without_lite_topics_start_without_light_queues_in_rocksdb(
+    tmp_path: Path,
+) -> None:
+    found = lint_text("rocksdbCQDoubleWriteEnable=true", "5.4.0", folder=tmp_path)
+    assert "double-write-no-start" not in codes(found)
 
 
 @pytest.mark.parametrize("version", ["5.2.0", "5.3.0", "5.3.1"])
@@ -270,7 +309,7 @@ def test_what_excludes_each_other(tmp_path: Path) -> None:
     ("text", "verdict", "key"),
     [
         ("storeType=defaultRocksDB", FolderKind.FILE, "storeType"),
-        ("rocksdbCQDoubleWriteEnable=true", FolderKind.FILE, "rocksdbCQDoubleWriteEnable"),
+        (DOUBLE_WRITE, FolderKind.FILE, "rocksdbCQDoubleWriteEnable"),
         ("brokerId=0", FolderKind.FILE, None),
         ("brokerId=0", FolderKind.ROCKSDB_INSIDE, "storeType"),
         ("storeType=defaultRocksDB", FolderKind.ROCKSDB_INSIDE, None),
@@ -281,11 +320,11 @@ def test_what_excludes_each_other(tmp_path: Path) -> None:
             None,
         ),
         (
-            "rocksdbCQDoubleWriteEnable=true\nuseSeparateStorePathForRocksdbCQ=true",
+            f"{DOUBLE_WRITE}\nuseSeparateStorePathForRocksdbCQ=true",
             FolderKind.BOTH_INSIDE,
             "useSeparateStorePathForRocksdbCQ",
         ),
-        ("rocksdbCQDoubleWriteEnable=true", FolderKind.BOTH_INSIDE, None),
+        (DOUBLE_WRITE, FolderKind.BOTH_INSIDE, None),
     ],
 )
 def test_what_contradicts_the_disk(

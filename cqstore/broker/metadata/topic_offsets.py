@@ -1,0 +1,193 @@
+"""Removes the offsets of deleted topics from every form of a broker's tables.
+
+Each form is changed, also one that is out of date: a broker that takes it in later would bring the
+offsets back. Versions and file times stay, so the same form counts afterwards.
+
+Source: RocketMQ ``ConsumerOffsetManager.cleanOffsetByTopic``, ``RocksDBConsumerOffsetManager``.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from cqstore.broker.metadata.changing import change_tables
+from cqstore.broker.metadata.forms import read_forms
+from cqstore.broker.metadata.json_writer import encoded
+from cqstore.broker.metadata.locations import FILES_OF_TABLE
+from cqstore.broker.metadata.model import BrokerMetadata, Json, Offsets, Table, readings
+from cqstore.broker.metadata.offset_keys import fitting_readings
+from cqstore.broker.metadata.rocksdb_v1 import read_single, read_v1
+from cqstore.broker.metadata.rocksdb_v2 import read_v2
+from cqstore.broker.metadata.table_forms import faults_of
+from cqstore.store.broker_files.fastjson import broker_object
+from cqstore.store.broker_files.file_names import (
+    DELAYS_FILE,
+    MAX_TABLE_BYTES,
+    TIMER_CHECK_FILE,
+    Readable,
+    backup_of,
+)
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreIOError, os_errors
+from cqstore.store.files import read_file, replace_file
+from cqstore.store.path_kind import exists
+from cqstore.store.paths import StorePaths
+from cqstore.store.record.message import SCHEDULE_TOPIC, TIMER_TOPIC
+
+_LOG = StoreLogger(__name__)
+_TABLES = ("offsetTable", "pullOffsetTable", "resetOffsetTable", "lmqOffsetTable")
+Change = Callable[[], None]
+
+
+class TopicKeys:
+    """The keys ``topic@group`` that are of some topics."""
+
+    def __init__(self, paths: StorePaths, topics: Collection[str]) -> None:
+        """Take the topics; the tables of ``paths`` are read where a key has several readings."""
+        self._paths = paths
+        self._topics = frozenset(topics)
+        self._known: tuple[set[str], set[str]] | None = None
+
+    def __contains__(self, key: str) -> bool:
+        """Return whether ``key`` is of one of the topics.
+
+        A key with several readings is, if its best reading is; a doubtful one is kept and logged.
+        """
+        ways = list(readings(key))
+        if not any(topic in self._topics for topic, _ in ways):
+            return False
+        if len(ways) > 1:
+            ways = fitting_readings(key, *self._names())
+        found = {topic in self._topics for topic, _ in ways}
+        if len(found) > 1:
+            _LOG.warning("the offset of %r is kept: it can be of several topics: %s", key, ways)
+        return found == {True}
+
+    def _names(self) -> tuple[set[str], set[str]]:
+        """Return the topics and groups that some form knows."""
+        if self._known is None:
+            forms = read_forms(self._paths)
+            topics = {name for each in forms for name in each.topics}
+            self._known = topics, {name for each in forms for name in each.groups}
+        return self._known
+
+    def removed_from(self, content: Mapping[str, object]) -> Json:
+        """Return the content of a JSON file without the rows of these topics."""
+        made = dict(content)
+        for name in _TABLES:
+            if isinstance(table := content.get(name), dict):
+                made[name] = {key: row for key, row in table.items() if key not in self}
+        return made
+
+
+def planned(paths: StorePaths, topics: Collection[str]) -> list[Change]:
+    """Read all forms; return the changes that remove the offsets in ``topics``, maybe none.
+
+    The caller has the store's lock. If interrupted, each file or database is the old or the new
+    one, and another call finds what is left.
+
+    Raises:
+        CorruptionError: a form cannot be read, so it may have offsets of the topics.
+        RefusedStoreError: the broker's timer has its place in one of the topics.
+        StoreIOError: the system does not give a file.
+    """
+    config, keys = paths.config, TopicKeys(paths, topics)
+    if TIMER_TOPIC in topics and exists(config / TIMER_CHECK_FILE):
+        raise RefusedStoreError(
+            f"cannot delete {TIMER_TOPIC}: the broker's timer keeps its position in it",
+            path=config / TIMER_CHECK_FILE,
+        )
+    if not exists(config):
+        return []
+    changes: list[Change] = []
+    for name in FILES_OF_TABLE[Table.OFFSETS]:
+        changes += _file_changes(config / name, keys.removed_from)
+    if SCHEDULE_TOPIC in topics:
+        changes += _file_changes(config / DELAYS_FILE, _without_delays)
+    return [*changes, *_database_changes(paths, keys)]
+
+
+def _without_delays(content: Mapping[str, object]) -> Json:
+    return {**content, "offsetTable": {}}
+
+
+def _file_changes(path: Path, removed: Callable[[Mapping[str, object]], Json]) -> Iterator[Change]:
+    """Yield the changes of a file and of its backup; one of them may be torn, as for a broker."""
+    found: list[Readable[Json]] = []
+    fault: CorruptionError | None = None
+    for each in (path, backup_of(path)):
+        try:
+            content = _content(each)
+        except CorruptionError as exc:
+            fault = fault or exc
+            continue
+        if content is not None:
+            found.append(Readable(content, each, None))
+    if fault is not None and not found:
+        raise fault
+    for content, each, _ in found:
+        made = removed(content)
+        if made != content:
+            yield partial(_replace, each, encoded(made))
+
+
+def _content(path: Path) -> Json | None:
+    """Return the object in a file; ``None``: it is not there, or empty.
+
+    Raises:
+        CorruptionError: a broker could not read it.
+        StoreIOError: the system does not give it.
+    """
+    with os_errors("read a table of offsets", path):
+        try:
+            data = read_file(path, MAX_TABLE_BYTES)
+        except FileNotFoundError:
+            return None
+    try:
+        return broker_object(data) if data.strip() else None
+    except ValueError as exc:
+        raise CorruptionError(
+            f"the offsets of the deleted topics cannot be removed: {exc} (cqstore meta repair)",
+            path=path,
+        ) from exc
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Replace a file, durably; its time stays."""
+    with os_errors("remove the offsets of deleted topics", path):
+        before = path.stat()
+        replace_file(path, data)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def _database_changes(paths: StorePaths, keys: TopicKeys) -> Iterator[Change]:
+    """Yield a change for each form in databases that has offsets of these topics."""
+    for read in (read_v1, read_single, read_v2):
+        found = read(paths.config)
+        if found is None:
+            continue
+        for fault in faults_of(Table.OFFSETS, found, paths.config):
+            if isinstance(fault, StoreIOError):
+                raise fault
+            raise CorruptionError(
+                "the offsets of the deleted topics cannot be removed from the form"
+                f" {found.form}: {fault.reason} (cqstore meta repair)", path=fault.path,
+            ) from fault  # fmt: skip
+        made = replace(
+            found, offsets=_without(found.offsets, keys), delay_offsets={},
+            pull_offsets=_without(found.pull_offsets, keys),
+        )  # fmt: skip
+        if (made.offsets, made.pull_offsets) != (found.offsets, found.pull_offsets):
+            yield partial(_change, paths, made)
+
+
+def _without(offsets: Offsets, keys: TopicKeys) -> Offsets:
+    return {key: row for key, row in offsets.items() if key not in keys}
+
+
+def _change(paths: StorePaths, made: BrokerMetadata) -> None:
+    """Exchange the databases for ones that look as old; the former ones have what is deleted."""
+    shutil.rmtree(change_tables(paths, made, [Table.OFFSETS], keeps_times=True))

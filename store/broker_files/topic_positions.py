@@ -1,0 +1,77 @@
+"""Offsets that point into topics, which are removed together with the queues of a deleted topic.
+
+A topic that is used again begins at queue offset 0. An offset that outlives its queue makes a group
+skip the new messages, so a broker removes both. The tables are found by entry point
+(``cqstore.positions``): a function that takes the ``StorePaths`` and topics, reads the tables, and
+returns the changes to be written.
+
+Source: RocketMQ ``AdminBrokerProcessor.deleteTopicInBroker``.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Protocol
+
+from cqstore.store.entry_points import entries
+from cqstore.store.paths import StorePaths
+
+_GROUP = "cqstore.positions"
+Planner = Callable[[StorePaths, Collection[str]], "list[Callable[[], None]]"]
+
+
+class PositionOwner(Protocol):
+    """A part of this process that keeps offsets of the store in memory."""
+
+    def deleting(self, topics: Collection[str]) -> AbstractContextManager[None]:
+        """Remove the offsets in ``topics``, durably, and accept none for them until the exit.
+
+        Raises:
+            StoreError: they cannot be written.
+        """
+
+
+class TopicPositions:
+    """The offsets of one store that is open for writing. One thread at a time deletes."""
+
+    def __init__(self, paths: StorePaths) -> None:
+        """Describe the tables of ``paths``; touches no file."""
+        self._paths = paths
+        self.owner: PositionOwner | None = None
+
+    def check(self, topics: Collection[str]) -> None:
+        """Raise what would prevent ``deleting``; changes nothing.
+
+        Raises:
+            CorruptionError, RefusedStoreError, StoreIOError: as for ``deleting``.
+        """
+        self._planned(topics)
+
+    def remove(self, topics: Collection[str]) -> None:
+        """Remove the offsets in ``topics``, which have no queues, as ``deleting`` does."""
+        with self.deleting(topics):
+            pass
+
+    @contextmanager
+    def deleting(self, topics: Collection[str]) -> Iterator[None]:
+        """Remove the offsets in ``topics``, durably; the queues are to be deleted inside.
+
+        Offsets are removed before queues: after a crash in between a group reads messages again,
+        and skips none.
+
+        Raises:
+            CorruptionError: a table cannot be read.
+            RefusedStoreError: a table is in a form that cannot be changed here.
+            StoreIOError: a table cannot be written.
+        """
+        owned = nullcontext() if self.owner is None else self.owner.deleting(topics)
+        with owned:
+            for change in self._planned(topics):
+                change()
+            yield
+
+    def _planned(self, topics: Collection[str]) -> list[Callable[[], None]]:
+        found: list[Callable[[], None]] = []
+        for entry in entries(_GROUP):
+            plan: Planner = entry.load()
+            found += plan(self._paths, topics)
+        return found

@@ -1,0 +1,151 @@
+"""Offsets of deleted topics: gone from every form, and nothing else is."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from cqstore.broker.metadata.forms import read_forms
+from cqstore.broker.metadata.model import BrokerMetadata, Form
+from cqstore.broker.metadata.table_forms import table_forms
+from cqstore.broker.metadata.topic_offsets import planned
+from cqstore.broker.metadata.writing import differences, write_form
+from cqstore.store.errors import CorruptionError, RefusedStoreError
+from cqstore.store.paths import StorePaths
+from cqstore.store.record.message import SCHEDULE_TOPIC, TIMER_TOPIC
+from tests.kit.metadata_forms import expected_forms, unpack_forms
+
+GONE = {"gone@a": {0: 10, 1: 3}, "gone@b": {0: 7}, "%LMQ%gone@%LMQ%b": {0: 4}}
+STAYS = {"other@a": {0: 10}, "gone2@a": {0: 1}, "%RETRY%gone@gone": {0: 2}}
+TOPICS = ("gone", "%LMQ%gone")
+
+
+def remove(root: Path, *topics: str) -> int:
+    changes = planned(StorePaths(root), topics)
+    for change in changes:
+        change()
+    return len(changes)
+
+
+def written(root: Path, form: Form) -> None:
+    found = BrokerMetadata(form, root, offsets=GONE | STAYS)
+    found.topics = {name: {"topicName": name} for name in ("gone", "other", "gone2")}
+    found.groups = {name: {"groupName": name} for name in ("a", "b")}
+    if form is Form.V2:
+        found.pull_offsets = {"gone@pulling": {0: 5}, "other@pulling": {0: 6}}
+    write_form(found, form, root, lmq=True)
+
+
+@pytest.mark.parametrize("form", Form)
+def test_a_form_loses_the_offsets_of_the_topics_alone(tmp_path: Path, form: Form) -> None:
+    written(tmp_path, form)
+    [before] = read_forms(StorePaths(tmp_path))
+    assert remove(tmp_path, *TOPICS) > 0
+    [after] = read_forms(StorePaths(tmp_path))
+    assert after.offsets == STAYS
+    assert after.pull_offsets.keys() <= {"other@pulling"}
+    after.offsets, after.pull_offsets = before.offsets, before.pull_offsets
+    assert list(differences(before, after)) == []  # versions too
+    assert after.faults == []
+    assert remove(tmp_path, *TOPICS) == 0
+    assert not (tmp_path / "cqstore" / "replaced").is_dir() or not list(
+        (tmp_path / "cqstore" / "replaced").iterdir()
+    )
+
+
+def test_every_form_of_a_real_broker_loses_them(tmp_path: Path) -> None:
+    """Each as RocketMQ's managers wrote it; what they read is what stays."""
+    unpack_forms(tmp_path)
+    for name, expected in expected_forms().items():
+        root = tmp_path / name
+        assert "orders0@billing0" in expected["offsets"]
+        before = read_forms(StorePaths(root))
+        remove(root, "orders0")
+        for old, new in zip(before, read_forms(StorePaths(root)), strict=True):
+            kept = {key: row for key, row in old.offsets.items() if not key.startswith("orders0@")}
+            assert new.offsets == kept != old.offsets
+            assert (new.topics, new.groups, new.versions) == (old.topics, old.groups, old.versions)
+
+
+def test_both_forms_lose_them_and_the_newer_one_stays_the_newer_one(tmp_path: Path) -> None:
+    """A stale form too: a broker that takes it in would bring the offsets back."""
+    paths = StorePaths(tmp_path)
+    written(tmp_path, Form.JSON)
+    for path in paths.config.iterdir():
+        os.utime(path, (1000, 1000))
+    written(tmp_path, Form.V1)
+    assert [each.form for each in table_forms(paths)] == [Form.V1] * 3
+    remove(tmp_path, *TOPICS)
+    assert [each.form for each in table_forms(paths)] == [Form.V1] * 3
+    assert [each.offsets for each in read_forms(paths)] == [STAYS] * 2
+    for path in paths.config.glob("*.json*"):
+        os.utime(path)
+    assert [each.form for each in table_forms(paths)] == [Form.JSON] * 3
+    (paths.config / "consumerOffset.json").write_text('{"offsetTable":{"gone@a":{0:1}}}')
+    remove(tmp_path, *TOPICS)
+    assert [each.form for each in table_forms(paths)] == [Form.JSON] * 3
+
+
+def test_tables_of_a_file_that_are_not_read_otherwise_lose_them(tmp_path: Path) -> None:
+    text = (
+        '{"dataVersion":{"counter":7},"offsetTable":{},"pullOffsetTable":{"gone@a":{0:1},'
+        '"b@a":{0:2}},"resetOffsetTable":{"gone@a":{0:1}},"groupTopicMap":{"a":["gone"]}}'
+    )
+    config = tmp_path / "config"
+    config.mkdir()
+    for name in ("consumerOffset.json", "consumerOffset.json.bak"):
+        (config / name).write_text(text)
+    assert remove(tmp_path, "gone") == 2
+    for name in ("consumerOffset.json", "consumerOffset.json.bak"):
+        found = json.loads((config / name).read_text())
+        assert found == {
+            "dataVersion": {"counter": 7}, "offsetTable": {}, "pullOffsetTable": {"b@a": {"0": 2}},
+            "resetOffsetTable": {}, "groupTopicMap": {"a": ["gone"]},
+        }  # fmt: skip
+
+
+def test_the_backup_of_a_torn_file_loses_them(tmp_path: Path) -> None:
+    """A broker reads the backup then."""
+    config = tmp_path / "config"
+    config.mkdir()
+    (config / "consumerOffset.json").write_text('{"offsetTable":{"gone@a":')
+    (config / "consumerOffset.json.bak").write_text('{"offsetTable":{"gone@a":{0:1}}}')
+    assert remove(tmp_path, "gone") == 1
+    assert (config / "consumerOffset.json").read_text() == '{"offsetTable":{"gone@a":'
+    assert json.loads((config / "consumerOffset.json.bak").read_text()) == {"offsetTable": {}}
+    (config / "consumerOffset.json.bak").write_text("{")
+    with pytest.raises(CorruptionError, match="offsets of the deleted topics cannot be removed"):
+        remove(tmp_path, "gone")
+
+
+def test_a_key_with_several_readings_goes_if_the_best_one_does(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = tmp_path / "config"
+    config.mkdir()
+    offsets = '{"offsetTable":{"x@y@z":{0:1}}}'
+    (config / "consumerOffset.json").write_text(offsets)
+    assert remove(tmp_path, "x") == 0  # the topic x, or the topic x@y
+    assert "the offset of 'x@y@z' is kept" in caplog.text
+    (config / "topics.json").write_text('{"topicConfigTable":{"x@y":{}}}')
+    assert remove(tmp_path, "x") == 0
+    assert remove(tmp_path, "x@y") == 1
+
+
+def test_the_delay_levels_go_with_their_queues(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.mkdir()
+    (config / "delayOffset.json").write_text('{"offsetTable":{1:5,2:9}}')
+    assert remove(tmp_path, "gone") == 0
+    assert remove(tmp_path, SCHEDULE_TOPIC) == 1
+    assert json.loads((config / "delayOffset.json").read_text()) == {"offsetTable": {}}
+
+
+def test_the_queue_of_a_timer_is_not_deleted(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.mkdir()
+    assert planned(StorePaths(tmp_path), [TIMER_TOPIC]) == []
+    (config / "timercheck").write_bytes(bytes(4096))
+    with pytest.raises(RefusedStoreError, match="the broker's timer keeps its position"):
+        planned(StorePaths(tmp_path), [TIMER_TOPIC])
