@@ -38,7 +38,9 @@ class Scan:
         self, open_store: Callable[[], MessageStore], batches: _Batches, table_schema: Any
     ) -> None:
         """Read what ``batches`` yields of a store; see ``cqstore.scan``."""
-        self._open_store, self._batches = open_store, batches
+        from cqstore.analysis.requested_schema import granted  # noqa: PLC0415 - needs the extra
+
+        self._open_store, self._batches, self._granted = open_store, batches, granted
         self.schema = table_schema
         """The columns, a ``pyarrow.Schema``."""
 
@@ -68,11 +70,9 @@ class Scan:
             StoreConfigError: the request has other columns.
             StoreError: the store cannot be opened. What is met later is an error of the stream.
         """
-        from cqstore.analysis.requested_schema import granted  # noqa: PLC0415 - needs the extra
-
         wanted = self.schema
         if requested_schema is not None:
-            wanted = granted(self.schema, requested_schema)
+            wanted = self._granted(self.schema, requested_schema)
         reader = require_arrow().RecordBatchReader.from_batches(self.schema, self.to_batches())
         return (reader if wanted is self.schema else reader.cast(wanted)).__arrow_c_stream__()
 

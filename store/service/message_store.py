@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from cqstore.store.service.metrics.metrics import StoreMetrics
     from cqstore.store.service.reading.loop_waits import LoopWait
     from cqstore.store.service.recovering.recovery import RecoveryReport
-    from cqstore.store.service.writing.loop_puts import LoopPuts
 
 _ALL_TIME = (0, LONG_MAX)
 _NO_MESSAGE = GetMessageStatus.NO_MESSAGE_IN_QUEUE  # an enum's name costs a look-up
@@ -102,8 +101,11 @@ class MessageStore:
         self._refusal = guard.refusal
         self._puller, self._queries = components.puller, components.queries
         arrivals = components.dispatcher.arrivals
-        self._waits = ArrivalWaits(components.queues, arrivals, components.state, self._ready)
-        self._loop_puts: LoopPuts | None = None  # from the first ``put_message_async`` on
+        self._loops = components.loops
+        self._waits = ArrivalWaits(
+            components.queues, arrivals, components.state, self._ready,
+            None if self._loops is None else self._loops[1],
+        )  # fmt: skip
         self._route(components.puts, components.interceptor)
         self._shutdown = StoreShutdown(components)
         components.state.locks.add_outer(self._shutdown.lock)
@@ -222,12 +224,8 @@ class MessageStore:
         """
         if self._state.unwritable and (refused := self._refusal()):
             return refused
-        loops = self._loop_puts
-        if loops is None:
-            from cqstore.store.service.writing.loop_puts import LoopPuts  # noqa: PLC0415 - asyncio is large
-
-            loops = self._loop_puts = LoopPuts()
-        return await loops.put(self._putter, message)
+        assert self._loops is not None  # the state of a store without them is unwritable
+        return await self._loops[0].put(self._putter, message)
 
     def put_messages(self, messages: Iterable[Message]) -> list[PutMessageResult]:
         """Put several messages, in order, under one lock; one result each.

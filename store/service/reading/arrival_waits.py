@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from cqstore.store.concurrency.wakeup import Wakeup
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.service.reading.arguments import check_queue
+from cqstore.store.service.runtime.loop_turn import callers_asyncio
 from cqstore.store.service.runtime.running_state import RunningState
 
 if TYPE_CHECKING:
@@ -32,13 +33,17 @@ class ArrivalWaits:
         arrivals: "ArrivalService",
         state: RunningState,
         ready: Callable[[], object],
+        loop_waits: "LoopWaits | None",
     ) -> None:
-        """Wait for ``arrivals`` in ``queues``; ``ready`` dispatches what waits."""
+        """Wait for ``arrivals`` in ``queues``; ``ready`` dispatches what waits.
+
+        Without ``loop_waits`` the store is read-only.
+        """
         self._queues = queues
         self._arrivals = arrivals
         self._state = state
         self._ready = ready
-        self._loop_waits: LoopWaits | None = None  # from the first wait of a task on
+        self._loop_waits = loop_waits
 
     def wait_for_any(self, offsets: "Offsets", timeout: float | None) -> bool:
         """Wait in this thread, see ``MessageStore.wait_for_any``."""
@@ -62,8 +67,6 @@ class ArrivalWaits:
         Raises:
             StoreError: as for ``MessageStore.wait_for_any_async``.
         """
-        from asyncio import timeout as at_most  # noqa: PLC0415 - asyncio is large
-
         self._check(offsets)
         if self._has_any(offsets):
             return True
@@ -71,7 +74,7 @@ class ArrivalWaits:
             if self._has_any(offsets):
                 return True
             try:
-                async with at_most(timeout):
+                async with callers_asyncio().timeout(timeout):
                     await wait.future
             except TimeoutError:
                 return self._has_any(offsets)
@@ -84,9 +87,8 @@ class ArrivalWaits:
         """Give a wait of the running loop, see ``MessageStore.loop_wait``."""
         self._check(offsets)
         if self._loop_waits is None:
-            from cqstore.store.service.reading.loop_waits import LoopWaits  # noqa: PLC0415 - see above
-
-            self._loop_waits = LoopWaits()
+            self._state.check_writable()
+        assert self._loop_waits is not None
         wait = self._loop_waits.new(offsets)
         arrivals = self._arrivals
         try:
