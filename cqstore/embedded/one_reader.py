@@ -4,8 +4,20 @@ from abc import ABC, abstractmethod
 from typing import Generic, Self, TypeVar
 
 from cqstore.store.errors import StoreStateError
+from cqstore.store.service.reading.arguments import check_texts
+from cqstore.store.service.reading.puller import TagFilter
 
 M = TypeVar("M")
+
+
+def filter_of(tags: str) -> TagFilter | None:
+    """Return the filter that ``tags`` of a read or a tail asks for; ``None``: ``*``, all messages.
+
+    Raises:
+        TypeError: it is no text.
+    """
+    check_texts(tags=tags)
+    return None if tags == "*" else TagFilter(tags)
 
 
 class OneReader(ABC, Generic[M]):

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Self
 
 from cqstore.embedded.log_message import LogMessage, log_message
-from cqstore.embedded.one_reader import OneReader
+from cqstore.embedded.one_reader import OneReader, filter_of
 from cqstore.embedded.store_snapshots import StoreSnapshots
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import CorruptionError, RefusedStoreError
@@ -112,7 +112,7 @@ class ReadOnlyTail(OneReader[LogMessage]):
             RefusedStoreError: ``poll_seconds`` is no time that passes.
             StoreError: the log is closed, or cannot be read.
         """
-        self._tags = TagFilter(tags) if tags != "*" else None
+        self._tags = filter_of(tags)
         self.topic = topic
         self._begin = begin
         if not poll_seconds > 0:

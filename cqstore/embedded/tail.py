@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Self
 from cqstore.embedded.consumer_offsets import ConsumerOffsets
 from cqstore.embedded.group_members import GroupMembers
 from cqstore.embedded.log_message import TailMessage, log_message
-from cqstore.embedded.one_reader import OneReader
+from cqstore.embedded.one_reader import OneReader, filter_of
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import CorruptionError
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.message_store import MessageStore
-from cqstore.store.service.reading.puller import TagFilter
 from cqstore.store.service.reading.topic_reader import TopicMessage
 from cqstore.store.service.results import GetMessageResult
 
@@ -70,7 +69,7 @@ class Tail(OneReader[TailMessage]):
         self._members = members
         self.topic = topic
         self.group = group
-        self._tags = TagFilter(tags) if tags != "*" else None
+        self._tags = filter_of(tags)
         self._auto_commit = auto_commit
         self._cursors: dict[QueueKey, _Cursor] = {}
         self._last: TailMessage | None = None

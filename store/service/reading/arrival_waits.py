@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cqstore.store.concurrency.wakeup import Wakeup
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
-from cqstore.store.service.reading.arguments import check_queue
+from cqstore.store.service.reading.arguments import check_offsets
 from cqstore.store.service.runtime.loop_turn import callers_asyncio
 from cqstore.store.service.runtime.running_state import RunningState
 
@@ -101,8 +101,7 @@ class ArrivalWaits:
             arrivals.remove_wait(wait)
 
     def _check(self, offsets: "Offsets") -> None:
-        for (topic, queue_id), offset in offsets.items():
-            check_queue(topic, queue_id, offset=offset)
+        check_offsets(offsets)
         self._state.check_open()
         self._state.locks.check()
 
