@@ -83,7 +83,7 @@ _PLACES = {
     for module, names in _NAMES.items()
     for public, _, name in (each.partition("=") for each in names.split())
 }
-__all__ = [*sorted(_PLACES)]  # noqa: PLE0604
+__all__ = [*sorted(_PLACES.keys() - {"open"})]  # noqa: PLE0604 - ``import *`` leaves ``open`` as it is
 
 
 def __getattr__(name: str) -> object:
@@ -100,4 +100,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*sorted(_PLACES), "__version__"]

@@ -79,6 +79,9 @@ class EmbeddedLog:
             self._topics = LogTopics(store, queues, offsets.forget_topic)
             offsets.start()
 
+    def __repr__(self) -> str:
+        return repr(self.store).replace("MessageStore", "EmbeddedLog", 1)
+
     @property
     def offsets(self) -> GroupOffsets | None:
         """What keeps the offsets of the groups, for figures; ``None`` where it is read only."""

@@ -25,6 +25,22 @@ class OneReader(ABC, Generic[M]):
 
     _is_asked = False
 
+    topic: str
+
+    @property
+    @abstractmethod
+    def is_closed(self) -> bool:
+        """Return whether it gives no more messages."""
+
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else "open"
+        return f"<{type(self).__name__} of topic {self.topic!r}{self._reader}, {state}>"
+
+    @property
+    def _reader(self) -> str:
+        """Return what ``repr`` says of who reads."""
+        return ""
+
     @abstractmethod
     async def _next(self) -> M: ...
 

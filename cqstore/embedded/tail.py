@@ -86,6 +86,10 @@ class Tail(OneReader[TailMessage]):
         return self._closed
 
     @property
+    def _reader(self) -> str:
+        return f", group {self.group!r}, queues {self.queue_ids}"
+
+    @property
     def queue_ids(self) -> list[int]:
         """Return the queues of the topic that this consumer has at present."""
         return sorted(key.queue_id for key in self._cursors if key.topic == self.topic)

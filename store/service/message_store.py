@@ -117,6 +117,10 @@ class MessageStore:
         self._shutdown = StoreShutdown(components)
         components.state.locks.add_outer(self._shutdown.lock)
 
+    def __repr__(self) -> str:
+        backends = "+".join(each.name for each in self._queues.backends())
+        return f"<MessageStore {str(self.root)!r}, {backends}, {self._state.word}>"
+
     def _route(self, putter: Puts, interceptor: ReadInterceptor | None) -> None:
         """Put by ``putter``, and let ``interceptor`` see reads."""
         self._putter, self._interceptor = putter, interceptor
