@@ -56,6 +56,7 @@ _NAMES = {
     "cqstore.store.service.metrics.by_topic": "FiguresByTopic TopicFigures TopicSnapshot",
     "cqstore.store.service.metrics.metrics": "MetricsSnapshot StoreMetrics",
     "cqstore.store.service.opening.options": "RecoveryOptions StoreHooks",
+    "cqstore.store.service.reading.arrival_waits": "ThreadWait",
     "cqstore.store.service.reading.loop_waits": "LoopWait",
     "cqstore.store.service.reading.puller": "TagFilter",
     "cqstore.store.service.reading.topic_reader": (

@@ -276,12 +276,14 @@ class EmbeddedLog:
     ) -> Tail | ReadOnlyTail:
         """Return a consumer of ``group``: ``async for message in log.tail(...)``.
 
+        Or ``for`` in a thread, and ``for message in tail.messages(timeout=5)``.
+
         It goes on where the group has committed. A queue in which the group has committed nothing
         is read from ``begin``. Several consumers of a group share the queues of the topic. A topic
         that is not known yet is made known. Without ``auto_commit`` messages are committed by
-        ``message.commit()``. Leave it by ``async with``, or let it go: then its queues go to the
-        others. With ``retries`` it gives what the group has sent back too, of whatever topic
-        (``message.origin_topic``), where delayed messages are delivered.
+        ``message.commit()``. Leave it by ``with`` or ``async with``, or let it go: then its queues
+        go to the others. With ``retries`` it gives what the group has sent back too, of whatever
+        topic (``message.origin_topic``), where delayed messages are delivered.
 
         A log that is read-only is followed without a group: all from ``begin`` on, and what the
         process that writes puts, as soon as it is whole in the log, which is looked at each

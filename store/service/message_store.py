@@ -49,7 +49,7 @@ from cqstore.store.service.reading.arguments import (
     check_texts,
     listed_numbers,
 )
-from cqstore.store.service.reading.arrival_waits import ArrivalWaits
+from cqstore.store.service.reading.arrival_waits import ArrivalWaits, ThreadWait
 from cqstore.store.service.reading.puller import MAX_PULL_BYTES, TagFilter
 from cqstore.store.service.reading.read_guard import read_guard_of
 from cqstore.store.service.reading.read_interceptor import ReadInterceptor
@@ -589,6 +589,16 @@ class MessageStore:
             StoreError: as for ``wait_for``.
         """
         return self._waits.loop_wait(offsets)
+
+    def thread_wait(self, offsets: Mapping[QueueKey, int]) -> "AbstractContextManager[ThreadWait]":
+        """Give a wait of the calling thread, which another one may end by its ``wake``.
+
+        What is there already does not end it: look behind the begin of the block.
+
+        Raises:
+            StoreError: as for ``wait_for``.
+        """
+        return self._waits.thread_wait(offsets)
 
     def add_arrival_listener(self, listener: ArrivalListener) -> ArrivalSubscription:
         """Call ``listener`` with the units that become visible from now on, light queues' too.

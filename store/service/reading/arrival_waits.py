@@ -6,7 +6,7 @@ Source: RocketMQ ``PullRequestHoldService``.
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cqstore.store.concurrency.wakeup import Wakeup
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
@@ -15,9 +15,17 @@ from cqstore.store.service.runtime.loop_turn import callers_asyncio
 from cqstore.store.service.runtime.running_state import RunningState
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from cqstore.store.errors import StoreError
-    from cqstore.store.service.dispatching.arrival_service import ArrivalService, Offsets
+    from cqstore.store.service.dispatching.arrival_service import (
+        ArrivalService,
+        ArrivalWait,
+        Offsets,
+    )
     from cqstore.store.service.reading.loop_waits import LoopWait, LoopWaits
+
+W = TypeVar("W", bound="ArrivalWait")
 
 
 class ArrivalWaits:
@@ -50,16 +58,13 @@ class ArrivalWaits:
         self._check(offsets)
         if self._has_any(offsets):
             return True
-        wait = ThreadWait(offsets)
-        arrivals = self._arrivals
-        try:
-            try:
-                arrivals.add_wait(wait)
-                return self._has_any(offsets) or wait.wait(timeout) or self._has_any(offsets)
-            finally:
-                arrivals.remove_wait(wait)
-        finally:  # a signal's handler may have raised in the middle of that
-            arrivals.remove_wait(wait)
+        with self._registered(ThreadWait(offsets)) as wait:
+            return self._has_any(offsets) or wait.wait(timeout) or self._has_any(offsets)
+
+    def thread_wait(self, offsets: "Offsets") -> "AbstractContextManager[ThreadWait]":
+        """Give a wait of the calling thread, see ``MessageStore.thread_wait``."""
+        self._check(offsets)
+        return self._registered(ThreadWait(offsets))
 
     async def wait_for_any_async(self, offsets: "Offsets", timeout: float | None) -> bool:
         """Wait in this task, see ``MessageStore.wait_for_any_async``.
@@ -89,7 +94,12 @@ class ArrivalWaits:
         if self._loop_waits is None:
             self._state.check_writable()
         assert self._loop_waits is not None
-        wait = self._loop_waits.new(offsets)
+        with self._registered(self._loop_waits.new(offsets)) as wait:
+            yield wait
+
+    @contextmanager
+    def _registered(self, wait: W) -> Iterator[W]:
+        """Have arrivals end ``wait`` inside the block."""
         arrivals = self._arrivals
         try:
             try:
@@ -97,7 +107,7 @@ class ArrivalWaits:
                 yield wait
             finally:
                 arrivals.remove_wait(wait)
-        finally:  # as in ``wait_for_any``
+        finally:  # a signal's handler may have raised in the middle of that
             arrivals.remove_wait(wait)
 
     def _check(self, offsets: "Offsets") -> None:
@@ -112,7 +122,7 @@ class ArrivalWaits:
 
 
 class ThreadWait:
-    """The calling thread waits; an ``ArrivalWait``."""
+    """A thread waits by ``wait``, and any other may end that by ``wake``; an ``ArrivalWait``."""
 
     __slots__ = ("_woken", "error", "offsets")
 
