@@ -1,11 +1,18 @@
 """Where RocksDB's files lie below the root of a store."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from cqstore.store.broker_files.file_names import CURRENT
+from cqstore.store.concurrency.whole_import import import_whole
 from cqstore.store.errors import RefusedStoreError
+from cqstore.store.index.key_index import KeyIndex
 from cqstore.store.path_kind import is_file
 from cqstore.store.paths import StorePaths
+
+INDEX_FOLDER = "rocksdbstore"
+"""Where a broker with ``indexRocksDBEnable`` keeps its index of keys; it makes it in any case."""
 
 
 def separate_folder(paths: StorePaths) -> Path:
@@ -36,6 +43,17 @@ def database_folder(paths: StorePaths) -> Path | None:
             path=paths.root,
         )
     return found[0] if found else None
+
+
+def message_index_of(root: Path) -> Callable[[], KeyIndex | None] | None:
+    """Return what opens a broker's index of keys; ``None`` if the store has no such database.
+
+    The code that reads it is imported here, when a store is opened, and never by a query.
+    """
+    if not is_file(root / INDEX_FOLDER / CURRENT):
+        return None
+    module = import_whole("cqstore.cq_rocksdb.message_index")
+    return partial(module.open_message_index, root)
 
 
 def as_text(path: Path) -> str:

@@ -12,10 +12,10 @@ from struct import Struct
 
 from cqstore.cq_rocksdb.engine.raw_builder import DEFAULT_FAMILY
 from cqstore.cq_rocksdb.engine.raw_database import RawDatabase
+from cqstore.cq_rocksdb.folders import INDEX_FOLDER
 from cqstore.store.errors import CorruptionError
 from cqstore.store.service.offline.database_copy import is_database
 
-FOLDER = "rocksdbstore"
 _HOUR_MS = 3_600_000
 _LONG = Struct(">q")
 _AT = b"@"
@@ -119,7 +119,7 @@ def open_message_index(root: Path) -> MessageIndex | None:
     Raises:
         CorruptionError, StoreIOError: as for ``MessageIndex``.
     """
-    folder = root / FOLDER
+    folder = root / INDEX_FOLDER
     if not is_database(folder):
         return None
     index = MessageIndex(folder)

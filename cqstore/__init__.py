@@ -56,6 +56,7 @@ _NAMES = {
     "cqstore.store.service.metrics.by_topic": "FiguresByTopic TopicFigures TopicSnapshot",
     "cqstore.store.service.metrics.metrics": "MetricsSnapshot StoreMetrics",
     "cqstore.store.service.opening.options": "RecoveryOptions StoreHooks",
+    "cqstore.store.service.reading.arrival_waits": "ThreadWait",
     "cqstore.store.service.reading.loop_waits": "LoopWait",
     "cqstore.store.service.reading.puller": "TagFilter",
     "cqstore.store.service.reading.topic_reader": (
@@ -83,7 +84,7 @@ _PLACES = {
     for module, names in _NAMES.items()
     for public, _, name in (each.partition("=") for each in names.split())
 }
-__all__ = [*sorted(_PLACES)]  # noqa: PLE0604
+__all__ = [*sorted(_PLACES.keys() - {"open"})]  # noqa: PLE0604 - ``import *`` leaves ``open`` as it is
 
 
 def __getattr__(name: str) -> object:
@@ -100,4 +101,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*sorted(_PLACES), "__version__"]

@@ -85,6 +85,7 @@ from cqstore.store.service.metrics.metrics import MetricsSnapshot as MetricsSnap
 from cqstore.store.service.metrics.metrics import StoreMetrics as StoreMetrics
 from cqstore.store.service.opening.options import RecoveryOptions as RecoveryOptions
 from cqstore.store.service.opening.options import StoreHooks as StoreHooks
+from cqstore.store.service.reading.arrival_waits import ThreadWait as ThreadWait
 from cqstore.store.service.reading.loop_waits import LoopWait as LoopWait
 from cqstore.store.service.reading.puller import TagFilter as TagFilter
 from cqstore.store.service.reading.topic_reader import ReadableStore as ReadableStore

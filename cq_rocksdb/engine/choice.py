@@ -16,6 +16,7 @@ from cqstore.cq_rocksdb.engine.private_folder import DATABASE_FILE
 from cqstore.cq_rocksdb.engine.rocks_engine import RocksEngine
 from cqstore.cq_rocksdb.engine.tuning import tuned
 from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.concurrency.whole_import import import_whole
 from cqstore.store.errors import StoreError, UnsupportedFormatError, os_errors
 from cqstore.store.files import check_folder
 from cqstore.store.path_kind import is_dir, matching
@@ -23,6 +24,8 @@ from cqstore.store.settings.config import RocksDBEngine, StoreConfig
 
 _LOG = StoreLogger(__name__)
 OpenEngine = Callable[..., RocksEngine]
+_ENGINES = "cqstore.cq_rocksdb.engine"
+"""Each engine is imported when it is first opened with."""
 _TRIES = 100
 WITHOUT_FILTER = (
     "expiry has no compaction filter: the native RocksDB engine does not work here"
@@ -131,9 +134,8 @@ def _choose(config: StoreConfig) -> tuple[OpenEngine, str]:
 
 
 def _rocksdict_engine() -> OpenEngine:
-    from cqstore.cq_rocksdb.engine.rocksdict_engine import RocksdictEngine  # noqa: PLC0415 - seldom opened with
-
-    return RocksdictEngine
+    engine: OpenEngine = import_whole(f"{_ENGINES}.rocksdict_engine").RocksdictEngine
+    return engine
 
 
 def _native_engine(library: Path | None) -> OpenEngine:
@@ -143,14 +145,14 @@ def _native_engine(library: Path | None) -> OpenEngine:
         UnsupportedFormatError: it is not compiled, or there is no library.
     """
     try:
-        from cqstore.cq_rocksdb.engine.native_engine import NativeEngine, load_library  # noqa: PLC0415
+        native = import_whole(f"{_ENGINES}.native_engine")
     except ImportError as exc:
         raise UnsupportedFormatError(
             f"the compiled part of the native engine is not there ({exc});"
             " install cqstore where a C compiler is"
         ) from exc
-    load_library(library)
-    return partial(NativeEngine, library=library)
+    native.load_library(library)
+    return partial(native.NativeEngine, library=library)
 
 
 def engine_works(wanted: RocksDBEngine) -> bool:

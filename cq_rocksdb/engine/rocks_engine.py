@@ -63,7 +63,7 @@ def unit_columns(batch: EngineBatch) -> Iterator[tuple[list[bytes], list[bytes]]
         return
     lengths = np.fromiter(map(len, batch.prefixes), np.int64, len(batch.prefixes))
     unit_lengths = lengths[batch.prefix_index]
-    for length in np.unique(unit_lengths).tolist():
+    for length in sorted({*unit_lengths.tolist()}):  # np.unique would import numpy.ma
         same = np.flatnonzero(lengths == length)
         table = np.frombuffer(b"".join([batch.prefixes[i] for i in same.tolist()]), np.uint8)
         row_of = np.zeros(len(lengths), np.int64)

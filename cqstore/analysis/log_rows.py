@@ -79,7 +79,7 @@ class LogRows:
         columns: dict[str, Array] = {name: np.zeros(len(positions), np.int64) for name in names}
         hosts = {name: np.empty(len(positions), object) for name in ("born_host", "store_host")}
         bits = self._head["sys_flag"] & _HOST_BITS
-        for kind in np.unique(bits).tolist():
+        for kind in sorted({*bits.tolist()}):
             rows = np.flatnonzero(bits == kind)
             found = gather(self._file, _rest(kind), positions[rows])
             for name in names:

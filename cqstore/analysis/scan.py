@@ -35,12 +35,19 @@ class Scan:
     """
 
     def __init__(
-        self, open_store: Callable[[], MessageStore], batches: _Batches, table_schema: Any
-    ) -> None:
-        """Read what ``batches`` yields of a store; see ``cqstore.scan``."""
-        self._open_store, self._batches = open_store, batches
+        self, open_store: Callable[[], MessageStore], batches: _Batches, table_schema: Any,
+        what: str,
+    ) -> None:  # fmt: skip
+        """Read what ``batches`` yields of a store, ``what`` in a repr; see ``cqstore.scan``."""
+        from cqstore.analysis.requested_schema import granted  # noqa: PLC0415 - needs the extra
+
+        self._open_store, self._batches, self._granted = open_store, batches, granted
+        self._what = what
         self.schema = table_schema
         """The columns, a ``pyarrow.Schema``."""
+
+    def __repr__(self) -> str:
+        return f"<Scan of {self._what}, columns {', '.join(self.schema.names)}>"
 
     def to_batches(self) -> Generator[Any, None, None]:
         """Yield ``pyarrow.RecordBatch``; the store is open until the last one, or until ``close``.
@@ -68,11 +75,9 @@ class Scan:
             StoreConfigError: the request has other columns.
             StoreError: the store cannot be opened. What is met later is an error of the stream.
         """
-        from cqstore.analysis.requested_schema import granted  # noqa: PLC0415 - needs the extra
-
         wanted = self.schema
         if requested_schema is not None:
-            wanted = granted(self.schema, requested_schema)
+            wanted = self._granted(self.schema, requested_schema)
         reader = require_arrow().RecordBatchReader.from_batches(self.schema, self.to_batches())
         return (reader if wanted is self.schema else reader.cast(wanted)).__arrow_c_stream__()
 
@@ -126,7 +131,7 @@ def scan(
             place, settings, read_only=True, backend=backend, housekeeping=False
         )
 
-    return Scan(open_store, *made)
+    return Scan(open_store, *made, f"the {table} of {str(place)!r}")
 
 
 def _messages(*asked: Any) -> tuple[_Batches, Any]:

@@ -22,6 +22,7 @@ from cqstore.embedded.group_members import GroupMembers
 from cqstore.embedded.log_message import LogMessage, log_message
 from cqstore.embedded.log_topics import LogTopics
 from cqstore.embedded.names import check_group_name, check_topic_name
+from cqstore.embedded.one_reader import filter_of
 from cqstore.embedded.put_message import put_message_of, stored
 from cqstore.embedded.read_only_tail import POLL_SECONDS, ReadOnlyTail, read_snapshot, report_damage
 from cqstore.embedded.send_back import MAX_RECONSUME_TIMES, RetryTopics
@@ -32,7 +33,12 @@ from cqstore.store.errors import ReadOnlyStoreError, RefusedStoreError
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.metrics.by_group import GroupOffsets
 from cqstore.store.service.opening.components import components_of
-from cqstore.store.service.reading.puller import TagFilter
+from cqstore.store.service.reading.arguments import (
+    check_numbers,
+    check_texts,
+    listed_numbers,
+    listed_texts,
+)
 from cqstore.store.service.reading.store_times import Time, time_ms
 from cqstore.store.service.reading.topic_follower import TopicFollower
 from cqstore.store.service.reading.topic_reader import LATEST, read_topic
@@ -73,6 +79,9 @@ class EmbeddedLog:
             components_of(store).clean.positions.owner = offsets
             self._topics = LogTopics(store, queues, offsets.forget_topic)
             offsets.start()
+
+    def __repr__(self) -> str:
+        return repr(self.store).replace("MessageStore", "EmbeddedLog", 1)
 
     @property
     def offsets(self) -> GroupOffsets | None:
@@ -244,7 +253,10 @@ class EmbeddedLog:
         """
         first = 0 if begin is None else time_ms(begin)
         last = LATEST if end is None else time_ms(end)
-        wanted = None if tags == "*" else TagFilter(tags)
+        check_texts(topic=topic)
+        if queue_ids is not None:
+            queue_ids = listed_numbers(queue_ids=queue_ids)
+        wanted = filter_of(tags)
         if self._snapshots is not None:
             return read_snapshot(self._snapshots, topic, first, last, wanted, queue_ids)
         found = read_topic(
@@ -290,12 +302,14 @@ class EmbeddedLog:
     ) -> Tail | ReadOnlyTail:
         """Return a consumer of ``group``: ``async for message in log.tail(...)``.
 
+        Or ``for`` in a thread, and ``for message in tail.messages(timeout=5)``.
+
         It goes on where the group has committed. A queue in which the group has committed nothing
         is read from ``begin``. Several consumers of a group share the queues of the topic. A topic
         that is not known yet is made known. Without ``auto_commit`` messages are committed by
-        ``message.commit()``. Leave it by ``async with``, or let it go: then its queues go to the
-        others. With ``retries`` it gives what the group has sent back too, of whatever topic
-        (``message.origin_topic``), where delayed messages are delivered.
+        ``message.commit()``. Leave it by ``with`` or ``async with``, or let it go: then its queues
+        go to the others. With ``retries`` it gives what the group has sent back too, of whatever
+        topic (``message.origin_topic``), where delayed messages are delivered.
 
         A log that is read-only is followed without a group: all from ``begin`` on, and what the
         process that writes puts, as soon as it is whole in the log, which is looked at each
@@ -306,6 +320,7 @@ class EmbeddedLog:
             RefusedStoreError: the group's consumers filter by other tags; or there is no group.
             StoreError: as for ``put``.
         """
+        check_texts(topic=topic, tags=tags)
         if group is None:
             return self._follow(topic, begin, tags, poll_seconds)
         check_group_name(group)
@@ -345,6 +360,7 @@ class EmbeddedLog:
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
         """Return queue id → offset at which ``group`` goes on, of the queues that it has read."""
+        check_texts(group=group, topic=topic)
         return self._writable_offsets().of_topic(group, topic)
 
     def reset_group(
@@ -365,6 +381,9 @@ class EmbeddedLog:
             NoSuchQueueError: the topic has no such queue.
             StoreError: it cannot be written.
         """
+        check_texts(group=group, topic=topic)
+        if queue_id is not None:
+            check_numbers(queue_id=queue_id)
         self._refuse_consumed(group, topic)
         if (to is None) == (time is None):
             raise RefusedStoreError(
@@ -376,7 +395,9 @@ class EmbeddedLog:
         elif to == "earliest":
             target = begin_of_queue
         else:
-            target = exactly(to) if to is not None else at_time(self.store, time_ms(time or 0))
+            if to is not None:
+                check_numbers(to=to)
+            target = exactly(int(to)) if to is not None else at_time(self.store, time_ms(time or 0))
         return self._writable_offsets().reset(group, topic, target, queue_id)
 
     def copy_group(
@@ -387,6 +408,8 @@ class EmbeddedLog:
         Raises:
             StoreError: as for ``reset_group``.
         """
+        check_texts(source=source, group=group)
+        topics = listed_texts(topics=topics)
         self._refuse_consumed(group, *topics)
         return self._writable_offsets().copy(source, group, topics)
 
@@ -396,6 +419,8 @@ class EmbeddedLog:
         Raises:
             StoreError: as for ``reset_group``.
         """
+        check_texts(group=group)
+        topics = listed_texts(topics=topics)
         self._refuse_consumed(group, *topics)
         return self._writable_offsets().forget(group, topics)
 

@@ -1,9 +1,11 @@
 """LogMessage: a message as the log gives it, with bytes of its own."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import NoReturn, Self
 
+from cqstore.store.errors import StoreStateError
 from cqstore.store.record.message import MessageProperty
 from cqstore.store.service.reading.topic_reader import TopicMessage
 
@@ -45,18 +47,46 @@ class LogMessage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TailMessage(LogMessage):
-    """A message of a group's tail, which can be committed."""
+    """A message of a group's tail, which can be committed, and so can its copies.
+
+    One that was pickled cannot, for its log may be in another process.
+    """
 
     group: str
-    on_commit: Callable[[str, str, int, int], object]
+    on_commit: Callable[[str, str, int, int], object] = field(repr=False)
+
+    def __copy__(self) -> Self:
+        return replace(self)
+
+    def __deepcopy__(self, _: object) -> Self:
+        return replace(self, properties=dict(self.properties))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (
+            self.topic, self.queue_id, self.queue_offset, self.store_timestamp, self.body,
+            self.properties, self.reconsume_times, self.group, _refuse_commit,
+        )  # fmt: skip
 
     def commit(self) -> None:
         """Have the group go on behind this message, never further back. In memory: see ``Tail``.
 
         Raises:
             StoreClosedError: the log is closed.
+            StoreStateError: the message was pickled.
         """
         self.on_commit(self.group, self.topic, self.queue_id, self.queue_offset + 1)
+
+
+def _refuse_commit(group: str, topic: str, queue_id: int, offset: int) -> NoReturn:
+    """Refuse a commit of a message that has no log here.
+
+    Raises:
+        StoreStateError: always.
+    """
+    raise StoreStateError(
+        f"message {offset - 1} of queue {queue_id} of topic {topic!r} was pickled: commit it for"
+        f" group {group!r} where its tail is read"
+    )
 
 
 def log_message(topic: str, found: TopicMessage) -> LogMessage:

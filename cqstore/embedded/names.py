@@ -3,12 +3,9 @@
 Source: RocketMQ ``TopicValidator.validateTopic``, ``validateGroup``.
 """
 
-import re
-
 from cqstore.store.errors import IllegalMessageError
-from cqstore.store.record.topic_names import is_exempt
+from cqstore.store.record.topic_names import is_exempt, is_name
 
-_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _MAX_TOPIC, _MAX_GROUP = 127, 255
 """Characters."""
 
@@ -27,7 +24,7 @@ def check_topic_name(topic: str) -> None:
 
 def is_topic_name(topic: str) -> bool:
     """Return whether a broker could have a topic of the name."""
-    return len(topic) <= _MAX_TOPIC and _NAME.fullmatch(topic) is not None
+    return len(topic) <= _MAX_TOPIC and is_name(topic)
 
 
 def check_group_name(group: str) -> None:
@@ -43,7 +40,7 @@ def check_group_name(group: str) -> None:
 def _check(what: str, name: str, limit: int) -> None:
     if not isinstance(name, str):
         raise TypeError(f"{what} is {name!r}, {type(name).__name__}: not a text")
-    if len(name) > limit or _NAME.fullmatch(name) is None:
+    if len(name) > limit or not is_name(name):
         raise IllegalMessageError(
             f"{name!r:.200} is no name of a {what}: up to {limit} letters, digits and %|_-"
         )

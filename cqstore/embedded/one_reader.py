@@ -1,20 +1,75 @@
-"""OneReader: an asynchronous iterator over messages that one task reads at a time."""
+"""OneReader: an iterator over messages that one task, or one thread, reads at a time."""
 
 from abc import ABC, abstractmethod
+from asyncio import CancelledError
+from collections.abc import Iterator
+from math import inf
+from time import monotonic
 from typing import Generic, Self, TypeVar
 
-from cqstore.store.errors import StoreStateError
+from cqstore.store.errors import StoreError, StoreStateError
+from cqstore.store.service.reading.arguments import check_seconds, check_texts
+from cqstore.store.service.reading.puller import TagFilter
 
 M = TypeVar("M")
+_ONE_READER = "a tail is read by one task or thread at a time: open one for each"
+
+
+def filter_of(tags: str) -> TagFilter | None:
+    """Return the filter that ``tags`` of a read or a tail asks for; ``None``: ``*``, all messages.
+
+    Raises:
+        TypeError: it is no text.
+    """
+    check_texts(tags=tags)
+    return None if tags == "*" else TagFilter(tags)
 
 
 class OneReader(ABC, Generic[M]):
-    """What each tail is; ``_next`` waits for the next message, or ends the iteration."""
+    """What each tail is: ``async for`` in a task of asyncio, ``for`` in a thread."""
 
     _is_asked = False
 
+    topic: str
+
+    @property
+    @abstractmethod
+    def is_closed(self) -> bool:
+        """Return whether it gives no more messages."""
+
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else "open"
+        return f"<{type(self).__name__} of topic {self.topic!r}{self._reader}, {state}>"
+
+    @property
+    def _reader(self) -> str:
+        """Return what ``repr`` says of who reads."""
+        return ""
+
     @abstractmethod
     async def _next(self) -> M: ...
+
+    @abstractmethod
+    def _next_in_thread(self, deadline: float) -> M | None:
+        """Wait until ``deadline`` of the monotonic clock; ``None``: nothing came, or it is closed.
+
+        Raises:
+            StoreError: nothing will come.
+        """
+
+    @abstractmethod
+    def _read_again(self) -> None:
+        """Read what may have been lost: a handler has raised while a message was on its way."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give no more messages."""
+
+    def _end(self, *, is_clean: bool) -> None:
+        """End a ``with``, ``is_clean``: that no exception leaves."""
+        self.close()
+
+    # ---- a task
 
     def __aiter__(self) -> Self:
         return self
@@ -23,13 +78,70 @@ class OneReader(ABC, Generic[M]):
         """Return the next message, once there is one.
 
         Raises:
-            StoreStateError: another task waits for the next one.
+            StoreStateError: another task or thread waits for the next one.
             StoreError: nothing will come; the tail says when.
         """
         if self._is_asked:
-            raise StoreStateError("a tail is read by one task at a time: open one for each")
-        self._is_asked = True
+            raise StoreStateError(_ONE_READER)
+        self._is_asked = True  # no call since the test: no other thread, no handler ran in between
         try:
             return await self._next()
+        except (StoreError, StopAsyncIteration, CancelledError):  # a task is cancelled in a wait
+            raise
+        except BaseException:
+            self._read_again()
+            raise
         finally:
             self._is_asked = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: object
+    ) -> None:
+        self._end(is_clean=kind is None)
+
+    # ---- a thread
+
+    def __iter__(self) -> Iterator[M]:
+        return self.messages()
+
+    def messages(self, timeout: float | None = None) -> Iterator[M]:
+        """Yield the messages in this thread, which waits for what is to come.
+
+        It ends when the tail is closed, by any thread, or when no message came for ``timeout``
+        seconds; ``None`` waits for ever. A tail may be asked again after that.
+
+        Raises:
+            StoreStateError: another task or thread waits for the next one.
+            StoreError: nothing will come; the tail says when.
+        """
+        check_seconds(timeout=timeout)
+        return self._messages(inf if timeout is None else timeout)
+
+    def _messages(self, timeout: float) -> Iterator[M]:
+        while True:
+            if self._is_asked:
+                raise StoreStateError(_ONE_READER)
+            self._is_asked = True  # as in ``__anext__``
+            try:
+                message = self._next_in_thread(monotonic() + timeout)
+            except StoreError:
+                raise
+            except BaseException:
+                self._read_again()
+                raise
+            finally:
+                self._is_asked = False
+            if message is None:
+                return
+            yield message
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: object
+    ) -> None:
+        self._end(is_clean=kind is None)

@@ -6,6 +6,12 @@ from cqstore.embedded.errors import PutRefusedError
 from cqstore.embedded.log_topics import LogTopics
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.record.message import Message, MessageProperty
+from cqstore.store.service.reading.arguments import (
+    check_kind,
+    check_numbers,
+    check_optional_texts,
+    check_texts,
+)
 from cqstore.store.service.results import PutMessageResult
 
 
@@ -25,6 +31,9 @@ def put_message_of(
         RefusedStoreError: the topic has no such queue, or it is no delay level.
         StoreError: as for ``LogTopics.queue_of``.
     """
+    if properties is not None:
+        check_kind(Mapping, "a mapping", properties=properties)
+    check_optional_texts(key=key, tags=tags)
     given = dict(properties or {})
     if delay_level is not None:
         given[MessageProperty.DELAY] = str(checked_level(delay_level))
@@ -32,12 +41,15 @@ def put_message_of(
         given[MessageProperty.KEYS] = key
     if tags is not None:
         given[MessageProperty.TAGS] = tags
+    if type(topic) is not str:
+        check_texts(topic=topic)
     chosen = topics.queue_of(topic, key)
     if queue_id is not None:
+        check_numbers(queue_id=queue_id)
         queues = topics.create(topic)
         if not 0 <= queue_id < queues:
             raise RefusedStoreError(f"topic {topic!r} has queues 0 to {queues - 1}, not {queue_id}")
-        chosen = queue_id
+        chosen = int(queue_id)
     return Message(topic, body, chosen, given)
 
 

@@ -9,13 +9,14 @@ import heapq
 import weakref
 from collections.abc import Collection, Iterator
 from operator import attrgetter
-from typing import Self
+from time import monotonic
 
 from cqstore.embedded.log_message import LogMessage, log_message
-from cqstore.embedded.one_reader import OneReader
+from cqstore.embedded.one_reader import OneReader, filter_of
 from cqstore.embedded.store_snapshots import StoreSnapshots
 from cqstore.store.concurrency.logger import StoreLogger
-from cqstore.store.errors import CorruptionError, RefusedStoreError
+from cqstore.store.concurrency.wakeup import Latch
+from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreStateError
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.puller import TagFilter
@@ -91,9 +92,9 @@ def read_snapshot(
 class ReadOnlyTail(OneReader[LogMessage]):
     """Reads a topic, and what another process puts to it; see ``EmbeddedLog.tail``.
 
-    One task at a time. Of what was there each message comes once, by store time; then those that
-    come, in the order of the log. Topics that were deleted when the log was opened or refreshed
-    last have no messages. Leave it by ``async with``, or let it go.
+    One task or thread at a time. Of what was there each message comes once, by store time; then
+    those that come, in the order of the log. Topics that were deleted when the log was opened or
+    refreshed last have no messages. Leave it by ``with`` or ``async with``, or let it go.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class ReadOnlyTail(OneReader[LogMessage]):
             RefusedStoreError: ``poll_seconds`` is no time that passes.
             StoreError: the log is closed, or cannot be read.
         """
-        self._tags = TagFilter(tags) if tags != "*" else None
+        self._tags = filter_of(tags)
         self.topic = topic
         self._begin = begin
         if not poll_seconds > 0:
@@ -132,6 +133,8 @@ class ReadOnlyTail(OneReader[LogMessage]):
         self._found = self._first(store)
         self._given = 0
         self._closed = False
+        self._is_cut_short = False
+        self._ended = Latch()
 
     @property
     def is_closed(self) -> bool:
@@ -139,15 +142,10 @@ class ReadOnlyTail(OneReader[LogMessage]):
         return self._closed
 
     def close(self) -> None:
-        """Give no more messages. A task that waits for one finds the end of the iteration."""
+        """Give no more messages. Any thread; one that waits for one finds the iteration's end."""
         self._closed = True
+        self._ended.set()
         self._release()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.close()
 
     async def _next(self) -> LogMessage:
         """Return the next message, once there is one.
@@ -160,22 +158,52 @@ class ReadOnlyTail(OneReader[LogMessage]):
         if self._given % _BATCH == _BATCH - 1:
             await asyncio.sleep(0)
         while not self._closed:
-            for found in self._found:
-                try:
-                    message = log_message(self.topic, found)
-                except CorruptionError as exc:
-                    _LOG.error("message %d of queue %d of %r is passed over: %s",
-                               found.queue_offset, found.queue_id, self.topic, exc)  # fmt: skip
-                    continue
-                self._given += 1
+            if (message := self._take()) is not None:
                 return message
-            _report(self._follower)
-            if self._follower.has_passed_opening:
-                self._release()  # the store is asked nothing any more
             await asyncio.sleep(self._poll_seconds)
-            self._snapshots.check_open()
-            self._found = _undispatched(self._follower, self.topic, self._tags)
+            self._poll_log()
         raise StopAsyncIteration
+
+    def _next_in_thread(self, deadline: float) -> LogMessage | None:
+        while not self._closed:
+            if (message := self._take()) is not None:
+                return message
+            left = deadline - monotonic()
+            if left <= 0 or self._ended.wait(min(left, self._poll_seconds)):
+                break
+            self._poll_log()
+        return None
+
+    def _read_again(self) -> None:
+        """Refuse to go on: no group keeps a place to go on from."""
+        self._is_cut_short = True
+
+    def _take(self) -> LogMessage | None:
+        """Return the next message of those that were found; ``None``: there is none.
+
+        Raises:
+            StoreStateError: an earlier call was interrupted: a message may be missing.
+        """
+        if self._is_cut_short:
+            raise StoreStateError("a read of this tail was interrupted: open another one")
+        for found in self._found:
+            try:
+                message = log_message(self.topic, found)
+            except CorruptionError as exc:
+                _LOG.error("message %d of queue %d of %r is passed over: %s",
+                           found.queue_offset, found.queue_id, self.topic, exc)  # fmt: skip
+                continue
+            self._given += 1
+            return message
+        _report(self._follower)
+        if self._follower.has_passed_opening:
+            self._release()  # the store is asked nothing any more
+        return None
+
+    def _poll_log(self) -> None:
+        """Look at the log for what another process has put."""
+        self._snapshots.check_open()
+        self._found = _undispatched(self._follower, self.topic, self._tags)
 
     def _first(self, store: MessageStore) -> Iterator[TopicMessage]:
         if self._is_new_alone:

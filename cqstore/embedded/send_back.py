@@ -14,6 +14,7 @@ from cqstore.store.errors import RefusedStoreError
 from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.record.message import DLQ_PREFIX, RETRY_PREFIX, Message, MessageProperty
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.reading.arguments import check_kind, check_numbers
 
 MAX_RECONSUME_TIMES = 16
 """``SubscriptionGroupConfig.retryMaxTimes``."""
@@ -59,7 +60,9 @@ class RetryTopics:
             CorruptionError: it is damaged.
             StoreError: as for ``LogTopics.create``.
         """
+        check_kind(LogMessage, "a LogMessage", message=message)
         check_group_name(group)
+        check_numbers(max_reconsume_times=max_reconsume_times)
         wanted = 0 if level is None else checked_level(level)
         if not self.is_on:
             raise RefusedStoreError(

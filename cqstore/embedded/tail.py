@@ -1,4 +1,4 @@
-"""Tail: one consumer of a group, an asynchronous iterator over what comes.
+"""Tail: one consumer of a group, an iterator over what comes, for a task or for a thread.
 
 Messages of a queue come in its order; of those that are there at once, over all queues, the one
 that was stored first comes first.
@@ -8,21 +8,22 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from time import monotonic
+from typing import TYPE_CHECKING
 
 from cqstore.embedded.consumer_offsets import ConsumerOffsets, log_beyond
 from cqstore.embedded.group_members import GroupMembers
 from cqstore.embedded.log_message import TailMessage, log_message
-from cqstore.embedded.one_reader import OneReader
+from cqstore.embedded.one_reader import OneReader, filter_of
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import CorruptionError
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.message_store import MessageStore
-from cqstore.store.service.reading.puller import TagFilter
 from cqstore.store.service.reading.topic_reader import TopicMessage
 from cqstore.store.service.results import GetMessageResult
 
 if TYPE_CHECKING:
+    from cqstore.store.service.reading.arrival_waits import ThreadWait
     from cqstore.store.service.reading.loop_waits import LoopWait
 
 _LOG = StoreLogger(__name__)
@@ -49,9 +50,10 @@ class _Cursor:
 class Tail(OneReader[TailMessage]):
     """Reads a topic for a group, and waits for what is to come; see ``EmbeddedLog.tail``.
 
-    One task at a time. At least once: what was not committed comes again, to this consumer's
-    successor or after a restart. With ``auto_commit`` a message is committed when the next one is
-    asked for, and the last one at the end of an ``async with`` that no exception leaves.
+    One task or thread at a time. At least once: what was not committed comes again, to this
+    consumer's successor or after a restart. With ``auto_commit`` a message is committed when the
+    next one is asked for, and the last one at the end of a ``with`` or ``async with`` that no
+    exception leaves.
     """
 
     def __init__(
@@ -74,11 +76,11 @@ class Tail(OneReader[TailMessage]):
         self._members = members
         self.topic = topic
         self.group = group
-        self._tags = TagFilter(tags) if tags != "*" else None
+        self._tags = filter_of(tags)
         self._auto_commit = auto_commit
         self._cursors: dict[QueueKey, _Cursor] = {}
         self._last: TailMessage | None = None
-        self._wait: LoopWait | None = None
+        self._wait: LoopWait | ThreadWait | None = None
         self._versions = [0] * len(members)
         self._given = 0
         self._closed = False
@@ -91,19 +93,23 @@ class Tail(OneReader[TailMessage]):
         return self._closed
 
     @property
+    def _reader(self) -> str:
+        return f", group {self.group!r}, queues {self.queue_ids}"
+
+    @property
     def queue_ids(self) -> list[int]:
         """Return the queues of the topic that this consumer has at present."""
         return sorted(key.queue_id for key in self._cursors if key.topic == self.topic)
 
     def wake(self) -> None:
-        """Have the task that waits look at its share again. Any thread."""
+        """Have the task or thread that waits look at its share again. Any thread."""
         if (wait := self._wait) is not None:
             wait.wake()
 
     def close(self) -> None:
         """Give no more messages, and leave the queues to other consumers. Any thread.
 
-        A task that waits for a message finds the end of the iteration.
+        A task or thread that waits for a message finds the end of the iteration.
         """
         if not self._closed:
             self._closed = True
@@ -111,49 +117,59 @@ class Tail(OneReader[TailMessage]):
                 each.change()
             self.wake()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: object
-    ) -> None:
-        if kind is None and not self._closed:
+    def _end(self, *, is_clean: bool) -> None:
+        if is_clean and not self._closed:
             self._commit_last()
         self.close()
 
     # ---- the next message
 
     async def _next(self) -> TailMessage:
-        """Return the next message, once there is one.
-
-        Raises:
-            StoreClosedError, StoreFailedError: nothing will come.
-        """
         self._commit_last()
-        while True:
+        while not self._closed:
             if self._given >= _BATCH:
                 self._reset_ends()
                 await asyncio.sleep(0)
-            message = self._take()
-            if message is None:
+            if not (message := self._take()):
                 await self._arrival()
                 message = self._take()
             if message is not None:
-                self._given += 1
-                self._last = message
-                return message
+                return self._gives(message)
+        raise StopAsyncIteration
+
+    def _next_in_thread(self, deadline: float) -> TailMessage | None:
+        self._commit_last()
+        while not self._closed:
+            if self._given >= _BATCH:
+                self._reset_ends()
+            if not (message := self._take()):
+                self._arrival_in_thread(deadline)
+                message = self._take()
+            if message is not None:
+                return self._gives(message)
+            if monotonic() >= deadline:
+                break
+        return None
+
+    def _read_again(self) -> None:
+        """Begin where the group has committed; what was given and not committed comes again."""
+        self._last = None
+        self._cursors.clear()
+        self._versions = [0] * len(self._members)
+
+    def _gives(self, message: TailMessage) -> TailMessage:
+        self._given += 1
+        self._last = message
+        return message
 
     async def _arrival(self) -> None:
         """Wait until there may be something to read, or until the queues are shared anew."""
-        awaited = {key: cursor.at for key, cursor in self._cursors.items()}
-        # Without a queue it is woken by the others, and by the store's end.
-        with self._store.loop_wait(awaited or {QueueKey(self.topic, 0): _NEVER}) as wait:
+        with self._store.loop_wait(awaited := self._awaited()) as wait:
             self._wait = wait
             try:
-                self._reset_ends()
-                if self._has_next() or self._is_stale or self._has_gone_back(awaited):
+                if self._needs_no_wait(awaited):
                     return
-                if all(cursor.is_at_end for cursor in self._cursors.values()):
+                if self._is_at_end:
                     await wait.future
                 else:
                     await asyncio.sleep(0)  # a filter lets nothing through: read on
@@ -163,12 +179,42 @@ class Tail(OneReader[TailMessage]):
             raise wait.error
         self._reset_ends()
 
+    def _arrival_in_thread(self, deadline: float) -> None:
+        """Wait as ``_arrival`` does, until ``deadline`` at most."""
+        with self._store.thread_wait(awaited := self._awaited()) as wait:
+            self._wait = wait
+            try:
+                if self._needs_no_wait(awaited):
+                    return
+                if self._is_at_end:
+                    wait.wait(max(deadline - monotonic(), 0))
+            finally:
+                self._wait = None
+        self._reset_ends()
+
+    def _awaited(self) -> dict[QueueKey, int]:
+        """Return the offsets to wait for.
+
+        Without a queue it is woken by the others, and by the store's end.
+        """
+        found = {key: cursor.at for key, cursor in self._cursors.items()}
+        return found or {QueueKey(self.topic, 0): _NEVER}
+
+    def _needs_no_wait(self, awaited: dict[QueueKey, int]) -> bool:
+        """Read on once the wait has begun; return whether there is something to do."""
+        self._reset_ends()
+        return self._has_next() or self._is_stale or self._has_gone_back(awaited)
+
+    @property
+    def _is_at_end(self) -> bool:
+        return all(cursor.is_at_end for cursor in self._cursors.values())
+
     def _take(self) -> TailMessage | None:
         """Take the message that was stored first of those that are there; ``None``: none is."""
-        if self._closed:
-            raise StopAsyncIteration
-        if self._is_stale:
+        if self._is_stale and not self._closed:
             self._take_share()
+        if self._closed:
+            return None
         if not self._has_next():
             return None
         first = min(
@@ -190,7 +236,7 @@ class Tail(OneReader[TailMessage]):
 
     def _has_gone_back(self, awaited: dict[QueueKey, int]) -> bool:
         cursors = self._cursors
-        return any(cursors[key].at < offset for key, offset in awaited.items())
+        return any(cursors[key].at < at for key, at in awaited.items() if key in cursors)
 
     def _reset_ends(self) -> None:
         self._given = 0

@@ -1,13 +1,15 @@
 """Indexes of keys beside the one in files: what other layers know to read, found by entry point.
 
-An entry of ``cqstore.indexes`` is a function that takes the root of a store and returns a
-``KeyIndex`` to be closed, or ``None`` where that store has none.
+An entry of ``cqstore.indexes`` is a function that takes the root of a store and returns what opens
+its ``KeyIndex``, or ``None`` where that store has none. It imports what the opening needs: a store
+calls it when it is opened itself, and opens the index at the first query.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
+from cqstore.store.concurrency.whole_import import load_whole
 from cqstore.store.entry_points import entries
 from cqstore.store.errors import CorruptionError
 
@@ -38,16 +40,31 @@ class KeyIndex(Protocol):
         """Release the files of the index; it answers no more."""
 
 
-def open_indexes(root: Path) -> list[KeyIndex]:
-    """Open every other index of the store in ``root``. Changes nothing.
+OpenIndex = Callable[[], KeyIndex | None]
+"""Opens one index, to be closed; ``None`` if it is empty."""
+
+
+def index_openers(root: Path) -> list[OpenIndex]:
+    """Return what opens the other indexes of the store in ``root``, imported by now."""
+    openers: list[OpenIndex] = []
+    for entry in entries(_GROUP):
+        find: Callable[[Path], OpenIndex | None] = load_whole(entry)
+        if (opener := find(root)) is not None:
+            openers.append(opener)
+    return openers
+
+
+def open_indexes(openers: Iterable[OpenIndex]) -> list[KeyIndex]:
+    """Open the indexes. Changes nothing.
 
     Raises:
         CorruptionError, StoreIOError: one cannot be read.
     """
     found: list[KeyIndex] = []
-    for entry in entries(_GROUP):
-        opened: Callable[[Path], KeyIndex | None] = entry.load()
-        index = opened(root)
-        if index is not None:
-            found.append(index)
+    try:
+        found.extend(index for opener in openers if (index := opener()) is not None)
+    except BaseException:
+        while found:
+            found.pop().close()
+        raise
     return found

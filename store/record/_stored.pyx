@@ -142,7 +142,7 @@ cdef class StoredMessage:
         return _described(self)
 
     def __reduce__(self):
-        return _again, (self.record,)
+        return _again, (bytes(self.record),)  # a view is of this process alone
 
     @property
     def record(self):

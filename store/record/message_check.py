@@ -27,7 +27,7 @@ def listed(messages: Iterable[Message]) -> list[Message]:
     """
     one = isinstance(messages, str | bytes | bytearray | memoryview | Mapping)
     if one or hasattr(messages, "properties") or not hasattr(type(messages), "__iter__"):
-        raise TypeError(f"{messages!r:.60} is not an iterable of messages")
+        raise TypeError(f"messages is {messages!r:.60}, not an iterable of messages")
     return list(messages)
 
 
@@ -43,7 +43,7 @@ def require_messages(given: Sequence[object]) -> None:
         require_message(each, f"element {index}")
 
 
-def require_message(given: object, name: str = "the argument") -> None:
+def require_message(given: object, name: str = "message") -> None:
     """Refuse what is no message.
 
     Raises:

@@ -5,6 +5,19 @@ Source: RocketMQ ``TopicValidator``, ``DefaultMessageStore.cleanUnusedTopic``.
 
 from cqstore.store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
 
+_VALID = frozenset("%|-_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+NAME_CHARACTERS = "ASCII letters, digits and %|_-"
+"""In a sentence, what ``is_name`` accepts."""
+
+
+def is_name(text: str) -> bool:
+    """Return whether a broker accepts all characters of a topic's or a group's name.
+
+    Only puts ask: a store may hold other topics, and they are read, checked and moved.
+    Source: RocketMQ ``TopicValidator.isTopicOrGroupIllegal``, ``UtilAll.isBlank``.
+    """
+    return bool(text) and _VALID.issuperset(text)
+
 
 def is_system_topic(topic: str) -> bool:
     """Return whether ``topic`` is one of the broker's own, in whichever case its prefix is."""

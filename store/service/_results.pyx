@@ -134,4 +134,6 @@ cdef class GetMessageResult:
         return f"GetMessageResult({', '.join(fields)})"
 
     def __reduce__(self):
-        return type(self), self._fields()
+        fields = list(self._fields())
+        fields[4] = [bytes(record) for record in fields[4]]  # views are of this process alone
+        return type(self), tuple(fields)

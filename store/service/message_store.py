@@ -35,14 +35,21 @@ from cqstore.store.service.opening.open_store import open_served
 from cqstore.store.service.opening.options import OpenOptions, RecoveryOptions, StoreHooks
 from cqstore.store.service.opening.shutdown import StoreShutdown
 from cqstore.store.service.reading.arguments import (
+    check_callable,
+    check_kind,
     check_numbers,
+    check_optional_texts,
+    check_path,
     check_pull,
     check_query,
     check_queue,
     check_search,
+    check_seconds,
+    check_tags,
     check_texts,
+    listed_numbers,
 )
-from cqstore.store.service.reading.arrival_waits import ArrivalWaits
+from cqstore.store.service.reading.arrival_waits import ArrivalWaits, ThreadWait
 from cqstore.store.service.reading.puller import MAX_PULL_BYTES, TagFilter
 from cqstore.store.service.reading.read_guard import read_guard_of
 from cqstore.store.service.reading.read_interceptor import ReadInterceptor
@@ -60,7 +67,6 @@ if TYPE_CHECKING:
     from cqstore.store.service.metrics.metrics import StoreMetrics
     from cqstore.store.service.reading.loop_waits import LoopWait
     from cqstore.store.service.recovering.recovery import RecoveryReport
-    from cqstore.store.service.writing.loop_puts import LoopPuts
 
 _ALL_TIME = (0, LONG_MAX)
 _NO_MESSAGE = GetMessageStatus.NO_MESSAGE_IN_QUEUE  # an enum's name costs a look-up
@@ -102,11 +108,18 @@ class MessageStore:
         self._refusal = guard.refusal
         self._puller, self._queries = components.puller, components.queries
         arrivals = components.dispatcher.arrivals
-        self._waits = ArrivalWaits(components.queues, arrivals, components.state, self._ready)
-        self._loop_puts: LoopPuts | None = None  # from the first ``put_message_async`` on
+        self._loops = components.loops
+        self._waits = ArrivalWaits(
+            components.queues, arrivals, components.state, self._ready,
+            None if self._loops is None else self._loops[1],
+        )  # fmt: skip
         self._route(components.puts, components.interceptor)
         self._shutdown = StoreShutdown(components)
         components.state.locks.add_outer(self._shutdown.lock)
+
+    def __repr__(self) -> str:
+        backends = "+".join(each.name for each in self._queues.backends())
+        return f"<MessageStore {str(self.root)!r}, {backends}, {self._state.word}>"
 
     def _route(self, putter: Puts, interceptor: ReadInterceptor | None) -> None:
         """Put by ``putter``, and let ``interceptor`` see reads."""
@@ -147,8 +160,7 @@ class MessageStore:
             CorruptionError: it cannot be read as a store.
             StoreIOError: the operating system refused something.
         """
-        config = config or StoreConfig()
-        check_backend(config, backend)
+        config = _checked_config(root, config, backend, recovery, hooks, progress)
         options = OpenOptions(
             backend=backend, read_only=read_only, housekeeping=housekeeping,
             recovery=recovery or RecoveryOptions(), hooks=hooks or StoreHooks(),
@@ -222,12 +234,8 @@ class MessageStore:
         """
         if self._state.unwritable and (refused := self._refusal()):
             return refused
-        loops = self._loop_puts
-        if loops is None:
-            from cqstore.store.service.writing.loop_puts import LoopPuts  # noqa: PLC0415 - asyncio is large
-
-            loops = self._loop_puts = LoopPuts()
-        return await loops.put(self._putter, message)
+        assert self._loops is not None  # the state of a store without them is unwritable
+        return await self._loops[0].put(self._putter, message)
 
     def put_messages(self, messages: Iterable[Message]) -> list[PutMessageResult]:
         """Put several messages, in order, under one lock; one result each.
@@ -275,6 +283,8 @@ class MessageStore:
 
         Source: RocketMQ ``DefaultMessageStore.appendToCommitLog``, which checks nothing.
         """
+        check_numbers(phy_offset=phy_offset)
+        check_kind((bytes, bytearray, memoryview), "bytes", data=data)
         self._state.check_writable()
         self._components.refuse_if_delivering()
         return self._components.putter.append_raw(phy_offset, data)
@@ -355,6 +365,7 @@ class MessageStore:
         finally:
             if found is None or found.status is _NO_MESSAGE:
                 check_pull(topic, queue_id, offset, max_msgs, max_total_bytes)
+                check_tags(tags, TagFilter)
         return found
 
     def message_by_offset(self, phy_offset: int) -> StoredMessage:
@@ -419,7 +430,9 @@ class MessageStore:
             CorruptionError: no record starts at one of them, though the log holds the place.
         """
         self._ready()
-        return self._queries.messages_with_key(topic, key, phy_offsets)
+        check_texts(topic=topic, key=key)
+        places = listed_numbers(phy_offsets=phy_offsets)
+        return self._queries.messages_with_key(topic, key, places)
 
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType = BoundaryType.LOWER
@@ -497,6 +510,8 @@ class MessageStore:
     ) -> int:
         """Estimate how many messages of the range a filter lets through, by their tag hashes."""
         self._ready()
+        check_queue(topic, queue_id, from_offset=from_offset, to_offset=to_offset)
+        check_kind(TagFilter, "a TagFilter", tags=tags)
         if (interceptor := self._interceptor) is not None and interceptor.samples_this():
             return interceptor.estimate(topic, queue_id, from_offset, to_offset, tags)
         queue = self._queues.queue(topic, queue_id)
@@ -507,6 +522,7 @@ class MessageStore:
     ) -> Iterator[QueueKey]:
         """Yield the queues (of ``topic``), in no promised order."""
         self._ready()
+        _check_walk(topic, after)
         return self._queues.queues(topic, after)
 
     def queue_spans(
@@ -514,11 +530,13 @@ class MessageStore:
     ) -> Iterator[QueueSpan]:
         """Yield what ``queue_keys`` does with minimum and maximum; far cheaper than asking each."""
         self._ready()
+        _check_walk(topic, after)
         return self._queues.spans(topic, after)
 
     def topics(self, prefix: str = "") -> Iterator[str]:
         """Yield each topic that has a queue and begins with ``prefix``, in no promised order."""
         self._ready()
+        check_texts(prefix=prefix)
         if (interceptor := self._interceptor) is not None:
             interceptor.on_list_topics(prefix)
         return self._queues.topics(prefix)
@@ -539,23 +557,26 @@ class MessageStore:
             StoreClosedError, StoreFailedError: it was closed, or a write failed, by now too.
             NestedCallError: the thread is inside another call of the store.
         """
-        return self._waits.wait_for_any({QueueKey(topic, queue_id): offset}, timeout)
+        check_queue(topic, queue_id, offset=offset)
+        return self.wait_for_any({QueueKey(topic, queue_id): offset}, timeout)
 
     def wait_for_any(self, offsets: Mapping[QueueKey, int], timeout: float | None = None) -> bool:
         """Wait until one of several queues has its offset, see ``wait_for``."""
+        check_seconds(timeout=timeout)
         return self._waits.wait_for_any(offsets, timeout)
 
     async def wait_for_async(
         self, topic: str, queue_id: int, offset: int, timeout: float | None = None
     ) -> bool:
         """Wait as ``wait_for`` does, in a task of asyncio. Cancelled it leaves nothing."""
-        offsets = {QueueKey(topic, queue_id): offset}
-        return await self._waits.wait_for_any_async(offsets, timeout)
+        check_queue(topic, queue_id, offset=offset)
+        return await self.wait_for_any_async({QueueKey(topic, queue_id): offset}, timeout)
 
     async def wait_for_any_async(
         self, offsets: Mapping[QueueKey, int], timeout: float | None = None
     ) -> bool:
         """Wait until one of several queues has its offset, see ``wait_for_async``."""
+        check_seconds(timeout=timeout)
         return await self._waits.wait_for_any_async(offsets, timeout)
 
     def loop_wait(self, offsets: Mapping[QueueKey, int]) -> "AbstractContextManager[LoopWait]":
@@ -569,6 +590,16 @@ class MessageStore:
         """
         return self._waits.loop_wait(offsets)
 
+    def thread_wait(self, offsets: Mapping[QueueKey, int]) -> "AbstractContextManager[ThreadWait]":
+        """Give a wait of the calling thread, which another one may end by its ``wake``.
+
+        What is there already does not end it: look behind the begin of the block.
+
+        Raises:
+            StoreError: as for ``wait_for``.
+        """
+        return self._waits.thread_wait(offsets)
+
     def add_arrival_listener(self, listener: ArrivalListener) -> ArrivalSubscription:
         """Call ``listener`` with the units that become visible from now on, light queues' too.
 
@@ -577,6 +608,7 @@ class MessageStore:
         Raises:
             StoreError: as for ``wait_for``.
         """
+        check_callable(listener=listener)
         self._state.check_open()
         return self._dispatcher.arrivals.add_listener(listener)
 
@@ -584,6 +616,7 @@ class MessageStore:
 
     def delete_topic(self, topic: str) -> None:
         """Delete one topic, see ``delete_topics``."""
+        check_texts(topic=topic)
         self.delete_topics([topic])
 
     def delete_topics(self, topics: Iterable[str]) -> None:
@@ -618,9 +651,11 @@ class MessageStore:
         Units and index entries of their records go with them, in part in the background.
 
         Raises:
+            TypeError: it is no whole number; nothing was deleted.
             StoreError: as for ``put_message``.
         """
-        return self._clean.delete_expired_files(phy_offset)
+        check_numbers(phy_offset=phy_offset)
+        return self._clean.delete_expired_files(int(phy_offset))
 
     def rebuild_queues(
         self,
@@ -639,6 +674,12 @@ class MessageStore:
             RefusedStoreError: the queue has units that the log would not bring back.
             StoreError: as for ``put_message``.
         """
+        check_texts(topic=topic)
+        if queue_id is not None:
+            check_numbers(queue_id=queue_id)
+            queue_id = int(queue_id)
+        if progress is not None:
+            check_callable(progress=progress)
         self._state.locks.check()
         with self._clean.lock.entry():
             self._state.check_writable()
@@ -664,6 +705,8 @@ class MessageStore:
         Raises:
             RetryableDiskFullError: there is no room for units, which would be reported as missing.
         """
+        if progress is not None:
+            check_callable(progress=progress)
         end = self._log.max_phy_offset()  # before the hand-on: all below is in its queue
         self._ready_for_all()
         return StoreCheck(
@@ -708,6 +751,10 @@ class MessageStore:
         """
         from cqstore.store.comparing.open_sides import compare_open  # noqa: PLC0415 - seldom needed
 
+        check_optional_texts(topic=topic)
+        if queue_id is not None:
+            check_numbers(queue_id=queue_id)
+        check_callable(progress=progress)
         self._ready_for_all()
         self._state.locks.check()
         locks = (self._clean.lock, self._dispatcher.owner, self._dispatcher.drain_lock)
@@ -717,6 +764,29 @@ class MessageStore:
         """Return the backends that failed and are not kept until the next open, and why."""
         queues = self._queues
         return queues.detached if isinstance(queues, CombinedConsumeQueueStore) else {}
+
+
+def _checked_config(
+    root: object, config: StoreConfig | None, backend: str | None, recovery: object, hooks: object,
+    progress: object,
+) -> StoreConfig:  # fmt: skip
+    """Return the settings to open with; raise for an argument that has another type."""
+    check_path(root=root)
+    check_kind((StoreConfig, type(None)), "a StoreConfig", config=config)
+    check_optional_texts(backend=backend)
+    check_kind((RecoveryOptions, type(None)), "RecoveryOptions", recovery=recovery)
+    check_kind((StoreHooks, type(None)), "StoreHooks", hooks=hooks)
+    check_callable(progress=progress)
+    settings = config or StoreConfig()
+    check_backend(settings, backend)
+    return settings
+
+
+def _check_walk(topic: object, after: object) -> None:
+    """Raise for an argument of a walk over queues that has another type."""
+    check_optional_texts(topic=topic)
+    if after is not None:
+        check_kind(QueueKey, "a QueueKey", after=after)
 
 
 def route_calls(store: MessageStore, putter: Puts, interceptor: ReadInterceptor | None) -> None:

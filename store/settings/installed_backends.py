@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import ClassVar
 
+from cqstore.store.concurrency.whole_import import load_whole
 from cqstore.store.entry_points import entries
 from cqstore.store.errors import StoreConfigError
 
@@ -65,7 +66,7 @@ def _installed(_path: tuple[str, ...]) -> Mapping[str, type[Backend]]:
     found: dict[str, type[Backend]] = {}
     named: dict[str, str] = {}
     for entry in entries(_GROUP):
-        loaded = entry.load()
+        loaded = load_whole(entry)
         if not (isinstance(loaded, type) and issubclass(loaded, Backend)):
             raise StoreConfigError(f"backend {entry.name!r} ({entry.value}) is no backend")
         if loaded.name != entry.name:

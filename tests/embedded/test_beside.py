@@ -203,7 +203,7 @@ def test_a_tail_filters_and_waits(pair: tuple[EmbeddedLog, EmbeddedLog]) -> None
             waiting = asyncio.ensure_future(anext(tail))
             await asyncio.sleep(0)
             assert not waiting.done()
-            with pytest.raises(StoreStateError, match="one task at a time"):
+            with pytest.raises(StoreStateError, match="one task or thread at a time"):
                 await anext(tail)
             put(log, "t", 10, 14)
             assert int((await waiting).body) == 11

@@ -471,7 +471,7 @@ def test_one_task_at_a_time(tmp_path: Path) -> None:
         tail = log.tail("t", group="g")
         waiting = asyncio.ensure_future(anext(tail))
         await becomes(lambda: tail._wait is not None)
-        with pytest.raises(StoreStateError, match="one task at a time"):
+        with pytest.raises(StoreStateError, match="one task or thread at a time"):
             await anext(tail)
         fill(log, 1)
         assert (await waiting).body == b"0"

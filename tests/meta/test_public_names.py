@@ -1,6 +1,7 @@
 """What users import: one list of names, with types, and all that their signatures use."""
 
 import ast
+import builtins
 import re
 from importlib import import_module
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import cqstore
+from cqstore.embedded.open_log import open_log
 from cqstore.store.errors import StoreError
 from cqstore.store.lazy_names import places
 from tests.kit.pages import ROOT
@@ -56,12 +58,20 @@ def of_stub(package: str) -> dict[str, tuple[str, str]]:
 def test_the_stub_and_the_package_export_the_same(package: str) -> None:
     module = import_module(package)
     assert of_stub(package) == exported(package)
-    assert module.__all__ == sorted(exported(package))
-    assert {*module.__all__} <= {*dir(module)}
+    assert module.__all__ == sorted(exported(package).keys() - vars(builtins).keys())
+    assert exported(package).keys() <= {*dir(module)}
     for name, (place, there) in exported(package).items():
         assert getattr(module, name) is getattr(import_module(place), there)
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = module.nothing
+
+
+def test_an_import_of_everything_replaces_no_builtin() -> None:
+    names: dict[str, object] = {}
+    exec("from cqstore import *", names)
+    assert "MessageStore" in names
+    assert names.keys() & vars(builtins).keys() == set()
+    assert cqstore.open is open_log
 
 
 def test_no_public_name_is_that_of_a_module_below() -> None:

@@ -126,7 +126,7 @@ class ArchiveRows(LogRows):
         flags = self._head["sys_flag"].astype(np.int64)
         starts = self._phy - self._phy[0]
         begins, sizes = starts.copy(), self._tail["body_size"]
-        for bits in np.unique(flags & _HOST_BITS).tolist():
+        for bits in sorted({*(flags & _HOST_BITS).tolist()}):
             begins[(flags & _HOST_BITS) == bits] += body_position(bits)
         last = int(self._head["total_size"][-1])
         data = self._file.read(int(self._phy[0]) - self._start, int(starts[-1]) + last)

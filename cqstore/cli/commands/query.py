@@ -14,7 +14,7 @@ from cqstore.cli.output import RowFormat
 from cqstore.cli.selection import Begin, End, Pattern, time_span
 from cqstore.store.errors import CorruptionError, StoreError
 from cqstore.store.index.index_check import REBUILD_INDEX
-from cqstore.store.index.key_index import KeyIndex, open_indexes
+from cqstore.store.index.key_index import KeyIndex, index_openers, open_indexes
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.other_indexes import AskedIndex
@@ -83,7 +83,7 @@ def _report_index_files(store: MessageStore) -> bool:
 def _others(root: Path) -> tuple[list[KeyIndex], bool]:
     """Return the indexes beside that in files, and whether one cannot be read, which is said."""
     try:
-        return open_indexes(root), False
+        return open_indexes(index_openers(root)), False
     except StoreError as exc:
         note(f"an index of keys cannot be read, and was not asked: {exc}")
         return [], True

@@ -29,6 +29,7 @@ from cqstore.store.service.dispatching.dispatch import Dispatcher
 from cqstore.store.service.dispatching.pending import Pending
 from cqstore.store.service.dispatching.record_units import light_queues
 from cqstore.store.service.dispatching.topic_hold import TopicHold
+from cqstore.store.service.reading.arguments import listed_texts
 from cqstore.store.service.runtime.running_state import RunningState
 from cqstore.store.service.writing.group_commit import GroupCommit
 from cqstore.store.service.writing.light_quota import LightQuota
@@ -95,8 +96,7 @@ class CleanService:
             RefusedStoreError: the store delivers from one; nothing was deleted.
             StoreError: as for ``MessageStore.delete_topics``.
         """
-        _require_several(topics)
-        names = list(dict.fromkeys(topics))
+        names = list(dict.fromkeys(listed_texts(topics=topics)))
         for name in names:
             self._queues.check_topic(name)
             if name in self.in_use:
@@ -157,8 +157,7 @@ class CleanService:
 
     def clean_unused_topics(self, retain: Collection[str], *, dry_run: bool) -> list[str]:
         """Delete unused topics, see ``MessageStore.clean_unused_topics``."""
-        _require_several(retain)
-        unused = list(self._unused_topics(frozenset(retain)))
+        unused = list(self._unused_topics(frozenset(listed_texts(retain=retain))))
         if not dry_run:
             self.delete_topics(unused)
         return unused
@@ -212,11 +211,6 @@ class CleanService:
 
     def _ends_at(self, key: QueueKey, queue_offset: int) -> bool:
         return self._queues.queue(*key).max_offset() == queue_offset
-
-
-def _require_several(topics: Iterable[str]) -> None:
-    if isinstance(topics, str | bytes | bytearray):
-        raise TypeError(f"{topics!r:.60} is one name, not an iterable of topics")
 
 
 def expired_offsets(log: CommitLog, end: int) -> ExpiredOffsets | None:

@@ -145,6 +145,9 @@ class StoreMetrics:
         self._schedule = schedule
         self._opened_end = log.max_phy_offset()
 
+    def __repr__(self) -> str:
+        return f"<StoreMetrics of {str(self._paths.root)!r}, {self._state.word}>"
+
     def snapshot(self) -> MetricsSnapshot:
         """Return the figures of now.
 

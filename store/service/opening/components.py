@@ -36,7 +36,9 @@ from cqstore.store.service.writing.replicas import ReplicaWait
 from cqstore.store.settings.config import StoreConfig
 
 if TYPE_CHECKING:
+    from cqstore.store.service.reading.loop_waits import LoopWaits
     from cqstore.store.service.scheduling.schedule_message_service import ScheduleMessageService
+    from cqstore.store.service.writing.loop_puts import LoopPuts
 
 _LOG = StoreLogger(__name__)
 
@@ -83,6 +85,8 @@ class StoreComponents:
     ahead: LogPrefault | None = field(init=False)
     replicas: ReplicaWait | None = field(init=False)
     schedule: "ScheduleMessageService | None" = field(init=False)
+    loops: "tuple[LoopPuts, LoopWaits] | None" = field(init=False)
+    """What tasks of event loops put and wait by; ``None``: read-only."""
     stops: tuple[Callable[[], None], ...] = field(init=False)
     """What ends the threads, in the order in which they were started."""
     attached: dict[type, InterceptorService] = field(default_factory=dict)

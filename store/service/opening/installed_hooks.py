@@ -17,6 +17,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
+from cqstore.store.concurrency.whole_import import load_whole
 from cqstore.store.entry_points import entries
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.service.dispatching.dispatcher_list import require_dispatcher
@@ -92,7 +93,7 @@ def _made(group: str, offered: Iterable[EntryPoint], given: object) -> Iterator[
     """
     for entry in offered:
         try:
-            made = entry.load()(given)
+            made = load_whole(entry)(given)
         except Exception as exc:
             raise StoreConfigError(
                 f"{entry.name!r} of {group} ({entry.value}) cannot be made: {exc!r:.300}"

@@ -6,17 +6,26 @@ Source: RocketMQ ``PullRequestHoldService``.
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cqstore.store.concurrency.wakeup import Wakeup
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
-from cqstore.store.service.reading.arguments import check_queue
+from cqstore.store.service.reading.arguments import check_offsets
+from cqstore.store.service.runtime.loop_turn import callers_asyncio
 from cqstore.store.service.runtime.running_state import RunningState
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from cqstore.store.errors import StoreError
-    from cqstore.store.service.dispatching.arrival_service import ArrivalService, Offsets
+    from cqstore.store.service.dispatching.arrival_service import (
+        ArrivalService,
+        ArrivalWait,
+        Offsets,
+    )
     from cqstore.store.service.reading.loop_waits import LoopWait, LoopWaits
+
+W = TypeVar("W", bound="ArrivalWait")
 
 
 class ArrivalWaits:
@@ -32,29 +41,30 @@ class ArrivalWaits:
         arrivals: "ArrivalService",
         state: RunningState,
         ready: Callable[[], object],
+        loop_waits: "LoopWaits | None",
     ) -> None:
-        """Wait for ``arrivals`` in ``queues``; ``ready`` dispatches what waits."""
+        """Wait for ``arrivals`` in ``queues``; ``ready`` dispatches what waits.
+
+        Without ``loop_waits`` the store is read-only.
+        """
         self._queues = queues
         self._arrivals = arrivals
         self._state = state
         self._ready = ready
-        self._loop_waits: LoopWaits | None = None  # from the first wait of a task on
+        self._loop_waits = loop_waits
 
     def wait_for_any(self, offsets: "Offsets", timeout: float | None) -> bool:
         """Wait in this thread, see ``MessageStore.wait_for_any``."""
         self._check(offsets)
         if self._has_any(offsets):
             return True
-        wait = ThreadWait(offsets)
-        arrivals = self._arrivals
-        try:
-            try:
-                arrivals.add_wait(wait)
-                return self._has_any(offsets) or wait.wait(timeout) or self._has_any(offsets)
-            finally:
-                arrivals.remove_wait(wait)
-        finally:  # a signal's handler may have raised in the middle of that
-            arrivals.remove_wait(wait)
+        with self._registered(ThreadWait(offsets)) as wait:
+            return self._has_any(offsets) or wait.wait(timeout) or self._has_any(offsets)
+
+    def thread_wait(self, offsets: "Offsets") -> "AbstractContextManager[ThreadWait]":
+        """Give a wait of the calling thread, see ``MessageStore.thread_wait``."""
+        self._check(offsets)
+        return self._registered(ThreadWait(offsets))
 
     async def wait_for_any_async(self, offsets: "Offsets", timeout: float | None) -> bool:
         """Wait in this task, see ``MessageStore.wait_for_any_async``.
@@ -62,8 +72,6 @@ class ArrivalWaits:
         Raises:
             StoreError: as for ``MessageStore.wait_for_any_async``.
         """
-        from asyncio import timeout as at_most  # noqa: PLC0415 - asyncio is large
-
         self._check(offsets)
         if self._has_any(offsets):
             return True
@@ -71,7 +79,7 @@ class ArrivalWaits:
             if self._has_any(offsets):
                 return True
             try:
-                async with at_most(timeout):
+                async with callers_asyncio().timeout(timeout):
                     await wait.future
             except TimeoutError:
                 return self._has_any(offsets)
@@ -84,10 +92,14 @@ class ArrivalWaits:
         """Give a wait of the running loop, see ``MessageStore.loop_wait``."""
         self._check(offsets)
         if self._loop_waits is None:
-            from cqstore.store.service.reading.loop_waits import LoopWaits  # noqa: PLC0415 - see above
+            self._state.check_writable()
+        assert self._loop_waits is not None
+        with self._registered(self._loop_waits.new(offsets)) as wait:
+            yield wait
 
-            self._loop_waits = LoopWaits()
-        wait = self._loop_waits.new(offsets)
+    @contextmanager
+    def _registered(self, wait: W) -> Iterator[W]:
+        """Have arrivals end ``wait`` inside the block."""
         arrivals = self._arrivals
         try:
             try:
@@ -95,12 +107,11 @@ class ArrivalWaits:
                 yield wait
             finally:
                 arrivals.remove_wait(wait)
-        finally:  # as in ``wait_for_any``
+        finally:  # a signal's handler may have raised in the middle of that
             arrivals.remove_wait(wait)
 
     def _check(self, offsets: "Offsets") -> None:
-        for (topic, queue_id), offset in offsets.items():
-            check_queue(topic, queue_id, offset=offset)
+        check_offsets(offsets)
         self._state.check_open()
         self._state.locks.check()
 
@@ -111,7 +122,7 @@ class ArrivalWaits:
 
 
 class ThreadWait:
-    """The calling thread waits; an ``ArrivalWait``."""
+    """A thread waits by ``wait``, and any other may end that by ``wake``; an ``ArrivalWait``."""
 
     __slots__ = ("_woken", "error", "offsets")
 

@@ -3,11 +3,10 @@
 Whatever many waits of a loop are over at once cost the loop one call from another thread.
 """
 
-import asyncio
 import threading
 from typing import TYPE_CHECKING
 
-from cqstore.store.service.runtime.loop_turn import LoopTurn
+from cqstore.store.service.runtime.loop_turn import LoopTurn, callers_asyncio
 
 if TYPE_CHECKING:
     from cqstore.store.errors import StoreError
@@ -38,7 +37,7 @@ class LoopWaits:
 
     def new(self, offsets: "Offsets") -> LoopWait:
         """Return a wait of the running loop."""
-        loop = asyncio.get_running_loop()
+        loop = callers_asyncio().get_running_loop()
         turn: _LoopTurn | None = getattr(self._here, "turn", None)
         if turn is None or turn.loop is not loop:
             self._here.turn = turn = _LoopTurn(loop)

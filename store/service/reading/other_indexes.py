@@ -7,7 +7,7 @@ from pathlib import Path
 from cqstore.store.concurrency.checked_lock import CheckedLock
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import CorruptionError, StoreClosedError
-from cqstore.store.index.key_index import KeyIndex, open_indexes
+from cqstore.store.index.key_index import KeyIndex, index_openers, open_indexes
 from cqstore.store.record.decoder import StoredMessage
 
 _LOG = StoreLogger(__name__)
@@ -54,20 +54,23 @@ class AskedIndex:
 
 
 class OtherIndexes:
-    """The indexes beside that in files, opened when they are first asked, and as they were then.
+    """The indexes that a store had beside that in files when it was opened.
+
+    They are opened when they are first asked, and answer as they were then.
 
     Nothing is added to them while the store is open here. Any thread.
     """
 
-    __slots__ = ("_closed", "_indexes", "_root", "are_none", "lock")
+    __slots__ = ("_closed", "_indexes", "_openers", "_root", "are_none", "lock")
 
     def __init__(self, root: Path) -> None:
-        """Open nothing yet."""
+        """Find them, and import what opens them; open nothing yet."""
         self._root = root
+        self._openers = index_openers(root)
         self._indexes: list[KeyIndex] | None = None
         self._closed = False
-        self.are_none = False
-        """They were looked for, and there are none."""
+        self.are_none = not self._openers
+        """There are none."""
         self.lock = CheckedLock("a query by key")
 
     def newest(
@@ -104,7 +107,7 @@ class OtherIndexes:
         if self._closed:
             raise StoreClosedError("the store is closed", path=self._root)
         if self._indexes is None:
-            self._indexes = open_indexes(self._root)
+            self._indexes = open_indexes(self._openers)
             self.are_none = not self._indexes
             for index in self._indexes:
                 if index.fault is not None:

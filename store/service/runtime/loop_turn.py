@@ -4,14 +4,29 @@ A call from another thread wakes the loop, and costs it a lock. So whatever is d
 one, and it completes all of that in one turn.
 """
 
+import sys
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
 
 T = TypeVar("T")
+
+
+def callers_asyncio() -> Any:
+    """Return the module asyncio, which the caller's event loop has imported.
+
+    A store imports it neither when it is opened, for it is large, nor in a put or a wait.
+
+    Raises:
+        RuntimeError: no loop runs.
+    """
+    found = sys.modules.get("asyncio")
+    if found is None:
+        raise RuntimeError("no running event loop")
+    return found
 
 
 class LoopTurn(Generic[T]):

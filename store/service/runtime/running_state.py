@@ -111,6 +111,17 @@ class RunningState(_flags.StateFlags):
     # ---- asking
 
     @property
+    def word(self) -> str:
+        """Return what the store takes, in a word or two."""
+        if self.closed or self.forked:
+            return "closed" if self.closed else "closed in this child process"
+        if self.failure is not None:
+            return "failed"
+        if self._read_only:
+            return "read-only"
+        return "open, without puts" if self.unwritable else "open"
+
+    @property
     def _has_ended(self) -> bool:
         return self._read_only or self.closed or self.forked or self.failure is not None
 

@@ -4,24 +4,28 @@ A future a put, as of the standard library, costs a lock and a wake-up of the lo
 the thread that has synced for many tells their loop once, and it completes them in one turn.
 """
 
-import asyncio
 import threading
 from _thread import get_ident
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from cqstore.store.record.message import Message
 from cqstore.store.service.results import PutMessageResult
-from cqstore.store.service.runtime.loop_turn import LoopTurn
+from cqstore.store.service.runtime.loop_turn import LoopTurn, callers_asyncio
 from cqstore.store.service.writing import _waits
 from cqstore.store.service.writing.putter import Puts, put_for_future
+
+if TYPE_CHECKING:
+    import asyncio
 
 MAX_IN_FLIGHT = 4096
 """Puts of one loop that wait for disk or followers; the next one waits before it appends."""
 
-_LOOPS: tuple[type, ...] = (asyncio.BaseEventLoop,)
-"""On a loop of another kind each put is a future: what was tried of uvloop 0.23 lost a call from a
-thread now and then, for a reason that was not found, and a lost call here holds up many."""
+_LOOPS = ("BaseEventLoop",)
+"""Classes of asyncio. On a loop of another kind each put is a future: what was tried of uvloop 0.23
+lost a call from a thread now and then, for a reason that was not found, and a lost call here holds
+up many."""
 
 
 class LoopPuts:
@@ -32,12 +36,13 @@ class LoopPuts:
 
     async def put(self, puts: Puts, message: Message) -> PutMessageResult:
         """Put one message, see ``MessageStore.put``."""
-        loop = asyncio.get_running_loop()
-        if not isinstance(loop, _LOOPS):
-            done = put_for_future(puts, message)
-            return done.result() if done.done() else await asyncio.wrap_future(done, loop=loop)
+        running = callers_asyncio()
+        loop: asyncio.AbstractEventLoop = running.get_running_loop()
         of: _InLoop | None = getattr(self._here, "of", None)
         if of is None or of.loop is not loop:
+            if not isinstance(loop, tuple(getattr(running, name) for name in _LOOPS)):
+                done = put_for_future(puts, message)
+                return done.result() if done.done() else await running.wrap_future(done, loop=loop)
             self._here.of = of = _InLoop(loop)
         if len(of.in_flight) >= MAX_IN_FLIGHT:
             await of.room()
@@ -54,7 +59,7 @@ class LoopPuts:
 class _InLoop(LoopTurn[_waits.AwaitedPut]):
     """The puts of one loop. Only ``complete_soon`` is called by other threads than the loop's."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: "asyncio.AbstractEventLoop") -> None:
         super().__init__(loop)
         self.thread = get_ident()
         self.in_flight: set[_waits.AwaitedPut] = set()

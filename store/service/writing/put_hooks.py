@@ -116,7 +116,7 @@ class HookedPuts:
         Raises:
             PutHookError: a hook failed; nothing was put.
         """
-        require_message(batch)
+        require_message(batch, "batch")
         try:
             batch = copy_message(batch)
             if (fault := fault_of(batch)) is not None:

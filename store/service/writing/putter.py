@@ -275,7 +275,7 @@ class Putter:
         """Put a client batch, all of it or nothing, see ``MessageStore.put_client_batch``."""
         if self._has_to_wait:
             self._locks.check_dispatch()
-        require_message(batch)
+        require_message(batch, "batch")
         batch = copy_message(batch)
         if self._replicas is not None and (refused := self._refuse_without_replicas(batch)):
             return [refused]

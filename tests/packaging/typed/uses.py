@@ -126,6 +126,8 @@ def config() -> StoreConfig:
     read, unknown = read_broker_conf(Path("broker.conf"))
     assert_type(read, StoreConfig)
     assert_type([*unknown], list[str])
+    assert_type(StoreConfig(enable_schedule_message_service=True), StoreConfig)
+    assert_type(StoreConfig(mapped_file_size_commit_log=1 << 20), StoreConfig)
     return StoreConfig(
         flush_disk_type=FlushDiskType.SYNC_FLUSH, rocksdb_engine=RocksDBEngine.AUTO,
         broker_role=BrokerRole.ASYNC_MASTER, store_path_commit_log=None,

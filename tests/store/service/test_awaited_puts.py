@@ -394,7 +394,7 @@ def test_after_an_interrupt_where_a_put_is_handed_over_the_loop_puts_on(tmp_path
             assert runner.run(three(opened)) == [OK] * 3
             with suppress(Interrupted):
                 runner.get_loop().run_until_complete(first)
-            assert not opened._loop_puts._here.of.in_flight  # type: ignore[union-attr]
+            assert not opened._loops[0]._here.of.in_flight  # type: ignore[index]
 
     case(0)
     places = [at for at, file in enumerate(seen, 1) if file in handing]

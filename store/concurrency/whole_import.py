@@ -1,0 +1,58 @@
+"""Imports that no signal's handler interrupts.
+
+An exception in the middle of an import discards the module, and the next import executes it again.
+Extension modules do not survive that: numpy refuses a second load in one process, and rocksdict
+fails with a ``NameError``. A handler runs in the main thread alone, so another thread imports.
+"""
+
+import sys
+import threading
+from functools import partial
+from importlib import import_module
+from importlib.metadata import EntryPoint
+from types import ModuleType
+from typing import Any
+
+from cqstore.store.concurrency.thread import StoreThread
+
+
+def import_whole(name: str) -> ModuleType:
+    """Return the module ``name``; if it has to be imported, an interrupt waits until it is.
+
+    Any thread. What a handler raises in the meantime is raised when the import is over.
+
+    Raises:
+        ImportError: there is no such module, or it cannot be loaded.
+    """
+    if name not in sys.modules and threading.current_thread() is threading.main_thread():
+        _import_in_thread(name)
+    return import_module(name)
+
+
+def load_whole(entry: EntryPoint) -> Any:
+    """Return what an entry point names, imported as by ``import_whole``."""
+    import_whole(entry.module)
+    return entry.load()
+
+
+def _import_in_thread(name: str) -> None:
+    """Import ``name`` in a thread of its own, and wait for its end.
+
+    An error is left to the import that follows, and so is a process that may start no thread.
+    """
+    thread = StoreThread("cqstore-import", partial(_try_import, name))
+    try:
+        thread.start()
+        thread.join()
+    except RuntimeError:
+        return
+    except BaseException:
+        thread.join()
+        raise
+
+
+def _try_import(name: str) -> None:
+    try:
+        import_module(name)
+    except Exception:  # noqa: BLE001 - the caller imports it again, and gets the error
+        return
