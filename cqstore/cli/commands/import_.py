@@ -27,6 +27,7 @@ from cqstore.cli.options import (
     read_config,
 )
 from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.output_path import OutputPath
 from cqstore.cli.progress import progress
 from cqstore.cli.selection import SelectedReads, Selection
 from cqstore.store.errors import (
@@ -62,6 +63,7 @@ ContinueFrom = Annotated[
 PositionFile = Annotated[
     Path | None,
     typer.Option(metavar="PATH", help="Note there how far it is; if it is there, go on from it."),
+    OutputPath(),
 ]
 New = Annotated[bool, typer.Option("--new", help="Make the store if there is none.")]
 

@@ -28,7 +28,7 @@ def resolve_layout(
         if read_only:
             what = "neither commit log nor queues" if is_dir(root) else "no such folder"
             raise RefusedStoreError(f"no store here: {what}", path=root)
-        refuse_part(root, levels=1)
+        refuse_part(root)
     if layout.refusals and not read_only:
         raise RefusedStoreError(
             f"this store can only be read (open it read-only): {'; '.join(layout.refusals)}",
