@@ -12,7 +12,7 @@ from typing import Annotated, Any, cast, get_args
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from cqstore.cli.output_path import guarded, output_paths
+from cqstore.cli.path_marks import guarded, path_marks
 from cqstore.cli.progress import QUIET, progress
 from cqstore.store.errors import RefusedStoreError, StoreConfigError
 from cqstore.store.path_kind import exists
@@ -86,7 +86,7 @@ def _telling(function: Callable[..., Any], label: str) -> Callable[..., Any]:
 
     What it writes is guarded meanwhile, see ``OutputPath``.
     """
-    marks = output_paths(function)
+    marks = path_marks(function)
 
     @wraps(function)
     def telling(*args: Any, quiet: bool = False, **options: Any) -> Any:

@@ -9,7 +9,7 @@ import typer
 from cqstore.broker.conversion.options import AcceptOlderTables, WithoutOption
 from cqstore.cli.options import ConfigFile, Dir, Format, check_is_there, note, read_config
 from cqstore.cli.output import OutputFormat, output
-from cqstore.cli.output_path import OutputPath
+from cqstore.cli.path_marks import OutputPath
 from cqstore.migration.follow.move import FollowedMove
 from cqstore.migration.report_record import report_record
 from cqstore.replication.address import address

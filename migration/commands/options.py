@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from cqstore.cli.options import check_is_there
-from cqstore.cli.output_path import OutputPath
+from cqstore.cli.path_marks import OutputPath
 from cqstore.migration.tasks import NO_SPARK
 from cqstore.migration.workspace import Workspace
 

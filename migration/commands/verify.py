@@ -8,7 +8,7 @@ import typer
 
 from cqstore.cli.options import ConfigFile, Format, meant, note, read_config
 from cqstore.cli.output import OutputFormat, output
-from cqstore.cli.output_path import OutputPath
+from cqstore.cli.path_marks import OutputPath
 from cqstore.cli.progress import PARTS, progress
 from cqstore.cli.table import Row
 from cqstore.migration.plan.planner import task_settings

@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import pytest
 
-from cqstore.cli.output_path import OutputPath, guarded, output_paths
+from cqstore.cli.path_marks import OutputPath, guarded, path_marks
 from cqstore.store.errors import RefusedStoreError, StoreLockedError
 from cqstore.store.journals.output_lock import output_lock
 from cqstore.store.record.message import Message
@@ -139,7 +139,7 @@ def test_a_workspace_may_be_below_the_folder_of_migrations(root: Path) -> None:
         pass
     with pytest.raises(RefusedStoreError), guarded(marks, {"workspace": root / "cqstore" / "cut"}):
         pass
-    assert output_paths(function) == {}
+    assert path_marks(function) == {}
 
 
 LOCKED = {"--to", "--position", "--html", "--result"}

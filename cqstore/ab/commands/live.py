@@ -11,7 +11,7 @@ from cqstore.ab.live.live import live_result
 from cqstore.ab.results.result_file import write_result
 from cqstore.cli.options import Dir, Format, note
 from cqstore.cli.output import OutputFormat
-from cqstore.cli.output_path import OutputPath
+from cqstore.cli.path_marks import OutputPath
 
 
 def live_command(

@@ -15,7 +15,7 @@ from cqstore.ab.results.result import Result
 from cqstore.ab.results.result_file import read_result, result_schema
 from cqstore.cli.options import Format, note
 from cqstore.cli.output import OutputFormat
-from cqstore.cli.output_path import OutputPath
+from cqstore.cli.path_marks import OutputPath
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.path_kind import is_dir
 

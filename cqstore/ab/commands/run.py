@@ -19,7 +19,7 @@ from cqstore.ab.run.run_plan import RunPlan
 from cqstore.ab.workloads import parse_mix, workloads
 from cqstore.cli.options import ConfigFile, Dir, Format, bounded, check_is_there, note, read_config
 from cqstore.cli.output import OutputFormat
-from cqstore.cli.output_path import OutputPath
+from cqstore.cli.path_marks import OutputPath
 from cqstore.cli.progress import PARTS, progress
 from cqstore.store.errors import StoreConfigError
 

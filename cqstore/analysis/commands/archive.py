@@ -15,7 +15,7 @@ import typer
 from cqstore.analysis.options import SourceOptions
 from cqstore.cli.options import CommitLogFolder, ConfigFile, Rows, meant, note
 from cqstore.cli.output import RowFormat, output
-from cqstore.cli.output_path import OutputPath
+from cqstore.cli.path_marks import OutputPath
 from cqstore.spark.spark_session import refuse_without_spark, spark_session
 from cqstore.store.errors import RefusedStoreError, StoreConfigError
 from cqstore.store.path_kind import exists, is_dir

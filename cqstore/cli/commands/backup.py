@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from cqstore.cli.options import CommitLogFolder, ConfigFile, Dir, about_end, note, read_config
-from cqstore.cli.output_path import OutputPath
+from cqstore.cli.path_marks import OutputPath
 from cqstore.cli.progress import progress
 from cqstore.store.errors import os_errors
 from cqstore.store.service.layout.store_layout import with_log_folder

@@ -23,7 +23,7 @@ from cqstore.cli.options import (
     refuse_beside,
 )
 from cqstore.cli.output import OutputFormat, output
-from cqstore.cli.output_path import OutputPath
+from cqstore.cli.path_marks import OutputPath
 from cqstore.cli.progress import progress
 from cqstore.cli.table import Row
 from cqstore.store.errors import StoreConfigError

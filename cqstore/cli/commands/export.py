@@ -30,7 +30,7 @@ from cqstore.cli.options import (
     note,
     open_store,
 )
-from cqstore.cli.output_path import OutputPath
+from cqstore.cli.path_marks import OutputPath
 from cqstore.cli.progress import progress
 from cqstore.cli.selection import Begin, End, Grep, Key, SelectedReads, Selection, Tags
 from cqstore.store.record.message import LMQ_PREFIX

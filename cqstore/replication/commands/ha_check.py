@@ -7,7 +7,7 @@ import typer
 
 from cqstore.cli.options import ConfigFile, Format, meant, note, read_config
 from cqstore.cli.output import OutputFormat, output
-from cqstore.cli.output_path import OutputPath
+from cqstore.cli.path_marks import OutputPath
 from cqstore.cli.progress import progress
 from cqstore.replication.address import address
 from cqstore.replication.ha.check_report import Checked
