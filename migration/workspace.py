@@ -4,7 +4,6 @@ By default ``DIR/cqstore/migration``. What a step has finished is shown by what 
 marker a segment, the folder of made queues, the report. The journal says when.
 """
 
-import fcntl
 import os
 import time
 from collections.abc import Iterator
@@ -13,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cqstore.store.errors import RefusedStoreError, StoreLockedError, os_errors
-from cqstore.store.files import make_folder, open_regular, replace_file
+from cqstore.store.errors import RefusedStoreError, os_errors
+from cqstore.store.files import make_folder, replace_file
 from cqstore.store.journals.journal import Journal, read_lines
+from cqstore.store.journals.output_lock import lock_file
 from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 
@@ -120,7 +120,7 @@ class Workspace:
         path = self.root / "lock"
         with os_errors("work in the migration's folder", self.root):
             make_folder(self.root)
-            descriptor = _locked(path)
+            descriptor = lock_file(path, "another migration works here")
             try:
                 self.history()
                 yield
@@ -131,22 +131,6 @@ class Workspace:
                         for folder in missing:
                             folder.rmdir()
                 os.close(descriptor)
-
-
-def _locked(path: Path) -> int:
-    """Open and lock a file; it may have gone in between, with the folder that it is in."""
-    descriptor = open_regular(path, os.O_RDWR | os.O_CREAT)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if exists(path) and os.path.samestat(os.fstat(descriptor), path.stat()):
-            return descriptor
-    except BlockingIOError:
-        pass
-    except BaseException:
-        os.close(descriptor)
-        raise
-    os.close(descriptor)
-    raise StoreLockedError("another migration works here", path=path)
 
 
 def write_file(path: Path, text: str) -> None:

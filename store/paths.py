@@ -5,6 +5,21 @@ from functools import cached_property
 from pathlib import Path
 
 from cqstore.store.broker_files.file_names import CONFIG_FOLDER, DELAYS_FILE, TOPICS_FILE, backup_of
+from cqstore.store.errors import RefusedStoreError
+
+
+def named_path(path: Path | str) -> Path:
+    """Return ``path``; every public function that takes one as text calls this.
+
+    ``Path("")`` is the current folder, and a caller's unset variable must never mean that one. (A
+    ``Path`` that was made of an empty text cannot be told from ``Path(".")``, and is accepted.)
+
+    Raises:
+        RefusedStoreError: it is an empty text.
+    """
+    if path == "":
+        raise RefusedStoreError("the path is empty: give a path, or . for the current folder")
+    return Path(path)
 
 
 def beside(root: Path, suffix: str) -> Path:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cqstore.store.errors import StoreConfigError, os_errors
 from cqstore.store.log.commit_log import CommitLog
+from cqstore.store.paths import named_path
 from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.layout.store_layout import with_log_folder
 from cqstore.store.service.message_store import MessageStore
@@ -55,9 +56,12 @@ class SourceOptions(BaseModel):
 
         Raises:
             StoreConfigError: none of ours, a value that does not fit, or not one path.
+            RefusedStoreError: a path is empty.
         """
         if _SEVERAL in given:
             raise StoreConfigError("one store a load: give one path")
+        for name in ("path", "config", "commitlog"):
+            named_path(given.get(name, name))
         if "path" not in given:
             raise StoreConfigError("which store? Give its root: load(ROOT)")
         try:

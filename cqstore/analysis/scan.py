@@ -12,6 +12,7 @@ from typing import Any, Literal
 from cqstore.analysis.scan_request import OnScanDamage, ScanRequest, scan_request
 from cqstore.cli.message_files.message_arrow import COLUMNS, require_arrow, schema
 from cqstore.store.errors import StoreConfigError
+from cqstore.store.paths import named_path
 from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.layout.store_layout import check_backend
 from cqstore.store.service.message_store import MessageStore
@@ -120,7 +121,7 @@ def scan(
     if table not in {"messages", "units"}:
         raise StoreConfigError(f"no table {table!r}: there are messages and units")
     settings = (config or StoreConfig()).model_copy(update=_PULLED)
-    place = Path(root)
+    place = named_path(root)
     asked = (columns, topic, queue_ids, begin, end, on_damage)
     made = _messages(*asked) if table == "messages" else _units(*asked)
     check_backend(settings, backend)

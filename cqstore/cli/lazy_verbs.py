@@ -7,15 +7,17 @@ from contextvars import ContextVar
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, cast, get_args
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from cqstore.cli.help_format import PlainHelp, epilog, heading_of, in_order, paragraphs
+from cqstore.cli.path_marks import guarded, path_marks
 from cqstore.cli.progress import QUIET, progress
-from cqstore.store.errors import StoreConfigError
+from cqstore.store.errors import RefusedStoreError, StoreConfigError
 from cqstore.store.path_kind import exists
+from cqstore.store.paths import named_path
 
 VERBOSE: ContextVar[bool] = ContextVar("verbose", default=False)
 """Whether ``--verbose`` was given before the verb."""
@@ -42,7 +44,10 @@ class Verb(TyperCommand):
         telling = _telling(function, (self.name or "") if self.told else "")
         text = function.__doc__ or ""
         alone.command(self.name, cls=WholeVerb, help=paragraphs(text), epilog=epilog(text))(telling)
-        return typer.main.get_command(alone)
+        made = typer.main.get_command(alone)
+        for parameter in made.params:
+            _refuse_empty_path(parameter)
+        return made
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
@@ -55,14 +60,39 @@ class Verb(TyperCommand):
         return ctx.command.invoke(ctx)
 
 
+def _refuse_empty_path(parameter: Any) -> None:
+    """Have a parameter that takes paths refuse an empty one.
+
+    ``Path("")`` is the current folder, which an unset variable of a shell must not name.
+    """
+    taken = parameter.type_descriptor.annotation
+    if Path not in {taken, *get_args(taken)}:
+        return
+    process = parameter.process_value
+
+    def process_value(ctx: Any, value: Any) -> Any:
+        for each in [value] if isinstance(value, str | Path) else value or ():
+            try:
+                named_path(each)
+            except RefusedStoreError as exc:
+                raise typer.BadParameter(exc.reason, ctx=ctx, param=parameter) from exc
+        return process(ctx, value)
+
+    parameter.process_value = process_value
+
+
 def _telling(function: Callable[..., Any], label: str) -> Callable[..., Any]:
-    """Return a verb's function that takes ``--quiet`` too and shows that it is at work."""
+    """Return a verb's function that takes ``--quiet`` too and shows that it is at work.
+
+    What it writes is guarded meanwhile, see ``OutputPath``.
+    """
+    marks = path_marks(function)
 
     @wraps(function)
     def telling(*args: Any, quiet: bool = False, **options: Any) -> Any:
         before = QUIET.set(quiet or QUIET.get())
         try:
-            with progress(label) if label else nullcontext():
+            with guarded(marks, options), progress(label) if label else nullcontext():
                 return function(*args, **options)
         finally:
             QUIET.reset(before)
@@ -108,7 +138,7 @@ class VerbGroup(PlainHelp, TyperGroup):
         Raises:
             StoreConfigError: there is one of that name.
         """
-        if args and args[0] not in self.commands and exists(Path(args[0])):
+        if args and args[0] and args[0] not in self.commands and exists(Path(args[0])):
             verbs = ", ".join(self.commands)
             raise StoreConfigError(f"{args[0]} is no verb: one of {verbs} comes before it")
         return super().parse_args(ctx, args)

@@ -1,7 +1,6 @@
 """Output: a verb returns rows, the output prints them as table, JSON, JSON lines or CSV."""
 
 import base64
-import csv
 import json
 import re
 import sys
@@ -9,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 
+from cqstore.cli.csv_line import csv_line
 from cqstore.cli.table import Row, columns_of, escaped, plain, table, text_of, value_of
 from cqstore.store.errors import StoreError
 
@@ -136,11 +136,11 @@ class CsvOutput(Output):
 
     def rows(self, rows: Iterable[Row]) -> int:
         """Print a line a row, headed by the keys of the first."""
-        count, writer = 0, csv.writer(sys.stdout, lineterminator="\n")
+        count = 0
         for row in rows:
             if not count:
-                writer.writerow(row)
-            writer.writerow([value_of(value) for value in row.values()])
+                sys.stdout.write(csv_line(row))
+            sys.stdout.write(csv_line(value_of(value) for value in row.values()))
             count += 1
         return count
 

@@ -9,6 +9,7 @@ import typer
 from cqstore.broker.conversion.options import AcceptOlderTables, WithoutOption
 from cqstore.cli.options import ConfigFile, Dir, Format, check_is_there, note, read_config
 from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.path_marks import OutputPath
 from cqstore.migration.follow.move import FollowedMove
 from cqstore.migration.report_record import report_record
 from cqstore.replication.address import address
@@ -24,7 +25,11 @@ def follow_command(
         str, typer.Argument(metavar="HOST:PORT", help="Replication port of the broker.")
     ],
     *,
-    into: Annotated[Path, typer.Option("--into", metavar="NEW", help="Folder of the new store.")],
+    into: Annotated[
+        Path,
+        typer.Option("--into", metavar="NEW", help="Folder of the new store."),
+        OutputPath(locked=False, is_store=True),
+    ],
     to: Annotated[
         str,
         typer.Option(

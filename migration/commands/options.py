@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from cqstore.cli.options import check_is_there
+from cqstore.cli.path_marks import OutputPath
 from cqstore.migration.tasks import NO_SPARK
 from cqstore.migration.workspace import Workspace
 
@@ -14,6 +15,7 @@ Space = Annotated[
     typer.Option(
         "--workspace", metavar="PATH", help="Folder to work in; else DIR/cqstore/migration."
     ),
+    OutputPath(locked=False, in_own_folder=True),
 ]
 
 Master = Annotated[

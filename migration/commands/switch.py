@@ -8,6 +8,7 @@ import typer
 from cqstore.broker.conversion.options import AcceptOlderTables, WithoutOption
 from cqstore.cli.options import ConfigFile, Dir, Format, read_config, to_state
 from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.path_marks import OutputPath
 from cqstore.cli.progress import progress
 from cqstore.migration.commands.options import workspace_of
 from cqstore.migration.report_record import report_record
@@ -23,6 +24,7 @@ def switch(
     workspace: Annotated[
         Path | None,
         typer.Option("--workspace", metavar="PATH", help="Maybe that of a copy of this store."),
+        OutputPath(locked=False, in_own_folder=True),
     ] = None,
     *,
     without: WithoutOption = None,

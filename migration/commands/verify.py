@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from cqstore.cli.options import ConfigFile, Format, note, read_config
+from cqstore.cli.options import ConfigFile, Format, meant, note, read_config
 from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.path_marks import OutputPath
 from cqstore.cli.progress import PARTS, progress
 from cqstore.cli.table import Row
 from cqstore.migration.plan.planner import task_settings
@@ -29,12 +30,14 @@ _BACKENDS = 2
 
 def verify_command(
     root: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="Root of the store (storePathRootDir).")
+        Path | None,
+        typer.Argument(metavar="DIR", help="Root of the store (storePathRootDir).", callback=meant),
     ] = None,
     config: ConfigFile = None,
     workspace: Annotated[
         Path | None,
         typer.Option(metavar="PATH", help="Folder to work in; else DIR/cqstore/migration."),
+        OutputPath(locked=False, in_own_folder=True),
     ] = None,
     master: Annotated[
         str,

@@ -53,7 +53,7 @@ def test_a_misspelt_key_is_said_to_readers_and_keeps_out_puts(
     assert (read.returncode, read.stdout.count("\n")) == (0, 1)
     assert read.stderr.startswith(f"cqstore: {conf}: {sentence}\n")
     before = tree_digest(root)
-    put = run(["put", root, "--topic", "t", "--config", conf])
+    put = run(["put", root, "--topic", "t", "--body", "b", "--config", conf])
     assert (put.returncode, put.stdout) == (2, "")
     assert put.stderr == f"cqstore: {sentence} ({conf})\n"
     assert tree_digest(root) == before
@@ -93,7 +93,7 @@ def test_lines_that_say_nothing_and_other_stores_are_said(
     conf = tmp_path / "broker.conf"
     conf.write_text(SIZE + text)
     says(["info", root], conf, sentence)
-    says(["put", root, "--topic", "t"], conf, sentence)
+    says(["put", root, "--topic", "t", "--body", "b"], conf, sentence)
 
 
 @pytest.mark.parametrize(("text", "sentence"), [LINES[0], LINES[-1]])
@@ -125,7 +125,13 @@ def test_a_file_that_is_no_text_is_refused(root: Path, tmp_path: Path, data: byt
     conf = tmp_path / "broker.conf"
     conf.write_bytes(data)
     before = tree_digest(root)
-    for words in (["info"], ["put", "--topic", "t"], ["recover"], ["mode"], ["check"]):
+    for words in (
+        ["info"],
+        ["put", "--topic", "t", "--body", "b"],
+        ["recover"],
+        ["mode"],
+        ["check"],
+    ):
         done = run([words[0], root, *words[1:], "--config", conf])
         assert (done.returncode, done.stdout) == (2, ""), words
         assert done.stderr.startswith("cqstore: not a properties file: found the control character")

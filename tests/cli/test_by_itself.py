@@ -72,7 +72,11 @@ def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path, verb: str, more:
 @pytest.mark.slow
 def test_no_verb_starts_what_deletes_old_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started = record_starts(monkeypatch)
-    for words in (["put", root, "--topic", "t"], ["recover", root], ["rebuild", root]):
+    for words in (
+        ["put", root, "--topic", "t", "--body", "b"],
+        ["recover", root],
+        ["rebuild", root],
+    ):
         assert call(*words).exit_code == 0
     with open_store(both := root.with_name("both")) as store:
         Told().put(store, 5)

@@ -191,7 +191,7 @@ def test_wrong_use_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
         (["get", tmp_path / "empty"], 2),
         (["offset", tmp_path / "empty", "--topic", "t", "--time", "soon"], 2),
         (["topics", tmp_path / "empty", "--config", tmp_path / "none"], 2),
-        (["put", tmp_path / "empty2", "--topic", "t", "--property", "novalue"], 2),
+        (["put", tmp_path / "empty2", "--topic", "t", "--body", "b", "--property", "novalue"], 2),
     ):
         done = run(*words, code=code)
         assert done.stderr.strip()
@@ -238,7 +238,7 @@ def test_a_promise_of_replicas_keeps_out_puts_alone(golden: Golden, tmp_path: Pa
     root, conf = golden("crash-default"), tmp_path / "broker.conf"
     conf.write_text("brokerRole=SYNC_MASTER\n")
     before = tree_digest(root)
-    done = run("put", root, "--topic", "t", "--config", conf, code=2)
+    done = run("put", root, "--topic", "t", "--body", "b", "--config", conf, code=2)
     assert "brokerRole=SYNC_MASTER promises replicas" in done.stderr
     assert tree_digest(root) == before
     run("recover", root, "--config", conf)

@@ -87,7 +87,12 @@ def test_a_checkpoint_without_its_fields_is_one_finding_and_mended(root: Path, l
     assert (code, [row["path"] for row in rows]) == (1, [str(path)])
     assert f"expected at least 48 bytes, found {length} bytes" in str(rows[0]["problem"])
     assert f"{COUNT} records, {COUNT} units checked; 1 damaged" in notes
-    for words in (["info"], ["get", "--topic", "t0"], ["recover"], ["put", "--topic", "t0"]):
+    for words in (
+        ["info"],
+        ["get", "--topic", "t0"],
+        ["recover"],
+        ["put", "--topic", "t0", "--body", "b"],
+    ):
         done = run([words[0], root, *words[1:]])
         assert (done.returncode, str(path) in done.stderr) == (1, True), words
         assert "cqstore check lists all of it, and --repair mends a copy" in done.stderr

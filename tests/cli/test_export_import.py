@@ -355,13 +355,13 @@ def test_a_damaged_file_of_columns_is_refused(
     data = path.read_bytes()
     middle = len(data) // 3
     flipped = data[:middle] + bytes(64) + data[middle + 64 :]
-    for number, damaged in enumerate((b"", data[:-30], data[: len(data) // 2], flipped)):
+    for number, damaged in enumerate((data[:-30], data[: len(data) // 2], flipped)):
         path.write_bytes(damaged)
         new = tmp_path / f"new{number}"
         done = run(["import", new, path, "--new", "--config", conf])
         assert "Traceback" not in done.stderr
-        assert done.returncode in ({1} if number < 3 else {0, 1, 2}), done.stderr
-        if number < 3:
+        assert done.returncode in ({1} if number < 2 else {0, 1, 2}), done.stderr
+        if number < 2:
             assert f"no whole {form} file behind row 0" in done.stderr
             assert "(0 messages before it were put" in done.stderr
 
@@ -371,7 +371,7 @@ def test_columns_of_another_type_are_refused(tmp_path: Path, conf: Path) -> None
 
     def refused(table: pa.Table) -> str:
         pq.write_table(table, path)
-        return cqstore("import", tmp_path / "new", path, "--new", "--config", conf, code=1).stderr
+        return cqstore("import", tmp_path / "new", path, "--new", "--config", conf, code=2).stderr
 
     assert "an unknown column 'colour'" in refused(pa.table({"topic": ["t"], "colour": ["red"]}))
     assert "no column topic" in refused(pa.table({"body": [b"x"]}))

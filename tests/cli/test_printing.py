@@ -117,7 +117,7 @@ def test_a_put_tells_each_message_s_place_or_why_it_has_none(tmp_path: Path) -> 
 
 @pytest.mark.disk
 def test_properties_are_given_one_by_one(tmp_path: Path) -> None:
-    put = ["put", tmp_path / "s", "--new", "--topic", "t", "--queue-id", 2]
+    put = ["put", tmp_path / "s", "--new", "--topic", "t", "--body", "", "--queue-id", 2]
     for pair in ("=v", "nv"):
         done = call(*put, "--property", pair)
         assert (done.exit_code, "NAME=VALUE" in done.stderr) == (2, True)

@@ -121,10 +121,10 @@ def test_options_that_do_not_belong_together_are_refused(tmp_path: Path) -> None
         ("--keys", "k"),
         ("--queue-id", "0"),
         ("--property", "a=1"),
-        ("--topic", "t", "--continue-from", "2"),
-        ("--topic", "t", "--queue-id", "-1"),
-        ("--topic", "t", "--property", "a=1", "--property", "a=2"),
-        ("--topic", "t", "--tags", "a", "--property", "TAGS=b"),
+        ("--topic", "t", "--body", "b", "--continue-from", "2"),
+        ("--topic", "t", "--body", "b", "--queue-id", "-1"),
+        ("--topic", "t", "--body", "b", "--property", "a=1", "--property", "a=2"),
+        ("--topic", "t", "--body", "b", "--tags", "a", "--property", "TAGS=b"),
     ):
         done = run(["put", tmp_path / "none", *words])
         assert done.returncode == 2, words

@@ -11,6 +11,7 @@ from cqstore.ab.live.live import live_result
 from cqstore.ab.results.result_file import write_result
 from cqstore.cli.options import Dir, Format, note
 from cqstore.cli.output import OutputFormat
+from cqstore.cli.path_marks import OutputPath
 
 
 def live_command(
@@ -19,6 +20,7 @@ def live_command(
     result: Annotated[
         Path | None,
         typer.Option("--result", metavar="PATH", help="Write the result there, for ab compare."),
+        OutputPath(),
     ] = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:

@@ -15,12 +15,15 @@ from cqstore.ab.results.result import Result
 from cqstore.ab.results.result_file import read_result, result_schema
 from cqstore.cli.options import Format, note
 from cqstore.cli.output import OutputFormat
+from cqstore.cli.path_marks import OutputPath
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.path_kind import is_dir
 
 EXIT_DIFFERENT = 1
 Page = Annotated[
-    Path | None, typer.Option("--html", metavar="PATH", help="Write the page there too.")
+    Path | None,
+    typer.Option("--html", metavar="PATH", help="Write the page there too."),
+    OutputPath(),
 ]
 
 

@@ -19,6 +19,7 @@ from cqstore.ab.run.run_plan import RunPlan
 from cqstore.ab.workloads import parse_mix, workloads
 from cqstore.cli.options import ConfigFile, Dir, Format, bounded, check_is_there, note, read_config
 from cqstore.cli.output import OutputFormat
+from cqstore.cli.path_marks import OutputPath
 from cqstore.cli.progress import PARTS, progress
 from cqstore.store.errors import StoreConfigError
 
@@ -88,8 +89,11 @@ Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Of orders and deriv
 Work = Annotated[
     Path | None,
     typer.Option(metavar="PATH", help="Folder for the sides' stores, on the disk to measure."),
+    OutputPath(locked=False),
 ]
-ResultFile = Annotated[Path, typer.Option(metavar="FILE", help="Where the result goes.")]
+ResultFile = Annotated[
+    Path, typer.Option(metavar="FILE", help="Where the result goes."), OutputPath()
+]
 _RESULT = Path("result.json")
 
 

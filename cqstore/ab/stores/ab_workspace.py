@@ -15,6 +15,7 @@ from typing import Self
 from cqstore.store.errors import RefusedStoreError, StoreLockedError, os_errors
 from cqstore.store.files import open_regular
 from cqstore.store.path_kind import exists, is_dir
+from cqstore.store.service.layout.root_folder import refuse_in_store
 
 _MARK = "cqstore-ab"
 """A file that only our folders hold, locked while one is at work."""
@@ -35,11 +36,11 @@ class ScratchFolder:
             RefusedStoreError: it is.
             StoreIOError: it cannot be looked at.
         """
+        refuse_in_store(self.folder, "folder to work in", root)
         with os_errors("look at the folder to work in", self.folder):
-            inside = self.folder.resolve().is_relative_to(root.resolve())
-            if inside or root.resolve().is_relative_to(self.folder.resolve()):
+            if root.resolve().is_relative_to(self.folder.resolve()):
                 raise RefusedStoreError(
-                    "the folder to work in must not lie in the store, nor around it (--work)",
+                    "the folder to work in must not lie around the store (--work)",
                     path=self.folder,
                 )
             there = list(self.folder.iterdir()) if is_dir(self.folder) else []

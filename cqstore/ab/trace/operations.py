@@ -16,8 +16,8 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
-from cqstore.store.errors import StoreConfigError, os_errors
-from cqstore.store.files import reading
+from cqstore.cli.message_files.text_input import text_input
+from cqstore.store.errors import StoreConfigError
 from cqstore.store.queue.facts import QueueSpan
 from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.record.message import Message
@@ -253,7 +253,7 @@ def read_trace(path: Path, limit: int = MAX_OPERATIONS) -> TraceFile:
     """
     found: list[Operation] = []
     queries, recorded = 0, False
-    with os_errors("read the trace", path), reading(path) as file:
+    with text_input(path) as file:
         lines = iter(lambda: file.readline(_LONGEST_LINE), b"")
         for number, line in enumerate(lines, 1):
             if not line.strip():
@@ -280,7 +280,7 @@ def _parsed(line: bytes, number: int, path: Path) -> Operation | Query | _FirstL
     """
     try:
         value = json.loads(line)
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as exc:
+    except (ValueError, RecursionError) as exc:
         raise StoreConfigError(f"line {number} is no JSON", path=path) from exc
     is_first = number == 1 and isinstance(value, dict) and "trace" in value
     try:

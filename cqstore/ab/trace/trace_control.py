@@ -8,6 +8,7 @@ from cqstore.ab.trace.recorder import DirectReads, RecordedPutter, Recorder
 from cqstore.ab.trace.trace import MAX_TRACE_BYTES, Trace
 from cqstore.store.concurrency.checked_lock import CheckedLock
 from cqstore.store.errors import StoreConfigError
+from cqstore.store.paths import named_path
 from cqstore.store.service.message_store import MessageStore, route_calls
 from cqstore.store.service.opening.components import StoreComponents, components_of
 from cqstore.store.service.reading.read_interceptor import ReadInterceptor
@@ -35,7 +36,7 @@ def record_trace(store: MessageStore, path: Path | str, max_bytes: int = MAX_TRA
     begun: list[Trace] = []
     try:
         control = trace_control_of(components)
-        trace = control.record(Path(path), max_bytes, partial(route_calls, store), begun)
+        trace = control.record(named_path(path), max_bytes, partial(route_calls, store), begun)
     except BaseException:
         for each in begun:
             each.stop()

@@ -15,9 +15,11 @@ import typer
 from cqstore.analysis.options import SourceOptions
 from cqstore.cli.options import CommitLogFolder, ConfigFile, Rows, meant, note
 from cqstore.cli.output import RowFormat, output
+from cqstore.cli.path_marks import OutputPath
 from cqstore.spark.spark_session import refuse_without_spark, spark_session
 from cqstore.store.errors import RefusedStoreError, StoreConfigError
 from cqstore.store.path_kind import exists, is_dir
+from cqstore.store.service.layout.root_folder import refuse_in_store
 
 if TYPE_CHECKING:
     from cqstore.analysis.archive.archive_run import Archive, ArchivedRun
@@ -35,7 +37,9 @@ Roots = Annotated[
     list[Path], typer.Argument(metavar="DIR", help="Roots of stores (storePathRootDir).")
 ]
 Target = Annotated[
-    Path, typer.Option("--to", metavar="FOLDER", help="The archive; made if it is not there.")
+    Path,
+    typer.Option("--to", metavar="FOLDER", help="The archive; made if it is not there."),
+    OutputPath(locked=False),
 ]
 SourceNames = Annotated[
     list[str] | None,
@@ -101,10 +105,8 @@ def _check_target(target: Path, roots: Sequence[Path]) -> None:
     Raises:
         RefusedStoreError: so it is.
     """
+    refuse_in_store(target, "archive", *roots)
     place = target.absolute().resolve()
-    for root in (each.absolute().resolve() for each in roots):
-        if place != root and root in place.parents:
-            raise RefusedStoreError("the archive would lie in the store itself", path=target)
     there = next(each for each in (place, *place.parents) if exists(each))
     if not is_dir(there):
         raise RefusedStoreError("this is a file, not the folder of an archive", path=there)

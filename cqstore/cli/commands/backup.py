@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from cqstore.cli.options import CommitLogFolder, ConfigFile, Dir, about_end, note, read_config
+from cqstore.cli.path_marks import OutputPath
 from cqstore.cli.progress import progress
 from cqstore.store.errors import os_errors
 from cqstore.store.service.layout.store_layout import with_log_folder
@@ -16,7 +17,11 @@ from cqstore.store.service.offline.store_copy import blocks_below
 
 def backup(
     root: Dir,
-    target: Annotated[Path, typer.Argument(metavar="TO", help="Folder to make; not there yet.")],
+    target: Annotated[
+        Path,
+        typer.Argument(metavar="TO", help="Folder to make; not there yet."),
+        OutputPath(locked=False, is_store=True),
+    ],
     config: ConfigFile = None,
     commit_log: CommitLogFolder = None,
     *,

@@ -23,6 +23,7 @@ from cqstore.cli.options import (
     refuse_beside,
 )
 from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.path_marks import OutputPath
 from cqstore.cli.progress import progress
 from cqstore.cli.table import Row
 from cqstore.store.errors import StoreConfigError
@@ -45,7 +46,9 @@ Repair = Annotated[
     bool, typer.Option("--repair", help="Mend a copy of the store; says first what it does.")
 ]
 CopyTo = Annotated[
-    Path | None, typer.Option(metavar="PATH", help="Where the copy goes; without it DIR.repaired.")
+    Path | None,
+    typer.Option(metavar="PATH", help="Where the copy goes; without it DIR.repaired."),
+    OutputPath(locked=False, is_store=True),
 ]
 InPlace = Annotated[bool, typer.Option("--in-place", help="Mend the store itself, not a copy.")]
 Against = Annotated[

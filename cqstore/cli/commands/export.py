@@ -30,6 +30,7 @@ from cqstore.cli.options import (
     note,
     open_store,
 )
+from cqstore.cli.path_marks import OutputPath
 from cqstore.cli.progress import progress
 from cqstore.cli.selection import Begin, End, Grep, Key, SelectedReads, Selection, Tags
 from cqstore.store.record.message import LMQ_PREFIX
@@ -58,6 +59,7 @@ Kind = Annotated[
 Target = Annotated[
     Path | None,
     typer.Option("--to", metavar="PATH", help="The file or store to make; standard output."),
+    OutputPath(),
 ]
 Resume = Annotated[
     bool, typer.Option("--resume", help="Go on with an export into lines that was cut short.")

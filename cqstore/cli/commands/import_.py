@@ -11,10 +11,21 @@ import typer
 
 from cqstore.cli.interrupts import INTERRUPTED, interrupts
 from cqstore.cli.message_files.archive_manifest import is_archive
-from cqstore.cli.message_files.import_position import ImportPosition, pass_rows_put
+from cqstore.cli.message_files.import_position import (
+    ImportPosition,
+    RowsDigest,
+    pass_rows_put,
+    rows_behind,
+)
 from cqstore.cli.message_files.message_fields import to_put
-from cqstore.cli.message_files.message_lines import IllegalLineError, MessageLine
+from cqstore.cli.message_files.message_lines import (
+    BeyondEndError,
+    IllegalLineError,
+    MessageLine,
+    refuse_beyond,
+)
 from cqstore.cli.message_files.text_files import FileFormat, read_csv, read_json_lines
+from cqstore.cli.message_files.text_input import COMPRESSED_SUFFIXES, STDIN, is_stream
 from cqstore.cli.new_store import nothing_half_made
 from cqstore.cli.options import (
     Backend,
@@ -27,6 +38,7 @@ from cqstore.cli.options import (
     read_config,
 )
 from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.path_marks import InputStream, OutputPath
 from cqstore.cli.progress import progress
 from cqstore.cli.selection import SelectedReads, Selection
 from cqstore.store.errors import (
@@ -45,7 +57,11 @@ _SECONDS = 2.0
 """Between two positions."""
 
 Source = Annotated[
-    Path, typer.Argument(metavar="FILE", help="A file of export, a store, or an archive.")
+    Path,
+    typer.Argument(
+        metavar="FILE", help="A file of export, a store, or an archive; -: standard input."
+    ),
+    InputStream(),
 ]
 Kind = Annotated[
     FileFormat | None,
@@ -62,6 +78,7 @@ ContinueFrom = Annotated[
 PositionFile = Annotated[
     Path | None,
     typer.Option(metavar="PATH", help="Note there how far it is; if it is there, go on from it."),
+    OutputPath(),
 ]
 New = Annotated[bool, typer.Option("--new", help="Make the store if there is none.")]
 
@@ -90,14 +107,15 @@ def import_(
     settings = read_config(config, root, puts=True)
     if not new:
         check_is_store(root, settings, " (--new makes a store)")
-    begun = None
-    if position is not None and is_dir(position):
-        raise RefusedStoreError("a position is kept in a file, this is a folder", path=position)
-    if position is not None and exists(position):
-        begun = ImportPosition.read(position, source)
+    begun = None if position is None else _begun(position, source)
+    digest: RowsDigest | None = RowsDigest()
+    if form is FileFormat.ARCHIVE or (begun is not None and not begun.rows_digest):
+        digest = None
     first = begun.next_row if begun else continue_from or 1
     with nothing_half_made(root, settings, new=new), ExitStack() as stack:
-        rows = _rows(stack, root, source, form, first)
+        rows = _rows(stack, root, source, form, 1 if begun and digest else first)
+        if begun is not None and digest is not None:
+            rows = rows_behind(begun, rows, digest, source)
         store = stack.enter_context(
             open_store(
                 root, settings, backend, None, read_only=False,
@@ -105,11 +123,28 @@ def import_(
             )
         )  # fmt: skip
         if begun is not None:
-            first = pass_rows_put(store, begun, rows)
-        done = _Import(store, source, position, first)
+            first = pass_rows_put(store, begun, rows, digest)
+        done = _Import(store, source, position, first, digest)
         _run(done, rows)
         found = {"put": done.count, "next": done.next_row, "phy": store.max_phy_offset()}
     output(out).record(found)
+
+
+def _begun(position: Path, source: Path) -> ImportPosition | None:
+    """Return how far an import is by its position file; ``None``: there is none yet.
+
+    Raises:
+        RefusedStoreError: the file is a folder, or of another import; or ``source`` is a pipe,
+            which cannot be read again.
+        CorruptionError: it is no position.
+    """
+    if is_stream(source):
+        raise RefusedStoreError(
+            "--position needs a file, which can be read again; this is a pipe", path=source
+        )
+    if is_dir(position):
+        raise RefusedStoreError("a position is kept in a file, this is a folder", path=position)
+    return ImportPosition.read(position, source) if exists(position) else None
 
 
 def _run(done: "_Import", rows: Iterator[MessageLine]) -> None:
@@ -129,17 +164,20 @@ def _form(source: Path, kind: FileFormat | None) -> FileFormat:
     """Return the format that was given, else that which the name of ``source`` says.
 
     Raises:
-        RefusedStoreError: it is not there.
+        RefusedStoreError: it is not there, or a pipe, which this format cannot be read from.
         UnsupportedFormatError: its name does not say.
     """
-    if not exists(source):
+    if source != STDIN and not exists(source):
         raise RefusedStoreError("no such file", path=source)
     if kind is not None:
+        if is_stream(source) and kind not in {FileFormat.JSONL, FileFormat.CSV}:
+            raise RefusedStoreError(f"{kind} is read from a file, not from a pipe", path=source)
         return kind
     if is_dir(source):
         return FileFormat.ARCHIVE if is_archive(source) else FileFormat.STORE
+    name = source.with_suffix("") if source.suffix in COMPRESSED_SUFFIXES else source
     try:
-        return FileFormat(source.suffix.removeprefix("."))
+        return FileFormat(name.suffix.removeprefix("."))
     except ValueError as exc:
         raise UnsupportedFormatError(
             "the name of the file does not say what it is: give --format", path=source
@@ -192,15 +230,18 @@ def _rows_of_store(store: MessageStore, source: Path, first: int) -> Iterator[Me
                 f"topic {topic} is not whole: cqstore export --format store writes what is",
                 path=source,
             )
+    refuse_beyond(first, number)
 
 
 class _Import:
     """One import; what was put is said in every error that ends it."""
 
     def __init__(
-        self, store: MessageStore, source: Path, position: Path | None, first: int
-    ) -> None:
+        self, store: MessageStore, source: Path, position: Path | None, first: int,
+        digest: RowsDigest | None,
+    ) -> None:  # fmt: skip
         self._store, self._source, self._position = store, source, position
+        self._digest = digest
         self.count, self.next_row = 0, first
 
     def run(self, rows: Iterator[MessageLine], progress: Progress) -> None:
@@ -233,20 +274,25 @@ class _Import:
             error = IllegalLineError(f"row {row.number} is refused: {result.reason}")
             error.number = row.number
             raise error
+        if self._position is not None and self._digest is not None:
+            self._digest.add(row)
 
     def note(self) -> None:
         """Make what was put durable, and note that."""
         self._store.flush()
         if self._position is not None:
             end = self._store.max_phy_offset()
-            ImportPosition(str(self._source.absolute()), self.next_row, end).write(self._position)
+            rows = self._digest.hexdigest() if self._digest is not None else ""
+            source = str(self._source.absolute())
+            ImportPosition(source, self.next_row, end, rows).write(self._position)
 
     def sentence(self, following: int) -> str:
         """Return what was put before row ``following``, and how to go on."""
         return f"{self.count} messages before it were put; go on with --continue-from {following}"
 
     def _end(self, exc: StoreError) -> None:
-        """Add to an error what was put, and how to go on."""
-        number = exc.number if isinstance(exc, IllegalLineError) else self.next_row
-        exc.reason += f" ({self.sentence(number)})"
+        """Add to an error what was put, and how to go on, unless nothing could be read."""
         exc.path = exc.path or self._source
+        if not isinstance(exc, UnsupportedFormatError | BeyondEndError):
+            number = exc.number if isinstance(exc, IllegalLineError) else self.next_row
+            exc.reason += f" ({self.sentence(number)})"

@@ -58,12 +58,14 @@ def milliseconds(text: str, option: str = "--time") -> int:
     Raises:
         typer.BadParameter: it is neither ms nor ISO 8601.
     """
-    if text.lstrip("-").isdecimal():
-        return int(text)
     try:
+        if text.lstrip("-").isdecimal():
+            return int(text)  # not of thousands of digits
         moment = datetime.fromisoformat(text)
     except ValueError as exc:
-        raise typer.BadParameter(f"{text!r} is neither ms nor ISO 8601", param_hint=option) from exc
+        raise typer.BadParameter(
+            f"{text!r:.60} is neither ms nor ISO 8601", param_hint=option
+        ) from exc
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // timedelta(milliseconds=1)  # exact, as a float is not after 2038

@@ -1,18 +1,19 @@
 """``cqstore put``: append messages, from options or from JSON lines on standard input."""
 
-import io
 import os
 import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import typer
 
 from cqstore.cli.message_files.message_lines import IllegalLineError, MessageLine, message_lines
+from cqstore.cli.message_files.text_files import bounded_lines
+from cqstore.cli.message_files.text_input import STDIN, plain_text
 from cqstore.cli.new_store import nothing_half_made
 from cqstore.cli.options import (
     Backend,
@@ -83,7 +84,7 @@ def put(
         raise typer.BadParameter("--continue-from is a line of standard input, --topic reads none")
     else:
         message = _message(topic, queue_id, body, tags, keys, properties)
-        taken = _LinesTaken(())
+        taken = _LinesTaken()
         lines = iter([MessageLine(1, message)])
     settings = read_config(config, root, puts=True)
     if not new:
@@ -133,27 +134,27 @@ class PutLines:
 
 
 class _LinesTaken:
-    """The lines of the input, with how many bytes of it were taken."""
+    """The lines of the input, if there is one, with how many bytes of its file were taken."""
 
-    def __init__(self, lines: Iterable[bytes]) -> None:
-        self._lines = lines
-        self.bytes = 0
+    def __init__(self, file: BinaryIO | None = None) -> None:
+        self._file, self._begin = file, 0
+        self.size_bytes: int | None = None
+        """How many bytes there are to take, maybe compressed; ``None``: it is no file."""
+        if file is not None:
+            with suppress(OSError):
+                found = os.fstat(file.fileno())
+                if stat.S_ISREG(found.st_mode):
+                    self._begin = file.tell()
+                    self.size_bytes = found.st_size - self._begin
 
     def __iter__(self) -> Iterator[bytes]:
-        for line in self._lines:
-            self.bytes += len(line)
-            yield line
+        if self._file is not None:
+            yield from bounded_lines(plain_text(self._file, STDIN))
 
     @property
-    def size_bytes(self) -> int | None:
-        """How many bytes there are to take; ``None``: it is no file."""
-        if not isinstance(self._lines, io.IOBase):
-            return None
-        try:
-            found = os.fstat(self._lines.fileno())
-            return found.st_size - self._lines.tell() if stat.S_ISREG(found.st_mode) else None
-        except OSError:
-            return None
+    def bytes(self) -> int:
+        """How many bytes of the file were taken."""
+        return self._file.tell() - self._begin if self._file is not None else 0
 
 
 @contextmanager
@@ -239,15 +240,20 @@ def _message(
     """Return the message that the options describe.
 
     Raises:
-        typer.BadParameter: a property is given twice, or is none.
+        typer.BadParameter: the body is missing, or a property is given twice, or is none.
     """
+    if body is None:
+        raise typer.BadParameter(
+            "--topic puts one message, and its body is missing: give --body TEXT (--body '' for an"
+            " empty one); messages on standard input, a JSON object per line, go without --topic"
+        )
     pairs = [_pair(text) for text in properties or []]
     named = {"TAGS": tags, "KEYS": keys}
     pairs += [(name, text) for name, text in named.items() if text is not None]
     given = dict(pairs)
     if len(given) != len(pairs):
         raise typer.BadParameter("a property is given twice")
-    data = (body or "").encode("utf-8", "surrogateescape")  # the bytes of the command line
+    data = body.encode("utf-8", "surrogateescape")  # the bytes of the command line
     return Message(topic=topic, body=data, queue_id=queue_id or 0, properties=given)
 
 

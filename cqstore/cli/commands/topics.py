@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from cqstore.cli.known_queues import require_topic
+from cqstore.cli.message_files.text_input import text_input
 from cqstore.cli.options import (
     Backend,
     CommitLogFolder,
@@ -23,10 +24,10 @@ from cqstore.cli.options import (
     open_to_delete,
 )
 from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.path_marks import InputStream
 from cqstore.cli.progress import counted
-from cqstore.cli.streams import standard_input
 from cqstore.cli.table import Row
-from cqstore.store.errors import IllegalMessageError, StoreConfigError, os_errors
+from cqstore.store.errors import IllegalMessageError, StoreConfigError
 from cqstore.store.queue.facts import QueueSpan
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import SYSTEM_TOPICS
@@ -34,7 +35,6 @@ from cqstore.store.record.topic_names import is_system_topic
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 
-_STDIN = Path("-")
 _DAY_MS = 86_400_000
 
 Names = Annotated[
@@ -61,6 +61,7 @@ Delete = Annotated[bool, typer.Option("--delete", help="Delete the topics that a
 DeleteFrom = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Delete those that FILE names, one a line; -: stdin."),
+    InputStream(),
 ]
 
 
@@ -224,8 +225,8 @@ def _names_in(path: Path) -> list[str]:
         StoreIOError: it cannot be read.
         StoreConfigError: it is not UTF-8.
     """
-    with os_errors("read the names of topics", path):
-        data = standard_input().read() if path == _STDIN else path.read_bytes()
+    with text_input(path) as file:
+        data = file.read()
     try:
         text = data.decode()
     except UnicodeDecodeError as exc:

@@ -20,7 +20,12 @@ from cqstore.cli.message_files.archive_manifest import (
     read_manifest,
 )
 from cqstore.cli.message_files.message_arrow import COLUMNS, TIMES, batch_rows, require_arrow
-from cqstore.cli.message_files.message_lines import IllegalLineError, MessageLine, to_message
+from cqstore.cli.message_files.message_lines import (
+    IllegalLineError,
+    MessageLine,
+    refuse_beyond,
+    to_message,
+)
 from cqstore.store.errors import CorruptionError, IllegalMessageError, os_errors
 from cqstore.store.files import check_regular
 from cqstore.store.path_kind import is_file
@@ -47,6 +52,7 @@ def read_archive(folder: Path, first: int) -> Iterator[MessageLine]:
         StoreConfigError: pyarrow is not installed.
         CorruptionError: a file or a manifest is missing or damaged; rows before it were yielded.
         IllegalLineError: a row is no message; likewise.
+        BeyondEndError: the rows end before ``first``.
         StoreIOError: something cannot be read.
     """
     require_arrow()
@@ -63,6 +69,7 @@ def read_archive(folder: Path, first: int) -> Iterator[MessageLine]:
                 number += 1
                 if number >= first:
                     yield _line(number, found.row)
+    refuse_beyond(first, number)
 
 
 def _batches_of(folder: Path) -> Iterator[tuple[Path, Sequence[ArchivedFile]]]:

@@ -38,7 +38,7 @@ class ExportPosition:
     def to_json(self) -> bytes:
         """Return what the file holds."""
         fields = {name: getattr(self, name) for name in self.__slots__}
-        return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+        return json.dumps(fields).encode() + b"\n"
 
     @classmethod
     def read(cls, path: Path) -> "ExportPosition":

@@ -4,9 +4,11 @@ The file says how many rows were put and where the log ended then; both are on d
 written. What was put behind that place is read from the log itself, and compared with the rows.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from cqstore.cli.message_files.message_lines import MessageLine
@@ -30,6 +32,8 @@ class ImportPosition:
     """The first row (of a file of lines: line) that was not put."""
     phy_offset: int
     """Where the log ended behind those that were."""
+    rows_digest: str = ""
+    """``RowsDigest`` of those that were; empty: of an archive, whose batches do not change."""
 
     def write(self, path: Path) -> None:
         """Replace the file at ``path`` by this position, durably.
@@ -54,7 +58,9 @@ class ImportPosition:
             data = read_file(path, _MAX_BYTES)
         try:
             found = cls(**json.loads(data))
-            if not (type(found.next_row) is type(found.phy_offset) is int and found.next_row > 0):
+            if not (
+                type(found.next_row) is type(found.phy_offset) is int and found.next_row > 0
+            ) or (type(found.rows_digest) is not str):
                 raise TypeError  # noqa: TRY301 - as of what is not there
         except (ValueError, TypeError) as exc:
             raise CorruptionError(
@@ -68,10 +74,59 @@ class ImportPosition:
         return found
 
 
-def pass_rows_put(store: MessageStore, begun: ImportPosition, rows: Iterator[MessageLine]) -> int:
+class RowsDigest:
+    """Digest of all rows that were put, in order: shows whether a file was edited since."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.blake2b(digest_size=16)
+
+    def add(self, row: MessageLine) -> None:
+        """Take one row, with its number."""
+        put = row.message
+        facts = (
+            row.number, put.topic, put.queue_id, bytes(put.body), [*put.properties.items()],
+            put.flag, put.sys_flag, put.born_timestamp, put.born_host, put.store_host,
+            put.reconsume_times, put.prepared_transaction_offset,
+        )  # fmt: skip
+        self._digest.update(repr(facts).encode("utf-8", "surrogatepass"))
+
+    def hexdigest(self) -> str:
+        """Return the digest so far."""
+        return self._digest.hexdigest()
+
+
+def rows_behind(
+    begun: ImportPosition, rows: Iterator[MessageLine], digest: RowsDigest, source: Path
+) -> Iterator[MessageLine]:
+    """Return those of ``rows``, which are all, that ``begun`` has not; ``digest`` takes the others.
+
+    Raises:
+        RefusedStoreError: the others are not those that were put: the file was edited.
+    """
+    following = list[MessageLine]()
+    for row in rows:
+        if row.number >= begun.next_row:
+            following.append(row)
+            break
+        digest.add(row)
+    if digest.hexdigest() != begun.rows_digest:
+        raise RefusedStoreError(
+            f"the rows before {begun.next_row}, which were put, are others now: the file was"
+            " edited since; import without --position, or with --continue-from N",
+            path=source,
+        )
+    return chain(following, rows)
+
+
+def pass_rows_put(
+    store: MessageStore,
+    begun: ImportPosition,
+    rows: Iterator[MessageLine],
+    digest: RowsDigest | None,
+) -> int:
     """Take those of ``rows``, which begin where ``begun`` says, that the log has; return the next.
 
-    ``store`` is open to write, so no other process puts.
+    ``store`` is open to write, so no other process puts. ``digest`` takes the rows too.
 
     Raises:
         RefusedStoreError: the log ends before the position, or has gone on with messages that are
@@ -94,6 +149,8 @@ def pass_rows_put(store: MessageStore, begun: ImportPosition, rows: Iterator[Mes
                 f" another writer put ({which}): give --continue-from",
                 path=store.root, phy_offset=record.phy_offset,
             )  # fmt: skip
+        if digest is not None:
+            digest.add(row)
         next_row = row.number + 1
     return next_row
 

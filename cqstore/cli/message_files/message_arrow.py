@@ -11,9 +11,20 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from cqstore.cli.message_files.message_fields import ReadMessage, flat_fields
-from cqstore.cli.message_files.message_lines import IllegalLineError, MessageLine, to_message
+from cqstore.cli.message_files.message_lines import (
+    IllegalLineError,
+    MessageLine,
+    refuse_beyond,
+    to_message,
+)
 from cqstore.cli.message_files.text_files import FileFormat, MessageWriter
-from cqstore.store.errors import CorruptionError, IllegalMessageError, StoreConfigError, os_errors
+from cqstore.store.errors import (
+    CorruptionError,
+    IllegalMessageError,
+    StoreConfigError,
+    UnsupportedFormatError,
+    os_errors,
+)
 from cqstore.store.files import check_regular
 
 _BATCH_ROWS = 1024
@@ -134,7 +145,9 @@ def read_columns(path: Path, kind: FileFormat, first: int) -> Iterator[MessageLi
 
     Raises:
         StoreConfigError: pyarrow is not installed.
+        UnsupportedFormatError: it is empty, or has other columns.
         CorruptionError: it is no such file, or is damaged; rows before that were yielded.
+        BeyondEndError: the rows end before ``first``.
         IllegalLineError: a row is no message; those before it were yielded.
         StoreIOError: the file cannot be read.
     """
@@ -142,6 +155,8 @@ def read_columns(path: Path, kind: FileFormat, first: int) -> Iterator[MessageLi
     number = 0
     with os_errors("read messages", path):
         check_regular(path)
+        if not path.stat().st_size:
+            raise UnsupportedFormatError(f"the file is empty: no {kind.value} file", path=path)
         try:
             for batch in _batches(path, kind):
                 if number == 0:
@@ -160,6 +175,7 @@ def read_columns(path: Path, kind: FileFormat, first: int) -> Iterator[MessageLi
                     expected=f"{kind.value} with the columns that export writes", got=str(exc),
                 ) from exc  # fmt: skip
             raise
+    refuse_beyond(first, number)
 
 
 def _batches(path: Path, kind: FileFormat) -> Iterator[Any]:
@@ -183,21 +199,25 @@ def _check_schema(path: Path, found: Any) -> None:
     """Refuse columns that are not known, or of another type.
 
     Raises:
-        CorruptionError: so they are; the first one is named.
+        UnsupportedFormatError: so they are; the first one is named.
     """
     wanted = schema()
     for field in found:
         if field.name not in wanted.names:
-            raise CorruptionError(
-                f"an unknown column {field.name!r:.60}", path=path, expected=", ".join(wanted.names)
+            raise UnsupportedFormatError(
+                f"an unknown column {field.name!r:.60}: expected {', '.join(wanted.names)}",
+                path=path,
             )
         if not _is_like(field.type, wanted.field(field.name).type):
-            raise CorruptionError(
-                f"column {field.name} is of another type", path=path,
-                expected=str(wanted.field(field.name).type), got=str(field.type),
-            )  # fmt: skip
+            raise UnsupportedFormatError(
+                f"column {field.name} is of another type: expected"
+                f" {wanted.field(field.name).type}, found {field.type}",
+                path=path,
+            )
     if "topic" not in found.names:
-        raise CorruptionError("no column topic", path=path, got=", ".join(found.names)[:200])
+        raise UnsupportedFormatError(
+            f"no column topic: found {', '.join(found.names)[:200]}", path=path
+        )
 
 
 def _is_like(found: Any, wanted: Any) -> bool:

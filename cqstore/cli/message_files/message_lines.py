@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from cqstore.cli.message_files.message_fields import PLACES, host_of, to_put
-from cqstore.store.errors import IllegalMessageError
+from cqstore.store.errors import IllegalMessageError, StoreConfigError
 from cqstore.store.java_numbers import INT_MAX, LONG_MAX
 from cqstore.store.record.message import LOOPBACK, Host, Message
 
@@ -46,12 +46,18 @@ class IllegalLineError(IllegalMessageError):
         return error
 
 
+class BeyondEndError(StoreConfigError):
+    """The input ends before the line or row to begin with."""
+
+
 def message_lines(lines: Iterable[bytes], first: int = 1) -> Iterator[MessageLine]:
     """Yield the message of each line from number ``first`` on; empty lines hold none.
 
     Raises:
         IllegalLineError: a line is no message; those before it were yielded.
+        BeyondEndError: the lines end before ``first``.
     """
+    number = 0
     for number, line in enumerate(lines, 1):
         if number < first or not line.strip():
             continue
@@ -60,6 +66,19 @@ def message_lines(lines: Iterable[bytes], first: int = 1) -> Iterator[MessageLin
         except IllegalMessageError as exc:
             raise IllegalLineError.at(number, f"line {number}: {exc.reason}") from exc
         yield MessageLine(number, message)
+    refuse_beyond(first, number)
+
+
+def refuse_beyond(first: int, last: int) -> None:
+    """Refuse to begin at a line or row that is not there; the end is the one after the ``last``.
+
+    Raises:
+        BeyondEndError: ``first`` is beyond.
+    """
+    if first > last + 1:
+        raise BeyondEndError(
+            f"line or row {first} does not exist: the input has {last}; nothing was put"
+        )
 
 
 def to_message(fields: dict[str, object]) -> Message:
@@ -130,7 +149,7 @@ def _object(line: bytes) -> dict[str, object]:
         raise IllegalMessageError(
             f"byte {exc.start + 1} is no UTF-8 ({exc.reason}); a body of any bytes is a bodyBase64"
         ) from exc
-    except (json.JSONDecodeError, RecursionError) as exc:
+    except (ValueError, RecursionError) as exc:
         raise IllegalMessageError(f"no JSON: {json_fault(exc)}") from exc
     if not isinstance(fields, dict):
         raise IllegalMessageError(f"{_shown(fields)} is no JSON object with a topic")
@@ -141,7 +160,7 @@ def json_fault(exc: ValueError | RecursionError) -> str:
     """Return why a line is no JSON; its number, which the caller names, is not that of Python."""
     if isinstance(exc, json.JSONDecodeError):
         return f"{exc.msg} (character {exc.pos + 1})"
-    return str(exc)
+    return str(exc).partition(";")[0]  # behind it Python names a function of its own
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:

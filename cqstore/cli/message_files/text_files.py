@@ -15,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
 
+from cqstore.cli.csv_line import csv_line
 from cqstore.cli.message_files.message_fields import (
     FIELDS,
     ReadMessage,
@@ -27,11 +28,12 @@ from cqstore.cli.message_files.message_lines import (
     MessageLine,
     json_fault,
     message_lines,
+    refuse_beyond,
     to_message,
 )
+from cqstore.cli.message_files.text_input import text_input
 from cqstore.cli.output import to_json
-from cqstore.store.errors import IllegalMessageError, os_errors
-from cqstore.store.files import reading
+from cqstore.store.errors import IllegalMessageError
 
 _NUMBERS = {
     "queueId", "queueOffset", "phy", "storeTimestamp", "bornTimestamp", "flag", "sysFlag",
@@ -105,10 +107,8 @@ class CsvWriter(TextWriter):
 
     def line(self, read: ReadMessage) -> str:
         """Return the message as a row of comma-separated values."""
-        text = io.StringIO(newline="")
         row = {**flat_fields(read), "properties": to_json(read.message.properties)}
-        csv.writer(text, lineterminator="\n").writerow([row[name] for name in FIELDS])
-        return text.getvalue()
+        return csv_line(row[name] for name in FIELDS)
 
 
 class PatternWriter(TextWriter):
@@ -131,11 +131,11 @@ def read_json_lines(path: Path, first: int) -> Iterator[MessageLine]:
         IllegalLineError: a line is no message; those before it were yielded.
         StoreIOError: the file cannot be read.
     """
-    with os_errors("read messages", path), reading(path) as file:
-        yield from message_lines(_bounded(file), first)
+    with text_input(path) as file:
+        yield from message_lines(bounded_lines(file), first)
 
 
-def _bounded(file: BinaryIO) -> Iterator[bytes]:
+def bounded_lines(file: BinaryIO) -> Iterator[bytes]:
     """Yield the lines of a file; one that no message has would fill the memory.
 
     Raises:
@@ -158,10 +158,11 @@ def read_csv(path: Path, first: int) -> Iterator[MessageLine]:
 
     Raises:
         IllegalLineError: a row, or the head, is wrong; messages before it were yielded.
+        BeyondEndError: the rows end before ``first``.
         StoreIOError: the file cannot be read.
     """
     csv.field_size_limit(sys.maxsize)
-    with os_errors("read messages", path), reading(path) as file:
+    with text_input(path) as file:
         text = io.TextIOWrapper(file, "utf-8", newline="")
         rows = csv.reader(text, strict=True)
         number, head_is_read = 0, False
@@ -172,6 +173,7 @@ def read_csv(path: Path, first: int) -> Iterator[MessageLine]:
             for number, row in enumerate(rows, 1):
                 if number >= first:
                     yield MessageLine(number, to_message(_fields(names, row)))
+            refuse_beyond(first, number)
         except IllegalMessageError as exc:
             where = f"row {number} (line {rows.line_num})" if head_is_read else "line 1"
             raise IllegalLineError.at(max(number, 1), f"{where}: {exc.reason}") from exc
@@ -213,5 +215,5 @@ def _fields(names: list[str], row: list[str]) -> dict[str, object]:
 def _properties(text: str) -> object:
     try:
         return json.loads(text) if text else None
-    except (json.JSONDecodeError, RecursionError) as exc:
+    except (ValueError, RecursionError) as exc:
         raise IllegalMessageError(f"properties are no JSON: {json_fault(exc)}") from exc

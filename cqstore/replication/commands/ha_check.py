@@ -7,6 +7,7 @@ import typer
 
 from cqstore.cli.options import ConfigFile, Format, meant, note, read_config
 from cqstore.cli.output import OutputFormat, output
+from cqstore.cli.path_marks import OutputPath
 from cqstore.cli.progress import progress
 from cqstore.replication.address import address
 from cqstore.replication.ha.check_report import Checked
@@ -14,6 +15,7 @@ from cqstore.replication.ha.fetched import Master
 from cqstore.replication.ha.ha_check import CheckScope, MasterAddress, checked
 from cqstore.replication.ha_settings import HaSettings
 from cqstore.store.path_kind import exists
+from cqstore.store.paths import named_path
 
 A = Annotated[str, typer.Argument(metavar="A", help="A store's folder, or HOST:PORT of a master.")]
 B = Annotated[str, typer.Argument(metavar="B", help="Likewise.")]
@@ -30,6 +32,7 @@ Spool = Annotated[
         "--spool", metavar="PATH",
         help="Where what a master sends is kept meanwhile; without it the system's temp folder.",
     ),
+    OutputPath(locked=False),
 ]  # fmt: skip
 
 
@@ -75,7 +78,7 @@ def show(found: Checked, kind: OutputFormat) -> None:
 
 def place(text: str, config: Path | None) -> MasterAddress:
     """Return what a word names: a folder if there is one of that name, else a master."""
-    path = Path(text)
+    path = named_path(text)
     if exists(path) or ":" not in text or "/" in text:
         return meant(path) or path
     settings = HaSettings.read(config)

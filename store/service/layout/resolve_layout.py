@@ -28,7 +28,7 @@ def resolve_layout(
         if read_only:
             what = "neither commit log nor queues" if is_dir(root) else "no such folder"
             raise RefusedStoreError(f"no store here: {what}", path=root)
-        refuse_part(root, levels=1)
+        refuse_part(root)
     if not read_only:
         refuse_read_only(layout)
         _refuse_promises(root, config, fed=fed)

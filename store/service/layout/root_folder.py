@@ -1,12 +1,13 @@
 """What cannot be the folder of a store: a file, and what is a part of one.
 
-An opening to write would else make a new store there, in the middle of another one.
+An opening to write would else make a new store there, in the middle of another one. Nor can the
+output of a command be a part of one: every later open would find it there.
 """
 
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 
-from cqstore.store.errors import RefusedStoreError
+from cqstore.store.errors import RefusedStoreError, os_errors
 from cqstore.store.path_kind import exists, is_dir, is_file, matching
 
 _PARTS = {"commitlog", "index", "config", "cqstore", "checkpoint", "abort", "lock"}
@@ -46,16 +47,58 @@ def refuse_no_log_folder(commit_log: Path) -> None:
     raise RefusedStoreError(f"no commit log lies here: {what}", path=commit_log)
 
 
-def refuse_part(root: Path, levels: int | None = None) -> None:
-    """Refuse a part of a store that lies above it, so many levels or any.
+def refuse_part(root: Path) -> None:
+    """Refuse a part of a store that lies above it, at any level.
 
     Raises:
         RefusedStoreError: it is one; the error names the store.
     """
     whole = root.absolute()
-    for below, above in islice(pairwise([whole, *whole.parents]), levels):
+    for below, above in pairwise([whole, *whole.parents]):
         if _is_part(below.name) and _may_be_store(above) and not _may_be_store(whole):
             raise RefusedStoreError(f"this is a part of a store: is {above} meant?", path=root)
+
+
+def refuse_in_store(
+    target: Path, what: str, *roots: Path, is_store: bool = False, in_own_folder: bool = False
+) -> None:
+    """Refuse a place inside a store for ``what`` a command writes, before anything is written.
+
+    A store is each of ``roots`` and each folder that looks like one. The folder of a commit log
+    that is elsewhere counts as a part of one. Links are followed, and count by their own place too.
+    ``is_store``: ``target`` becomes a store, or is one. ``in_own_folder``: it may be below
+    ``cqstore/migration`` in a store.
+
+    Raises:
+        RefusedStoreError: ``target`` is inside a store, which the error names.
+        StoreIOError: it cannot be looked at.
+    """
+    with os_errors(f"look at the place of the {what}", target):
+        given = {root.resolve() for root in roots}
+        for place in dict.fromkeys((target.resolve(), _by_its_own_place(target))):
+            for above in (place, *place.parents):
+                is_root = above in given or _may_be_store(above)
+                if not is_root or (is_store and above == place):
+                    continue
+                if in_own_folder and _is_in_own_folder(place, above):
+                    continue
+                where = "the store itself" if above in given else f"the store {above}"
+                raise RefusedStoreError(f"the {what} would lie in {where}", path=target)
+            if is_dir(place.parent) and any(matching(place.parent, _LOG_FILE)):
+                raise RefusedStoreError(
+                    f"the {what} would lie among the files of a commit log", path=target
+                )
+
+
+def _by_its_own_place(path: Path) -> Path:
+    """Return a path whose last name may be a link, which is not followed."""
+    return path.absolute().parent.resolve() / path.name
+
+
+def _is_in_own_folder(place: Path, root: Path) -> bool:
+    """Return whether a place is where migrations of the store ``root`` may work."""
+    names = place.relative_to(root).parts
+    return names[:1] == ("cqstore",) and len(names) > 1 and names[1].startswith("migration")
 
 
 def _is_part(name: str) -> bool:

@@ -10,10 +10,12 @@ from pathlib import Path
 
 from cqstore.store.errors import DiskFullError, RefusedStoreError, StoreError, is_full, os_errors
 from cqstore.store.files import bytes_on_disk, open_regular, reading, write_all
+from cqstore.store.journals.output_lock import output_lock
 from cqstore.store.journals.store_lock import refuse_if_open
 from cqstore.store.path_kind import is_dir
 from cqstore.store.paths import StorePaths
 from cqstore.store.progress import Progress, noop
+from cqstore.store.service.layout.root_folder import refuse_in_store
 
 _CHUNK = 4 << 20
 _FICLONE = 0x40049409
@@ -29,12 +31,19 @@ def copy_store(root: Path, target: Path, progress: Progress = noop) -> None:
 
     Raises:
         RefusedStoreError: ``target`` exists, lies in the store itself, or in no folder.
-        StoreLockedError: the store is open: a copy would not be of one moment.
+        StoreLockedError: the store is open: a copy would not be of one moment; or another process
+            makes this copy.
         DiskFullError: there is no room for it; nothing was copied.
         StoreIOError: something cannot be read or written; nothing is left of the copy.
     """
     check_copy_target(root, target)
     refuse_if_open(StorePaths(root))
+    with output_lock(target):
+        _copy_store(root, target, progress)
+
+
+def _copy_store(root: Path, target: Path, progress: Progress) -> None:
+    """Copy a store for which ``target`` is locked; what a killed copy has left there goes."""
     partial = target.with_name(target.name + ".partial")
     with os_errors("measure the store", root):
         wanted = blocks_below(root)
@@ -77,15 +86,13 @@ def check_target(root: Path, target: Path, what: str) -> None:
     """Refuse a place where no copy of ``root`` can be made; ``what`` it is called.
 
     Raises:
-        RefusedStoreError: it is taken, or in the store itself.
+        RefusedStoreError: it is taken, or inside a store.
         StoreIOError: it cannot be looked at.
     """
     with os_errors(f"make the folder of the {what}", target):
         if os.path.lexists(target):
             raise RefusedStoreError(f"the place of the {what} is taken", path=target)
-        place, inside = target.absolute().parent.resolve(), root.resolve()
-        if place == inside or inside in place.parents:
-            raise RefusedStoreError(f"the {what} would lie in the store itself", path=target)
+    refuse_in_store(target, what, root, is_store=True)
 
 
 @contextmanager

@@ -1,0 +1,89 @@
+"""Paths that a verb writes: refused inside a store, and locked against other processes.
+
+What a verb reads must be a file or a folder, unless it is marked as ``InputStream``.
+
+An option or argument is marked in its ``Annotated``: ``Annotated[Path, typer.Option(…),
+OutputPath()]``. ``Verb`` then guards it while the verb runs, so no verb does it by itself.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cqstore.store.errors import RefusedStoreError, os_errors
+from cqstore.store.journals.output_lock import output_lock
+from cqstore.store.path_kind import exists, is_dir, is_file
+from cqstore.store.service.layout.root_folder import refuse_in_store
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPath:
+    """Marks a parameter of a verb as a file or folder that the verb writes."""
+
+    locked: bool = True
+    """Lock it. ``False``: what writes it has a lock of its own, or a new name for each run."""
+    is_store: bool = False
+    """It is the root of a store, a new one or, to go on with, one that is there."""
+    in_own_folder: bool = False
+    """It may be below ``cqstore/migration`` in a store, as a workspace is by default."""
+
+
+class InputStream:
+    """Marks a parameter of a verb that may name a pipe, a terminal, or ``-``."""
+
+
+Marks = Mapping[str, OutputPath | InputStream]
+
+
+def path_marks(function: Callable[..., Any]) -> Marks:
+    """Return the marks of a verb's parameters, by their names."""
+    found = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        for mark in getattr(parameter.annotation, "__metadata__", ()):
+            if isinstance(mark, OutputPath | InputStream):
+                found[name] = mark
+    return found
+
+
+@contextmanager
+def guarded(marks: Marks, given: Mapping[str, object]) -> Iterator[None]:
+    """Check the paths in ``given``, and hold the locks of outputs while the block runs.
+
+    Raises:
+        RefusedStoreError: an output is inside a store: that of the verb, or any other. Or a path
+            leads to a pipe or a device.
+        StoreLockedError: another process writes an output.
+        StoreIOError: a path cannot be looked at or locked.
+    """
+    roots = [root for root in [given.get("root")] if isinstance(root, Path)]
+    with ExitStack() as stack:
+        for name, path in given.items():
+            if not isinstance(path, Path):
+                continue
+            mark = marks.get(name)
+            if not isinstance(mark, InputStream):
+                _refuse_device(path)
+            if isinstance(mark, OutputPath):
+                refuse_in_store(
+                    path, "output", *roots, is_store=mark.is_store, in_own_folder=mark.in_own_folder
+                )
+                if mark.locked:
+                    stack.enter_context(output_lock(path))
+        yield
+
+
+def _refuse_device(path: Path) -> None:
+    """Refuse what is neither a file nor a folder: wrong use, and no damage.
+
+    An output would replace a device by a file.
+
+    Raises:
+        RefusedStoreError: it is a pipe or a device.
+        StoreIOError: it cannot be looked at.
+    """
+    with os_errors("look at the path", path):
+        if exists(path) and not is_file(path) and not is_dir(path):
+            raise RefusedStoreError("this is a pipe or a device, not a file", path=path)
