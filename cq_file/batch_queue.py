@@ -222,7 +222,11 @@ class BatchConsumeQueue(QueueFiles):
                 break
             count += 1
         if count:
-            self._first = self.starts[count] // _UNIT
+            self.begin_with(self.starts[count])
             self.generation += 1
             self.remove_leading(count)
         return count
+
+    def begin_with(self, start: int) -> None:
+        """Note that units before the file at ``start`` have expired."""
+        self._first = start // _UNIT

@@ -387,10 +387,14 @@ class FileConsumeQueue(QueueFiles, _table.QueueEnds):
                 break
             count += 1
         if count:
-            self.first_offset = self.starts[count] // _UNIT
+            self.begin_with(self.starts[count])
             self.generation += 1
             self.remove_leading(count)
         return count
+
+    def begin_with(self, start: int) -> None:
+        """Note that units before the file at ``start`` have expired."""
+        self.first_offset = max(self.first_offset, start // _UNIT)
 
     def _forget_tail(self) -> None:
         self._tail_path = None

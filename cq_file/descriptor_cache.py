@@ -99,6 +99,7 @@ class DescriptorCache:
 
     def __init__(self, limit: int, *, read_only: bool) -> None:
         self.limit = limit
+        self.read_only = read_only
         self._flags = os.O_RDONLY if read_only else os.O_RDWR
         self._entries: OrderedDict[str, OpenFile] = OrderedDict()
         # Guards opening, forgetting and closing; not the look-up.

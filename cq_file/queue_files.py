@@ -135,7 +135,7 @@ class QueueFiles(_table.FileRow):
         or be made again and not have its length yet.
 
         Raises:
-            StoreIOError: a file is missing that this process did not remove.
+            StoreIOError: a file is missing that neither this process nor an expiry removed.
             StoreError: as ``read`` raised it, while the writer changed nothing.
         """
         while True:
@@ -143,12 +143,31 @@ class QueueFiles(_table.FileRow):
             try:
                 result = read(*args)
             except (FileNotFoundError, StoreError):
-                if generation == self.generation:
+                if generation == self.generation and not self._leave_out_expired():
                     with os_errors("read a queue", self.folder):
                         raise
                 continue
             if generation == self.generation:
                 return result
+
+    def _leave_out_expired(self) -> bool:
+        """Leave out leading files that the writer of a read-only store removed; return whether any.
+
+        Files that are missing after the first one that is there have not expired.
+        """
+        starts = self.starts
+        if not self.access.cache.read_only or not starts:
+            return False
+        first = next((start for start in starts if os.path.lexists(self.path(start))), starts[0])
+        if first == starts[0]:
+            return False
+        self.begin_with(first)
+        self.generation += 1
+        self.starts = starts[starts.index(first) :]
+        return True
+
+    def begin_with(self, start: int) -> None:
+        """Note that the queue's first file is the one at ``start``: those before have expired."""
 
     def data_behind(self, logic_offset: int) -> Iterator[tuple[int, bytes]]:
         """Yield ``(logic offset, bytes)`` of each chunk from there on that is not all zero."""

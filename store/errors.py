@@ -32,6 +32,7 @@ argument has a default, so that the errors survive pickling.
 """
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -218,6 +219,21 @@ def os_errors(action: str, path: str | Path) -> Iterator[None]:
     except OSError as exc:
         kind = DiskFullError if is_full(exc) else StoreIOError
         raise kind(f"cannot {action}: {exc.strerror or exc}", path=Path(path)) from exc
+
+
+def vanished_file(exc: BaseException | None) -> str | None:
+    """Return the file whose absence ``exc`` reports, if nothing has that name now.
+
+    A folder is listed first and each file is opened later: a file that another process removed in
+    between is not damage, and a new listing does not have it. ``None``: ``exc`` is something else,
+    as with a dangling link.
+    """
+    while exc is not None:
+        if isinstance(exc, FileNotFoundError) and isinstance(exc.filename, str | Path):
+            name = str(exc.filename)
+            return None if os.path.lexists(name) else name
+        exc = exc.__cause__
+    return None
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """What ``cqstore info`` reports of a store: for each fact a name, a type and a meaning."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from typing import NamedTuple
 from cqstore.cli.options import opened_by
 from cqstore.store.index.index_check import REBUILD_INDEX
 from cqstore.store.log.checkpoint import CheckpointFields
+from cqstore.store.log.mapped_file import MappedFile
 from cqstore.store.service.layout.left_behind import sentence
 from cqstore.store.service.maintenance.disk_levels import DiskPercents
 from cqstore.store.service.message_store import MessageStore
@@ -156,11 +158,19 @@ def _retention(store: MessageStore) -> Iterator[tuple[str, object]]:
     config, files = store.config, components_of(store).log.files.files()
     yield "file_reserved_hours", config.file_reserved_time
     yield "delete_when", config.delete_when
-    yield "oldest_file_time", utc(files[0].path.stat().st_mtime) if files else None
+    yield "oldest_file_time", _oldest_time(files)
     paths = components_of(store).paths
     for name, folder in (("commit_log", paths.commit_log), ("queues", paths.consume_queue)):
         yield f"{name}_disk_used_percent", round(_PERCENT * disk_used_ratio(folder), 1)
     yield "disk_max_used_percent", DiskPercents.of(config).max_used
+
+
+def _oldest_time(files: Sequence[MappedFile]) -> str | None:
+    """Return when the oldest file that is still there was written last."""
+    for file in files:
+        with suppress(FileNotFoundError):  # a writer has just deleted it
+            return utc(file.path.stat().st_mtime)
+    return None
 
 
 def _warnings(store: MessageStore) -> Iterator[str]:

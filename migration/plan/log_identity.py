@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from cqstore.store.errors import RefusedStoreError, os_errors
+from cqstore.store.errors import RefusedStoreError, StoreIOError, os_errors, vanished_file
 from cqstore.store.files import reading
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.log.log_files import log_file_paths
@@ -19,13 +19,18 @@ def log_identity(log_folders: list[Path]) -> str:
         RefusedStoreError: there is no log.
         StoreIOError: it cannot be read.
     """
-    found = log_file_paths(log_folders)
-    if not found:
-        raise RefusedStoreError("there is no commit log", path=log_folders[0])
-    oldest = found[0]
-    with os_errors("read the commit log", oldest), reading(oldest) as file:
-        head = file.read(_IDENTITY_BYTES)
-    return hashlib.blake2b(oldest.name.encode() + head, digest_size=16).hexdigest()
+    while True:
+        found = log_file_paths(log_folders)
+        if not found:
+            raise RefusedStoreError("there is no commit log", path=log_folders[0])
+        oldest = found[0]
+        try:
+            with os_errors("read the commit log", oldest), reading(oldest) as file:
+                data = oldest.name.encode() + file.read(_IDENTITY_BYTES)
+                return hashlib.blake2b(data, digest_size=16).hexdigest()
+        except StoreIOError as exc:
+            if vanished_file(exc) is None:  # else it has just expired
+                raise
 
 
 def tail_identity(log: CommitLog, phy_offset: int) -> str:

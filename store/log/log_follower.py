@@ -136,8 +136,13 @@ class LogFollower:
 
     def _starts_at(self, place: "tuple[int, Path, int]", at: int) -> bool:
         start, path, length = place
-        with os_errors("read a commit log file", path), reading(path) as file:
-            data = _bytes_at(file, at - start, BLANK_SIZE)
+        with os_errors("read a commit log file", path):
+            try:
+                with reading(path) as file:
+                    data = _bytes_at(file, at - start, BLANK_SIZE)
+            except FileNotFoundError:  # it has just expired: the next poll lists again
+                self._files = {}
+                return True
         if len(data) < BLANK_SIZE or not any(data):
             return True  # the end of the log
         return _span(data, 0, start + length - at, at) is not None

@@ -9,6 +9,7 @@ Invariants:
 
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from cqstore.store.errors import StoreClosedError, StoreIOError, TruncatedRecordError, os_errors
@@ -32,14 +33,26 @@ class MappedFile(_tail.FilePositions):
     alive until then: hold it for one request, copy what must live longer.
     """
 
-    def __init__(self, path: Path, file_size: int, *, read_only: bool) -> None:
-        """Describe an existing file; nothing is opened yet."""
+    def __init__(
+        self,
+        path: Path,
+        file_size: int,
+        *,
+        read_only: bool,
+        on_missing: Callable[[int], None] | None = None,
+    ) -> None:
+        """Describe an existing file; nothing is opened yet.
+
+        ``on_missing`` is called with the file's start if there is no such file when it is opened.
+        It may raise an error of its own.
+        """
         self.path = path
         self.file_size = file_size
         self.file_from_offset = int(path.name)
         self.wrote_position = file_size  # all of it, until recovery has found the end
         self.flushed_position = file_size
         self._read_only = read_only
+        self._on_missing = on_missing
         self.mapped = None
         self.heap = None
         self._pages_singly = False
@@ -344,10 +357,23 @@ class MappedFile(_tail.FilePositions):
             if self._closed:
                 raise StoreClosedError("the commit log file is closed", path=self.path)
             if self._open is None:
-                mode = os.O_RDONLY if self._read_only else os.O_RDWR
-                with os_errors("open a commit log file", self.path):
-                    self._open = Descriptor(self.path, mode)
+                self._open = self._opened()
             return self._open
+
+    def _opened(self) -> Descriptor:
+        """Open the file.
+
+        Raises:
+            StoreIOError: it cannot be opened.
+        """
+        mode = os.O_RDONLY if self._read_only else os.O_RDWR
+        with os_errors("open a commit log file", self.path):
+            try:
+                return Descriptor(self.path, mode)
+            except FileNotFoundError:
+                if self._on_missing is not None:
+                    self._on_missing(self.file_from_offset)
+                raise
 
 
 _CHUNK = 1 << 20

@@ -13,12 +13,14 @@ from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.concurrency.thread import StoreThread
 from cqstore.store.errors import (
     CorruptionError,
+    MagicCodeError,
     StoreIOError,
     TruncatedRecordError,
     os_errors,
 )
 from cqstore.store.files import check_regular, file_name, is_file_name, make_folder, sync_folder
 from cqstore.store.log import _tail
+from cqstore.store.log.log_files import log_file_paths
 from cqstore.store.log.mapped_file import MappedFile
 from cqstore.store.path_kind import exists, is_dir, is_file
 
@@ -55,6 +57,8 @@ class MappedFileQueue(_tail.FilesByStart):
         self._mapped: OrderedDict[int, MappedFile] = OrderedDict()
         self._mapped_lock = threading.RLock()  # guards _mapped
         self._ahead: _AheadOfTime | None = None
+        self.is_end_known = False
+        """From then on a file that the writer of a read-only store removes counts as expired."""
 
     def load(self) -> None:
         """Take in the files of all folders, in order of their names. Writes nothing.
@@ -82,7 +86,10 @@ class MappedFileQueue(_tail.FilesByStart):
             if length == 0 and path == paths[-1]:
                 continue
             self._check_place(path, length)
-            file = MappedFile(path, self.file_size, read_only=self._read_only)
+            file = MappedFile(
+                path, self.file_size, read_only=self._read_only,
+                on_missing=self._leave_out_removed if self._read_only else None,
+            )  # fmt: skip
             self.by_start[file.file_from_offset] = file  # there are no readers yet
 
     def _check_place(self, path: Path, length: int) -> None:
@@ -103,6 +110,23 @@ class MappedFileQueue(_tail.FilesByStart):
                 "a commit log file is missing before this one", path=path,
                 expected=expected, got=f"start {start}",
             )  # fmt: skip
+
+    def _leave_out_removed(self, start: int) -> None:
+        """Leave out the files that another process has removed, as an expiry of our own does.
+
+        A file in the middle of the row is not expired: it is missing, and the caller reports that.
+
+        Raises:
+            MagicCodeError: the file that starts at ``start`` is left out now.
+        """
+        there = {int(path.name) for path in log_file_paths(self.folders, missing_ok=True)}
+        if not self.is_end_known or not there or min(there) <= start <= max(there):
+            return
+        low, high = min(there), max(there)
+        self.by_start = {at: file for at, file in self.by_start.items() if low <= at <= high}
+        raise MagicCodeError(
+            "this file of the commit log was removed meanwhile", path=self.folder, phy_offset=start
+        )
 
     # ---- reading
 

@@ -13,6 +13,7 @@ from typing import NoReturn
 from cqstore.store.errors import RefusedStoreError, StoreConfigError, os_errors
 from cqstore.store.journals.backend_state import BackendState, read_backend_state
 from cqstore.store.journals.journal_manifest import check_kept
+from cqstore.store.log.log_files import list_log_files, log_file_paths
 from cqstore.store.path_kind import exists, is_dir, is_file, matching
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backend_replica import NO_LIGHT, Roles
@@ -79,7 +80,7 @@ def _detect(root: Path, config: StoreConfig) -> StoreLayout:
     elif elsewhere:
         refusals.append(f"its commit log lies elsewhere, in {elsewhere[0]}")
     refusals += _foreign(paths, config)
-    has_log = any(_has_files(folder) for folder in folders)
+    has_log = bool(log_file_paths(folders, missing_ok=True))
     found = present_backends(paths)
     check_kept(paths)
     return StoreLayout(paths, folders, has_log, found, refusals, read_backend_state(paths))
@@ -312,9 +313,5 @@ def found_sizes(layout: StoreLayout, config: StoreConfig) -> dict[str, int]:
     """Return the file sizes that the files themselves show, for settings that were not given."""
     if "mapped_file_size_commit_log" in config.model_fields_set:
         return {}
-    for folder in layout.log_folders:
-        if is_dir(folder):
-            sizes = {path.stat().st_size for path in folder.iterdir() if is_file(path)} - {0}
-            if sizes:
-                return {"mapped_file_size_commit_log": max(sizes)}
-    return {}
+    sizes = [length for _, length in list_log_files(layout.log_folders).values()]
+    return {"mapped_file_size_commit_log": max(sizes)} if sizes else {}

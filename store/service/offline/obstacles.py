@@ -22,9 +22,10 @@ from cqstore.store.errors import (
     TruncatedRecordError,
     os_errors,
 )
-from cqstore.store.files import is_file_name, sync_folder
+from cqstore.store.files import sync_folder
 from cqstore.store.journals.store_lock import StoreLock, mark_open
 from cqstore.store.log.checkpoint import StoreCheckpoint
+from cqstore.store.log.log_files import log_file_paths
 from cqstore.store.path_kind import exists, is_dir, is_file
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backends import backend
@@ -124,12 +125,12 @@ def _cut_files(layout: StoreLayout, size: int) -> Iterator[Obstacle]:
     if len(layout.log_folders) != 1 or not is_dir(layout.log_folders[0]):
         return
     with os_errors("list the commit log", layout.log_folders[0]):
-        paths = sorted(layout.log_folders[0].iterdir())
-        sizes = [path.stat().st_size if is_file(path) else -1 for path in paths]
-    names = [path.name for path in paths]
-    if not all(map(is_file_name, names)):
-        return
-    starts = [int(name) for name in names]
+        try:
+            paths = log_file_paths(layout.log_folders)
+            sizes = [path.stat().st_size if is_file(path) else -1 for path in paths]
+        except FileNotFoundError:  # a writer is deleting files: none is known to be cut short
+            return
+    starts = [int(path.name) for path in paths]
     in_a_row = all(start == starts[0] + at * size for at, start in enumerate(starts))
     if not starts or starts[0] % size or not in_a_row or size not in sizes or max(sizes) > size:
         return

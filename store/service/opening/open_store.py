@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cqstore.store.broker_files.topic_positions import TopicPositions
 from cqstore.store.concurrency.logger import StoreLogger
-from cqstore.store.errors import ConsumeQueueError, CorruptionError, StoreError, os_errors
+from cqstore.store.errors import (
+    ConsumeQueueError,
+    CorruptionError,
+    StoreError,
+    os_errors,
+    vanished_file,
+)
 from cqstore.store.index.index_service import IndexService
 from cqstore.store.journals.deleted_topics import DeletedTopics
 from cqstore.store.journals.expired_queues import ExpiredQueues
@@ -88,6 +94,8 @@ if TYPE_CHECKING:
 
 _LOG = StoreLogger(__name__)
 _Store = TypeVar("_Store")
+_TRIES = 1000
+"""Openings to read that a writer which removes files may spoil."""
 
 
 def open_served(
@@ -105,7 +113,7 @@ def open_served(
     undo, root = undo or ExitStack(), named_path(root)
     try:
         with os_errors("open the store", root):  # where no call inside names a path
-            components = open_store(undo, root, config or StoreConfig(), options)
+            components = _open_what_is_there(undo, root, config or StoreConfig(), options)
             store = serve(components)
         _LOG.info("opened %s: %s", root, components.report)
     except BaseException:
@@ -113,6 +121,24 @@ def open_served(
         raise
     else:  # no call lies between: an interrupt is undone, or the caller has the store
         return store
+
+
+def _open_what_is_there(
+    undo: ExitStack, root: Path, config: StoreConfig, options: OpenOptions
+) -> StoreComponents:
+    """Open the store; read-only once more if a file was removed after it had been listed.
+
+    A writer beside a reader expires files, and removes its spare file when it closes. The folders
+    are listed again then. Every repetition needs another removal, so damage is reported at once.
+    """
+    for _ in range(_TRIES if options.read_only else 0):
+        try:
+            return open_store(undo, root, config, options)
+        except (StoreError, FileNotFoundError) as exc:
+            if vanished_file(exc) is None:
+                raise
+            undo.__exit__(*sys.exc_info())
+    return open_store(undo, root, config, options)
 
 
 def open_store(

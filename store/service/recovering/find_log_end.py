@@ -16,7 +16,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from cqstore.store.errors import CorruptionError, TruncatedRecordError, os_errors
+from cqstore.store.errors import CorruptionError, MagicCodeError, TruncatedRecordError, os_errors
 from cqstore.store.files import file_name, make_folder, sync_folder
 from cqstore.store.log.checkpoint import StoreCheckpoint
 from cqstore.store.log.commit_log import CommitLog
@@ -149,7 +149,11 @@ def data_behind(log: CommitLog, phy_offset: int) -> list[tuple[MappedFile, int, 
         if position >= file.file_size:
             continue
         first, last = -1, -1
-        for start, end in file.data_spans(position):
+        try:
+            spans = file.data_spans(position)
+        except MagicCodeError:  # read-only: its writer has removed it meanwhile
+            continue
+        for start, end in spans:
             for at in range(start, end, _CHUNK):
                 data = file.read_raw(at, min(_CHUNK, end - at))
                 if data == _ZEROS[: len(data)]:  # forty times as fast as to count them

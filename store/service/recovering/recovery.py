@@ -182,6 +182,7 @@ class Recovery:
         report.dropped_bytes = sum(last - first for _, first, last in behind)
         report.first_bad = report.damage or (result.fault if behind else None)
         log.set_end(end)
+        log.files.is_end_known = True
         return report
 
     # ---- read-write

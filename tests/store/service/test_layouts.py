@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from cqstore.store.errors import RefusedStoreError, StoreConfigError
+from cqstore.store.files import file_name
 from cqstore.store.journals.backend_state import BackendState
 from cqstore.store.journals.store_mode import StoreMode
 from cqstore.store.paths import StorePaths
@@ -60,7 +61,7 @@ def test_a_log_of_dledger_alone_is_refused_and_named(tmp_path: Path) -> None:
 def test_the_folder_of_old_may_be_named_by_the_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made(tmp_path / "store", "0")
+    made(tmp_path / "store", file_name(0))
     monkeypatch.chdir(tmp_path)
     for root, text in ((tmp_path / "store", "store/commitlog"), (Path("store"), "store/commitlog")):
         layout = detect(root, settings(storePathCommitLog=text))
@@ -96,12 +97,14 @@ def test_a_log_over_several_paths_has_files_where_one_of_them_has(tmp_path: Path
 
 
 def test_the_largest_file_tells_the_size_of_all(tmp_path: Path) -> None:
-    made(tmp_path, "0", "1", size=0)
+    first, second = file_name(0), file_name(1)
+    made(tmp_path, first, second, size=0)
     layout = detect(tmp_path, StoreConfig())
     assert found_sizes(layout, StoreConfig()) == {}
-    (tmp_path / "commitlog" / "1").write_bytes(b"x")
+    (tmp_path / "commitlog" / second).write_bytes(b"x")
+    (tmp_path / "commitlog" / "notes.txt").write_bytes(bytes(100))  # not a file of the log
     assert found_sizes(layout, StoreConfig()) == {"mapped_file_size_commit_log": 1}
-    (tmp_path / "commitlog" / "0").write_bytes(b"xyz")
+    (tmp_path / "commitlog" / first).write_bytes(b"xyz")
     (tmp_path / "commitlog" / "folder").mkdir()
     assert found_sizes(layout, StoreConfig()) == {"mapped_file_size_commit_log": 3}
     assert found_sizes(layout, StoreConfig(mapped_file_size_commit_log=4096)) == {}
