@@ -9,13 +9,16 @@ from numpy.typing import NDArray
 
 from cqstore.analysis.options import SourceOptions
 from cqstore.store.errors import StoreConfigError
+from cqstore.store.log.record_times import NO_TIME
 
 BATCH_ROWS = 65_536
 """Rows of an Arrow batch, about."""
 EARLIEST_MS, LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
 """The years 1 to 9999: what a time column can show."""
-NULL_TIMESTAMP = -1
+NULL_TIMESTAMP = NO_TIME
 """Store time of a unit whose record is not in the log; null in the table."""
+FIRST_STAMP = NULL_TIMESTAMP + 1
+"""The first store time, ms, that is not null."""
 
 ARROW = {
     "string": pa.string(),

@@ -36,6 +36,11 @@ class Span:
             among = other.among if among is None else among & other.among
         return Span(max(self.low, other.low), min(self.high, other.high), among)
 
+    @property
+    def is_empty(self) -> bool:
+        """Return whether no value lies in the span."""
+        return self.low > self.high or (self.among is not None and not self.among)
+
     def holds(self, value: int) -> bool:
         """Return whether ``value`` lies in the span."""
         return self.low <= value <= self.high and (self.among is None or value in self.among)
@@ -55,8 +60,8 @@ class Span:
 class RowFilter:
     """The rows that are asked for; without anything: all. Small, and can be pickled.
 
-    ``first_stamp`` is the first store time, ms, that is no null: 0 where a missing record makes
-    the time null, as in the queues.
+    ``first_stamp`` is the first store time, ms, that is not null: ``FIRST_STAMP`` where a missing
+    record makes the time null, as in the queues.
     """
 
     topics: frozenset[str] | None = None

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from cqstore.analysis.columns import UNIT_TABLE
+from cqstore.analysis.columns import NULL_TIMESTAMP, UNIT_TABLE
 from cqstore.analysis.message_columns import MessageColumns
 from cqstore.analysis.scan_damage import IN_NO_QUEUE, ScanDamage
 from cqstore.analysis.scan_request import ScanRequest
 from cqstore.analysis.unit_columns import IN_UNITS, PlaceColumns, rows_of
 from cqstore.analysis.unit_rows import UnitPiece
-from cqstore.analysis.unit_scan import queue_span, time_filter, unit_pieces
+from cqstore.analysis.unit_scan import time_filter, unit_pieces
 from cqstore.cli.known_queues import require_topic
 from cqstore.store.errors import CorruptionError
 from cqstore.store.queue.facts import QueueType
@@ -96,7 +96,7 @@ class MessageScan:
         """Yield the batches that a queue's messages fill, from its records."""
         request = self._request
         found = read_topic(
-            self._store, key.topic, request.begin, request.end, queue_ids={key.queue_id},
+            self._store, key.topic, *request.times, queue_ids={key.queue_id},
             batch=PULL_MESSAGES, batch_bytes=_PULL_BYTES,
             on_damage=lambda damage: self._damage.report(key.topic, damage),
         )  # fmt: skip
@@ -111,9 +111,8 @@ class MessageScan:
         request, follower = self._request, TopicFollower(components_of(self._store))
         yield from self._places_before()
         for each in follower.poll(topic):
-            if (
-                request.takes_queue(each.queue_id)
-                and request.begin <= each.message.store_timestamp <= request.end
+            if request.takes_queue(each.queue_id) and request.times.holds(
+                each.message.store_timestamp
             ):
                 self._take(topic, each)
                 if self._messages.is_full:
@@ -147,7 +146,7 @@ class MessageScan:
     def _queue_places(self, key: QueueKey, places: PlaceColumns) -> Iterator[pa.RecordBatch]:
         """Yield the batches that a queue's messages fill, from its units alone."""
         yield from self._messages.rest()
-        at, end = queue_span(self._store, key, self._request)
+        at, end = components_of(self._store).queues.queue(*key).ends()
         for piece in unit_pieces(self._store, key, at, end, timed=places.is_timed):
             self._report_hole(key, at, int(piece.offsets[0]))
             at = int(piece.offsets[-1]) + 1
@@ -167,7 +166,7 @@ class MessageScan:
         there = phy >= log.min_phy_offset()
         lost = there & (phy + piece.units["size"] > log.max_phy_offset())
         if piece.stamps is not None:
-            lost |= there & (piece.stamps < 0)
+            lost |= there & (piece.stamps == NULL_TIMESTAMP)
         for offset in piece.offsets[lost].tolist():
             reason = "its record is not in the log"
             damage = TopicDamage(piece.key.queue_id, offset, 1, reason)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from cqstore.store.errors import StoreConfigError
-from cqstore.store.service.reading.store_times import Time, time_ms
-from cqstore.store.service.reading.topic_reader import LATEST, TopicDamage
+from cqstore.store.service.reading.store_times import ALL, Time, TimeRange, time_range
+from cqstore.store.service.reading.topic_reader import TopicDamage
 
 OnScanDamage = Callable[[str, TopicDamage], object]
 """Is told the topic, and what of it was passed over; queue -1: what no queue shows yet."""
@@ -20,16 +20,9 @@ class ScanRequest:
     """``None``: all."""
     queue_ids: frozenset[int] | None = None
     """``None``: all."""
-    begin: int = 0
-    end: int = LATEST
-    """ms, both included."""
+    times: TimeRange = ALL
     on_damage: OnScanDamage | None = None
     """``None``: damage is raised."""
-
-    @property
-    def is_timed(self) -> bool:
-        """Return whether store times decide."""
-        return self.begin > 0 or self.end < LATEST
 
     def takes_queue(self, queue_id: int) -> bool:
         """Return whether a queue is asked for."""
@@ -49,17 +42,14 @@ def scan_request(
 
     Raises:
         StoreConfigError: a column, topic or queue cannot be; the times are in the wrong order.
-        RefusedStoreError: a time is none.
+        RefusedStoreError: a time is not one, or probably not in ms.
     """
-    first = 0 if begin is None else time_ms(begin)
-    last = LATEST if end is None else time_ms(end)
-    if first > last:
-        raise StoreConfigError(f"begin {begin} is later than end {end}")
+    times = time_range(begin, end)
     for queue_id in queue_ids or ():
         if type(queue_id) is not int or queue_id < 0:
             raise StoreConfigError(f"queue_ids has {queue_id!r}, which is no queue id")
     ids = None if queue_ids is None else frozenset(queue_ids)
-    return ScanRequest(_chosen(known, columns), _topics(topic), ids, first, last, on_damage)
+    return ScanRequest(_chosen(known, columns), _topics(topic), ids, times, on_damage)
 
 
 def _chosen(known: Sequence[str], columns: Collection[str] | None) -> tuple[str, ...]:

@@ -13,7 +13,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from cqstore.analysis.columns import TableColumn, chosen, ddl, log_columns, unit_columns
+from cqstore.analysis.columns import (
+    FIRST_STAMP,
+    TableColumn,
+    chosen,
+    ddl,
+    log_columns,
+    unit_columns,
+)
 from cqstore.analysis.filters import INT64_MIN, RowFilter
 from cqstore.analysis.log_table import plan_log, read_log
 from cqstore.analysis.options import SourceOptions
@@ -63,7 +70,7 @@ class _LogTable:
 class _QueueTable:
     """The table of units, read from the queues."""
 
-    first_stamp = 0
+    first_stamp = FIRST_STAMP
     columns = staticmethod(unit_columns)
     plan = staticmethod(plan_queues)
     read = staticmethod(read_queues)

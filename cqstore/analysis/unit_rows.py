@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cqstore.analysis.columns import ARROW, BATCH_ROWS, NULL_TIMESTAMP, TableColumn, time_array
-from cqstore.analysis.filters import INT64_MIN, RowFilter
+from cqstore.analysis.filters import RowFilter
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.queue.consume_queue import ConsumeQueue
 from cqstore.store.queue.facts import QueueType
@@ -38,7 +38,7 @@ def pieces_of(
     """Yield the units [``first``, ``end``) of a queue; a hole is passed over."""
     queue = components_of(store).queues.queue(*key)
     if components_of(store).queues.queue_type(key.topic) is QueueType.BATCH:
-        yield from _batch_pieces(queue, key, first, end, timed=timed)
+        yield from _batch_pieces(queue, components_of(store).log, key, first, end, timed=timed)
         return
     for block in queue.blocks(first, end, BATCH_ROWS):
         units, at = block.columns(), block.queue_offset
@@ -49,7 +49,7 @@ def pieces_of(
 
 
 def _batch_pieces(
-    queue: ConsumeQueue, key: QueueKey, first: int, end: int, *, timed: bool
+    queue: ConsumeQueue, log: CommitLog, key: QueueKey, first: int, end: int, *, timed: bool
 ) -> Iterator[UnitPiece]:
     """Yield a batch queue's units that begin in [``first``, ``end``), a unit at a time."""
     found = []
@@ -64,14 +64,13 @@ def _batch_pieces(
         [(unit.phy_offset, unit.size, unit.tags_code or 0) for unit in found],
         UNIT_COLUMNS[PACKED_PREFIX],
     )
-    stamps = [queue.unit_timestamp(unit.queue_offset) for unit in found] if timed else []
     yield UnitPiece(
         key,
         np.array([unit.queue_offset for unit in found], np.int64),
         units,
         np.array([unit.tags_code is None for unit in found]),
         np.array([unit.batch_num for unit in found], np.int32),
-        np.array(stamps, np.int64) if timed else None,
+        _stamps(log, units) if timed else None,
     )
 
 
@@ -94,7 +93,7 @@ def _stamps(log: CommitLog, units: NDArray[Any]) -> NDArray[np.int64]:
     """Return the units' store times: their own, else those of their records in the log."""
     phy = units["phy_offset"].astype(np.int64)
     if "store_timestamp" not in (units.dtype.names or ()):
-        return log.store_timestamps(phy, units["size"].astype(np.int64))
+        return log.known_timestamps(phy, units["size"].astype(np.int64))
     there = (phy >= log.min_phy_offset()) & (phy < log.max_phy_offset())
     return np.where(there, units["store_timestamp"], NULL_TIMESTAMP).astype(np.int64)
 
@@ -140,8 +139,8 @@ class UnitRows:
         if column.name in {"store_timestamp", "store_time"}:
             stamps = self._columns["store_timestamp"]
             if column.name == "store_time":
-                return time_array(np.where(stamps < 0, INT64_MIN, stamps))
-            return pa.array(stamps, kind, mask=stamps < 0)
+                return time_array(stamps)  # a null is outside of its years
+            return pa.array(stamps, kind, mask=stamps == NULL_TIMESTAMP)
         source = self._columns[column.name].astype(kind.to_pandas_dtype())
         no_code = self._columns["no_code"] if column.name == "tags_code" else None
         return pa.array(source, kind, mask=no_code)

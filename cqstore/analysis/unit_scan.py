@@ -4,18 +4,16 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from cqstore.analysis.columns import BATCH_ROWS, TableColumn
+from cqstore.analysis.columns import BATCH_ROWS, FIRST_STAMP, TableColumn
 from cqstore.analysis.filters import RowFilter, Span
 from cqstore.analysis.scan_request import ScanRequest
 from cqstore.analysis.unit_columns import UnitTableColumns
 from cqstore.analysis.unit_rows import UnitPiece, pieces_of
 from cqstore.cli.known_queues import require_topic
 from cqstore.store.queue.bulk import key_order
-from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
-from cqstore.store.service.reading.topic_reader import LATEST
 
 
 class UnitScan:
@@ -36,7 +34,7 @@ class UnitScan:
         """
         store, units = self._store, self._units
         for key in self._keys():
-            first, end = queue_span(store, key, self._request)
+            first, end = components_of(store).queues.queue(*key).ends()
             for piece in unit_pieces(store, key, first, end, timed=units.is_timed):
                 units.take(piece)
                 if units.is_full:
@@ -63,22 +61,10 @@ class UnitScan:
 
 def time_filter(request: ScanRequest) -> RowFilter:
     """Return the filter of units by the store times that are asked for."""
-    if not request.is_timed:
+    if request.times.is_all:
         return RowFilter()
-    return RowFilter(numbers={"store_timestamp": Span(max(request.begin, 0), request.end)})
-
-
-def queue_span(store: MessageStore, key: QueueKey, request: ScanRequest) -> tuple[int, int]:
-    """Return the first queue offset to read of a queue, and the one behind the last.
-
-    By the search by halves that every reader by time makes, see ``read_topic``.
-    """
-    first, end = components_of(store).queues.queue(*key).ends()
-    if request.begin > 0:
-        first = max(first, store.offset_by_time(*key, request.begin))
-    if request.end < LATEST:
-        end = min(end, store.offset_by_time(*key, request.end, BoundaryType.UPPER) + 1)
-    return first, end
+    first = max(request.times.begin, FIRST_STAMP)
+    return RowFilter(numbers={"store_timestamp": Span(first, request.times.end)})
 
 
 def unit_pieces(

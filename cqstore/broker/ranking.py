@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cqstore.cli.limited import limited
 from cqstore.cli.table import Row
 
 Sort = Annotated[
@@ -18,10 +19,10 @@ _NAMES = 4
 
 
 def ranked(rows: Iterable[Row], column: str, columns: Sequence[str], limit: int) -> list[Row]:
-    """Return ``rows`` ordered by ``column``; at most ``limit``, 0: all.
+    """Return ``rows`` ordered by ``column``; at most ``limit``, 0: all. More are reported.
 
     Numbers come from the largest down, text from A on, what is empty last; equal rows by their
-    first columns from the smallest up. With a limit no more than that many rows are in memory.
+    first columns from the smallest up. With a limit one row more than that is in memory.
 
     Raises:
         typer.BadParameter: there is no such column; ``columns`` are named.
@@ -35,7 +36,8 @@ def ranked(rows: Iterable[Row], column: str, columns: Sequence[str], limit: int)
         return _rank(row[column]), [(row[name] is None, row[name]) for name in names]
 
     if limit:
-        return heapq.nsmallest(limit, rows, rank)
+        found = heapq.nsmallest(limit + 1, rows, rank)
+        return list(limited(found, limit, "rows", "--limit"))
     return sorted(rows, key=rank)
 
 

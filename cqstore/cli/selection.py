@@ -10,13 +10,14 @@ import typer
 from cqstore.cli.commands.offset import milliseconds
 from cqstore.cli.message_files.message_fields import ReadMessage, read_messages
 from cqstore.cli.options import note
-from cqstore.store.errors import CorruptionError
+from cqstore.store.errors import CorruptionError, StoreConfigError
 from cqstore.store.record.message import MessageProperty
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.puller import TagFilter
+from cqstore.store.service.reading.store_times import ALL, EARLIEST, LATEST, TimeRange, check_order
 from cqstore.store.service.reading.topic_follower import TopicFollower
-from cqstore.store.service.reading.topic_reader import LATEST, TopicDamage, TopicMessage, read_topic
+from cqstore.store.service.reading.topic_reader import TopicDamage, TopicMessage, read_topic
 
 Begin = Annotated[
     str | None,
@@ -40,29 +41,26 @@ Pattern = Annotated[
 ]  # fmt: skip
 
 
-def time_span(begin: str | None, end: str | None) -> tuple[int, int]:
-    """Return the two times of ``--begin`` and ``--end``, ms.
+def time_span(begin: str | None, end: str | None) -> TimeRange:
+    """Return the range of ``--begin`` and ``--end``.
 
     Raises:
-        typer.BadParameter: one is no time, or the first is the later one.
+        typer.BadParameter: one is not a time, or the first is the later one.
     """
-    first = 0 if begin is None else milliseconds(begin, "--begin")
+    first = EARLIEST if begin is None else milliseconds(begin, "--begin", up=True)
     last = LATEST if end is None else milliseconds(end, "--end")
-    if begin is None and last < first:
-        raise typer.BadParameter(f"{end} is before 1970, when no message was", param_hint="--end")
-    if end is None and first > last:
-        raise typer.BadParameter(f"{begin} is later than any time", param_hint="--begin")
-    if first > last:
-        raise typer.BadParameter(f"--begin {begin} is later than --end {end}")
-    return first, last
+    try:
+        check_order(first, last, begin, end, "--")
+    except StoreConfigError as exc:
+        raise typer.BadParameter(str(exc)) from exc
+    return TimeRange(first, last)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Which messages of each topic a verb is to read."""
 
-    begin: int = 0
-    end: int = LATEST
+    times: TimeRange = ALL
     queue_id: int | None = None
     tags: TagFilter | None = None
     key: str | None = None
@@ -85,7 +83,7 @@ class Selection:
                 f"{grep!r} is no regular expression: {exc}", param_hint="--grep"
             ) from exc
         wanted = TagFilter(tags) if tags else None
-        return cls(*time_span(begin, end), queue_id, wanted, key, body)
+        return cls(time_span(begin, end), queue_id, wanted, key, body)
 
     @property
     def is_all(self) -> bool:
@@ -102,7 +100,7 @@ class Selection:
         message = found.message
         if self.queue_id is not None and found.queue_id != self.queue_id:
             return False
-        if not self.begin <= message.store_timestamp <= self.end:
+        if not self.times.holds(message.store_timestamp):
             return False
         if self.tags is not None and not self.tags.matches(message):
             return False
@@ -149,7 +147,7 @@ class SelectedReads:
         """Yield the messages that the queues of ``topic`` show."""
         wanted = self.selection
         found = read_topic(
-            self._store, topic, wanted.begin, wanted.end, queue_ids=wanted.queue_ids,
+            self._store, topic, *wanted.times, queue_ids=wanted.queue_ids,
             tags=wanted.tags, from_offsets=from_offsets,
             on_damage=lambda each: self._say(topic, each),
         )  # fmt: skip

@@ -39,9 +39,9 @@ from cqstore.store.service.reading.arguments import (
     listed_numbers,
     listed_texts,
 )
-from cqstore.store.service.reading.store_times import Time, time_ms
+from cqstore.store.service.reading.store_times import Time, time_range
 from cqstore.store.service.reading.topic_follower import TopicFollower
-from cqstore.store.service.reading.topic_reader import LATEST, read_topic
+from cqstore.store.service.reading.topic_reader import read_topic
 from cqstore.store.service.results import PutMessageResult
 
 QUEUES = 4
@@ -244,23 +244,26 @@ class EmbeddedLog:
     ) -> Iterator[LogMessage]:
         """Yield what was stored between two times, both included, over all queues by store time.
 
+        ``None`` is unbounded. The time of each message is compared, see ``read_topic``.
+
         It ends where the queues end now; of a log that is read-only, where they ended when it was
         opened or refreshed last. No group moves. What is damaged is logged, and passed over. An
         unknown topic has no messages.
 
         Raises:
+            RefusedStoreError: a time is probably not in ms.
+            StoreConfigError: ``begin`` is later than ``end``.
             StoreClosedError: the log is closed.
         """
-        first = 0 if begin is None else time_ms(begin)
-        last = LATEST if end is None else time_ms(end)
+        times = time_range(begin, end)
         check_texts(topic=topic)
         if queue_ids is not None:
             queue_ids = listed_numbers(queue_ids=queue_ids)
         wanted = filter_of(tags)
         if self._snapshots is not None:
-            return read_snapshot(self._snapshots, topic, first, last, wanted, queue_ids)
+            return read_snapshot(self._snapshots, topic, times, wanted, queue_ids)
         found = read_topic(
-            self.store, topic, first, last, queue_ids=queue_ids, tags=wanted,
+            self.store, topic, *times, queue_ids=queue_ids, tags=wanted,
             on_damage=report_damage,
         )  # fmt: skip
         return (log_message(topic, each) for each in found)
@@ -329,7 +332,7 @@ class EmbeddedLog:
         if begin == "latest":
             offsets.begin(group, topic, queue_ids, partial(self.store.max_offset, topic))
         elif begin != "earliest":
-            first = partial(self.store.offset_by_time, topic, timestamp=time_ms(begin))
+            first = partial(self.store.offset_at_time, topic, time=begin)
             offsets.begin(group, topic, queue_ids, first)
         members = [self._members_of(topic, group, queue_ids, tags)]
         again = self._retry_topics().of(group) if retries else None
@@ -350,7 +353,7 @@ class EmbeddedLog:
                 path=self._store.root,
             )
         is_new_alone = begin == "latest"
-        first = 0 if isinstance(begin, str) else time_ms(begin)
+        first = None if isinstance(begin, str) else begin
         return ReadOnlyTail(
             self._snapshots, topic, first, is_new_alone=is_new_alone, tags=tags,
             poll_seconds=poll_seconds,
@@ -394,10 +397,12 @@ class EmbeddedLog:
             target = end_of_queue
         elif to == "earliest":
             target = begin_of_queue
+        elif to is not None:
+            check_numbers(to=to)
+            target = exactly(int(to))
         else:
-            if to is not None:
-                check_numbers(to=to)
-            target = exactly(int(to)) if to is not None else at_time(self.store, time_ms(time or 0))
+            assert time is not None
+            target = at_time(self.store, time)
         return self._writable_offsets().reset(group, topic, target, queue_id)
 
     def copy_group(

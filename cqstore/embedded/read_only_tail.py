@@ -20,8 +20,9 @@ from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreStateE
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.reading.puller import TagFilter
+from cqstore.store.service.reading.store_times import ALL, Time, TimeRange, time_range
 from cqstore.store.service.reading.topic_follower import TopicFollower
-from cqstore.store.service.reading.topic_reader import LATEST, TopicDamage, TopicMessage, read_topic
+from cqstore.store.service.reading.topic_reader import TopicDamage, TopicMessage, read_topic
 
 _LOG = StoreLogger(__name__)
 _BATCH = 32
@@ -41,8 +42,7 @@ def stored_messages(
     store: MessageStore,
     follower: TopicFollower,
     topic: str,
-    begin: int = 0,
-    end: int = LATEST,
+    times: TimeRange = ALL,
     *,
     tags: TagFilter | None = None,
     queue_ids: Collection[int] | None = None,
@@ -50,17 +50,17 @@ def stored_messages(
 ) -> Iterator[TopicMessage]:
     """Yield what queues show and ``follower`` finds behind them before ``log_end``, by store time.
 
-    ``store`` is the one that the follower was made of; times are ms, both included.
+    ``store`` is the one that the follower was made of.
     """
 
     def is_wanted(found: TopicMessage) -> bool:
         if queue_ids is not None and found.queue_id not in queue_ids:
             return False
-        in_time = begin <= found.message.store_timestamp <= end
+        in_time = times.holds(found.message.store_timestamp)
         return in_time and (tags is None or tags.matches(found.message))
 
     shown = read_topic(
-        store, topic, begin, end, queue_ids=queue_ids, tags=tags, on_damage=report_damage
+        store, topic, *times, queue_ids=queue_ids, tags=tags, on_damage=report_damage
     )
     undispatched = filter(is_wanted, follower.poll(topic, log_end))
     return heapq.merge(shown, undispatched, key=attrgetter("order"))
@@ -69,8 +69,7 @@ def stored_messages(
 def read_snapshot(
     snapshots: StoreSnapshots,
     topic: str,
-    begin: int,
-    end: int,
+    times: TimeRange,
     tags: TagFilter | None,
     queue_ids: Collection[int] | None,
 ) -> Iterator[LogMessage]:
@@ -81,7 +80,7 @@ def read_snapshot(
     with snapshots.reading() as store:
         follower = TopicFollower(components_of(store))
         found = stored_messages(
-            store, follower, topic, begin, end, tags=tags, queue_ids=queue_ids,
+            store, follower, topic, times, tags=tags, queue_ids=queue_ids,
             log_end=follower.opened_at,
         )  # fmt: skip
         for each in found:
@@ -101,7 +100,7 @@ class ReadOnlyTail(OneReader[LogMessage]):
         self,
         snapshots: StoreSnapshots,
         topic: str,
-        begin: int,
+        begin: Time | None,
         *,
         is_new_alone: bool,
         tags: str,
@@ -109,13 +108,15 @@ class ReadOnlyTail(OneReader[LogMessage]):
     ) -> None:
         """Read from the store time ``begin`` on, or with ``is_new_alone`` what comes from now on.
 
+        Of what comes later each message is given, whatever its store time.
+
         Raises:
             RefusedStoreError: ``poll_seconds`` is no time that passes.
             StoreError: the log is closed, or cannot be read.
         """
         self._tags = filter_of(tags)
         self.topic = topic
-        self._begin = begin
+        self._times = time_range(begin)
         if not poll_seconds > 0:
             raise RefusedStoreError(
                 f"a log is looked at each so many seconds, not {poll_seconds!r}"
@@ -208,7 +209,7 @@ class ReadOnlyTail(OneReader[LogMessage]):
     def _first(self, store: MessageStore) -> Iterator[TopicMessage]:
         if self._is_new_alone:
             return iter(())
-        return stored_messages(store, self._follower, self.topic, self._begin, tags=self._tags)
+        return stored_messages(store, self._follower, self.topic, self._times, tags=self._tags)
 
 
 # No method: it would keep a tail that is not used any more.

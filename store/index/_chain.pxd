@@ -9,7 +9,7 @@ from cqstore.store.index._batch cimport KeyColumns
 from cqstore.store.record._stored cimport StoredMessage
 
 cdef enum:
-    MAX_PLACES = 64
+    MAX_PLACES = 72  # RocketMQ's limit of a query is 64
 
 
 cdef struct Chain:

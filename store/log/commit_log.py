@@ -36,7 +36,7 @@ from cqstore.store.log.log_map import LogMap
 from cqstore.store.log.mapped_file import MappedFile
 from cqstore.store.log.mapped_file_queue import MappedFileQueue
 from cqstore.store.log.raw_records import RawRecords
-from cqstore.store.log.record_times import store_timestamps
+from cqstore.store.log.record_times import known_timestamps, store_timestamps
 from cqstore.store.record.decoder import StoredMessage, record_span
 from cqstore.store.record.message import SysFlag
 from cqstore.store.record.record_layout import (
@@ -173,6 +173,12 @@ class CommitLog(_tail.LogTail):
     ) -> NDArray[np.int64]:
         """Return ``store_timestamp`` of many records, for a fraction of the time."""
         return store_timestamps(self.files, self.end, phy_offsets, sizes)
+
+    def known_timestamps(
+        self, phy_offsets: NDArray[np.int64], sizes: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return the store times of many records; ``NO_TIME``: no record of that size begins."""
+        return known_timestamps(self.files, self.end, phy_offsets, sizes)
 
     def file_offset_by_timestamp(self, timestamp: int) -> int:
         """Return the start of the newest file whose first record was stored by ``timestamp``."""

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from cqstore.store.concurrency.future import StoreFuture
-from cqstore.store.java_numbers import LONG_MAX
 from cqstore.store.progress import Progress, noop
 from cqstore.store.queue.combined import CombinedConsumeQueueStore
 from cqstore.store.queue.facts import QueueSpan
@@ -53,8 +52,19 @@ from cqstore.store.service.reading.arrival_waits import ArrivalWaits, ThreadWait
 from cqstore.store.service.reading.puller import MAX_PULL_BYTES, TagFilter
 from cqstore.store.service.reading.read_guard import read_guard_of
 from cqstore.store.service.reading.read_interceptor import ReadInterceptor
+from cqstore.store.service.reading.store_times import (
+    Time,
+    TimeRange,
+    time_range,
+)
+from cqstore.store.service.reading.time_runs import offset_at_time, time_runs
 from cqstore.store.service.recovering.queue_rebuild import RebuildReport
-from cqstore.store.service.results import GetMessageResult, GetMessageStatus, PutMessageResult
+from cqstore.store.service.results import (
+    GetMessageResult,
+    GetMessageStatus,
+    PutMessageResult,
+    QueryMessageResult,
+)
 from cqstore.store.service.writing.put_guard import PutGuard
 from cqstore.store.service.writing.putter import Puts, put_for_future
 from cqstore.store.service.writing.replicas import Replicas
@@ -68,7 +78,6 @@ if TYPE_CHECKING:
     from cqstore.store.service.reading.loop_waits import LoopWait
     from cqstore.store.service.recovering.recovery import RecoveryReport
 
-_ALL_TIME = (0, LONG_MAX)
 _NO_MESSAGE = GetMessageStatus.NO_MESSAGE_IN_QUEUE  # an enum's name costs a look-up
 _UPPER = BoundaryType.UPPER
 
@@ -391,33 +400,46 @@ class MessageStore:
         return self.message_by_offset(decode_message_id(message_id)[1])
 
     def query_message(
-        self, topic: str, key: str, max_num: int = 32, begin: int = 0, end: int = _ALL_TIME[1]
-    ) -> list[StoredMessage]:
+        self, topic: str, key: str, max_num: int = 32,
+        begin: Time | None = None, end: Time | None = None,
+    ) -> QueryMessageResult:  # fmt: skip
         """Return messages of ``topic`` with ``key`` (one of KEYS, or UNIQ_KEY), in log order.
 
-        ``begin`` and ``end`` are store times in ms. The index knows hashes: each record's own keys
-        are compared, so a collision is not returned (RocketMQ returns it). An index that a broker
-        has kept in ``rocksdbstore`` is asked too, as it was when it was asked first.
+        The newest ``max_num``; ``has_more`` of the result is true if there are others. A setting
+        ``max_msgs_num_batch`` that was given bounds them too. ``begin`` and ``end`` bound the store
+        time, both included (``Time``; ``None``: unbounded); each record's own is compared. The
+        index knows hashes: each record's own keys are compared, so a collision is not returned
+        (RocketMQ returns it). An index that a broker has kept in ``rocksdbstore`` is searched too,
+        as it was at the first query.
 
         Raises:
             TypeError: an argument is of another type.
+            RefusedStoreError: a time is probably not in ms.
+            StoreConfigError: ``begin`` is later than ``end``.
             CorruptionError, StoreIOError: an index in ``rocksdbstore`` cannot be read
                 (``query_index_files`` asks the other one alone).
         """
-        self._ready()
-        if (interceptor := self._interceptor) is not None:
-            interceptor.on_query(topic, key, max_num, begin, end)
-        return self._queries.in_all(topic, key, max_num, begin, end)
+        times = self._query_times(topic, key, max_num, begin, end)
+        return self._queries.in_all(topic, key, max_num, times)
 
     def query_index_files(
-        self, topic: str, key: str, max_num: int = 32, begin: int = 0, end: int = _ALL_TIME[1]
-    ) -> list[StoredMessage]:
+        self, topic: str, key: str, max_num: int = 32,
+        begin: Time | None = None, end: Time | None = None,
+    ) -> QueryMessageResult:  # fmt: skip
         """Return what ``query_message`` does, of the index in files alone; nothing without one."""
+        times = self._query_times(topic, key, max_num, begin, end)
+        return self._queries.in_files(topic, key, max_num, times)
+
+    def _query_times(
+        self, topic: str, key: str, max_num: int, begin: Time | None, end: Time | None
+    ) -> TimeRange:
+        """Return the store times of a query that may be answered now."""
         self._ready()
-        check_query(topic, key, max_num, begin, end)
+        check_query(topic, key, max_num, begin=begin, end=end)
+        times = time_range(begin, end)
         if (interceptor := self._interceptor) is not None:
-            interceptor.on_query(topic, key, max_num, begin, end)
-        return self._queries.in_files(topic, key, max_num, begin, end)
+            interceptor.on_query(topic, key, max_num, *times)
+        return times
 
     def messages_with_key(
         self, topic: str, key: str, phy_offsets: list[int]
@@ -437,7 +459,11 @@ class MessageStore:
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType = BoundaryType.LOWER
     ) -> int:
-        """Return the queue offset that ``timestamp`` (ms) leads to, within [min, max]."""
+        """Return the queue offset that ``timestamp`` (ms) leads to, within [min, max].
+
+        RocketMQ's search by halves: where a clock was set back, and in batch queues, messages from
+        the time on may be before that offset; ``offset_at_time`` compares the time of each.
+        """
         self._ready()
         check_search(topic, queue_id, timestamp)
         if (interceptor := self._interceptor) is not None and interceptor.samples_this():
@@ -448,6 +474,33 @@ class MessageStore:
         if found is None:
             found = self._queues.queue(topic, queue_id).offset_by_time(timestamp, boundary)
         return found
+
+    def offset_at_time(
+        self, topic: str, queue_id: int, time: Time, boundary: BoundaryType = BoundaryType.LOWER
+    ) -> int:
+        """Return where in a queue the messages from ``time`` on begin, by the time of each record.
+
+        LOWER: the first message that was stored at ``time`` or after it, the maximum if there is
+        none. UPPER: the last one that was stored at ``time`` or before it, the minimum if there is
+        none. Also where a clock was set back; it reads the heads of records up to there.
+
+        Raises:
+            RefusedStoreError: the time is probably not in ms.
+            StoreError: the queue cannot be read.
+        """
+        self._ready()
+        check_queue(topic, queue_id)
+        return offset_at_time(self._components, QueueKey(topic, queue_id), time, boundary)
+
+    def time_runs(
+        self, topic: str, queue_id: int, times: TimeRange, first: int, end: int
+    ) -> Iterator[range]:
+        """Yield the offsets of [``first``, ``end``) at which records may be of ``times``.
+
+        All of them, and others: ``read_topic`` compares the records that it pulls.
+        """
+        self._ready()
+        return time_runs(self._components, QueueKey(topic, queue_id), times, first, end)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Return the first offset of the queue whose record is in the log."""

@@ -1,5 +1,6 @@
 """Outcomes of put and get: values, not exceptions, named as RocketMQ names them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
@@ -67,6 +68,19 @@ class GetMessageStatus(Enum):
     OFFSET_OVERFLOW_ONE = auto()
     OFFSET_TOO_SMALL = auto()
     NO_MESSAGE_IN_QUEUE = auto()
+
+
+class QueryMessageResult(list[StoredMessage]):
+    """The newest messages with a key, in log order: a list that knows whether it is complete."""
+
+    __slots__ = ("has_more",)
+
+    has_more: bool
+    """Whether older messages fulfil the query too: ask for more (``max_num``) to have them."""
+
+    def __init__(self, messages: Iterable[StoredMessage] = (), *, has_more: bool = False) -> None:
+        super().__init__(messages)
+        self.has_more = has_more
 
 
 class DamagedRecord(NamedTuple):

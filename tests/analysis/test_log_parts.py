@@ -9,7 +9,6 @@ from cqstore.analysis.filters import RowFilter
 from cqstore.analysis.log_table import LogPart, plan_log, read_log
 from cqstore.analysis.options import SourceOptions
 from cqstore.store.errors import ChecksumError, CorruptionError, RefusedStoreError, StoreConfigError
-from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.service.message_store import MessageStore
 from tests.migration.made_log import Made, make_log, make_store
 
@@ -38,61 +37,41 @@ def hourly(root: Path, hours: list[int]) -> SourceOptions:
     return SourceOptions(path=root, partition_bytes=1)
 
 
-def test_files_outside_the_times_are_left_out_and_no_row_is(tmp_path: Path) -> None:
-    options = hourly(tmp_path, list(range(30)))
-    every = stamps(options, RowFilter())
-    assert every == [(1 + hour) * HOUR for hour in range(30)]
+CLOCKS = {
+    "steady": list(range(30)),
+    "back by an hour": [0, 1, 2, 3, 4, 5, 6, 7, 8, 7, 8, 9, 10, 11],
+    "far back": [20, 20, 20, 20, 20, 1, 1, 1, 1, 1, 30, 30, 30, 30],
+    "back and forth within a file": [9, 1, 9, 40, 2, 9, 10, 11, 12, 3, 12, 13, 14],
+    "before 1970": [5, 6, -3, -2, 7, 8, 9, -5000, 10],
+}
+
+
+@pytest.mark.parametrize("hours", CLOCKS.values(), ids=CLOCKS)
+def test_no_row_of_the_times_that_are_asked_for_is_left_out(
+    tmp_path: Path, hours: list[int]
+) -> None:
+    options = hourly(tmp_path, hours)
+    every = [(1 + hour) * HOUR for hour in hours]
+    assert stamps(options, RowFilter()) == every
     together = options.model_copy(update={"partition_bytes": 100 * FILE})
     assert len(plan_log(together, RowFilter())) == 1
     assert stamps(together, RowFilter()) == every
-    whole = plan_log(options, RowFilter())
-    for kind in ("LessThan", "GreaterThan", "EqualTo"):
-        rows = asked(kind, 12 * HOUR)
-        kept = {"LessThan": every[:11], "GreaterThan": every[12:], "EqualTo": every[11:12]}
-        assert stamps(options, rows) == kept[kind]
-        parts = plan_log(options, rows)
-        assert (parts[0] == whole[0]) == (kind == "LessThan"), "those before are left out"
-        assert (parts[-1] == whole[-1]) == (kind == "GreaterThan"), "those behind are left out"
-
-
-def test_files_between_the_first_and_the_last_of_several_times_are_read(tmp_path: Path) -> None:
-    options = hourly(tmp_path, list(range(30)))
-    rows = asked("In", [20 * HOUR, 10 * HOUR, 15 * HOUR])
-    assert stamps(options, rows) == [10 * HOUR, 15 * HOUR, 20 * HOUR]
-    parts, whole = plan_log(options, rows), plan_log(options, RowFilter())
-    assert whole[0].start < parts[0].start < parts[-1].start < whole[-1].start
+    for hour in {*hours, -6000, 0, 15, 50}:
+        at = (1 + hour) * HOUR
+        for each in (options, together):
+            assert stamps(each, asked("LessThan", at)) == [one for one in every if one < at]
+            assert stamps(each, asked("GreaterThan", at)) == [one for one in every if one > at]
+            assert stamps(each, asked("EqualTo", at)) == [one for one in every if one == at]
+    some = [20 * HOUR, 10 * HOUR, 2 * HOUR]
+    assert stamps(options, asked("In", some)) == [one for one in every if one in some]
 
 
 def test_where_no_time_is_asked_for_no_file_is_read(tmp_path: Path) -> None:
-    assert plan_log(hourly(tmp_path, [0]), asked("In", [])) == []
-
-
-def test_times_are_looked_up_only_where_they_are_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = hourly(tmp_path, list(range(3)))
-    looked = list[Path]()
-    monkeypatch.setattr(CommitLog, "first_record", lambda _, file: looked.append(file.path))
-    by_place = RowFilter().taking("GreaterThanOrEqual", "phy_offset", 0)
-    assert by_place is not None
-    for rows in (RowFilter(), by_place):
-        plan_log(options, rows)
-        assert looked == []
-    plan_log(options, asked("GreaterThan", HOUR))
-    assert len(looked) == 1, "what has no first record says nothing of the times"
-
-
-def test_a_clock_put_back_by_an_hour_loses_no_row(tmp_path: Path) -> None:
-    hours = [0, 1, 2, 3, 4, 5, 6, 7, 8, 7, 8, 9, 10, 11]
-    options = hourly(tmp_path, hours)
-    for hour in range(13):
-        rows = asked("EqualTo", hour * HOUR)
-        assert len(stamps(options, rows)) == [1 + one for one in hours].count(hour)
-
-
-def test_times_that_jump_back_far_leave_no_file_out(tmp_path: Path) -> None:
-    options = hourly(tmp_path, [20, 20, 20, 20, 20, 1, 1, 1, 1, 1, 30, 30, 30, 30])
-    assert len(stamps(options, asked("LessThan", 10 * HOUR))) == 5
+    options = hourly(tmp_path, [0])
+    assert plan_log(options, asked("In", [])) == []
+    never = asked("GreaterThan", 5).taking("LessThan", "store_timestamp", 5)
+    assert never is not None
+    assert plan_log(options, never) == []
 
 
 def test_neighbouring_files_share_a_task_up_to_the_bytes_asked_for(tmp_path: Path) -> None:

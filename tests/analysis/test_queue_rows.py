@@ -16,6 +16,7 @@ from cqstore.analysis.columns import unit_columns
 from cqstore.analysis.filters import RowFilter
 from cqstore.analysis.options import SourceOptions
 from cqstore.analysis.queue_table import plan_queues, read_queues
+from cqstore.store.log.record_times import NO_TIME
 from cqstore.store.queue.facts import QueueType
 from cqstore.store.queue.units import PACKED_PREFIX, QUEUE_UNIT, BlockStop, QueueKey, UnitBlock
 from tests.analysis.oracle import time_of
@@ -87,9 +88,6 @@ class Lists:
                     tags_code=CODES[unit[2]], batch_num=offset + 2,
                 )  # fmt: skip
 
-    def unit_timestamp(self, topic: str, queue_id: int, offset: int) -> int:
-        return stamp_in_log(self.held[QueueKey(topic, queue_id)][offset][0])
-
     # ---- the log
 
     def min_phy_offset(self) -> int:
@@ -98,9 +96,10 @@ class Lists:
     def max_phy_offset(self) -> int:
         return LOG[1]
 
-    def store_timestamps(self, phy: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[Any]:
+    def known_timestamps(self, phy: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[Any]:
         assert size.tolist() == [at + 1 for at in phy.tolist()]
-        return np.array([stamp_in_log(at) for at in phy.tolist()], np.int64)
+        stamps = [stamp_in_log(at) for at in phy.tolist()]
+        return np.array([NO_TIME if at == -1 else at for at in stamps], np.int64)
 
 
 class _Queues:

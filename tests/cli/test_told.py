@@ -94,20 +94,31 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return Made(root, put)
 
 
+def first_of(count: int, offset: int) -> str:
+    return (
+        f"only the first {count} messages are shown: the queue goes on to 25 (--count; go on with"
+        f" --offset {offset})"
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "numbers", "told"),
     [
         ([], range(25), "FOUND: next offset 25, min 0, max 25"),
         (["--count", 25], range(25), "FOUND: next offset 25, min 0, max 25"),
-        (["--count", 24], range(24), ""),
-        (["--offset", 9, "--count", 2], range(9, 11), ""),
+        (["--count", 24], range(24), first_of(24, 24)),
+        (["--offset", 9, "--count", 2], range(9, 11), first_of(2, 11)),
         (["--tags", "tag2"], range(2, 25, 5), "FOUND: next offset 25, min 0, max 25"),
-        (["--tags", "tag2 || tag0", "--count", 3], [0, 2, 5], ""),
+        (["--tags", "tag2 || tag0", "--count", 3], [0, 2, 5], first_of(3, 6)),
         (["--tags", "none"], [], "NO_MATCHED_MESSAGE: next offset 25, min 0, max 25"),
         (["--offset", 25], [], "OFFSET_OVERFLOW_ONE: next offset 25, min 0, max 25"),
         (["--offset", 26], [], "OFFSET_OVERFLOW_BADLY: next offset 25, min 0, max 25"),
         (["--key", "k7"], [7], ""),
-        (["--key", "all", "--count", 3], [22, 23, 24], ""),
+        (
+            ["--key", "all", "--count", 3],
+            [22, 23, 24],
+            "only the newest 3 messages are shown: there are older ones (--count)",
+        ),
     ],
 )
 def test_messages_are_printed_as_they_were_put(

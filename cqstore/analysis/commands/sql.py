@@ -13,6 +13,7 @@ import typer
 
 from cqstore.analysis.examples import EXAMPLES, example
 from cqstore.analysis.options import SourceOptions
+from cqstore.cli.limited import note_more
 from cqstore.cli.options import Backend, CommitLogFolder, ConfigFile, Rows, meant, note
 from cqstore.cli.output import RowFormat, output
 from cqstore.spark.spark_session import refuse_without_spark, spark_session
@@ -80,7 +81,7 @@ def sql(
     if answer.table.num_columns and not answer.table.num_rows:
         note("the answer has no rows")
     if answer.more:
-        note(f"only the first {limit} rows are shown (--limit)")
+        note_more(limit, "rows", "--limit")
 
 
 def _question(query: str | None, ready: str | None) -> str:

@@ -1,6 +1,5 @@
 """The verb ``cqstore dlq``."""
 
-from itertools import islice
 from typing import Annotated
 
 import typer
@@ -11,6 +10,7 @@ from cqstore.broker.groups.group_lag import near_groups
 from cqstore.broker.metadata.model import Form
 from cqstore.broker.one_form import BrokerForm, end_with_faults
 from cqstore.broker.ranking import ranked
+from cqstore.cli.limited import limited
 from cqstore.cli.message_files.message_output import MessageOutput
 from cqstore.cli.options import (
     Backend,
@@ -141,7 +141,7 @@ def _print_messages(
     if again is not None:
         made = PutAgain(letters.store, group, again)
         reads = made.messages(reads)
-    count = printed.messages(islice(reads, limit or None))
+    count = printed.messages(limited(reads, limit, "messages", "--limit"))
     note(f"{count} messages")
     if made is not None and made.unplaced:
         letters.unplaced = made.unplaced

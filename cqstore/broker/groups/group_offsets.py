@@ -13,6 +13,7 @@ from cqstore.store.broker_files.file_names import TOPIC_GROUP_SEPARATOR
 from cqstore.store.errors import NoSuchQueueError, RefusedStoreError
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.reading.store_times import Time, time_ms
 
 
 class OffsetChange(NamedTuple):
@@ -112,9 +113,14 @@ def end_of_queue(_queue: QueueKey, _low: int, high: int) -> int:
     return high
 
 
-def at_time(store: MessageStore, time_ms: int) -> Target:
-    """Have a group go on at the first message that was stored at a time, or behind it."""
-    return lambda queue, _low, _high: store.offset_by_time(*queue, time_ms)
+def at_time(store: MessageStore, time: Time) -> Target:
+    """Have a group go on at the first message that was stored at a time or after it.
+
+    Raises:
+        RefusedStoreError: the time is probably not in ms.
+    """
+    moment = time_ms(time, "time", up=True)
+    return lambda queue, _low, _high: store.offset_at_time(*queue, moment)
 
 
 def exactly(offset: int) -> Target:

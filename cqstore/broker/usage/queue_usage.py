@@ -7,17 +7,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cqstore.store.log.record_times import NO_TIME
 from cqstore.store.progress import Progress, noop
 from cqstore.store.queue.consume_queue import ConsumeQueue
 from cqstore.store.queue.facts import QueueSpan, QueueType
-from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.queue.units import QUEUE_UNIT, UnitBlock
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.reading.time_runs import timed_units
 
 _BLOCK_UNITS = 1 << 16
 _FEW_UNITS = 32
 """Up to so many a loop is faster than arrays: most of a million queues have no more."""
+NOT_KNOWN = -1
+"""In place of a store time, as ``ConsumeQueue.unit_timestamp`` has it."""
 DAY = 86_400_000
 """Milliseconds of a day."""
 
@@ -39,8 +42,8 @@ class Usage:
         self.observe(other.newest)
 
     def observe(self, timestamp: int | None) -> None:
-        """Widen the time by one store time; ``None`` or below 0: it is not known."""
-        if timestamp is None or timestamp < 0:
+        """Widen the time by one store time; ``None`` or -1: it is not known."""
+        if timestamp is None or timestamp == NOT_KNOWN:
             return
         if self.oldest is None or timestamp < self.oldest:
             self.oldest = timestamp
@@ -56,7 +59,7 @@ class UnitSizes(NamedTuple):
     sizes: NDArray[np.int64]
     """Bytes of each record."""
     timestamps: NDArray[np.int64] | None
-    """Store time of each in ms, below 0 without a record; ``None``: the units do not hold it."""
+    """Store time of each in ms, -1 without a record; ``None``: the units do not hold it."""
 
 
 def queue_usage(store: MessageStore, span: QueueSpan, progress: Progress = noop) -> Usage:
@@ -82,7 +85,7 @@ def queue_usage(store: MessageStore, span: QueueSpan, progress: Progress = noop)
         found.bytes += int(piece.sizes.sum())
         progress(found.bytes)
         if piece.timestamps is not None:
-            known = piece.timestamps[piece.timestamps >= 0]
+            known = piece.timestamps[piece.timestamps != NOT_KNOWN]
             if len(known):
                 found.observe(int(known.min()))
                 found.observe(int(known.max()))
@@ -112,61 +115,22 @@ def _large_pieces(queue: ConsumeQueue, low: int, high: int, found: Usage) -> Ite
 def usage_by_day(store: MessageStore, span: QueueSpan) -> Iterator[tuple[int | None, Usage]]:
     """Yield days since the epoch (UTC) with what the units of one queue come to on each.
 
-    A day may come several times; ``None``: the store time is not known. Where units have no store
-    time the ends of days are searched in the log, which holds if store times never decrease.
+    By the store time of each record. A day may come several times; ``None``: the store time is not
+    known.
 
     Raises:
         StoreError: the queue cannot be read.
     """
-    queue = components_of(store).queues.queue(*span.queue)
-    for piece in _pieces(store, queue, span.min_offset, span.max_offset):
-        if piece.timestamps is None:
-            yield from _searched_days(queue, piece)
-        else:
-            yield from _counted_days(piece.sizes, piece.timestamps)
-
-
-def _counted_days(
-    sizes: NDArray[np.int64], timestamps: NDArray[np.int64]
-) -> Iterator[tuple[int | None, Usage]]:
-    """Yield each day of the units' store times with what they come to; ``None``: no time."""
-    days = np.where(timestamps < 0, -1, timestamps // DAY)
-    for day in np.unique(days).tolist():
-        rows = days == day
-        units, total = int(rows.sum()), int(sizes[rows].sum())
-        if day < 0:
-            yield None, Usage(units, total)
-        else:
-            times = timestamps[rows]
-            yield day, Usage(units, total, int(times.min()), int(times.max()))
-
-
-def _searched_days(queue: ConsumeQueue, piece: UnitSizes) -> Iterator[tuple[int | None, Usage]]:
-    """Yield each day of a piece with what its units come to; days are searched by time."""
-    first, count = piece.queue_offset, len(piece.sizes)
-    at = 0
-    while at < count:  # a step takes a unit or more, whatever the times say
-        timestamp = queue.unit_timestamp(first + at)
-        end, day = at + 1, None
-        if timestamp >= 0:
-            day = timestamp // DAY
-            next_day = queue.offset_by_time((day + 1) * DAY, BoundaryType.LOWER) - first
-            end = min(max(next_day, end), count)
-        found = Usage(end - at, int(piece.sizes[at:end].sum()))
-        found.observe(timestamp)
-        found.observe(queue.unit_timestamp(first + end - 1))
-        yield day, found
-        at = end
-
-
-def _pieces(store: MessageStore, queue: ConsumeQueue, low: int, high: int) -> Iterator[UnitSizes]:
-    """Yield the units of [``low``, ``high``); what is missing is passed over."""
-    if low >= high:
-        return
-    if components_of(store).queues.queue_type(queue.topic) is QueueType.BATCH:
-        yield from _batch_pieces(queue, low, high)
-        return
-    yield from map(_unit_sizes, queue.blocks(low, high, _BLOCK_UNITS))
+    parts = components_of(store)
+    for units in timed_units(parts, span.queue, span.min_offset, span.max_offset):
+        days = np.where(units.stamps == NO_TIME, NO_TIME, units.stamps // DAY)
+        for day in np.unique(days).tolist():
+            rows = days == day
+            count, total, times = int(rows.sum()), int(units.sizes[rows].sum()), units.stamps[rows]
+            if day == NO_TIME:
+                yield None, Usage(count, total)
+            else:
+                yield day, Usage(count, total, int(times.min()), int(times.max()))
 
 
 def _unit_sizes(block: UnitBlock) -> UnitSizes:

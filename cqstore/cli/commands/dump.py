@@ -8,6 +8,7 @@ import typer
 
 from cqstore.cli.dump_file import file_rows
 from cqstore.cli.known_queues import require_queue
+from cqstore.cli.limited import note_more
 from cqstore.cli.message_files.dump_rows import message_row, queue_row, sorted_queues, unit_rows
 from cqstore.cli.options import (
     Backend,
@@ -183,3 +184,5 @@ def _units(store: MessageStore, key: QueueKey, offset: int | None, count: int) -
             continue
         names = ("queueOffset", "phy", "size", "tagsCode", "storeTimestamp", "messages")
         yield dict(zip(names, row, strict=False))
+    if last < high:
+        note_more(count, "units", f"--count; go on with --offset {last}")

@@ -1,12 +1,13 @@
 """``cqstore get``: messages by queue offset, by id, or by key."""
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Annotated
 
 import typer
 
+from cqstore.cli.commands.query import report_older
 from cqstore.cli.known_queues import require_queue, require_topic
+from cqstore.cli.limited import limited
 from cqstore.cli.message_files.dump_rows import host_text
 from cqstore.cli.message_files.message_fields import read_messages
 from cqstore.cli.message_files.message_output import MessageOutput
@@ -88,7 +89,10 @@ def get(
     timed = begin is not None or end is not None
     _refuse_together(queue_id, offset, count, tags, key, message_id, timed=timed)
     selection = Selection.of(begin, end, queue_id, tags, None, None)
-    with open_store(root, config, backend, commit_log, check_crc_on_pull=True) as store:
+    with open_store(
+        root, config, backend, commit_log, check_crc_on_pull=True,
+        max_msgs_num_batch=count or _COUNT,
+    ) as store:  # fmt: skip
         if timed:
             _print_between(store, topic or "", selection, count, printed)
             return
@@ -131,6 +135,7 @@ def _by_key(
     found = store.query_message(topic, key, count)
     if not found:
         require_topic(store, topic)
+    report_older(found, "--count")
     return [(message.queue_offset, message) for message in found]
 
 
@@ -147,7 +152,8 @@ def _print_between(
     else:
         require_queue(store, topic, selection.queue_id)
     reads = SelectedReads(store, selection)
-    found = counted(islice(reads.topic(topic), count), "reading", count, "messages")
+    wanted = limited(reads.topic(topic), count, "messages", "--count")
+    found = counted(wanted, "reading", count, "messages")
     note(f"{printed.messages(found)} messages")
     if reads.damaged:
         raise typer.Exit(1)
@@ -205,7 +211,7 @@ def _pull(
     """Pull until ``count`` messages have come or the queue ends; what is passed over is noted."""
     at = store.min_offset(topic, queue_id) if offset is None else offset
     left = count
-    while left > 0:
+    while True:
         result = store.get_message(topic, queue_id, at, left, tags)
         messages = result.messages()
         yield from zip(result.queue_offsets, messages, strict=True)
@@ -224,6 +230,12 @@ def _pull(
             )
             return
         at = result.next_begin_offset
+        if left <= 0:
+            note(
+                f"only the first {count} messages are shown: the queue goes on to"
+                f" {result.max_offset} (--count; go on with --offset {at})"
+            )
+            return
 
 
 _GOING_ON = (GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE)

@@ -1,6 +1,5 @@
 """``cqstore offset``: the queue offset that a time leads to."""
 
-from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
@@ -16,7 +15,9 @@ from cqstore.cli.options import (
     open_store,
 )
 from cqstore.cli.output import OutputFormat, output
+from cqstore.store.errors import RefusedStoreError
 from cqstore.store.queue.time_search import BoundaryType
+from cqstore.store.service.reading.store_times import parse_time, time_ms
 
 
 def offset(
@@ -34,11 +35,15 @@ def offset(
     commit_log: CommitLogFolder = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Search a queue by store time. Changes nothing."""
-    timestamp = milliseconds(time)
+    """Search a queue by store time. Changes nothing.
+
+    The time of each record is compared: also after a clock was set back, no message that was stored
+    at or after the time is before the lower offset, and none from before it is after the upper one.
+    """
+    timestamp = milliseconds(time, up=boundary is BoundaryType.LOWER)
     with open_store(root, config, backend, commit_log) as store:
         require_queue(store, topic, queue_id)
-        found = store.offset_by_time(topic, queue_id, timestamp, boundary)
+        found = store.offset_at_time(topic, queue_id, timestamp, boundary)
         output(kind).record(
             {
                 "topic": topic,
@@ -52,23 +57,13 @@ def offset(
         )
 
 
-def milliseconds(text: str, option: str = "--time") -> int:
-    """Return a time that ``option`` of the command line has, as ms since the epoch.
+def milliseconds(text: str, option: str = "--time", *, up: bool = False) -> int:
+    """Return a time that ``option`` of the command line has, see ``time_ms``.
 
     Raises:
-        typer.BadParameter: it is neither ms nor ISO 8601.
+        typer.BadParameter: it is neither ms nor ISO 8601, or probably meant in another unit.
     """
     try:
-        if text.lstrip("-").isdecimal():
-            return int(text)  # not of thousands of digits
-        moment = datetime.fromisoformat(text)
-    except ValueError as exc:
-        raise typer.BadParameter(
-            f"{text!r:.60} is neither ms nor ISO 8601", param_hint=option
-        ) from exc
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // timedelta(milliseconds=1)  # exact, as a float is not after 2038
-
-
-_EPOCH = datetime.fromtimestamp(0, UTC)
+        return time_ms(parse_time(text), up=up)
+    except RefusedStoreError as exc:
+        raise typer.BadParameter(str(exc), param_hint=option) from exc

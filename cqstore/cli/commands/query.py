@@ -17,7 +17,9 @@ from cqstore.store.index.index_check import REBUILD_INDEX
 from cqstore.store.index.key_index import KeyIndex, index_openers, open_indexes
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.reading.key_queries import newest_of
 from cqstore.store.service.reading.other_indexes import AskedIndex
+from cqstore.store.service.results import QueryMessageResult
 
 
 def query(
@@ -39,7 +41,10 @@ def query(
     rocksdbstore. Exit code 1 if there is no index, or one cannot be read.
     """
     printed, span = MessageOutput(kind, pattern), time_span(begin, end)
-    with open_store(root, config, backend, commit_log) as store, ExitStack() as stack:
+    with (
+        open_store(root, config, backend, commit_log, max_msgs_num_batch=count + 1) as store,
+        ExitStack() as stack,
+    ):
         others, unread = _others(store.root)
         for other in others:
             stack.callback(other.close)
@@ -47,20 +52,28 @@ def query(
             note(f"this store has no index that can be read: {_why_none(store)}")
             raise typer.Exit(1)
         unread = _report_index_files(store) or unread
-        found = store.query_index_files(topic, key, count, *span)
+        found = [*store.query_index_files(topic, key, count + 1, *span)]
         for other in others:
             asked = AskedIndex(other, store.messages_with_key)
             unread = _report_end(asked, store) or unread
-            found = asked.newest(found, topic, key, count, *span)
+            found = asked.newest(found, topic, key, count + 1, span)
             unread = _report_index(asked) or unread
+        answer = newest_of(found, count)
         printed.messages(
-            read for message in found for read in read_messages(message.queue_offset, message)
+            read for message in answer for read in read_messages(message.queue_offset, message)
         )
-        if not found:
+        if not answer:
             require_topic(store, topic)
-        note(f"{len(found)} messages")
+        note(f"{len(answer)} messages")
+        report_older(answer, "--max")
     if unread:
         raise typer.Exit(1)
+
+
+def report_older(answer: QueryMessageResult, option: str) -> None:
+    """Report that older messages have the key too; ``option`` is the one that has the limit."""
+    if answer.has_more:
+        note(f"only the newest {len(answer)} messages are shown: there are older ones ({option})")
 
 
 def _why_none(store: MessageStore) -> str:

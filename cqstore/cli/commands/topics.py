@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from itertools import groupby, islice
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
 
 from cqstore.cli.known_queues import require_topic
+from cqstore.cli.limited import limited, note_more
 from cqstore.cli.message_files.text_input import text_input
 from cqstore.cli.options import (
     Backend,
@@ -36,6 +37,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 
 _DAY_MS = 86_400_000
+_NOT_KNOWN = -1  # of a unit whose record is not in the log
 
 Names = Annotated[
     list[str] | None, typer.Argument(metavar="NAME", help="With --delete: the topics.")
@@ -113,7 +115,7 @@ def topics(
         if idle is None:
             rows = _rows(store, prefix, limit, _queue(after), times=times)
         else:
-            rows = islice(_idle_rows(store, prefix, idle), limit or None)
+            rows = limited(_idle_rows(store, prefix, idle), limit, "topics", "--limit")
         output(kind).rows(rows)
 
 
@@ -130,7 +132,7 @@ def _rows(
     store: MessageStore, prefix: str, limit: int, after: QueueKey | None, *, times: bool
 ) -> Iterator[Row]:
     """Yield a row for each queue of topics that begin with ``prefix``, ``limit`` at most."""
-    shown = 0
+    shown, last = 0, QueueKey("", 0)
     end = None if after else components_of(store).queues.queues_estimate()
     if limit and not prefix:
         end = limit if end is None else min(limit, end)
@@ -139,8 +141,9 @@ def _rows(
         if not topic.startswith(prefix):
             continue
         if limit and shown == limit:
+            note_more(limit, "queues", f"--limit; go on with --after {last.topic}/{last.queue_id}")
             return
-        shown += 1
+        shown, last = shown + 1, span.queue
         row: dict[str, object] = {
             "topic": topic,
             "queueId": queue_id,
@@ -160,7 +163,7 @@ def _store_time(store: MessageStore, span: QueueSpan, queue_offset: int) -> int 
     if span.min_offset >= span.max_offset:
         return None
     timestamp = components_of(store).queues.queue(*span.queue).unit_timestamp(queue_offset)
-    return timestamp if timestamp >= 0 else None
+    return None if timestamp == _NOT_KNOWN else timestamp
 
 
 # ---- idle topics

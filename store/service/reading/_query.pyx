@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """FastQuery: queries by key, answered from the maps of index and log."""
 
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t
 from libc.string cimport memchr
 
 from cqstore.store.core._arguments cimport PyLong_AsLongLongAndOverflow
-from cqstore.store.core._bytes cimport fetch_ahead, load32
+from cqstore.store.core._bytes cimport fetch_ahead, load32, load64
 from cqstore.store.core._faults cimport is_of_whole_map, log_faults_seen
 from cqstore.store.core._hashes cimport HASH_SIGN, hash_utf8, without_sign
 from cqstore.store.core._layout cimport BLANK_BYTES, MIN_RECORD
@@ -31,6 +31,7 @@ cdef struct Name:
     const char *topic
     const char *key
     Py_ssize_t topic_size, key_size
+    int64_t begin, end  # store times, ms, both included
 
 
 cdef class FastQuery:
@@ -42,31 +43,26 @@ cdef class FastQuery:
 
     cdef PlainLog log
     cdef ChainFiles index
-    cdef int64_t file_size, max_msgs_num_batch
+    cdef int64_t file_size
     cdef Part last  # of the log, that was read last; only to fetch ahead, it may be gone
 
     def __init__(
         self, PlainLog log not None, ChainFiles index not None, int64_t file_size,
-        int64_t max_msgs_num_batch,
     ):
-        """Take the log with files of ``file_size`` bytes, and the index.
-
-        ``max_msgs_num_batch``: messages of one query.
-        """
+        """Take the log with files of ``file_size`` bytes, and the index."""
         self.log, self.index, self.file_size = log, index, file_size
-        self.max_msgs_num_batch = max_msgs_num_batch
 
     def ask(self, topic, key, max_num, begin, end):
         """Return what ``KeyQueries.in_files`` does; ``None``: it is for the slow path."""
         cdef Chain chain
         cdef Name name
-        cdef int64_t limit, wanted, began
+        cdef int64_t wanted
         cdef Py_ssize_t number
         cdef tuple files
         cdef ChainFile file
         if not _is_plain(topic, key, &name):
             return None
-        if not (_fits(max_num, &limit) and _fits(begin, &chain.begin) and _fits(end, &chain.end)):
+        if not (_fits(max_num, &chain.max_num) and _fits(begin, &name.begin) and _fits(end, &name.end)):
             return None
         files = self.index.files
         if self.index.is_closed or files is None:
@@ -74,7 +70,7 @@ cdef class FastQuery:
         wanted = without_sign(hash_utf8(
             hash_utf8(0, name.topic, name.topic_size) * 31 + HASH_SIGN, name.key, name.key_size
         ))
-        chain.count, chain.max_num = 0, min(limit, self.max_msgs_num_batch)
+        chain.count, chain.begin, chain.end = 0, INT64_MIN, INT64_MAX  # an index has seconds, and clocks go back
         for number in range(len(files) - 1, -1, -1):
             one = files[number]
             if not isinstance(one, ChainFile):
@@ -84,16 +80,14 @@ cdef class FastQuery:
             chain.read_only = file.is_read_only
             if chain.read_only:
                 one.refresh()
-            began = file.begin
-            if chain.begin <= file.end and chain.end >= began:
-                if not self._walk(file, topic, key, wanted, began, &chain):
-                    return None
-            if chain.count >= chain.max_num or (began < chain.begin and one.count):
+            if not self._walk(file, topic, key, wanted, &chain):
+                return None
+            if chain.count >= chain.max_num:
                 break
         return self._messages(&chain, &name)
 
     cdef bint _walk(
-        self, ChainFile file, topic, key, int64_t wanted, int64_t began, Chain *chain
+        self, ChainFile file, topic, key, int64_t wanted, Chain *chain
     ) except -1:
         """Add the places of the chain of a key in one file; False: it is for the slow path.
 
@@ -104,7 +98,7 @@ cdef class FastQuery:
         cdef int64_t slots
         cdef int walked
         cdef Part last
-        chain.began, chain.drained = began, file.drained  # of the moment that `pending` is of
+        chain.began, chain.drained = file.begin, file.drained  # of the moment that `pending` is of
         if pending is None or (pending.entries.used and pending.found(topic, key)):
             return False
         mapped = file.mapped  # held while it is read
@@ -120,7 +114,7 @@ cdef class FastQuery:
         return walked == 0
 
     cdef object _messages(self, Chain *chain, const Name *name):
-        """Return the messages of ``topic`` that have ``key``, in log order; ``None``: the slow path."""
+        """Return the messages with topic, key and time, in log order; ``None``: the slow path."""
         cdef Py_ssize_t at
         cdef list files = [], found = []
         cdef Part part
@@ -152,10 +146,10 @@ cdef class FastQuery:
             held = has_key(message, name.topic, name.topic_size, name.key, name.key_size)
             if held < 0:
                 return None
-            if held:
+            if held and name.begin <= load64(message.data + message.places.stored) <= name.end:
                 found.append(message)
         if len(found) < chain.count and chain.count >= chain.max_num:
-            return None  # places of another key with the same hash: behind them may be more
+            return None  # places of another key with the same hash, or another time: there may be more
         return found if _is_whole(last) else None
 
 

@@ -8,9 +8,12 @@ they check after they have failed or found nothing (ratios in one process, queue
 
 import os
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from math import isnan
 from numbers import Integral, Real
 from typing import Any
+
+from cqstore.store.service.reading.store_times import refuse_other_unit
 
 _KEY_FIELDS = 2
 """Of a ``QueueKey``."""
@@ -175,15 +178,23 @@ def check_pull(
     check_queue(topic, queue_id, offset=offset, max_msgs=max_msgs, max_total_bytes=max_total_bytes)
 
 
-def check_search(topic: object, queue_id: object, timestamp: object) -> None:
-    """Raise for an argument of a search by time, see ``check_queue``; plain ones cost 0.1 us."""
+def check_search(topic: object, queue_id: object, timestamp: int) -> None:
+    """Raise for an argument of a search by time, see ``check_queue``; plain ones cost 0.1 us.
+
+    Raises:
+        TypeError: one is of another type.
+        RefusedStoreError: the time is probably not in ms.
+    """
     if type(topic) is not str or not type(queue_id) is type(timestamp) is int:
         check_queue(topic, queue_id, timestamp=timestamp)
+    refuse_other_unit(timestamp, "timestamp")
 
 
-def check_query(topic: object, key: object, max_num: object, begin: object, end: object) -> None:
-    """Raise for an argument of a query by key, see ``check_search``."""
-    is_plain = type(topic) is type(key) is str
-    if not is_plain or not type(max_num) is type(begin) is type(end) is int:
+def check_query(topic: object, key: object, max_num: object, **times: object) -> None:
+    """Raise for an argument of a query by key, see ``check_queue``; times may be ``None``."""
+    if not type(topic) is type(key) is str or type(max_num) is not int:
         check_texts(topic=topic, key=key)
-        check_numbers(max_num=max_num, begin=begin, end=end)
+        check_numbers(max_num=max_num)
+    for name, time in times.items():
+        if time is not None and not isinstance(time, datetime):
+            check_numbers(**{name: time})

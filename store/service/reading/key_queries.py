@@ -11,8 +11,9 @@ from cqstore.store.queue.read_fallbacks import FallbackReason, ReadFallbacks, Re
 from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.record.message import MessageProperty
 from cqstore.store.service.reading import _query
-from cqstore.store.service.reading.arguments import check_query
 from cqstore.store.service.reading.other_indexes import OtherIndexes
+from cqstore.store.service.reading.store_times import ALL, TimeRange
+from cqstore.store.service.results import QueryMessageResult
 from cqstore.store.settings.config import StoreConfig
 
 _MORE = 8
@@ -37,61 +38,59 @@ class KeyQueries:
         self._index = index
         self._fallbacks = fallbacks
         self._read_only = read_only
-        self._max_messages = config.max_msgs_num_batch
-        self._fast = None if index is None else _fast_query(log, index, config)
+        is_bounded = "max_msgs_num_batch" in config.model_fields_set
+        self._max_messages = config.max_msgs_num_batch if is_bounded else None
+        self._fast = None
+        if index is not None:
+            self._fast = _query.FastQuery(PlainLog(log), index, log.files.file_size)
         self.others = others
         """Indexes of keys beside that in files."""
 
     def in_all(
-        self, topic: str, key: str, max_num: int, begin: int, end: int
-    ) -> list[StoredMessage]:
+        self, topic: str, key: str, max_num: int, times: TimeRange = ALL
+    ) -> QueryMessageResult:
         """Return what all indexes know, see ``MessageStore.query_message``.
 
         Raises:
-            TypeError: an argument is of another type.
             CorruptionError, StoreIOError: an index beside that in files cannot be read.
         """
-        check_query(topic, key, max_num, begin, end)
-        find = self.in_files
-        if self.others.are_none and self._fast is not None:
-            answer = self._fast.ask(topic, key, max_num, begin, end)
-            if answer is not None:
-                return answer
-            find = self._in_files_declined
-        found = find(topic, key, max_num, begin, end)
+        limit = self._limit(max_num)
+        found = self._newest(topic, key, limit + 1, times)
         if not self.others.are_none:
-            found = self._with_others(found, topic, key, max_num, begin, end)
-        return found
+            found = self.others.newest(self.messages_with_key, found, topic, key, limit + 1, times)
+        return newest_of(found, limit)
 
     def in_files(
-        self, topic: str, key: str, max_num: int, begin: int, end: int
-    ) -> list[StoredMessage]:
+        self, topic: str, key: str, max_num: int, times: TimeRange = ALL
+    ) -> QueryMessageResult:
         """Return what the index in files knows, see ``MessageStore.query_index_files``."""
+        limit = self._limit(max_num)
+        return newest_of(self._newest(topic, key, limit + 1, times), limit)
+
+    def _limit(self, max_num: int) -> int:
+        """Return how many messages are wanted, which the settings may bound."""
+        limit = max(max_num, 0)
+        return limit if self._max_messages is None else min(limit, self._max_messages)
+
+    def _newest(self, topic: str, key: str, limit: int, times: TimeRange) -> list[StoredMessage]:
+        """Return the newest messages that the index in files knows, in log order."""
         if self._index is None or self._fast is None:
             return []
-        found = self._fast.ask(topic, key, max_num, begin, end)
-        return self._in_files_declined(topic, key, max_num, begin, end) if found is None else found
+        found = self._fast.ask(topic, key, limit, *times)
+        return self._declined(self._index, topic, key, limit, times) if found is None else found
 
-    def _in_files_declined(
-        self, topic: str, key: str, max_num: int, begin: int, end: int
+    def _declined(
+        self, index: IndexService, topic: str, key: str, limit: int, times: TimeRange
     ) -> list[StoredMessage]:
-        """Return what ``in_files`` does where compiled code has declined the query."""
-        assert self._index is not None
+        """Return what ``_newest`` does where compiled code has declined the query."""
         self._fallbacks.add(ReadKind.QUERY, FallbackReason.DECLINED)
-        limit = asked = min(max_num, self._max_messages)
+        asked = limit  # of any time: the index has seconds, and ends at the first that is too early
         while True:
-            places = self._index.query(topic, key, asked, begin, end)
-            found = self.messages_with_key(topic, key, sorted(places))
+            places = index.query(topic, key, asked, *ALL)
+            found = times.of(self.messages_with_key(topic, key, sorted(places)))
             if len(found) >= limit or len(places) < asked:
-                return found[-limit:] if limit > 0 else []
-            asked *= _MORE  # records of another key that has the same hash came first
-
-    def _with_others(
-        self, found: list[StoredMessage], topic: str, key: str, max_num: int, begin: int, end: int
-    ) -> list[StoredMessage]:
-        """Return the newest messages of ``found`` and of what the other indexes know."""
-        limit = min(max_num, self._max_messages)
-        return self.others.newest(self.messages_with_key, found, topic, key, limit, begin, end)
+                return found[-limit:]
+            asked *= _MORE  # records of another key with the same hash, or of another time, came
 
     def messages_with_key(
         self, topic: str, key: str, phy_offsets: list[int]
@@ -136,5 +135,7 @@ class KeyQueries:
             raise
 
 
-def _fast_query(log: CommitLog, index: IndexService, config: StoreConfig) -> _query.FastQuery:
-    return _query.FastQuery(PlainLog(log), index, log.files.file_size, config.max_msgs_num_batch)
+def newest_of(found: list[StoredMessage], limit: int) -> QueryMessageResult:
+    """Return the newest ``limit`` of messages in log order, and whether there are others."""
+    has_more = len(found) > limit
+    return QueryMessageResult(found[len(found) - limit :] if has_more else found, has_more=has_more)

@@ -9,6 +9,7 @@ from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import CorruptionError, StoreClosedError
 from cqstore.store.index.key_index import KeyIndex, index_openers, open_indexes
 from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.service.reading.store_times import TimeRange
 
 _LOG = StoreLogger(__name__)
 
@@ -28,14 +29,14 @@ class AskedIndex:
     """Not all of it could be read."""
 
     def newest(
-        self, found: list[StoredMessage], topic: str, key: str, limit: int, begin: int, end: int
+        self, found: list[StoredMessage], topic: str, key: str, limit: int, times: TimeRange
     ) -> list[StoredMessage]:
         """Return the newest ``limit`` messages of ``found`` and of what it knows, in log order."""
         if limit <= 0:
             return []
         both, more = {message.phy_offset: message for message in found}, 0
         try:
-            for phy_offset in self.index.phy_offsets(topic, key, begin, end):
+            for phy_offset in self.index.phy_offsets(topic, key, *times):
                 if more >= limit:
                     break
                 for message in self._messages(topic, key, phy_offset):
@@ -75,7 +76,7 @@ class OtherIndexes:
 
     def newest(
         self, records: MessagesWithKey, found: list[StoredMessage], topic: str, key: str,
-        limit: int, begin: int, end: int,
+        limit: int, times: TimeRange,
     ) -> list[StoredMessage]:  # fmt: skip
         """Return the newest ``limit`` messages of ``found`` and of what they know, in log order.
 
@@ -86,7 +87,7 @@ class OtherIndexes:
         with self.lock.entry():
             for index in self._opened():
                 asked = AskedIndex(index, records)
-                found = asked.newest(found, topic, key, limit, begin, end)
+                found = asked.newest(found, topic, key, limit, times)
                 if asked.fault is not None:
                     raise asked.fault
         return found

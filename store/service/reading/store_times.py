@@ -1,21 +1,162 @@
-"""Store times as a program gives them."""
+"""Store times and ranges of them, as programs and operators give them: one rule for all readers.
 
-from datetime import UTC, datetime
+A range is given in ms since the epoch. Both ends belong to it, and an end that is not given
+(``None``) is unbounded: a store time may be any Java long, negative ones included.
+"""
 
-from cqstore.store.errors import RefusedStoreError
+import re
+from datetime import UTC, datetime, timedelta
+from numbers import Integral
+from typing import NamedTuple
+
+from cqstore.store.errors import RefusedStoreError, StoreConfigError
+from cqstore.store.java_numbers import LONG_MAX, LONG_MIN
+from cqstore.store.record.decoder import StoredMessage
 
 Time = int | datetime
 """ms since the epoch, or a ``datetime`` (UTC if it has no zone)."""
 
+EARLIEST, LATEST = LONG_MIN, LONG_MAX
+"""ms: no store time is before the first, and none is after the second."""
+_EPOCH = datetime.fromtimestamp(0, UTC)
+_MS = timedelta(milliseconds=1)
+_SECONDS = range(946_684_800, 4_102_444_800)
+"""The years 2000 to 2099 in seconds; as ms they would all be in January and February 1970."""
+_DATES = 19_700_101, 20_991_231_235_959
+_NUMBER = re.compile(r"-?[0-9]{1,30}")
+_DATE = re.compile(r"((?:19[7-9]|20\d)\d)(\d\d)(\d\d)(?:(\d\d)(\d\d)(\d\d)?)?", re.ASCII)
+"""Digits that read as a date from 1970 to 2099, alone or with hours, minutes and seconds."""
 
-def time_ms(time: Time) -> int:
-    """Return ``time`` in ms since the epoch.
+
+class TimeRange(NamedTuple):
+    """Store times from ``begin`` to ``end``, ms, both included; without arguments all of them."""
+
+    begin: int = EARLIEST
+    end: int = LATEST
+
+    @property
+    def is_all(self) -> bool:
+        """Return whether every store time is in the range."""
+        return self.begin <= EARLIEST and self.end >= LATEST
+
+    def holds(self, store_timestamp: int) -> bool:
+        """Return whether a record's own store time is in the range."""
+        return self.begin <= store_timestamp <= self.end
+
+    def of(self, messages: list[StoredMessage]) -> list[StoredMessage]:
+        """Return those of ``messages`` that were stored in the range."""
+        return [message for message in messages if self.holds(message.store_timestamp)]
+
+
+ALL = TimeRange()
+
+
+def time_range(begin: Time | None = None, end: Time | None = None) -> TimeRange:
+    """Return the range from ``begin`` to ``end``, both included; ``None``: unbounded.
 
     Raises:
-        RefusedStoreError: it is neither of the two.
+        RefusedStoreError: one is not a time, or probably not in ms, see ``time_ms``.
+        StoreConfigError: ``begin`` is later than ``end``.
+    """
+    if begin is None and end is None:
+        return ALL
+    first = EARLIEST if begin is None else time_ms(begin, "begin", up=True)
+    last = LATEST if end is None else time_ms(end, "end")
+    check_order(first, last, begin, end)
+    return TimeRange(first, last)
+
+
+def check_order(first: int, last: int, begin: object, end: object, prefix: str = "") -> None:
+    """Refuse a range from ``first`` to ``last`` ms that ends before it begins.
+
+    ``begin`` and ``end`` are the two as they were given; ``prefix`` is of their names.
+
+    Raises:
+        StoreConfigError: it does.
+    """
+    if first > last:
+        raise StoreConfigError(f"{prefix}begin {begin} is later than {prefix}end {end}")
+
+
+def time_ms(time: Time, name: str = "", *, up: bool = False) -> int:
+    """Return ``time`` in ms since the epoch; of a ``datetime`` between two ms the first.
+
+    With ``up``, for the begin of a range, the second: the first store time that is not before it.
+    A number below or above every store time is the least or the greatest one.
+
+    Raises:
+        RefusedStoreError: it is neither a whole number nor a ``datetime``, or it is a number that
+            is probably meant in seconds or as a date, or no range has it as its begin (``up``) or
+            its end; ``name`` is how the sentence calls it.
     """
     if isinstance(time, datetime):
-        return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
-    if type(time) is not int:
-        raise RefusedStoreError(f"{time!r} is no time: ms since the epoch, or a datetime")
-    return time
+        since = (time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH
+        return -(-since // _MS) if up else since // _MS
+    number = _whole(time, name)
+    if number > LATEST if up else number < EARLIEST:
+        side = "later" if up else "earlier"
+        raise RefusedStoreError(f"{_of(name)}{time} is {side} than any time")
+    refuse_other_unit(number, name)
+    return min(max(number, EARLIEST), LATEST)
+
+
+def _whole(time: object, name: str) -> int:
+    """Return a number that is whole, numpy's included.
+
+    Raises:
+        RefusedStoreError: it is not.
+    """
+    if isinstance(time, bool) or not isinstance(time, Integral):
+        raise RefusedStoreError(
+            f"{_of(name)}{time!r} is no time: ms since the epoch, or a datetime"
+        )
+    return int(time)
+
+
+def refuse_other_unit(time: int, name: str = "") -> None:
+    """Refuse a number of ms that is probably a number of seconds, or a date in digits.
+
+    Raises:
+        RefusedStoreError: names what is probably meant.
+    """
+    if not _DATES[0] <= time <= _DATES[1]:
+        return
+    meant = f"seconds are meant, give {time * 1000}" if time in _SECONDS else _date_in(time)
+    if meant is not None:
+        raise RefusedStoreError(f"{_of(name)}{time} ms is {_shown(time)}: if {meant}")
+
+
+def parse_time(text: str) -> Time:
+    """Return the time that a text is: ms since the epoch, or ISO 8601.
+
+    Raises:
+        RefusedStoreError: it is neither.
+    """
+    if _NUMBER.fullmatch(text):
+        return int(text)
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as exc:
+        raise RefusedStoreError(f"{text!r:.60} is neither ms nor ISO 8601") from exc
+
+
+def _date_in(time: int) -> str | None:
+    """Return what is probably meant by a number whose digits are a date; ``None``: nothing."""
+    found = _DATE.fullmatch(str(time))
+    if found is None:
+        return None
+    year, month, day, hour, minute, second = (int(each or 0) for each in found.groups())
+    try:
+        moment = datetime(year, month, day, hour, minute, second)  # noqa: DTZ001 - of digits alone
+    except ValueError:
+        return None
+    shown = moment.isoformat() if found[4] else str(moment.date())
+    return f"a date is meant, give {shown} (ISO 8601), or a datetime"
+
+
+def _of(name: str) -> str:
+    return f"{name}: " if name else ""
+
+
+def _shown(time: int) -> str:
+    return (_EPOCH + time * _MS).isoformat(timespec="seconds").removesuffix("+00:00") + "Z"

@@ -8,15 +8,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from operator import attrgetter
 from typing import NamedTuple, Protocol
 
-from cqstore.store.java_numbers import LONG_MAX
 from cqstore.store.queue.time_search import BoundaryType
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.service.reading.puller import TagFilter
+from cqstore.store.service.reading.store_times import EARLIEST, Time, TimeRange, time_range
+from cqstore.store.service.reading.time_runs import whole_run
 from cqstore.store.service.results import GetMessageResult, GetMessageStatus
 
-LATEST = LONG_MAX
-"""ms: no store time is later."""
 _BATCH = 32
 _BATCH_BYTES = 1 << 20
 _AT_AN_END = {
@@ -83,8 +82,8 @@ class ReadableStore(Protocol):
 def read_topic(
     store: ReadableStore,
     topic: str,
-    begin: int = 0,
-    end: int = LATEST,
+    begin: Time | None = None,
+    end: Time | None = None,
     *,
     queue_ids: Collection[int] | None = None,
     tags: TagFilter | None = None,
@@ -93,26 +92,30 @@ def read_topic(
     batch_bytes: int = _BATCH_BYTES,
     on_damage: OnDamage | None = None,
 ) -> Iterator[TopicMessage]:
-    """Return the messages of ``topic`` that were stored between two times, ms, both included.
+    """Return the messages of ``topic`` that were stored between two times, both included.
 
-    In the order of their store times, equal ones by phy offset; those of one queue in the order of
-    the queue. The queues are listed, and their ends and the two times looked up, by this call; the
-    messages are pulled as the iterator is asked for them, up to those ends. A clock that was set
-    back leaves times in a queue out of order: the search by ``begin`` and ``end`` may then miss
-    messages around that place, and messages are merged as the queue has them.
+    ``None`` is unbounded. In the order of their store times, equal ones by phy offset; those of one
+    queue in the order of the queue. The queues are listed, and their ends looked up, by this call;
+    the messages are pulled as the iterator is asked for them, up to those ends. The time of each
+    record is compared, so that a clock that was set back hides none; a range reads the heads of all
+    records of the queues. After such a clock messages are merged as each queue has them.
 
     ``queue_ids`` are the queues to read, default all. ``from_offsets`` is where to begin in a queue
     at the earliest. At most ``batch`` messages of a queue are in memory, and of several no more
     than ``batch_bytes``; they are views of the log, see ``GetMessageResult``. What is damaged or
-    missing is passed over and reported to ``on_damage``. An unknown topic has no messages.
+    missing is passed over and reported to ``on_damage``, also where its time is not known. An
+    unknown topic has no messages.
 
     Raises:
+        RefusedStoreError: a time is probably not in ms.
+        StoreConfigError: ``begin`` is later than ``end``.
         StoreClosedError: the store is closed, at this call or when a message is asked for.
         StoreError: a queue or the log cannot be read; likewise.
     """
+    times = time_range(begin, end)
     wanted = sorted(key.queue_id for key in store.queue_keys(topic))
     queues = [
-        _MergedQueue(store, topic, queue_id, begin, end, tags, batch, batch_bytes, on_damage)
+        _MergedQueue(store, topic, queue_id, times, tags, batch, batch_bytes, on_damage)
         for queue_id in wanted
         if queue_ids is None or queue_id in queue_ids
     ]
@@ -164,35 +167,41 @@ def _push_before(
             newest, (-message.store_timestamp, -message.phy_offset, queue_id, min(offset, at))
         )
         return
-    heapq.heappush(newest, (0, 0, queue_id, at))
+    heapq.heappush(newest, (-EARLIEST, 0, queue_id, at))
 
 
 class _MergedQueue:
     """One queue that is being read."""
 
     def __init__(
-        self, store: ReadableStore, topic: str, queue_id: int, begin: int, end: int,
+        self, store: ReadableStore, topic: str, queue_id: int, times: TimeRange,
         tags: TagFilter | None, batch: int, batch_bytes: int, on_damage: OnDamage | None,
     ) -> None:  # fmt: skip
         self._store, self._topic, self.queue_id = store, topic, queue_id
-        self._begin, self._end, self._tags = begin, end, tags
+        self._times, self._tags = times, tags
         self._batch, self._batch_bytes, self._on_damage = batch, batch_bytes, on_damage
 
     def span(self, minimum: int) -> tuple[int, int]:
         """Return the queue offsets to read from and to end before."""
         store, where = self._store, (self._topic, self.queue_id)
-        first, last = store.min_offset(*where), store.max_offset(*where)
-        if self._begin > 0:
-            first = store.offset_by_time(*where, self._begin)
-        if self._end < LATEST:
-            last = min(last, store.offset_by_time(*where, self._end, BoundaryType.UPPER) + 1)
-        return max(first, minimum), last
+        return max(store.min_offset(*where), minimum), store.max_offset(*where)
 
-    def messages(self, at: int, last: int) -> Iterator[TopicMessage]:
-        """Yield the messages of [at, last) that were stored between the two times."""
+    def messages(self, first: int, last: int) -> Iterator[TopicMessage]:
+        """Yield the messages of [first, last) that were stored between the two times."""
+        find = getattr(self._store, "time_runs", whole_run)  # of a caller's own store all is pulled
+        for run in find(self._topic, self.queue_id, self._times, first, last):
+            yield from self._pulled(run.start, run.stop)
+
+    def _pulled(self, at: int, last: int) -> Iterator[TopicMessage]:
+        """Yield those of [at, last), which are pulled."""
         while at < last:
             found = self._store.get_message(
-                self._topic, self.queue_id, at, self._batch, self._tags, self._batch_bytes
+                self._topic,
+                self.queue_id,
+                at,
+                min(self._batch, last - at),
+                self._tags,
+                self._batch_bytes,
             )
             messages = found.messages()
             for damaged in found.damaged:
@@ -203,7 +212,7 @@ class _MergedQueue:
             for offset, message in zip(found.queue_offsets, messages, strict=True):
                 if offset >= last:
                     return
-                if self._begin <= message.store_timestamp <= self._end:
+                if self._times.holds(message.store_timestamp):
                     yield TopicMessage(self.queue_id, offset, message)
             if found.status in _AT_AN_END or found.next_begin_offset <= at:
                 return

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from cqstore.store.core._maps import FileMap
-from cqstore.store.errors import StoreError
+from cqstore.store.errors import StoreConfigError, StoreError
 from cqstore.store.index._chain import ChainFile, ChainFiles, walk_chain
 from cqstore.store.index.index_batch import IndexBatch
 from cqstore.store.log._log import PlainLog
@@ -73,6 +73,18 @@ def outcome(ask: Callable[[], list[Any]]) -> object:
         return type(exc), str(exc)
 
 
+def matching(store: MessageStore, topic: str, key: str, begin: int, end: int) -> list[bytes]:
+    """Return every record with topic, key and store time, in log order."""
+    found = []
+    for record in components_of(store).log.scan(0):
+        message = store.message_by_offset(record.phy_offset)
+        properties = message.properties
+        keys = [*properties.get("KEYS", "").split(" "), properties.get("UNIQ_KEY")]
+        if message.topic == topic and key in keys and begin <= message.store_timestamp <= end:
+            found.append(bytes(message.record))
+    return found
+
+
 def compare(store: MessageStore, asked: tuple[str, str, int, int, int]) -> object:
     index = components_of(store).index
     assert index is not None
@@ -82,8 +94,10 @@ def compare(store: MessageStore, asked: tuple[str, str, int, int, int]) -> objec
         assert index.query(*asked) == found, asked
     topic, key, most, begin, end = asked
     messages = outcome(lambda: store.query_message(topic, key, most, begin, end))
-    places = sorted(index.query(topic, key, min(most, 64), begin, end))
-    assert messages == outcome(lambda: store._queries.messages_with_key(topic, key, places)), asked
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store._queries, "_fast", Declines())
+        slow = outcome(lambda: store.query_message(topic, key, most, begin, end))
+    assert messages == slow, asked
     return messages
 
 
@@ -104,10 +118,17 @@ def test_sound_queries_are_alike(store: MessageStore) -> None:
     draw, met = random.Random(2), 0
     for _ in range(400):
         try:
-            found = compare(store, any_question(draw, draw.choice(times(store))))
+            asked = any_question(draw, draw.choice(times(store)))
+            found = compare(store, asked)
         except UnicodeEncodeError:
             pytest.fail("a surrogate is no reason to fail")
-        met += isinstance(found, list) and len(found) > 1
+        topic, key, most, begin, end = asked
+        if begin > end:
+            assert found == (StoreConfigError, f"begin {begin} is later than end {end}")
+            continue
+        every = matching(store, topic, key, begin, end) if key else []
+        assert found == every[max(len(every) - most, 0) :], asked
+        met += len(every) > 1
     assert met > 50
 
 
@@ -165,13 +186,13 @@ def test_odd_geometries_lead_to_no_file(
     file.waiting, file.read_only, file.geometry = (IndexBatch(), 100), False, geometry
     file.mapped = mapped_file(path)
     index.files, index.closed = (file,), False
-    plain = FastQuery(PlainLog(components_of(store).log), index, LOG_FILE, 64)
+    plain = FastQuery(PlainLog(components_of(store).log), index, LOG_FILE)
     assert not plain.ask("t", "a", 32, *ALWAYS)
 
 
 def test_files_without_their_fields_and_of_other_kinds_are_left(store: MessageStore) -> None:
     index: Any = ChainFiles()
-    plain = FastQuery(PlainLog(components_of(store).log), index, LOG_FILE, 64)
+    plain = FastQuery(PlainLog(components_of(store).log), index, LOG_FILE)
     assert plain.ask("t", "a", 32, *ALWAYS) is None
     for files in ((OddFile(),), (object(),), (None,)):
         index.files = files
@@ -236,13 +257,33 @@ def test_a_reader_finds_what_its_log_has_though_the_index_goes_on(tmp_path: Path
             assert found() == [b"1", b"2"]
 
 
+@pytest.mark.parametrize("flushed", [False, True])
+def test_a_query_finds_as_many_as_are_asked_for_and_says_that_there_are_more(
+    tmp_path: Path, *, flushed: bool
+) -> None:
+    with MessageStore.open(tmp_path / "store", CONFIG) as store:
+        for number in range(150):
+            assert store.put_message(Message("t", b"%d" % number, 0, {"KEYS": "a"})).ok
+        assert store.put_message(Message("t", b"other", 0, {"KEYS": "b"})).ok
+        if flushed:
+            store.flush()
+        for ask in (store.query_message, store.query_index_files):
+            for most in (0, 1, 32, 64, 127, 128, 129, 149, 150, 151, 1000):
+                found = ask("t", "a", most)
+                assert [int(each.body) for each in found] == [*range(max(150 - most, 0), 150)]
+                assert found.has_more is (most < 150)
+            assert ask("t", "a", -1) == []
+
+
 def test_no_more_are_found_than_the_settings_allow(tmp_path: Path) -> None:
     config = CONFIG.model_copy(update={"max_msgs_num_batch": 3})
     with MessageStore.open(tmp_path / "store", config) as store:
         for number in range(9):
             assert store.put_message(Message("t", b"%d" % number, 0, {"KEYS": "a"})).ok
         store.flush()
-        bodies = [message.body for message in store.query_message("t", "a", 32)]
+        found = store.query_message("t", "a", 32)
+        assert found.has_more
+        bodies = [message.body for message in found]
         assert bodies == [b"6", b"7", b"8"]
 
 
@@ -386,7 +427,7 @@ class OtherLog:
 
 def asked(store: MessageStore, log: Any, index: Any) -> list[bytes] | None:
     """Return what the core finds of one key in a log and an index."""
-    plain = FastQuery(PlainLog(log), index, LOG_FILE, 64)
+    plain = FastQuery(PlainLog(log), index, LOG_FILE)
     found = plain.ask("t", "cc", 64, *ALWAYS)
     return None if found is None else [bytes(message.record) for message in found]
 
@@ -438,7 +479,7 @@ def test_a_file_of_another_kind_is_left_to_the_log(
         file_from_offset=first.file_from_offset, mapped=first.map(), heap=None,
         wrote_position=first.wrote_position, readable_position=first.readable_position,
     )  # fmt: skip
-    plain = FastQuery(PlainLog(components_of(store).log), index, LOG_FILE, 64)
+    plain = FastQuery(PlainLog(components_of(store).log), index, LOG_FILE)
     monkeypatch.setattr(files, "by_start", {**files.by_start, first.file_from_offset: other})
     for _ in range(2):
         messages = plain.ask("t", "cc", 64, *ALWAYS)
