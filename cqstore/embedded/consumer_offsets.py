@@ -17,7 +17,7 @@ from itertools import islice
 from cqstore.broker.groups.group_offsets import OffsetChange, Target, changed, copy, forget, reset
 from cqstore.broker.metadata.model import BrokerMetadata, Form, Table, readings
 from cqstore.broker.metadata.owned_table import OwnedTable
-from cqstore.broker.metadata.topic_offsets import TopicKeys
+from cqstore.broker.metadata.topic_keys import TopicKeys
 from cqstore.embedded.names import check_group_name, is_topic_name
 from cqstore.store.broker_files.file_names import TOPIC_GROUP_SEPARATOR
 from cqstore.store.concurrency.checked_lock import CheckedLock
