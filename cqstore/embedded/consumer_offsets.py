@@ -152,10 +152,11 @@ class ConsumerOffsets:
         Raises:
             StoreError: as for ``commit``.
         """
+        incarnation = self.incarnation(topic)  # first: what ``first`` finds may be deleted then
         there = self.of_topic(group, topic)
         for queue_id in queue_ids:
             if queue_id not in there:
-                self.commit(group, topic, queue_id, first(queue_id))
+                self.commit(group, topic, queue_id, first(queue_id), incarnation)
 
     def assign(
         self, group: str, topic: str, queue_id: int, offset: int, incarnation: int | None = None
