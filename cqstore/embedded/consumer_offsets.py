@@ -17,7 +17,7 @@ from itertools import islice
 from cqstore.broker.groups.group_offsets import OffsetChange, Target, changed, copy, forget, reset
 from cqstore.broker.metadata.model import BrokerMetadata, Form, Table, readings
 from cqstore.broker.metadata.owned_table import OwnedTable
-from cqstore.broker.metadata.topic_offsets import TopicKeys
+from cqstore.broker.metadata.topic_keys import TopicKeys
 from cqstore.embedded.names import check_group_name, is_topic_name
 from cqstore.store.broker_files.file_names import TOPIC_GROUP_SEPARATOR
 from cqstore.store.concurrency.checked_lock import CheckedLock
@@ -152,10 +152,11 @@ class ConsumerOffsets:
         Raises:
             StoreError: as for ``commit``.
         """
+        incarnation = self.incarnation(topic)  # first: what ``first`` finds may be deleted then
         there = self.of_topic(group, topic)
         for queue_id in queue_ids:
             if queue_id not in there:
-                self.commit(group, topic, queue_id, first(queue_id))
+                self.commit(group, topic, queue_id, first(queue_id), incarnation)
 
     def assign(
         self, group: str, topic: str, queue_id: int, offset: int, incarnation: int | None = None

@@ -2,21 +2,21 @@
 
 A topic that is used again begins at queue offset 0. An offset that outlives its queue makes a group
 skip the new messages, so a broker removes both. The tables are found by entry point
-(``cqstore.positions``): a function that takes the ``StorePaths`` and topics, reads the tables, and
-returns the changes to be written.
+(``cqstore.positions``): a function that takes the folder ``config`` and topics, reads the tables,
+and returns the changes to be written.
 
 Source: RocketMQ ``AdminBrokerProcessor.deleteTopicInBroker``.
 """
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Protocol
 
 from cqstore.store.entry_points import entries
-from cqstore.store.paths import StorePaths
 
 _GROUP = "cqstore.positions"
-Planner = Callable[[StorePaths, Collection[str]], "list[Callable[[], None]]"]
+Planner = Callable[[Path, Collection[str]], "list[Callable[[], None]]"]
 
 
 class PositionOwner(Protocol):
@@ -33,9 +33,9 @@ class PositionOwner(Protocol):
 class TopicPositions:
     """The offsets of one store that is open for writing. One thread at a time deletes."""
 
-    def __init__(self, paths: StorePaths) -> None:
-        """Describe the tables of ``paths``; touches no file."""
-        self._paths = paths
+    def __init__(self, config: Path) -> None:
+        """Describe the tables in the folder ``config``; touches no file."""
+        self._config = config
         self.owner: PositionOwner | None = None
 
     def check(self, topics: Collection[str]) -> None:
@@ -73,5 +73,5 @@ class TopicPositions:
         found: list[Callable[[], None]] = []
         for entry in entries(_GROUP):
             plan: Planner = entry.load()
-            found += plan(self._paths, topics)
+            found += plan(self._config, topics)
         return found

@@ -67,6 +67,30 @@ def test_with_yes_they_go_for_good(root: Path) -> None:
     assert topics(root) == {"c", "d d"}
 
 
+def test_offsets_go_with_their_topics(root: Path) -> None:
+    table = root / "config" / "consumerOffset.json"
+    table.parent.mkdir()
+    table.write_text('{"offsetTable":{"a@g":{0:10},"c@g":{0:5},"d d@g":{0:1}}}')
+    run("topics", root, "--delete", "a", "d d", "--yes")
+    assert json.loads(table.read_text()) == {"offsetTable": {"c@g": {"0": 5}}}
+    table.write_text('{"offsetTable":{"c@g":{0:')
+    refused = run("topics", root, "--delete", "c", "--yes", code=1)
+    assert "consumerOffset.json" in refused.stderr
+    assert "cqstore meta repair" in refused.stderr
+    assert "c" in topics(root)
+
+
+def test_topics_of_retries_are_named_and_stay(root: Path) -> None:
+    retries = ["%RETRY%g+a", "%RETRY%g+c", "%RETRY%g_a"]
+    with MessageStore.open(root, CONFIG) as store:
+        for name in retries:
+            assert store.put_message(Message(name, b"x")).ok
+    done = run("topics", root, "--delete", "a", "b", "--yes")
+    assert "messages to retry in '%RETRY%g+a', which stay" in done.stderr
+    assert topics(root) == {"c", "d d", *retries}
+    assert "which stay" not in run("topics", root, "--delete", "c", "%RETRY%g+c").stderr
+
+
 @pytest.mark.parametrize("by", ["file", "stdin"])
 def test_names_come_one_a_line(root: Path, tmp_path: Path, by: str) -> None:
     text = "d d\r\n\na\nnone\nd d\nnone too"

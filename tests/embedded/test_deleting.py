@@ -154,6 +154,23 @@ def test_a_commit_while_queues_are_deleted_is_not_kept(
         assert log.committed("g", "t") == {}
 
 
+def test_a_group_that_begins_while_a_topic_is_deleted_commits_nothing_of_it(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path, queues=1) as log:
+        put(log, 10, b"old")
+        offsets = log._offsets
+        assert offsets is not None
+
+        def end(queue_id: int) -> int:
+            found = log.store.max_offset("t", queue_id)
+            log.store.delete_topic("t")
+            return found
+
+        offsets.begin("g", "t", [0], end)
+        assert log.committed("g", "t") == {}
+
+
 def test_other_topics_and_groups_keep_theirs(tmp_path: Path) -> None:
     with opened(tmp_path, queues=1) as log:
         for topic in ("t", "u"):

@@ -36,7 +36,7 @@ def test_both_backends_have_what_a_broker_with_double_write_put(
             for queue in range(2):
                 low, high = store.min_offset("orders", queue), store.max_offset("orders", queue)
                 assert (low, high) == (0, 200)
-                messages = []
+                messages: list[tuple[str, bytes]] = []
                 while len(messages) < high:
                     got = store.get_message("orders", queue, len(messages), 32)
                     messages += [(each.properties["KEYS"], bytes(each.body))

@@ -1,5 +1,6 @@
 """Consumer offsets: the master's and those that are here, merged so that none goes back unseen."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,18 +39,21 @@ def _is_row(found: object) -> bool:
     return isinstance(found, dict) and all(type(each) is int for each in found.values())
 
 
-def merged(own: Offsets, master: Offsets, *, accept_lower: bool) -> tuple[Offsets, list[Lower]]:
+def merged(
+    own: Offsets, master: Offsets, *, accept_lower: Callable[[Lower], bool]
+) -> tuple[Offsets, list[Lower]]:
     """Return all offsets, where both have one the higher, and which are lower at the master.
 
-    ``accept_lower``: the master's counts even then. What only one of them has stays.
+    ``accept_lower`` says of an offset that is lower at the master whether it counts. What only one
+    of them has stays.
     """
     result, lower = {key: dict(row) for key, row in own.items()}, list[Lower]()
     for key, row in master.items():
         mine = result.setdefault(key, {})
         for queue_id, offset in row.items():
-            before = mine.get(queue_id, offset)
-            if offset < before:
-                lower.append(Lower(key, queue_id, before, offset))
-            if offset >= before or accept_lower:
+            found = Lower(key, queue_id, mine.get(queue_id, offset), offset)
+            if offset >= found.own or accept_lower(found):
                 mine[queue_id] = offset
+            if offset < found.own:
+                lower.append(found)
     return result, lower

@@ -23,7 +23,7 @@ from cqstore.broker.metadata.model import (
     Table,
 )
 from cqstore.broker.metadata.table_forms import faults_of, forms_there, read_newest, table_forms
-from cqstore.broker.metadata.topic_offsets import TopicKeys
+from cqstore.broker.metadata.topic_keys import TopicKeys
 from cqstore.store.broker_files.file_names import is_either_there, replace_both
 from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreIOError, os_errors
 from cqstore.store.files import make_folder

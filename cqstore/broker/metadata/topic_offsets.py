@@ -14,14 +14,13 @@ from functools import partial
 from pathlib import Path
 
 from cqstore.broker.metadata.changing import change_tables
-from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.json_writer import encoded
 from cqstore.broker.metadata.locations import FILES_OF_TABLE
-from cqstore.broker.metadata.model import BrokerMetadata, Json, Offsets, Table, readings
-from cqstore.broker.metadata.offset_keys import fitting_readings
+from cqstore.broker.metadata.model import BrokerMetadata, Json, Offsets, Table
 from cqstore.broker.metadata.rocksdb_v1 import read_single, read_v1
 from cqstore.broker.metadata.rocksdb_v2 import read_v2
 from cqstore.broker.metadata.table_forms import faults_of
+from cqstore.broker.metadata.topic_keys import TopicKeys
 from cqstore.store.broker_files.fastjson import broker_object
 from cqstore.store.broker_files.file_names import (
     DELAYS_FILE,
@@ -30,61 +29,17 @@ from cqstore.store.broker_files.file_names import (
     Readable,
     backup_of,
 )
-from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreIOError, os_errors
 from cqstore.store.files import read_file, replace_file
 from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import SCHEDULE_TOPIC, TIMER_TOPIC
 
-_LOG = StoreLogger(__name__)
-_TABLES = ("offsetTable", "pullOffsetTable", "resetOffsetTable", "lmqOffsetTable")
 Change = Callable[[], None]
 
 
-class TopicKeys:
-    """The keys ``topic@group`` that are of some topics."""
-
-    def __init__(self, paths: StorePaths, topics: Collection[str]) -> None:
-        """Take the topics; the tables of ``paths`` are read where a key has several readings."""
-        self._paths = paths
-        self._topics = frozenset(topics)
-        self._known: tuple[set[str], set[str]] | None = None
-
-    def __contains__(self, key: str) -> bool:
-        """Return whether ``key`` is of one of the topics.
-
-        A key with several readings is, if its best reading is; a doubtful one is kept and logged.
-        """
-        ways = list(readings(key))
-        if not any(topic in self._topics for topic, _ in ways):
-            return False
-        if len(ways) > 1:
-            ways = fitting_readings(key, *self._names())
-        found = {topic in self._topics for topic, _ in ways}
-        if len(found) > 1:
-            _LOG.warning("the offset of %r is kept: it can be of several topics: %s", key, ways)
-        return found == {True}
-
-    def _names(self) -> tuple[set[str], set[str]]:
-        """Return the topics and groups that some form knows."""
-        if self._known is None:
-            forms = read_forms(self._paths)
-            topics = {name for each in forms for name in each.topics}
-            self._known = topics, {name for each in forms for name in each.groups}
-        return self._known
-
-    def removed_from(self, content: Mapping[str, object]) -> Json:
-        """Return the content of a JSON file without the rows of these topics."""
-        made = dict(content)
-        for name in _TABLES:
-            if isinstance(table := content.get(name), dict):
-                made[name] = {key: row for key, row in table.items() if key not in self}
-        return made
-
-
-def planned(paths: StorePaths, topics: Collection[str]) -> list[Change]:
-    """Read all forms; return the changes that remove the offsets in ``topics``, maybe none.
+def planned(config: Path, topics: Collection[str]) -> list[Change]:
+    """Read all forms in ``config``; return the changes that remove the offsets in ``topics``.
 
     The caller has the store's lock. If interrupted, each file or database is the old or the new
     one, and another call finds what is left.
@@ -94,7 +49,8 @@ def planned(paths: StorePaths, topics: Collection[str]) -> list[Change]:
         RefusedStoreError: the broker's timer has its place in one of the topics.
         StoreIOError: the system does not give a file.
     """
-    config, keys = paths.config, TopicKeys(paths, topics)
+    paths = StorePaths(config.parent)
+    keys = TopicKeys(paths, topics)
     if TIMER_TOPIC in topics and exists(config / TIMER_CHECK_FILE):
         raise RefusedStoreError(
             f"cannot delete {TIMER_TOPIC}: the broker's timer keeps its position in it",

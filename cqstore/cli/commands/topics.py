@@ -31,7 +31,7 @@ from cqstore.cli.table import Row
 from cqstore.store.errors import IllegalMessageError, StoreConfigError
 from cqstore.store.queue.facts import QueueSpan
 from cqstore.store.queue.units import QueueKey
-from cqstore.store.record.message import SYSTEM_TOPICS
+from cqstore.store.record.message import RETRY_PREFIX, SYSTEM_TOPICS
 from cqstore.store.record.topic_names import is_system_topic
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
@@ -200,6 +200,8 @@ class _TopicsToDelete(NamedTuple):
 
     names: list[str]
     rows: list[Row]
+    retries: list[str]
+    """Topics of retries of those topics, which stay."""
 
 
 def _delete(
@@ -214,11 +216,25 @@ def _delete(
         going = _found(store, names)
         for name in sorted(set(given) - {str(row["topic"]) for row in going}):
             require_topic(store, name)
+        retries = _retries(store, names)
     if yes and going:
         with open_to_delete(root, config, backend, yes=True) as store:
             going = _found(store, names)  # a crash may have left units of the log behind
             store.delete_topics(str(row["topic"]) for row in going)
-    return _TopicsToDelete(names, going)
+    return _TopicsToDelete(names, going, retries)
+
+
+def _retries(store: MessageStore, names: Sequence[str]) -> list[str]:
+    """Return the topics ``%RETRY%group+topic`` of ``names`` that are not named themselves.
+
+    A broker deletes them with their topic (``clearRetryTopicWhenDeleteTopic``), and also those of
+    the form ``%RETRY%group_topic``, which can be the retry topics of other groups.
+    """
+    given = set(names)
+    return [
+        name for name in sorted(store.topics(RETRY_PREFIX))
+        if name not in given and name.partition("+")[2] in given
+    ]  # fmt: skip
 
 
 def _names_in(path: Path) -> list[str]:
@@ -268,5 +284,10 @@ def _report(going: _TopicsToDelete, *, done: bool) -> None:
     queues, messages = (
         sum(int(str(row[what])) for row in going.rows) for what in ("queues", "messages")
     )
+    if going.retries:
+        note(
+            "groups that consume by pop have messages to retry in"
+            f" {', '.join(map(repr, going.retries))}, which stay: name them to delete them"
+        )
     how = "deleted" if done else "would go (--yes deletes them)"
     note(f"{len(going.rows)} topics with {queues} queues and {messages} messages {how}")

@@ -23,6 +23,7 @@ from cqstore.broker.metadata.lmq_offsets import (
     lmq_consumer_offset,
 )
 from cqstore.broker.metadata.merged_offsets import Lower, Offsets, merged, offsets_in
+from cqstore.broker.metadata.model import readings
 from cqstore.replication.endpoint import endpoint, reason_of
 from cqstore.replication.errors import BrokerError, WireError
 from cqstore.replication.follow.blocking import to_the_end
@@ -309,9 +310,9 @@ class SlaveSynchronize:
             content = self._files.read(each)
             if content is not None:
                 table = all_offsets(content, self._files.path(each))
-                own, _ = merged(own, table, accept_lower=False)
+                own, _ = merged(own, table, accept_lower=lambda _: False)
         master = all_offsets(answer, self._files.path(name))
-        offsets, lower = merged(own, master, accept_lower=self._accept_lower)
+        offsets, lower = merged(own, master, accept_lower=self._is_accepted)
         self._write_consumer_offsets(offsets, version, lmq=LMQ_TABLE in answer)
         self._report_lower(name, "consumer offsets", lower)
 
@@ -326,9 +327,21 @@ class SlaveSynchronize:
         """Write the master's offsets; where one here is higher, that."""
         name = DELAYS_FILE
         own = offsets_in(self._files.read(name), self._files.path(name))
-        offsets, lower = merged(own, answer["offsetTable"], accept_lower=self._accept_lower)
+        offsets, lower = merged(own, answer["offsetTable"], accept_lower=self._is_accepted)
         self._files.write(name, answer | {"offsetTable": offsets.get("", {})})
         self._report_lower(name, "delay offsets", lower)
+
+    def _is_accepted(self, found: Lower) -> bool:
+        """Return whether an offset that is lower at the master counts.
+
+        It does without being asked for where the offset here is beyond the end of its queue: the
+        topic was deleted at the master and is used again, and the group would skip messages.
+        """
+        ways = list(readings(found.key))
+        if self._accept_lower or len(ways) != 1 or not found.queue_id.isdecimal():
+            return self._accept_lower
+        topic, _ = ways[0]
+        return 0 < self._store.max_offset(topic, int(found.queue_id)) < found.own
 
     def _report_lower(self, name: str, what: str, lower: list[Lower]) -> None:
         """Report offsets that are lower at the master, each one once."""
@@ -336,16 +349,18 @@ class SlaveSynchronize:
         fresh = [each for place, each in now.items() if place not in self._told_lower]
         others = {place for place in self._told_lower if place[0] != name}
         self._told_lower = others | now.keys()
-        if fresh:
-            shown = "; ".join(
-                f"{each.key or 'level'} {each.queue_id}: {each.own} here, {each.master} there"
-                for each in fresh[:_SHOWN]
-            )
-            done = "taken over" if self._accept_lower else "kept (--accept-lower-offsets)"
-            self._announce(
-                f"{len(fresh)} {what} are lower at the master than here: {done}."
-                f" {shown}{' …' if len(fresh) > _SHOWN else ''}"
-            )
+        for is_taken in (False, True):
+            some = [each for each in fresh if self._is_accepted(each) is is_taken]
+            if some:
+                shown = "; ".join(
+                    f"{each.key or 'level'} {each.queue_id}: {each.own} here, {each.master} there"
+                    for each in some[:_SHOWN]
+                )
+                done = "taken over" if is_taken else "kept (--accept-lower-offsets)"
+                self._announce(
+                    f"{len(some)} {what} are lower at the master than here: {done}."
+                    f" {shown}{' …' if len(some) > _SHOWN else ''}"
+                )
 
     async def _request_modes(self, client: BrokerClient) -> None:
         """Take over the modes in which groups ask for messages."""

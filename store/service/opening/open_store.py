@@ -395,7 +395,7 @@ def _serve(components: StoreComponents, options: OpenOptions) -> None:
         components.puts = HookedPuts(components.putter, hooks, components.putter.meter)
     components.clean = CleanService(
         log, queues, index, pending, dispatcher, commit, components.deleted,
-        ExpiredQueues(paths.expired_queues), quota, state, TopicPositions(paths),
+        ExpiredQueues(paths.expired_queues), quota, state, TopicPositions(paths.config),
     )  # fmt: skip
     levels = DiskLevels(
         config, options.environment, components.layout.log_folders, paths.consume_queue

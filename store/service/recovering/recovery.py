@@ -281,7 +281,7 @@ class Recovery:
             _LOG.warning(
                 "the deletion of topics was interrupted, they are deleted again: %s", begun
             )
-            with TopicPositions(self._paths).deleting(begun):
+            with TopicPositions(self._paths.config).deleting(begun):
                 self._queues.delete_topics(begun)
             expired.forget(begun)  # else their queues would go on where they once did
             self._deleted.finish(begun)

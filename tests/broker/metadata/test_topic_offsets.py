@@ -22,7 +22,7 @@ TOPICS = ("gone", "%LMQ%gone")
 
 
 def remove(root: Path, *topics: str) -> int:
-    changes = planned(StorePaths(root), topics)
+    changes = planned(root / "config", topics)
     for change in changes:
         change()
     return len(changes)
@@ -145,7 +145,7 @@ def test_the_delay_levels_go_with_their_queues(tmp_path: Path) -> None:
 def test_the_queue_of_a_timer_is_not_deleted(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.mkdir()
-    assert planned(StorePaths(tmp_path), [TIMER_TOPIC]) == []
+    assert planned(config, [TIMER_TOPIC]) == []
     (config / "timercheck").write_bytes(bytes(4096))
     with pytest.raises(RefusedStoreError, match="the broker's timer keeps its position"):
-        planned(StorePaths(tmp_path), [TIMER_TOPIC])
+        planned(config, [TIMER_TOPIC])

@@ -432,26 +432,45 @@ def test_an_offset_that_is_lower_at_the_master_is_kept_and_told_once(
     async def story() -> None:
         async with scene(tmp_path, log) as now:
             broker = now.broker
-            broker.offsets, broker.delays = '{"a@g":{0:5,1:5},"b@g":{0:9}}', "{3:7}"
+            broker.offsets, broker.delays = '{"a@g":{0:2,1:1},"b@g":{0:9}}', "{3:7}"
             await now.rounds()
-            broker.offsets, broker.delays = '{"a@g":{0:4,1:6,2:0}}', "{3:6,4:1}"
+            broker.offsets, broker.delays = '{"a@g":{0:1,1:2,2:0}}', "{3:6,4:1}"
             await now.rounds(3)
-            table = {"a@g": {"0": 5, "1": 6, "2": 0}, "b@g": {"0": 9}}
+            table = {"a@g": {"0": 2, "1": 2, "2": 0}, "b@g": {"0": 9}}
             assert now.config("consumerOffset.json")["offsetTable"] == table
             assert now.config("delayOffset.json")["offsetTable"] == {"3": 7, "4": 1}
             assert [told.partition(": ")[2] for told in now.told] == [
                 "1 consumer offsets are lower at the master than here: kept"
-                " (--accept-lower-offsets). a@g 0: 5 here, 4 there",
+                " (--accept-lower-offsets). a@g 0: 2 here, 1 there",
                 "1 delay offsets are lower at the master than here: kept"
                 " (--accept-lower-offsets). level 3: 7 here, 6 there",
             ]
-            broker.offsets = '{"a@g":{0:5,1:1}}'
+            broker.offsets = '{"a@g":{0:2,1:1}}'
             await now.rounds(2)
-            assert "a@g 1: 6 here, 1 there" in now.told[-1]
-            broker.offsets = '{"a@g":{0:4,1:6}}'
+            assert "a@g 1: 2 here, 1 there" in now.told[-1]
+            broker.offsets = '{"a@g":{0:1,1:2}}'
             await now.rounds(2)
-            assert "a@g 0: 5 here, 4 there" in now.told[-1]
+            assert "a@g 0: 2 here, 1 there" in now.told[-1]
             assert len(now.told) == 4
+
+    run(story())
+
+
+def test_an_offset_beyond_the_end_of_its_queue_does_not_outlive_the_masters(
+    tmp_path: Path, log: bytes
+) -> None:
+    """The master deleted the topic, and it is used again: the former offset would skip messages."""
+
+    async def story() -> None:
+        async with scene(tmp_path, log) as now:
+            assert [now.store.max_offset("a", queue) for queue in range(3)] == [2, 2, 2]
+            now.broker.offsets = '{"a@g":{0:3,1:2}}'
+            await now.rounds()
+            now.broker.offsets = '{"a@g":{0:1,1:1}}'
+            await now.rounds(2)
+            assert now.config("consumerOffset.json")["offsetTable"] == {"a@g": {"0": 1, "1": 2}}
+            assert ["kept" in told for told in now.told] == [True, False]
+            assert "taken over. a@g 0: 3 here, 1 there" in now.told[1]
 
     run(story())
 
