@@ -9,9 +9,6 @@ import resource
 from pathlib import Path
 from typing import NamedTuple
 
-_MAP_COUNT = Path("/proc/sys/vm/max_map_count")
-_MEMORY = Path("/proc/meminfo")
-_CGROUP = Path("/sys/fs/cgroup")
 _KIB = 1024
 
 
@@ -26,9 +23,13 @@ class DiskFacts(NamedTuple):
 class MachineLimits:
     """The limits of this process and computer. ``None``: unknown."""
 
+    def __init__(self, proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> None:
+        """Read them from what is mounted there."""
+        self._proc, self._cgroup = proc, cgroup
+
     def max_map_count(self) -> int | None:
         """Return ``vm.max_map_count``, the maps that one process may have."""
-        return _number(_MAP_COUNT)
+        return _number(self._proc / "sys/vm/max_map_count")
 
     def open_files(self) -> tuple[int | None, int | None]:
         """Return the soft and the hard limit of open files (``ulimit -n``); ``None``: no limit."""
@@ -48,8 +49,8 @@ class MachineLimits:
 
     def memory_bytes(self) -> int | None:
         """Return the memory that programs can still take, by the computer or its container."""
-        available = _available_memory()
-        limit, used = _number(_CGROUP / "memory.max"), _number(_CGROUP / "memory.current")
+        available = _available_memory(self._proc / "meminfo")
+        limit, used = (_number(self._cgroup / f"memory.{name}") for name in ("max", "current"))
         if limit is None or used is None:
             return available
         return max(limit - used, 0) if available is None else min(available, max(limit - used, 0))
@@ -66,10 +67,10 @@ def _number(path: Path) -> int | None:
         return None
 
 
-def _available_memory() -> int | None:
+def _available_memory(meminfo: Path) -> int | None:
     """Return the bytes of memory that programs may still take; ``None``: not known."""
     try:
-        lines = _MEMORY.read_text(encoding="ascii").splitlines()
+        lines = meminfo.read_text(encoding="ascii").splitlines()
     except (OSError, ValueError):
         return None
     for line in lines:

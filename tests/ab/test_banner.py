@@ -62,7 +62,28 @@ def test_the_workloads_that_matter_decide(
     banner = told(truth, *matters)
     assert (banner.side, banner.text, banner.matters) == (side, text, list(matters))
     assert banner.sure == "95 % sure that all of it holds at once."
-    assert banner.busy == ""
+    assert banner.busy == banner.missing == ""
+    assert banner.is_firm == (side is not None)
+
+
+def without(result: Result, *names: str) -> Result:
+    """Return the result of a run that had no time for workloads of these names."""
+    return result.model_copy(update={"workloads": [
+        each.model_copy(update={"rounds": [], "not_measured": "no time was left"})
+        if each.name in names else each
+        for each in result.workloads
+    ]})  # fmt: skip
+
+
+def test_workloads_that_did_not_run_are_told_and_the_answer_is_not_firm() -> None:
+    made = made_result(1, FAST, workloads=WORKLOADS, histograms=False)
+    banner = judge(without(made, "listing", "dispatch")).banner
+    assert (banner.side, banner.is_firm) == ("rocksdb", False)
+    assert banner.missing == "2 of 3 workloads were not measured: listing, dispatch."
+    assert banner.sure == "95 % sure that all of it holds at once."
+    named = made.model_copy(update={"matters": ["tail-pull"]})
+    banner = judge(without(named, "listing", "dispatch")).banner
+    assert (banner.side, banner.is_firm, banner.missing) == ("rocksdb", True, "")
 
 
 def test_of_several_sides_the_one_that_is_better_most_often_is_told() -> None:
@@ -80,6 +101,8 @@ def test_a_busy_machine_is_told_first() -> None:
     sure = told(Truth(at=FAST.at, noise=0.01, disturbed=rounds))
     assert sure.side == "rocksdb"
     assert sure.busy.startswith("The machine was busy at tail-pull, listing, dispatch: 36 of ")
+    assert sure.sure.startswith("Less than 95 % sure: disturbed rounds count")
+    assert not sure.is_firm
     noisy = told(Truth(noise=0.6, disturbed=rounds))
     assert noisy.side is None
     assert noisy.text == f"Too busy to tell. {noisy.busy}"

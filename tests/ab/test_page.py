@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -9,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from cqstore.ab.judging.judge import judge
+from cqstore.ab.judging.judgement import Outcome
 from cqstore.ab.judging.latencies import withheld
 from cqstore.ab.report.axes import Axis, apart, axis_of, decade_ticks, ratio_axis, ratio_ticks
+from cqstore.ab.report.plots import ratio_plot
 from cqstore.ab.report.printing import _footprint, _headlines
 from cqstore.ab.report.report_page import page, write_page
 from cqstore.ab.results.result import Answers, Difference, Result
@@ -249,3 +252,45 @@ def test_marks_whose_labels_would_run_into_each_other_are_left_out() -> None:
     axis = Axis(1, 100)
     marks = apart(((axis.tick(value), str(value)) for value in (1, 2, 10, 12, 20, 100)), 10)
     assert [text for _, text in marks] == ["1", "2", "10", "100"]
+
+
+def verdict_class(reader: Reader) -> str | None:
+    (header,) = [attributes for tag, attributes in reader.tags if tag == "header"]
+    return header["class"]
+
+
+def test_the_banner_is_green_for_a_firm_answer_alone() -> None:
+    truth = Truth(at={("rocksdb", "tail-pull"): 1.8}, noise=0.01)
+    names = ["tail-pull", "listing"]
+    firm = made_result(1, truth, workloads=names, histograms=False)
+    assert verdict_class(read(firm)) == "verdict same"
+    all_rounds = {(side, number): 1.0 for side in ("files", "rocksdb") for number in range(10)}
+    busy = replace(truth, disturbed=all_rounds)
+    reader = read(made_result(1, busy, workloads=names, histograms=False))
+    assert verdict_class(reader) == "verdict few"
+    assert any(text.startswith("Less than 95 % sure") for text in reader.texts)
+    work, other = firm.workloads
+    absent = other.model_copy(update={"rounds": [], "not_measured": "no time was left"})
+    reader = read(firm.model_copy(update={"workloads": [work, absent]}))
+    assert verdict_class(reader) == "verdict few"
+    assert "1 of 2 workloads was not measured: listing." in reader.texts
+
+
+def test_the_picture_the_table_and_the_sentence_are_about_one_figure() -> None:
+    """The throughput is too noisy, so that a percentile decides, see ``test_banner``."""
+    made = made_result(4, Truth(noise=0.5), workloads=["tail-pull"])
+    (work,) = made.workloads
+    rounds = [
+        turn.model_copy(update={"service_ns": {"p50": 1_000 + turn.turn % 7 + 1_000 * slow}})
+        for turn in work.rounds
+        for slow in [turn.side == "rocksdb"]
+    ]
+    changed = work.model_copy(update={"rounds": rounds, "service": {}})
+    judgement = judge(made.model_copy(update={"workloads": [changed]}))
+    ((said,),) = [each.sentences for each in judgement.workloads]
+    plot = ratio_plot(judgement)
+    assert plot is not None
+    ((name, outcome),) = [(row.workload, row.outcome) for row in plot.rows]
+    assert (name, outcome, said.outcome) == ("tail-pull by p50", Outcome.WORSE, Outcome.WORSE)
+    (row,) = _headlines(judgement)
+    assert (row["figure"], row["verdict"]) == ("p50", "worse")

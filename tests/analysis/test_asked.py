@@ -153,14 +153,11 @@ def test_a_column_that_is_not_there_is_told_with_those_that_are(
         ("UNRESOLVED_COLUMN.WITHOUT_SUGGESTION", {"objectName": "`x`"}, "no column `x`: commitlog"),
         ("UNRESOLVED_COLUMN", {}, "no column a column of the query: commitlog has"),
     ]:
-        exc = AnalysisException("odd")
-        monkeypatch.setattr(exc, "getCondition", lambda condition=condition: condition)
-        monkeypatch.setattr(exc, "getMessageParameters", lambda objects=objects: objects)
+        exc = AnalysisException("odd", condition, objects)
         with pytest.raises(StoreConfigError, match=said) as caught:
             asked(monkeypatch, exc, 0)
         assert f"commitlog has {', '.join(names)}; cq has" in str(caught.value)
     other = AnalysisException("first line\nsecond")
-    monkeypatch.setattr(other, "getCondition", lambda: None)
     with pytest.raises(StoreConfigError, match=r"^the query cannot be run: first line$"):
         asked(monkeypatch, other, 0)
 

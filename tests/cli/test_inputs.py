@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +22,7 @@ from cqstore.cli.app import EXIT_REFUSED, app, main
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig
+from tests.kit.any_topics import any_topics
 from tests.kit.tree import tree_digest
 from tests.kit.verbs import told_never
 
@@ -83,7 +85,8 @@ LINES = _lines()
 
 
 def _make(root: Path, backend: str | None, **more: bool) -> None:
-    with MessageStore.open(root, SMALL.model_copy(update=more), backend=backend) as store:
+    config = SMALL.model_copy(update=more)
+    with MessageStore.open(root, config, backend=backend) as store, any_topics(store):
         for number, (topic, queue_id) in enumerate(PUT):
             body = b"body %d" % number
             assert store.put_message(Message(topic, body, queue_id, {"KEYS": f"k{number}"})).ok
@@ -133,11 +136,10 @@ def typed(words: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str, 
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(sys, "argv", ["cqstore", *words])
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
-    monkeypatch.setattr(sys, "stdout", out)
-    monkeypatch.setattr(sys, "stderr", err)
     often = gc.get_threshold()
     try:
-        main()
+        with redirect_stdout(out), redirect_stderr(err):
+            main()
         code = 0
     except SystemExit as exc:
         code = int(exc.code or 0)

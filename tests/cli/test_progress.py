@@ -8,7 +8,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 
 import pytest
@@ -96,10 +96,9 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(telling, name, 0.001)
 
 
-def test_without_a_terminal_a_line_comes_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_a_line_comes_now_and_then() -> None:
     notes = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", notes)
-    with progress("outer"), progress("looking", 200) as tick:
+    with redirect_stderr(notes), progress("outer"), progress("looking", 200) as tick:
         tick(0)
         tick(50)
         until(lambda: notes.getvalue().count("looking: 25 %, 50.0 of 200.0 bytes") > 1)

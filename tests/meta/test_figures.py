@@ -1,5 +1,6 @@
 """Figures of the README and of the page of performance are those of the published run."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,8 +42,8 @@ def repeating(page: Path) -> list[Row]:
 
 
 def median(cell: str) -> str:
-    """Return a figure of the published table without the ends of its rounds."""
-    return cell.strip("*").split(" (")[0]
+    """Return a figure of the published table without the ends of its rounds, with its marks."""
+    return re.sub(r" \(.*?\)", "", cell.strip("*"))
 
 
 @pytest.mark.parametrize("page", [README, PAGE], ids=lambda page: page.name)
@@ -57,6 +58,17 @@ def test_figures_are_those_of_the_published_row_of_that_name(page: Path) -> None
         and row[column].strip("*")
         != median(known.get((row["work"], row["queues in"]), {}).get(there, NOT_MEASURED))
     ] == []
+
+
+def test_the_readme_explains_the_marks_of_its_figures() -> None:
+    beside = [line for line in README.read_text("utf-8").splitlines() if line[:1] != "|"]
+    used = {
+        mark
+        for row in repeating(README)
+        for cell in row.values()
+        for mark in re.findall("[†‡]", cell)
+    }
+    assert used == {mark for mark in "†‡" if f"{mark}:" in " ".join(beside)}
 
 
 def test_every_row_of_the_readme_was_measured() -> None:

@@ -121,14 +121,12 @@ def test_where_no_jar_is_a_sentence_says_so_and_an_environment_is_made_all_the_s
     with_spark(monkeypatch, None)
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     for words, code in ((["--install"], 0), (["--out", str(tmp_path / "dist")], 1)):
-        monkeypatch.setattr(sys, "argv", ["make_wheels", *words])
-        assert make_wheels.main() == code
+        assert make_wheels.main(words) == code
         said = capsys.readouterr().err
         assert "org.rocksdb:rocksdbjni:9.8.4 is not in pyspark's jars" in said
         assert "Maven is not installed" in said
     with_maven(monkeypatch, tmp_path, "echo '[ERROR] the network is away'; exit 1")
-    monkeypatch.setattr(sys, "argv", ["make_wheels", "--install"])
-    assert make_wheels.main() == 0
+    assert make_wheels.main(["--install"]) == 0
     assert "it says: [ERROR] the network is away; the native engine" in capsys.readouterr().err
 
 
@@ -139,8 +137,7 @@ def test_mavens_jar_must_be_the_pinned_one(
     copied = 'for word; do last=$word; done; echo other > "${last#-DoutputDirectory=}"/'
     with_maven(monkeypatch, tmp_path, copied + jar.name)
     monkeypatch.setattr(make_wheels, "platform_pin", lambda pins: pins[0])
-    monkeypatch.setattr(sys, "argv", ["make_wheels", "--install"])
-    assert make_wheels.main() == 1
+    assert make_wheels.main(["--install"]) == 1
     assert "its SHA-256 should be" in capsys.readouterr().err
 
 

@@ -112,14 +112,14 @@ def install(wheel: Path) -> None:
     subprocess.run([*command, "--force-reinstall", str(wheel)], check=True)
 
 
-def main() -> int:
-    """Make the wheels; return the exit code."""
+def main(words: Sequence[str] | None = None) -> int:
+    """Make the wheels as ``words`` or the command line say; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("dist"), help="folder for the wheels")
     parser.add_argument(
         "--install", action="store_true", help="make this machine's alone, and install it"
     )
-    asked = parser.parse_args()
+    asked = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as folder:
         try:
             jar = jar_at_hand(Path(folder))

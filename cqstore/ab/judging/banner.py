@@ -44,17 +44,39 @@ def make_banner(
     names = result.matters or [each.name for each in workloads]
     counted = [each for each in workloads if each.name in names]
     busy = _busy([each for each in result.workloads if each.name in names])
+    absent = [each.name for each in result.workloads if each.name in names and each.not_measured]
+    missing = _missing(absent, len(counted))
     if answers.status != "same":
         return Banner(text="No verdict: " + _no_answers(answers), matters=result.matters)
     side, text = _describe(result, counted, _Places(len(counted), named=bool(result.matters)))
     if busy and side is None and not _is_decided(counted):
-        return Banner(text=f"Too busy to tell. {busy}", busy=busy, matters=result.matters)
-    sure = percent_text(result.method.confidence)
-    unsure = [each.name for each in counted if _is_undecided(each)]
-    told = f"{sure} sure that all of it holds at once"
+        text = f"Too busy to tell. {busy}"
+        return Banner(text=text, busy=busy, missing=missing, matters=result.matters)
+    unsure = [each.name for each in counted if _is_undecided(each) and each.name not in absent]
+    sure = _sure(percent_text(result.method.confidence), unsure, is_busy=bool(busy))
+    return Banner(
+        text=text, sure=sure, side=side, busy=busy, missing=missing, matters=result.matters
+    )
+
+
+def _missing(absent: Sequence[str], total: int) -> str:
+    """Return the sentence for workloads that count and were not measured; empty without any."""
+    if not absent:
+        return ""
+    were = "was" if len(absent) == 1 else "were"
+    return (
+        f"{len(absent)} of {count_text(total, 'workload')} {were} not measured: {_named(absent)}."
+    )
+
+
+def _sure(confidence: str, unsure: Sequence[str], *, is_busy: bool) -> str:
+    """Return the sentence that says how sure the answer is."""
+    told = f"{confidence} sure that all of it holds at once"
+    if is_busy:
+        told = f"Less than {confidence} sure: disturbed rounds count, as too few others remain"
     if unsure:
         told += f"; nothing can be told at {_named(unsure)}"
-    return Banner(text=text, sure=f"{told}.", side=side, busy=busy, matters=result.matters)
+    return f"{told}."
 
 
 class _Places(NamedTuple):

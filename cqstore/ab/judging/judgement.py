@@ -1,5 +1,6 @@
 """The judgement of a result: what a report prints, as a table, JSON or a page."""
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Literal
 
@@ -79,6 +80,7 @@ class Sentence(_JudgementModel):
 
     side: str
     outcome: Outcome
+    figure: str = Field(description="Key of the figure that decides it.")
     text: str
     also: list[str] = Field(description="Further figures that differ.")
 
@@ -99,6 +101,12 @@ class WorkloadJudgement(_JudgementModel):
         return next(
             (each for each in self.comparisons if (each.side, each.figure) == (side, figure)), None
         )
+
+    def deciding(self) -> Iterator[ComparedFigure]:
+        """Yield the figure that each side's sentence is about: what tables and plots show."""
+        for said in self.sentences:
+            if (found := self.of(said.side, said.figure)) is not None:
+                yield found
 
 
 class Projection(_JudgementModel):
@@ -128,7 +136,15 @@ class Banner(_JudgementModel):
     busy: str = Field(
         default="", description="That the machine was busy, a sentence to be said first."
     )
+    missing: str = Field(
+        default="", description="That workloads which count were not measured, a sentence."
+    )
     matters: list[str] = Field(default=[], description="Workloads that were named; none: all.")
+
+    @property
+    def is_firm(self) -> bool:
+        """Return whether it names a side by calm rounds of all workloads that count."""
+        return bool(self.side) and not (self.busy or self.missing)
 
 
 class Judgement(_JudgementModel):

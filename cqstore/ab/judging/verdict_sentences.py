@@ -63,7 +63,10 @@ def sentence(
         if each.outcome in DECIDED and each is not first and each.figure not in OF_THE_SIDE
     ]
     judged = answers.status == "same"
-    return Sentence(side=side, outcome=outcome, text=text, also=also if judged else [])
+    return Sentence(
+        side=side, outcome=outcome, figure=headline if first is None else first.figure, text=text,
+        also=also if judged else [],
+    )  # fmt: skip
 
 
 def _is_firm(comparison: ComparedFigure) -> bool:

@@ -71,14 +71,17 @@ class LinePlot(NamedTuple):
 
 
 def ratio_plot(judgement: Judgement) -> RatioPlot | None:
-    """Return the plot of all headlines that have an interval; none where answers allow none."""
+    """Return the plot of the figures that the sentences are about, those with an interval.
+
+    None where the answers allow none.
+    """
     if judgement.answers.status != "same":
         return None
     found = [
-        (workload.name, told)
+        (workload.name + ("" if told.figure == workload.headline else f" by {told.label}"), told)
         for workload in judgement.workloads
-        for side in judgement.sides
-        if (told := workload.of(side, workload.headline)) is not None and told.low
+        for told in workload.deciding()
+        if told.low
     ]
     if not found:
         return None

@@ -53,8 +53,9 @@ def _print_banner(banner: Banner) -> None:
     if banner.busy and banner.busy not in banner.text:
         typer.echo(banner.busy)
     typer.echo(banner.text)
-    if banner.sure:
-        typer.echo(banner.sure)
+    for told in (banner.missing, banner.sure):
+        if told:
+            typer.echo(told)
 
 
 def _print_answers(judgement: Judgement) -> None:
@@ -70,10 +71,7 @@ def _print_answers(judgement: Judgement) -> None:
 def _headlines(judgement: Judgement) -> list[Row]:
     """Return a row a workload and side: what the sentences rest on."""
     found = [
-        (workload.name, told)
-        for workload in judgement.workloads
-        for side in judgement.sides
-        if (told := workload.of(side, workload.headline)) is not None
+        (workload.name, told) for workload in judgement.workloads for told in workload.deciding()
     ]
     return [
         {

@@ -246,7 +246,7 @@ def test_an_installed_library_of_ours_is_taken_before_pysparks(
     spec = ModuleSpec("pyspark", None, origin=str(spark / "__init__.py"))
     monkeypatch.setattr(native_library, "find_spec", {"pyspark": spec}.get)
     module = ModuleType("cqstore_rocksdb")
-    monkeypatch.setattr(module, "library_path", lambda: own, raising=False)
+    vars(module)["library_path"] = lambda: own
     monkeypatch.setitem(sys.modules, "cqstore_rocksdb", module)
     own.write_bytes(CONTENT)
     assert find_library(None, tmp_path / "cache").path == own

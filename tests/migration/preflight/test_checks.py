@@ -416,13 +416,9 @@ def test_what_is_chosen_by_default_must_be_loaded_too() -> None:
 # ---- the machine
 
 
-def test_memory_is_the_containers_where_that_is_less(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("cqstore.migration.preflight.machine_facts._MEMORY", tmp_path / "meminfo")
-    monkeypatch.setattr("cqstore.migration.preflight.machine_facts._CGROUP", tmp_path)
-    monkeypatch.setattr("cqstore.migration.preflight.machine_facts._MAP_COUNT", tmp_path / "maps")
-    machine = MachineLimits()
+def test_memory_is_the_containers_where_that_is_less(tmp_path: Path) -> None:
+    machine = MachineLimits(proc=tmp_path, cgroup=tmp_path)
+    (tmp_path / "sys" / "vm").mkdir(parents=True)
     assert (machine.memory_bytes(), machine.max_map_count()) == (None, None)
     (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    7 kB\nMemFree: 1 kB\n")
     assert machine.memory_bytes() == 7 * 1024
@@ -436,7 +432,7 @@ def test_memory_is_the_containers_where_that_is_less(
     assert machine.memory_bytes() == 0
     (tmp_path / "memory.max").write_text("77")
     assert machine.memory_bytes() == 71
-    (tmp_path / "maps").write_text("65530\n")
+    (tmp_path / "sys" / "vm" / "max_map_count").write_text("65530\n")
     assert machine.max_map_count() == 65530
 
 
