@@ -176,6 +176,7 @@ def _warnings(store: MessageStore) -> Iterator[str]:
     """Yield what an operator should know of the store, a sentence each."""
     layout = components_of(store).layout
     yield from (f"read-only here: {reason}" for reason in layout.refusals)
+    yield from map(str, store.report.notes)
     kept = [backend.name for backend in components_of(store).queues.backends()]
     if layout.is_combined:
         both = "double write" if len(kept) > 1 else f"only the {kept[0]} queues are kept"

@@ -27,6 +27,8 @@ class IndexFinding(NamedTuple):
     """Bytes inside ``path``."""
     expected: object = None
     found: object = None
+    damage: bool = True
+    """Without it the finding is worth knowing, and no key is missing by it."""
 
 
 def check_index_file(file: IndexFile, max_phy_offset: int | None) -> Iterator[IndexFinding]:

@@ -315,7 +315,8 @@ class IndexService(_chain.ChainFiles):
                 if path.name == UNFINISHED_NAME:
                     continue
                 if not _is_index_name(path.name):
-                    self.ignored.append(IndexFinding("not the name of an index file", str(path)))
+                    problem = "this is not an index file: it is passed over"
+                    self.ignored.append(IndexFinding(problem, str(path), damage=False))
                     continue
                 try:
                     check_regular(path)

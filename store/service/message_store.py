@@ -668,7 +668,7 @@ class MessageStore:
         self._ready_for_all()
         return StoreCheck(
             self.config, self._log, end, self._queues, self._components.index,
-            self._components.deleted, progress, self.report.index_left_out,
+            self._components.deleted, progress, self.report.index_left_out, self.report.notes,
         )  # fmt: skip
 
     def _ready_for_all(self) -> None:
