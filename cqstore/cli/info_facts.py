@@ -204,5 +204,5 @@ def _of_index(store: MessageStore) -> Iterator[str]:
     if (fault := store.report.index_left_out) is not None:
         yield f"the index cannot be read: {fault}; {REBUILD_INDEX}"
     index = components_of(store).index
-    for lost in islice(index.unread if index is not None else (), _MAX_DAMAGED):
+    for lost in islice(index.faults.unread if index is not None else (), _MAX_DAMAGED):
         yield f"not all of the index can be read: {lost.problem} ({lost.path})"

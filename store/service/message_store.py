@@ -390,8 +390,8 @@ class MessageStore:
 
         Raises:
             TypeError: an argument is of another type.
-            CorruptionError, StoreIOError: an index in ``rocksdbstore`` cannot be read
-                (``query_index_files`` asks the other one alone).
+            CorruptionError, StoreIOError, UnsupportedFormatError: an index cannot be read, or not
+                all of it; ``query_index_files`` returns what can be found in the one in files.
         """
         self._ready()
         if (interceptor := self._interceptor) is not None:

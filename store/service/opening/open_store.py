@@ -383,7 +383,7 @@ def _serve(components: StoreComponents, options: OpenOptions) -> None:
     components.puller = Puller(config, log, queues)
     components.queries = KeyQueries(
         config, log, index, components.others, queues.context.read_fallbacks,
-        read_only=components.read_only,
+        read_only=components.read_only, left_out=components.report.index_left_out,
     )  # fmt: skip
     quota = LightQuota(queues, pending.offsets, config.max_lmq_consume_queue_num)
     append = Appender(log, pending, state, quota)

@@ -3,7 +3,7 @@
 Source: RocketMQ ``DefaultMessageStore.queryMessage``.
 """
 
-from cqstore.store.errors import CorruptionError
+from cqstore.store.errors import CorruptionError, StoreError
 from cqstore.store.index.index_service import IndexService
 from cqstore.store.log._log import PlainLog
 from cqstore.store.log.commit_log import CommitLog
@@ -31,8 +31,13 @@ class KeyQueries:
         fallbacks: ReadFallbacks,
         *,
         read_only: bool,
+        left_out: StoreError | None = None,
     ) -> None:
-        """Take the log with ``index``, ``None`` if there is none in files, and ``others``."""
+        """Take the log with ``index``, ``None`` if there is none in files, and ``others``.
+
+        ``left_out``: why there is an index in files that cannot be read.
+        """
+        self._left_out = left_out
         self._log = log
         self._index = index
         self._fallbacks = fallbacks
@@ -49,9 +54,14 @@ class KeyQueries:
 
         Raises:
             TypeError: an argument is of another type.
-            CorruptionError, StoreIOError: an index beside that in files cannot be read.
+            CorruptionError, StoreIOError, UnsupportedFormatError: an index cannot be read, or not
+                all of it.
         """
         check_query(topic, key, max_num, begin, end)
+        if self._left_out is not None:
+            raise self._left_out.with_traceback(None)
+        if self._index is not None and (fault := self._index.faults.error) is not None:
+            raise fault
         find = self.in_files
         if self.others.are_none and self._fast is not None:
             answer = self._fast.ask(topic, key, max_num, begin, end)
