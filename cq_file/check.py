@@ -76,17 +76,17 @@ def _check_names(folder: Path, mapped_file_size: int | None) -> Iterator[QueueFi
     for topic_entry in entries(str(folder)):
         if not topic_entry.is_dir():
             if not with_rocksdb and not is_database_file(topic_entry.name):
-                yield QueueFinding("a file lies among the folders of topics", topic_entry.path)
+                yield _foreign("the folder of a topic", topic_entry.path)
             continue
         for queue_entry in entries(topic_entry.path):
             queue_id = parse_queue_id(queue_entry.name)
             if queue_id is None or not queue_entry.is_dir():
-                yield QueueFinding("the name is not that of a queue", queue_entry.path)
+                yield _foreign("the folder of a queue", queue_entry.path)
                 continue
             key = QueueKey(topic_entry.name, queue_id)
             for file_entry in entries(queue_entry.path):
                 if parse_file_name(file_entry.name) is None or not file_entry.is_file():
-                    yield QueueFinding("the name is not that of a queue file", file_entry.path, key)
+                    yield _foreign("a queue file", file_entry.path, key)
                 elif (size := _size(file_entry)) not in {None, mapped_file_size}:
                     short = size is not None and size < (mapped_file_size or 0)
                     yield QueueFinding(
@@ -94,6 +94,11 @@ def _check_names(folder: Path, mapped_file_size: int | None) -> Iterator[QueueFi
                         file_entry.path, key, position=size if short else mapped_file_size,
                         expected=mapped_file_size, found=size,
                     )  # fmt: skip
+
+
+def _foreign(what: str, path: str, key: QueueKey | None = None) -> QueueFinding:
+    """Return the finding of a file or folder with a name that no program gives to a queue's."""
+    return QueueFinding(f"not {what}: it is passed over", path, key, damage=False)
 
 
 def _size(file: "DirEntry[str]") -> int | None:

@@ -115,6 +115,11 @@ class StorePaths:
         return self.own / "expired-queues"
 
     @cached_property
+    def index_files(self) -> Path:
+        """Return our note of the index files that a clean stop left."""
+        return self.own / "index-files"
+
+    @cached_property
     def unopened(self) -> Path:
         """Return the mark of a log that was copied here and never opened."""
         return self.own / "unopened"

@@ -24,7 +24,10 @@ def file_rows(path: Path, config: StoreConfig) -> Iterator[Row]:
         CorruptionError: it is one, and damaged.
     """
     if path.name == "checkpoint":
-        yield dict(StoreCheckpoint(path).fields._asdict())
+        checkpoint = StoreCheckpoint(path)
+        if checkpoint.fault is not None:
+            raise checkpoint.fault
+        yield dict(checkpoint.fields._asdict())
         return
     if len(name := path.name) == INDEX_NAME_DIGITS and name.isascii() and name.isdecimal():
         yield from _index_rows(path, config)

@@ -177,6 +177,7 @@ def _warnings(store: MessageStore) -> Iterator[str]:
     """Yield what an operator should know of the store, a sentence each."""
     layout = components_of(store).layout
     yield from (f"read-only here: {reason}" for reason in layout.refusals)
+    yield from map(str, store.report.notes)
     kept = [backend.name for backend in components_of(store).queues.backends()]
     if layout.is_combined:
         both = "double write" if len(kept) > 1 else f"only the {kept[0]} queues are kept"
@@ -204,7 +205,7 @@ def _of_index(store: MessageStore) -> Iterator[str]:
     if (fault := store.report.index_left_out) is not None:
         yield f"the index cannot be read: {fault}; {REBUILD_INDEX}"
     index = components_of(store).index
-    unread = index.unread if index is not None else []
+    unread = [*index.faults.unread] if index is not None else []
     for lost in unread[:_MAX_DAMAGED]:
         yield f"not all of the index can be read: {lost.problem} ({lost.path})"
     if len(unread) > _MAX_DAMAGED:

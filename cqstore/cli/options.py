@@ -29,6 +29,9 @@ from cqstore.store.settings.broker_conf import conf_notes, read_broker_conf, unu
 from cqstore.store.settings.config import StoreConfig
 from cqstore.store.settings.installed_backends import backend_names
 
+_MAX_NOTES = 3
+"""Notes about files that one verb prints; ``check`` lists all."""
+
 
 def meant(place: Path | None) -> Path | None:
     """Return what was given as the folder of a store.
@@ -194,6 +197,11 @@ def about_end(root: Path, settings: StoreConfig) -> int | None:
 
 def note_state(store: MessageStore, root: Path, *, read_only: bool = True) -> None:
     """Say on stderr what a reader of the store in ``root`` has to know, see ``open_store``."""
+    notes = store.report.notes
+    for each in notes[:_MAX_NOTES]:
+        note(str(each))
+    if len(notes) > _MAX_NOTES:
+        note(f"{len(notes) - _MAX_NOTES} more such files: cqstore check lists all of them")
     if read_only and (opener := opened_by(root)):
         note(opened_note(store, opener))
     elif store.report.damage is not None:

@@ -31,6 +31,7 @@ from cqstore.store.settings.config import StoreConfig
 
 _SCAN_ROWS = 1 << 19
 _SAMPLE = 1024
+_BLOCK = 1 << 20
 _ASK = "give maxHashSlotNum and maxIndexNum with --config"
 
 
@@ -47,6 +48,20 @@ def common_size(paths: list[Path]) -> int:
     """
     sizes = Counter(size for path in paths if (size := path.stat().st_size))
     return max(sizes, key=lambda size: (sizes[size], size), default=0)
+
+
+def is_blank(path: Path) -> bool:
+    """Return whether an index file holds nothing but its header and zeros.
+
+    Raises:
+        StoreIOError: it cannot be read.
+    """
+    with os_errors("read an index file", path), reading(path) as file:
+        file.seek(INDEX_HEADER.size)
+        while data := file.read(_BLOCK):
+            if data.count(0) != len(data):
+                return False
+    return True
 
 
 def find_geometry(

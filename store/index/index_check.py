@@ -27,6 +27,8 @@ class IndexFinding(NamedTuple):
     """Bytes inside ``path``."""
     expected: object = None
     found: object = None
+    damage: bool = True
+    """Without it the finding is worth knowing, and no key is missing by it."""
 
 
 def check_index_file(file: IndexFile, max_phy_offset: int | None) -> Iterator[IndexFinding]:
@@ -37,7 +39,7 @@ def check_index_file(file: IndexFile, max_phy_offset: int | None) -> Iterator[In
     heads = np.zeros(file.geometry.slots, np.int32)
     last_phy_offset, damaged = -1, False
     try:
-        yield from _check_header(file)
+        yield from check_header(file)
         for first, rows in file.blocks():
             faults = _faults(rows, first, last_phy_offset, max_phy_offset)
             hashes = rows["key_hash"].astype(np.int64)
@@ -65,14 +67,21 @@ def unreadable(exc: CorruptionError, path: Path) -> IndexFinding:
     )
 
 
-def _check_header(file: IndexFile) -> Iterator[IndexFinding]:
-    """Yield what is wrong with the header of an index file, by its entries."""
+def check_header(file: IndexFile) -> Iterator[IndexFinding]:
+    """Yield what is wrong with the header of an index file, by its entries.
+
+    Raises:
+        CorruptionError: the file cannot be read.
+    """
     path, header = str(file.path), INDEX_HEADER.unpack_from(file.read(0, INDEX_HEADER.size))
     if not 0 <= header.index_count <= file.geometry.entries:
         problem = f"the header counts {header.index_count} entries of {file.geometry.entries}"
         yield IndexFinding(problem, path, position=INDEX_HEADER.offset("index_count"))
     last = min(header.index_count, file.geometry.entries) - 1
     if last < 1:
+        if any(slots.any() for _, slots in file.slot_blocks()):
+            problem = "the header counts no entry, though slots lead to some"
+            yield IndexFinding(problem, path, position=INDEX_HEADER.offset("index_count"))
         return
     for name, stored, found in (
         ("begin_phy_offset", header.begin_phy_offset, file.entry(1).phy_offset),

@@ -26,7 +26,8 @@ from cqstore.store.files import check_regular, make_folder, sync_folder
 from cqstore.store.index import _chain
 from cqstore.store.index.geometry import common_size, default_geometry, find_geometry
 from cqstore.store.index.index_batch import IndexBatch
-from cqstore.store.index.index_check import IndexFinding, check_index_file, unreadable
+from cqstore.store.index.index_check import IndexFinding, check_index_file
+from cqstore.store.index.index_faults import IndexFaults
 from cqstore.store.index.index_file import UNFINISHED_NAME, IndexFile
 from cqstore.store.index.layout import IndexGeometry
 from cqstore.store.index.rolled_file_sync import RolledFileSync
@@ -78,10 +79,8 @@ class IndexService(_chain.ChainFiles):
         """
         self.folder = folder
         self.geometry: IndexGeometry | None = None
-        self.ignored: list[IndexFinding] = []
-        """Files that are no index files, as ``check`` reports them."""
-        self.unread: list[IndexFinding] = []
-        """Read-only: index files that were left out, likewise: their keys are not found."""
+        self.faults = IndexFaults(folder, read_only=read_only)
+        """What of the index cannot be used."""
         self._given = (slots, entries)
         self._read_only = read_only
         self.files = ()
@@ -111,6 +110,8 @@ class IndexService(_chain.ChainFiles):
         if self.geometry is None:
             return
         files = [IndexFile(path, self.geometry, read_only=self._read_only) for path in paths]
+        if last_exit_ok:
+            files = list(self.faults.with_sound_headers(files))
         self.files = tuple(files)
         self._synced_files = len(files)
         self._replay = not last_exit_ok
@@ -295,7 +296,7 @@ class IndexService(_chain.ChainFiles):
 
         ``max_phy_offset`` is that end. Collected keys must have been flushed.
         """
-        yield from (*self.ignored, *self.unread)
+        yield from (*self.faults.ignored, *self.faults.unread)
         before: IndexFile | None = None
         for file in self.files:
             yield from check_index_file(file, max_phy_offset)
@@ -315,13 +316,14 @@ class IndexService(_chain.ChainFiles):
                 if path.name == UNFINISHED_NAME:
                     continue
                 if not _is_index_name(path.name):
-                    self.ignored.append(IndexFinding("not the name of an index file", str(path)))
+                    problem = "this is not an index file: it is passed over"
+                    self.faults.ignored.append(IndexFinding(problem, str(path), damage=False))
                     continue
                 try:
                     check_regular(path)
                     paths.append(path)
                 except CorruptionError as exc:
-                    self._odd(path, exc)
+                    self.faults.odd(path, exc)
         return paths
 
     def _sized(self, paths: list[Path]) -> list[Path]:
@@ -341,34 +343,25 @@ class IndexService(_chain.ChainFiles):
             try:
                 _check_size(path, self.geometry)
             except CorruptionError as exc:
-                self._odd(path, exc, last=path is paths[-1])
+                self.faults.odd(path, exc, last=path is paths[-1])
             else:
                 fitting.append(path)
         return fitting
 
     def _unknown(self, paths: list[Path]) -> list[Path]:
-        """Return no file, read-only: none holds a key, so there is nothing to be read.
+        """Return no file, read-only: none counts a key; what has some all the same is noted.
 
         Raises:
             UnsupportedFormatError: read-write, for the geometry cannot be found.
         """
         if self._read_only:
+            self.faults.without_a_key(paths)
             return []
         raise UnsupportedFormatError(
             "the index files hold no key, so their slots and entries are unknown: give"
             " maxHashSlotNum and maxIndexNum with --config",
             path=paths[0],
         )
-
-    def _odd(self, path: Path, fault: CorruptionError, *, last: bool = False) -> None:
-        """Note what is no index file; read-write only an empty last one is borne: removed."""
-        if self._read_only:
-            self.unread.append(unreadable(fault, path))
-        elif last and path.stat().st_size == 0:
-            with os_errors("remove an empty index file", path):
-                path.unlink()
-        else:
-            raise fault
 
     def _remove_unsynced(self) -> None:
         """Remove the files behind the last one that was full and synced."""

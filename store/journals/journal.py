@@ -57,11 +57,12 @@ class Journal:
         self,
         path: Path,
         is_entry: Callable[[Entry], bool],
-        keep: Callable[[Path], None] = lambda _: None,
+        keep: Callable[[Path, int], None] = lambda _, __: None,
     ) -> None:
         """Describe the journal at ``path``; touches no file.
 
-        ``keep`` is called with ``path`` when the file is durable under its name.
+        ``keep`` is called with ``path`` and the bytes that the file has at least, durably: after
+        each append, and before and after it is replaced by a shorter one.
         """
         self.path = path
         self._is_entry = is_entry
@@ -122,16 +123,20 @@ class Journal:
                     file.write(line)
                     file.flush()
                     os.fsync(fd)
+                size = os.fstat(fd).st_size
             if not self._has_name:  # the maker of the file may have been killed before this
                 sync_folder(self.path.parent)
-                self._keep(self.path)
+            self._keep(self.path, size)
         self._ends_well = self._has_name = self._is_synced = True
 
     def replace(self, entries: Iterable[Entry]) -> None:
         """Replace all of it, see ``rewrite``."""
-        rewrite(self.path, entries)
-        if not self._has_name:
-            self._keep(self.path)
+        lines = list(_lines(entries))
+        size = sum(map(len, lines))
+        if size < self.size():
+            self._keep(self.path, size)
+        _write(self.path, lines)
+        self._keep(self.path, size)
         self._ends_well = self._has_name = self._is_synced = True
 
     def size(self) -> int:
@@ -188,8 +193,13 @@ def rewrite(path: Path, entries: Iterable[Entry]) -> None:
     Raises:
         StoreIOError: the disk refused; the journal is unchanged.
     """
+    _write(path, _lines(entries))
+
+
+def _write(path: Path, lines: Iterable[bytes]) -> None:
+    """Replace the whole journal by ``lines``, see ``rewrite``."""
     with os_errors("write the journal", path), replacing(path) as file:
-        file.writelines(_lines(entries))
+        file.writelines(lines)
 
 
 def _lines(entries: Iterable[Entry]) -> Iterator[bytes]:

@@ -1,15 +1,17 @@
 """``cqstore/kept``: which of our journals a store has, so that the loss of one is noticed.
 
-A journal that is gone looks like one that never was: deleted topics would come back, a half-built
-queue would be served. A name is noted when its file is durable, and taken out before the file goes.
+A journal that is gone, or is emptied, looks like one that never was: deleted topics would come
+back, a half-built queue would be served. A name is noted when its file is durable, with the bytes
+that the file has at least, and taken out before the file goes.
 If the whole folder ``cqstore`` is removed, the store is one as RocketMQ knows it, without an error.
 """
 
+import stat
 from pathlib import Path
 
 from cqstore.store.concurrency.checked_lock import process_lock
-from cqstore.store.errors import RefusedStoreError
-from cqstore.store.journals.journal import Entry
+from cqstore.store.errors import RefusedStoreError, os_errors
+from cqstore.store.journals.journal import Entry, is_offset
 from cqstore.store.journals.note import read_note, write_note
 from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
@@ -25,14 +27,14 @@ KEPT_LOCK = process_lock("a note of the store's journals")
 """Guards the file against threads of this process."""
 
 
-def register(journal: Path) -> None:
-    """Note durably that ``journal`` is there.
+def register(journal: Path, min_bytes: int = 0) -> None:
+    """Note durably that ``journal`` is there, and has at least ``min_bytes``.
 
     Raises:
         CorruptionError: the note is damaged.
         StoreIOError: it cannot be written.
     """
-    _change(journal, there=True)
+    _change(journal, min_bytes)
 
 
 def unregister(journal: Path) -> None:
@@ -41,7 +43,7 @@ def unregister(journal: Path) -> None:
     Raises:
         CorruptionError, StoreIOError: as for ``register``.
     """
-    _change(journal, there=False)
+    _change(journal, None)
 
 
 def register_existing(paths: StorePaths) -> None:
@@ -54,23 +56,24 @@ def register_existing(paths: StorePaths) -> None:
     """
     for journal in (paths.deleted_topics, paths.expired_queues):
         if exists(journal):
-            register(journal)
+            with os_errors("look at the journal", journal):
+                register(journal, journal.stat().st_size)
 
 
 def check_kept(paths: StorePaths) -> None:
     """Refuse a store that has lost a journal. Changes nothing.
 
     Raises:
-        RefusedStoreError: one is not there; the sentence says what that would lead to.
+        RefusedStoreError: one is not there, or was cut; the sentence says what that leads to.
         CorruptionError: the note is damaged.
         StoreIOError: it cannot be read.
     """
     note = paths.own / _NAME
     lost = _lost(note) and _lost(note)  # the second time: its writer may just have taken it out
-    for name in lost:
+    for name, what in lost.items():
         without = _CONSEQUENCES.get(name, "what it said is forgotten")
         raise RefusedStoreError(
-            f"this file of the store is lost; without it {without}."
+            f"this file of the store {what}; without it {without}."
             f" Bring it back from a copy; to go on without it, remove {note} too",
             path=paths.own / name,
         )
@@ -79,30 +82,49 @@ def check_kept(paths: StorePaths) -> None:
 _NAME = "kept"
 
 
-def _lost(note: Path) -> list[str]:
-    return [name for name in _read(note) if not exists(note.parent / name)]
+def _lost(note: Path) -> dict[str, str]:
+    """Return the journals that are lost, and what happened to each."""
+    found: dict[str, str] = {}
+    for name, min_bytes in _read(note).items():
+        try:
+            status = (note.parent / name).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            found[name] = "is lost"
+            continue
+        if stat.S_ISREG(status.st_mode) and (size := status.st_size) < min_bytes:
+            found[name] = f"was cut: expected at least {min_bytes} bytes, found {size} bytes"
+    return found
 
 
-def _change(journal: Path, *, there: bool) -> None:
-    """Note durably that a journal is ``there``, or is not any more."""
+def _change(journal: Path, min_bytes: int | None) -> None:
+    """Note durably that a journal has at least ``min_bytes``; ``None``: it is about to go."""
     note = journal.with_name(_NAME)
     with KEPT_LOCK.entry():
-        names = _read(note)
-        if (journal.name in names) == there:
-            return
-        left = [name for name in names if name != journal.name]
-        write_note(note, {"kept": sorted([*left, journal.name] if there else left)})
+        before = _read(note)
+        after = {name: size for name, size in before.items() if name != journal.name}
+        if min_bytes is not None:
+            after[journal.name] = min_bytes
+        if after != before:
+            write_note(note, {"kept": sorted(after), "bytes": after})
 
 
-def _read(note: Path) -> list[str]:
+def _read(note: Path) -> dict[str, int]:
+    """Return the noted journals, and the bytes that each has at least."""
     entry = read_note(note, _is_entry, "the note of our journals is damaged")
-    names: list[str] = [] if entry is None else entry["kept"]
-    return names
+    if entry is None:
+        return {}
+    sizes = entry.get("bytes", {})
+    return {name: sizes.get(name, 0) for name in entry["kept"]}
 
 
 def _is_entry(entry: Entry) -> bool:
-    names = entry.get("kept")
-    return isinstance(names, list) and all(
-        isinstance(name, str) and name not in {"", ".", ".."} and not {"/", "\0"} & set(name)
-        for name in names
+    names, sizes = entry.get("kept"), entry.get("bytes", {})
+    return (
+        isinstance(names, list)
+        and all(
+            isinstance(name, str) and name not in {"", ".", ".."} and not {"/", "\0"} & set(name)
+            for name in names
+        )
+        and isinstance(sizes, dict)
+        and all(map(is_offset, sizes.values()))
     )

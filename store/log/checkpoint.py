@@ -1,18 +1,24 @@
 """StoreCheckpoint: the file ``checkpoint``, 4096 bytes of which 48 are used.
 
+It only helps: without it recovery scans more of the log. So whatever it holds, the store opens, as
+RocketMQ opens it: that maps 4096 bytes of the file, and what the file lacks is zero.
+
 Source: RocketMQ 5.5.1 ``StoreCheckpoint`` (5.3.3 knows the first five fields).
 """
 
+import os
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from cqstore.store.errors import TruncatedRecordError, os_errors
-from cqstore.store.files import read_file, replace_file
+from cqstore.store.errors import CorruptionError, TruncatedRecordError, os_errors
+from cqstore.store.files import reading, replace_file
 from cqstore.store.path_kind import exists
 from cqstore.store.record.layout import Layout, Wire
 
 FILE_SIZE = 4096
 _SAFETY_MS = 3000
+_LAST_TIME = 1 << 42
+"""Milliseconds, in the year 2109: what is later is not the store time of a record."""
 
 
 class CheckpointFields(NamedTuple):
@@ -37,6 +43,14 @@ class CheckpointFields(NamedTuple):
 
 
 CHECKPOINT = Layout(CheckpointFields)
+_NOTHING_KNOWN = CheckpointFields(0, 0, 0, 0, 0, 0)
+
+
+def _may_be_true(fields: CheckpointFields) -> bool:
+    """Return whether these can be times and offsets; RocketMQ writes -1 for an unknown offset."""
+    times = (fields.physic_msg_timestamp, fields.logics_msg_timestamp, fields.index_msg_timestamp)
+    offsets = (fields.master_flushed_offset, fields.confirm_phy_offset, fields.logics_phy_offset)
+    return all(0 <= time <= _LAST_TIME for time in times) and min(offsets) >= -1
 
 
 class StoreCheckpoint:
@@ -46,24 +60,40 @@ class StoreCheckpoint:
         """Read ``path``; all zeros if there is none. Changes nothing.
 
         Raises:
-            TruncatedRecordError: the file is shorter than its fields.
-            CorruptionError: it is longer than it may be, or no regular file.
+            CorruptionError: it is no regular file.
             StoreIOError: it cannot be read.
         """
         self.path = path
-        self.fields = CheckpointFields(0, 0, 0, 0, 0, 0)
+        self.fields = _NOTHING_KNOWN
+        self.fault: CorruptionError | None = None
+        """Why the file is not one that a writer leaves; ``None``: it is one, or there is none."""
         self._padding = bytes(FILE_SIZE - CHECKPOINT.size)
         if not exists(path):
             return
-        with os_errors("read the checkpoint", path):
-            data = read_file(path, FILE_SIZE)
-        if len(data) < CHECKPOINT.size:
-            raise TruncatedRecordError(
-                "the checkpoint is too short", path=path,
-                expected=f"at least {CHECKPOINT.size} bytes", got=f"{len(data)} bytes",
+        with os_errors("read the checkpoint", path), reading(path) as file:
+            data, size = file.read(FILE_SIZE), os.fstat(file.fileno()).st_size
+        data = data.ljust(FILE_SIZE, b"\0")
+        self.fields, self._padding = CHECKPOINT.unpack_from(data), data[CHECKPOINT.size :]
+        self.fault = self._fault(size)
+
+    def _fault(self, size: int) -> CorruptionError | None:
+        """Return what is wrong with a file of ``size`` bytes; what cannot be true counts as 0."""
+        if not _may_be_true(self.fields):
+            found, self.fields = self.fields, _NOTHING_KNOWN
+            return CorruptionError(
+                "the checkpoint holds no times and offsets", path=self.path, got=tuple(found)
+            )
+        if size < CHECKPOINT.size:
+            return TruncatedRecordError(
+                "the checkpoint is too short", path=self.path,
+                expected=f"at least {CHECKPOINT.size} bytes", got=f"{size} bytes",
             )  # fmt: skip
-        self.fields = CHECKPOINT.unpack_from(data)
-        self._padding = data[CHECKPOINT.size :].ljust(FILE_SIZE - CHECKPOINT.size, b"\0")
+        if size > FILE_SIZE:
+            return CorruptionError(
+                "the checkpoint is too long", path=self.path,
+                expected=f"at most {FILE_SIZE} bytes", got=f"{size} bytes",
+            )  # fmt: skip
+        return None
 
     @property
     def min_timestamp(self) -> int:

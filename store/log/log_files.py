@@ -26,6 +26,23 @@ def log_file_paths(folders: Iterable[Path], *, missing_ok: bool = False) -> list
     return sorted(found, key=lambda path: path.name)
 
 
+def foreign_files(folders: Iterable[Path]) -> list[Path]:
+    """Return what is among the log files in ``folders`` and has not the name of one, by name.
+
+    RocketMQ passes over folders, and refuses a log with any other file that is not its own.
+
+    Raises:
+        StoreIOError: a folder cannot be listed.
+    """
+    found: list[Path] = []
+    for folder in folders:
+        with os_errors("list the commit log", folder):
+            if is_dir(folder):
+                found += [path for path in folder.iterdir() if not is_file_name(path.name)]
+                found = [path for path in found if not is_dir(path)]
+    return sorted(found)
+
+
 def list_log_files(folders: Iterable[Path]) -> LogFiles:
     """Return the files of the log in ``folders``, the oldest first.
 

@@ -18,11 +18,11 @@ from cqstore.store.errors import (
     TruncatedRecordError,
     os_errors,
 )
-from cqstore.store.files import check_regular, file_name, is_file_name, make_folder, sync_folder
+from cqstore.store.files import check_regular, file_name, make_folder, sync_folder
 from cqstore.store.log import _tail
 from cqstore.store.log.log_files import log_file_paths
 from cqstore.store.log.mapped_file import MappedFile
-from cqstore.store.path_kind import exists, is_dir, is_file
+from cqstore.store.path_kind import exists, is_dir
 
 _LOG = StoreLogger(__name__)
 
@@ -63,22 +63,14 @@ class MappedFileQueue(_tail.FilesByStart):
     def load(self) -> None:
         """Take in the files of all folders, in order of their names. Writes nothing.
 
-        A zero-length last file, as a crash while it was made leaves it, is passed over.
+        A zero-length last file, as a crash while it was made leaves it, is passed over. So are
+        files with other names, see ``foreign_files``.
 
         Raises:
-            CorruptionError: a name is not an offset, a file is no regular one or not of
-                ``file_size`` bytes, or a file of the row is missing.
+            CorruptionError: a file is no regular one or not of ``file_size`` bytes, or a file of
+                the row is missing.
         """
-        paths: list[Path] = []
-        for folder in self.folders:
-            if is_dir(folder):
-                with os_errors("list the commit log", folder):
-                    paths += folder.iterdir()
-        named = [p for p in paths if is_file_name(p.name)]
-        for path in set(paths) - set(named):
-            if is_file(path):
-                raise CorruptionError("a commit log file's name is not an offset", path=path)
-        paths = sorted(named, key=lambda path: path.name)
+        paths = log_file_paths(self.folders, missing_ok=True)
         for path in paths:
             with os_errors("look at a commit log file", path):
                 check_regular(path)

@@ -41,6 +41,8 @@ class QueueFinding(NamedTuple):
     found: object = None
     all_queues: bool = False
     """Only a rebuild of all queues mends it."""
+    damage: bool = True
+    """Without it the finding is worth knowing, and nothing is missing or wrong by it."""
 
 
 class UnitLocation(NamedTuple):

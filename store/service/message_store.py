@@ -416,8 +416,8 @@ class MessageStore:
             TypeError: an argument is of another type.
             RefusedStoreError: a time is probably not in ms.
             StoreConfigError: ``begin`` is later than ``end``.
-            CorruptionError, StoreIOError: an index in ``rocksdbstore`` cannot be read
-                (``query_index_files`` asks the other one alone).
+            CorruptionError, StoreIOError, UnsupportedFormatError: an index cannot be read, or not
+                all of it; ``query_index_files`` returns what can be found in the one in files.
         """
         times = self._query_times(topic, key, max_num, begin, end)
         return self._queries.in_all(topic, key, max_num, times)
@@ -764,7 +764,7 @@ class MessageStore:
         self._ready_for_all()
         return StoreCheck(
             self.config, self._log, end, self._queues, self._components.index,
-            self._components.deleted, progress, self.report.index_left_out,
+            self._components.deleted, progress, self.report.index_left_out, self.report.notes,
         )  # fmt: skip
 
     def _ready_for_all(self) -> None:

@@ -183,7 +183,7 @@ def test_wrong_use_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
     for words, code in (
         (["info", tmp_path / "none"], 2),
         (["info", tmp_path / "empty"], 2),
-        (["check", tmp_path / "log"], 1),
+        (["check", tmp_path / "log"], 2),
         (["dump", tmp_path / "garbage"], 2),
         (["dump", tmp_path / "empty"], 2),
         (["dump", tmp_path / "none", "--messages"], 2),

@@ -75,33 +75,38 @@ def bodies(root: Path) -> list[str]:
 ALL = [f"{number:03d}" for number in range(COUNT)]
 
 
-def no_checkpoint(length: int) -> Cut:
-    return lambda root: cut(root / "checkpoint", length)
-
-
-@pytest.mark.parametrize("length", [0, 7, 47])
-def test_a_checkpoint_without_its_fields_is_one_finding_and_mended(root: Path, length: int) -> None:
-    path = cut(root / "checkpoint", length)
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "too short"), (b"\0" * 7, "too short"), (b"\x01" * 47, "no times and offsets"),
+        (b"\0" * 4608, "too long"), (b"\x7f" * 4096, "no times and offsets"),
+        (b"\xff" * 48, "no times and offsets"), (b"\0" * 48, ""), (b"\0" * 4095, ""),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("crashed", [False, True])
+def test_a_checkpoint_of_any_content_keeps_no_store_from_being_opened(
+    root: Path, content: bytes, problem: str, *, crashed: bool
+) -> None:
+    path = root / "checkpoint"
+    path.write_bytes(content)
+    if crashed:
+        (root / "abort").touch()
     before = tree_digest(root)
     code, rows, notes = checked(root)
-    assert (code, [row["path"] for row in rows]) == (1, [str(path)])
-    assert f"expected at least 48 bytes, found {length} bytes" in str(rows[0]["problem"])
-    assert f"{COUNT} records, {COUNT} units checked; 1 damaged" in notes
-    for words in (
-        ["info"],
-        ["get", "--topic", "t0"],
-        ["recover"],
-        ["put", "--topic", "t0", "--body", "b"],
-    ):
+    assert code == int(crashed), rows
+    assert [(row["severity"], row["path"]) for row in rows] == [("note", str(path))] * bool(problem)
+    assert problem in str(rows)
+    assert f"{COUNT} records, {COUNT} units checked; 0 damaged" in notes
+    for words in (["info"], ["get", "--topic", "t0"], ["topics"]):
         done = run([words[0], root, *words[1:]])
-        assert (done.returncode, str(path) in done.stderr) == (1, True), words
-        assert "cqstore check lists all of it, and --repair mends a copy" in done.stderr
-    code, _, notes = checked(root, "--repair")
-    assert (code, f"{path}: reset the checkpoint" in notes) == (0, True)
-    assert tree_digest(root) == before
-    assert bodies(root.with_name("store.repaired")) == ALL
-    assert checked(root, "--repair", "--in-place")[0] == 0
+        assert (done.returncode, str(path) in done.stderr) == (0, bool(problem)), words
     assert bodies(root) == ALL
+    assert tree_digest(root) == before
+    done = run(["recover", root])
+    assert done.returncode == 0, done.stderr
+    assert bodies(root) == ALL
+    assert checked(root)[:2] == (0, [])
+    assert path.stat().st_size == 4096
 
 
 @pytest.mark.parametrize("number", [0, 1, -1])
@@ -176,13 +181,13 @@ def test_a_database_that_is_cut_is_one_finding_and_built_anew(
     path = cut(
         next((root / "consumequeue").glob(what)), min(length, 5) if what == "CURRENT" else length
     )
-    cut(root / "checkpoint", 7)  # a second obstacle
+    cut(root / "checkpoint", 7)  # which is no damage
     before = tree_digest(root)
     code, rows, notes = checked(root)
     assert code == 1
-    assert [row["path"] for row in rows] == [str(root / "checkpoint"), str(path.parent)]
-    assert "Corruption" in str(rows[1]["problem"])
-    assert f"{COUNT} records, 0 units checked; 2 damaged" in notes
+    assert [row["path"] for row in rows] == [str(path.parent), str(root / "checkpoint")]
+    assert "Corruption" in str(rows[0]["problem"])
+    assert f"{COUNT} records, 0 units checked; 1 damaged" in notes
     said = json.dumps(rows) + notes
     assert "cqstore-check-" not in said
     assert "cqstore-read-only-" not in said
@@ -194,16 +199,15 @@ def test_a_database_that_is_cut_is_one_finding_and_built_anew(
 
 
 def test_a_store_counts_as_crashed_before_it_is_mended_and_once(tmp_path: Path) -> None:
-    checkpoint, abort = tmp_path / "checkpoint", tmp_path / "abort"
-    checkpoint.write_bytes(b"short")
+    file, abort = tmp_path / "log", tmp_path / "abort"
+    file.write_bytes(b"short")
     clear(tmp_path, FILE_SIZE, [])
     assert not abort.exists()
-    assert checkpoint.exists()
-    obstacle = Obstacle(ObstacleKind.CHECKPOINT, "short", checkpoint)
+    obstacle = Obstacle(ObstacleKind.LOG_FILE, "short", file)
     clear(tmp_path, FILE_SIZE, [obstacle])
     assert abort.read_text() == str(os.getpid())
     assert (tmp_path / "abort.bak").read_bytes() == b""
-    assert not checkpoint.exists()
+    assert file.read_bytes() == b"short".ljust(FILE_SIZE, b"\0")
     abort.write_bytes(b"17")  # of a process that crashed
     clear(tmp_path, FILE_SIZE, [obstacle])
     assert (abort.read_bytes(), (tmp_path / "abort.bak").read_bytes()) == (b"17", b"")

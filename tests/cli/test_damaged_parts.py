@@ -269,10 +269,10 @@ def test_recover_ends_as_its_page_says(files: Path, database: Path) -> None:
     """0: whole now; 1: damaged and not mended; 2: refused, nothing is changed."""
     (files / "abort").touch()
     assert run(["recover", files]).returncode == 0
-    shutil.copy(files / "checkpoint", files.with_name("kept"))
-    os.truncate(files / "checkpoint", 7)
+    mode = files / "cqstore" / "mode"
+    mode.write_text("none of ours\n")
     assert run(["recover", files]).returncode == 1
-    shutil.copy(files.with_name("kept"), files / "checkpoint")
+    mode.unlink()
     flip(database, Family.DEFAULT)
     assert run(["recover", database]).returncode == 1
     at = spoil_record(files)
@@ -296,9 +296,9 @@ def test_recover_ends_as_its_page_says(files: Path, database: Path) -> None:
 def test_a_store_that_is_named_from_inside_is_mended_beside_it(
     files: Path, where: str, named: str
 ) -> None:
-    """The checkpoint is an obstacle: what is behind it is checked in a private folder."""
+    """A queue file that was cut is an obstacle: what is behind it is checked elsewhere."""
     (files / "config").mkdir()
-    os.truncate(files / "checkpoint", 7)
+    os.truncate(files / "consumequeue" / "t0" / "0" / f"{0:020d}", 1999)
     before = tree_digest(files)
     done = run(["check", named, "--repair"], cwd=files / where)
     assert done.returncode == 0, done.stderr

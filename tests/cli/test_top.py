@@ -264,8 +264,7 @@ def test_a_damaged_store_is_shown_or_named(
     with MessageStore.open(tmp_path, CONFIG) as store:
         store.put_message(Message("t", b"x"))
     break_it(tmp_path)
-    short = (tmp_path / "checkpoint").exists() and (tmp_path / "checkpoint").stat().st_size == 1
-    run(tmp_path, code=1 if short else 0)
+    run(tmp_path, code=0)
 
 
 def test_no_store_is_refused(tmp_path: Path) -> None:

@@ -151,10 +151,11 @@ def test_every_finding_names_file_queue_and_place(tmp_path: Path) -> None:
     (disk.folder("U", 7) / f"{600:020d}").rmdir()
     assert [found[:5] for found in findings_of(disk)] == [
         ("a file between two others is missing", str(disk.file(400, "U", 7)), ("U", 7), None, None),
-        ("a file lies among the folders of topics", str(stray), None, None, None),
-        ("the name is not that of a queue", str(consume / "U" / "00"), None, None, None),
-        ("the name is not that of a queue file", str(consume / "U" / "7" / "0"), ("U", 7),
-         None, None),
+        ("not the folder of a topic: it is passed over", str(stray), None, None, None),
+        ("not the folder of a queue: it is passed over", str(consume / "U" / "00"), None, None,
+         None),
+        ("not a queue file: it is passed over", str(consume / "U" / "7" / "0"), ("U", 7), None,
+         None),
         ("the queue file has 0 bytes instead of 138", str(batch / f"{138 * 3:020d}"), ("U", 0),
          None, 0),
         ("something lies behind the end of the queue", str(disk.file(200)), KEY, 13, 67),
@@ -176,7 +177,7 @@ def test_what_a_rollback_has_not_moved_away_yet_is_no_stray_file(tmp_path: Path)
     stray = ["000012.ssts", "OPTIONS", "LOGS", "current", "x000012.sst"]
     for name in [*left, *stray]:
         (folder / name).touch()
-    found = [each for each in findings_of(disk) if "a file lies among" in each.problem]
+    found = [each for each in findings_of(disk) if "the folder of a topic" in each.problem]
     assert sorted(each.path for each in found) == sorted(str(folder / name) for name in stray)
 
 

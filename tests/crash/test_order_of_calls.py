@@ -209,15 +209,13 @@ def test_what_a_killed_first_opening_has_made_is_gone_before_its_mark(tmp_path: 
     assert [*tmp_path.rglob("*")] == [paths.own, paths.unopened]
 
 
-def test_a_checkpoint_goes_when_no_clean_stop_is_told_any_more(tmp_path: Path) -> None:
-    (tmp_path / "checkpoint").touch()
+def test_a_log_file_is_filled_up_when_no_clean_stop_is_known_any_more(tmp_path: Path) -> None:
+    (tmp_path / "cut").touch()
     calls = CallOrder(tmp_path)
     with calls.watching():
-        clear(tmp_path, 4096, [Obstacle(ObstacleKind.CHECKPOINT, "", tmp_path / "checkpoint")])
-    (marked,) = calls.places("rename", "abort")[1:]  # behind its backup
-    assert calls.made[marked:] == [
-        ("rename", "abort"), ("sync", "."), ("remove", "checkpoint"), ("sync", "."),
-    ]  # fmt: skip
+        clear(tmp_path, 4096, [Obstacle(ObstacleKind.LOG_FILE, "", tmp_path / "cut")])
+    (marked,) = calls.places("rename", "abort")[1:]  # after its backup
+    assert calls.made[marked:] == [("rename", "abort"), ("sync", "."), ("sync", "cut")]
 
 
 def test_a_new_log_file_has_blocks_and_a_name_on_disk_before_it_is_used(tmp_path: Path) -> None:

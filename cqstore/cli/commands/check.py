@@ -29,7 +29,8 @@ from cqstore.cli.table import Row
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.journals.store_lock import refuse_if_open
 from cqstore.store.paths import StorePaths, beside
-from cqstore.store.service.layout.store_layout import with_log_folder
+from cqstore.store.service.layout.file_notes import refuse_foreign_files
+from cqstore.store.service.layout.store_layout import detect, with_log_folder
 from cqstore.store.service.maintenance.check import CheckFinding
 from cqstore.store.service.offline.backup_manifest import (
     BackupDifference,
@@ -110,13 +111,15 @@ def _mend(
 
     Raises:
         typer.Exit: nothing can be done.
-        RefusedStoreError: the log must be cut, and ``cut_at`` is not that place.
+        RefusedStoreError: the log must be cut, and ``cut_at`` is not that place; or foreign files
+            are among those of the log.
     """
     for step in plan.steps():
         note(step)
     if not plan:
         raise typer.Exit(1)
     check_cut(root, plan, cut_at)
+    refuse_foreign_files(root, detect(root, settings).foreign)
     if not in_place:
         with progress("copying", blocks_below(root)) as tick:
             copy_store(root, target, tick)

@@ -87,7 +87,7 @@ def _report_index_files(store: MessageStore) -> bool:
     if (fault := store.report.index_left_out) is not None:
         note(f"the index in files cannot be read: {fault}; {REBUILD_INDEX}")
     index = components_of(store).index
-    lost = index.unread if index is not None else []
+    lost = index.faults.unread if index is not None else []
     for each in lost:
         note(f"not all of the index in files can be read: {each.problem} ({each.path})")
     return bool(lost) or fault is not None

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from cqstore.store.errors import RefusedStoreError, StoreConfigError
 from cqstore.store.path_kind import is_dir
+from cqstore.store.service.layout.file_notes import refuse_foreign_files
 from cqstore.store.service.layout.root_folder import refuse_no_log_folder, refuse_part
 from cqstore.store.service.layout.store_layout import StoreLayout, detect, found_sizes
 from cqstore.store.settings.config import StoreConfig
@@ -31,6 +32,7 @@ def resolve_layout(
         refuse_part(root)
     if not read_only:
         refuse_read_only(layout)
+        refuse_foreign_files(root, layout.foreign)
         _refuse_promises(root, config, fed=fed)
     return layout, config.model_copy(update=found_sizes(layout, config))
 

@@ -13,7 +13,7 @@ from typing import NoReturn
 from cqstore.store.errors import RefusedStoreError, StoreConfigError, os_errors
 from cqstore.store.journals.backend_state import BackendState, read_backend_state
 from cqstore.store.journals.journal_manifest import check_kept
-from cqstore.store.log.log_files import list_log_files, log_file_paths
+from cqstore.store.log.log_files import foreign_files, list_log_files, log_file_paths
 from cqstore.store.path_kind import exists, is_dir, is_file, matching
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backend_replica import NO_LIGHT, Roles
@@ -37,6 +37,8 @@ class StoreLayout:
     """Why it must not be opened read-write."""
     backend_state: BackendState = field(default_factory=BackendState)
     """Our record of its backends."""
+    foreign: list[Path] = field(default_factory=list)
+    """Files among those of the commit log that are not the log's."""
 
     @property
     def is_combined(self) -> bool:
@@ -83,7 +85,8 @@ def _detect(root: Path, config: StoreConfig) -> StoreLayout:
     has_log = bool(log_file_paths(folders, missing_ok=True))
     found = present_backends(paths)
     check_kept(paths)
-    return StoreLayout(paths, folders, has_log, found, refusals, read_backend_state(paths))
+    state, foreign = read_backend_state(paths), foreign_files(folders)
+    return StoreLayout(paths, folders, has_log, found, refusals, state, foreign)
 
 
 def present_backends(paths: StorePaths) -> list[str]:

@@ -3,7 +3,7 @@
 Damage is reported and stepped over, so that one bad record does not hide the next.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -22,6 +22,7 @@ from cqstore.store.record.properties import DispatchProperties, dispatch_propert
 from cqstore.store.record.scan import ScannedRecord, ScanRules
 from cqstore.store.service.dispatching.delay import DelayLevels
 from cqstore.store.service.dispatching.record_units import light_queues
+from cqstore.store.service.layout.file_notes import FileNote
 from cqstore.store.service.maintenance.queue_incarnations import (
     QueueIncarnation,
     QueueIncarnations,
@@ -70,6 +71,7 @@ class StoreCheck:
         deleted: DeletedTopics,
         progress: Callable[[int], None] | None = None,
         index_left_out: StoreError | None = None,
+        notes: Sequence[FileNote] = (),
     ) -> None:
         """Prepare a check; nothing is read yet.
 
@@ -84,12 +86,14 @@ class StoreCheck:
             progress: called with phy offsets now and then. They rise twice: as far as the log was
                 scanned, then as many bytes as the records have that checked units lead to.
             index_left_out: why there is an index that cannot be read.
+            notes: files that are not used as they are, to be reported too.
         """
         self._log = log
         self._end = end_phy_offset
         self._queues = queues
         self._index = index
         self._index_left_out = index_left_out
+        self._notes = notes
         self._deleted = deleted
         self._rules = ScanRules(check_crc=True, property_crc=config.force_verify_prop_crc)
         self._delays = DelayLevels(config.message_delay_level)
@@ -106,6 +110,12 @@ class StoreCheck:
 
         Without ``queues`` those are passed over: they could not be loaded.
         """
+        for note in self._notes:
+            found = note.fault
+            yield CheckFinding(
+                note.problem, damage=False, path=str(note.path),
+                expected=found and found.expected, found=found and found.got,
+            )  # fmt: skip
         yield from self._check_log()
         if queues:
             yield from _as_far_as_readable(self._check_files())
@@ -119,6 +129,7 @@ class StoreCheck:
                 finding.problem, path=finding.path, position=finding.position,
                 queue=finding.queue, queue_offset=finding.queue_offset, key=finding.key,
                 expected=finding.expected, found=finding.found, all_queues=finding.all_queues,
+                damage=finding.damage,
             )  # fmt: skip
 
     def _check_queues(self) -> Iterator[CheckFinding]:
@@ -142,7 +153,7 @@ class StoreCheck:
             for finding in self._index.check(self._log.max_phy_offset()):
                 yield CheckFinding(
                     finding.problem, path=finding.path, position=finding.position,
-                    expected=finding.expected, found=finding.found,
+                    expected=finding.expected, found=finding.found, damage=finding.damage,
                 )  # fmt: skip
         if (fault := self._index_left_out) is not None:
             yield CheckFinding(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import CorruptionError, os_errors
 from cqstore.store.files import bytes_on_disk, reading
 from cqstore.store.journals.following import Following, read_following
@@ -25,6 +26,8 @@ from cqstore.store.queue.facts import QueueStat
 from cqstore.store.service.layout.store_layout import StoreLayout
 from cqstore.store.service.metrics.metrics import disk_used_ratio
 from cqstore.store.service.scheduling.delay_offsets import DelayOffsets
+
+_LOG = StoreLogger(__name__)
 
 MAX_FILES = 20_000
 """Files that a folder is measured by; of one with more (queues in files) only these are counted."""
@@ -87,7 +90,7 @@ class StoreWatch:
 
         Raises:
             StoreIOError: something cannot be read.
-            CorruptionError: the checkpoint is too short, or a follower's note is damaged.
+            CorruptionError: the checkpoint is no regular file.
         """
         layout, paths = self._layout, self._layout.paths
         checkpoint = StoreCheckpoint(paths.checkpoint).fields
@@ -105,10 +108,18 @@ class StoreWatch:
             log_disk_used_ratio=disk_used_ratio(layout.log_folders[0]),
             queue_disk_used_ratio=disk_used_ratio(paths.consume_queue),
             queue_stats=tuple(stat for kind in backends() for stat in kind.watch(paths)),
-            following=read_following(paths),
+            following=self._read_following(),
             delay_offsets=self._read_delay_offsets(),
             topics=None if is_first else came,
         )
+
+    def _read_following(self) -> Following | None:
+        """Return what a follower noted last; nothing while its note is damaged."""
+        try:
+            return read_following(self._layout.paths)
+        except CorruptionError as exc:
+            _LOG.warning("%s", exc)
+            return None
 
     def _read_delay_offsets(self) -> Mapping[int, int]:
         """Return what the file says; while a broker writes it in place, what it said before."""

@@ -1,8 +1,8 @@
 """Obstacles: damage that keeps a store from being opened, and a look past it that changes nothing.
 
-A log file that was cut short, a checkpoint without its fields, queues whose database RocksDB
-refuses. ``passed`` makes a private folder of links in which each is mended, so that a check finds
-what is behind; ``clear`` mends the log file and the checkpoint of a store that is to be repaired.
+A log file that was cut short, queues whose database RocksDB refuses. ``passed`` makes a private
+folder of links in which each is mended, so that a check finds what is behind; ``clear`` mends the
+log file of a store that is to be repaired.
 """
 
 import os
@@ -22,9 +22,7 @@ from cqstore.store.errors import (
     TruncatedRecordError,
     os_errors,
 )
-from cqstore.store.files import sync_folder
 from cqstore.store.journals.store_lock import StoreLock, mark_open
-from cqstore.store.log.checkpoint import StoreCheckpoint
 from cqstore.store.log.log_files import log_file_paths
 from cqstore.store.path_kind import exists, is_dir, is_file
 from cqstore.store.paths import StorePaths
@@ -42,7 +40,6 @@ class ObstacleKind(Enum):
     """What keeps the store from being opened; the value is what a repair does about it."""
 
     LOG_FILE = "fill it up with zeros: the bytes that were cut off are lost"
-    CHECKPOINT = "reset the checkpoint"
     QUEUES = (
         "rebuild all queues from the log; a queue without a record in the log begins at 0 again"
     )
@@ -73,25 +70,14 @@ class Obstacle:
 
 
 def find_obstacles(layout: StoreLayout, config: StoreConfig) -> list[Obstacle]:
-    """Return the obstacles that log and checkpoint are; ``config`` has the size of the log files.
+    """Return the obstacles in the log; ``config`` has the size of its files.
 
     Whether a log file was cut is sure only beside one that was not: else the settings may be wrong.
 
     Raises:
         StoreError: something cannot be read, or is damaged in another way.
     """
-    found = list(_cut_files(layout, config.mapped_file_size_commit_log))
-    try:
-        StoreCheckpoint(layout.paths.checkpoint)
-    except TruncatedRecordError as exc:
-        problem = f"{exc.reason}: expected {exc.expected}, found {exc.got}"
-        found.append(
-            Obstacle(
-                ObstacleKind.CHECKPOINT, problem, layout.paths.checkpoint, position=exc.position,
-                expected=exc.expected, found=exc.got,
-            )
-        )  # fmt: skip
-    return found
+    return list(_cut_files(layout, config.mapped_file_size_commit_log))
 
 
 def of_queues(
@@ -158,7 +144,7 @@ def passed(
         return
     left_out = {layout.paths.commit_log, layout.paths.root / "commitlog"}
     for obstacle in obstacles:
-        if obstacle.kind in {ObstacleKind.CHECKPOINT, ObstacleKind.QUEUE_FILE}:
+        if obstacle.kind is ObstacleKind.QUEUE_FILE:
             left_out.add(obstacle.path)
         elif obstacle.kind is ObstacleKind.QUEUES:
             left_out |= _queue_folders(layout)
@@ -193,7 +179,7 @@ def _link_all_but(left_out: Collection[Path], source: Path, target: Path) -> Non
 
 
 def clear(root: Path, file_size: int, obstacles: Sequence[Obstacle]) -> None:
-    """Mend log files and checkpoint of the store in ``root``; interrupted, it is done again.
+    """Mend the log files of the store in ``root``; interrupted, it is done again.
 
     ``file_size``: bytes of a whole log file.
 
@@ -214,9 +200,6 @@ def clear(root: Path, file_size: int, obstacles: Sequence[Obstacle]) -> None:
             for obstacle in obstacles:
                 if obstacle.kind is ObstacleKind.LOG_FILE:
                     _fill_up(obstacle.path, file_size)
-                elif obstacle.kind is ObstacleKind.CHECKPOINT:
-                    obstacle.path.unlink(missing_ok=True)
-                    sync_folder(root)
     finally:
         lock.release()
 

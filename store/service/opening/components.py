@@ -9,6 +9,7 @@ from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import RefusedStoreError, StoreError
 from cqstore.store.index.index_service import IndexService
 from cqstore.store.journals.deleted_topics import DeletedTopics
+from cqstore.store.journals.index_files import note_index_files
 from cqstore.store.journals.lagging_backends import LaggingBackends
 from cqstore.store.journals.store_lock import StoreLock, mark_closed
 from cqstore.store.log.checkpoint import StoreCheckpoint
@@ -156,6 +157,8 @@ class StoreComponents:
                 state.fail(exc)
         if self.lock is not None:
             if flushed and state.failure is None:
+                if self.index is not None:
+                    note_index_files(self.paths, (file.path.name for file in self.index.files))
                 try:
                     mark_closed(self.paths)
                 except StoreError as exc:

@@ -11,6 +11,7 @@ from cqstore.store.errors import (
     UnsupportedFormatError,
 )
 from cqstore.store.index.index_service import IndexService
+from cqstore.store.journals.index_files import forget_index_files, noted_index_files
 from cqstore.store.log.checkpoint import StoreCheckpoint
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backends import backend
@@ -43,6 +44,8 @@ def open_index(
     index = _index(paths, config, read_only=read_only)
     try:
         index.load(last_exit_ok, checkpoint.fields.index_msg_timestamp)
+        if last_exit_ok:
+            index.faults.check_complete(noted_index_files(paths))
     except (CorruptionError, UnsupportedFormatError) as exc:
         if read_only:
             _LOG.warning("the index is left out: %s", exc)
@@ -50,9 +53,13 @@ def open_index(
         _LOG.warning("the index is rebuilt: %s", exc)
         replacement.begin(paths, [], [], index=True)
         replacement.move(paths)
+        index.close(flush=False)
         index = _index(paths, config, read_only=False)
         index.load(False, 0)  # noqa: FBT003 - as after a crash: all of it is missing
         return index, exc
+    finally:
+        if not read_only:
+            forget_index_files(paths)
     return index, None
 
 

@@ -47,6 +47,7 @@ from cqstore.store.service.dispatching.record_keys import RecordKeys
 from cqstore.store.service.dispatching.record_units import RecordUnits
 from cqstore.store.service.dispatching.replay import Replay
 from cqstore.store.service.dispatching.reput import MODE
+from cqstore.store.service.layout.file_notes import of_checkpoint, of_foreign_files
 from cqstore.store.service.layout.left_behind import written_since
 from cqstore.store.service.layout.resolve_layout import resolve_layout
 from cqstore.store.service.layout.store_layout import (
@@ -251,6 +252,12 @@ def _load(
     undo.callback(marking.closing, queues.close)
     queues.load()
     report = RecoveryReport(last_exit_ok, read_only)
+    report.notes = [
+        *of_checkpoint(checkpoint.path, checkpoint.fault),
+        *of_foreign_files(paths.root, layout.foreign),
+    ]
+    for note in report.notes:
+        _LOG.warning("%s", note)
     kept = [each.name for each in queues.backends()]
     report.written_since = written_since(context, lines.backend_state, kept)
     return StoreComponents(
@@ -380,7 +387,7 @@ def _serve(components: StoreComponents, options: OpenOptions) -> None:
     components.puller = Puller(config, log, queues)
     components.queries = KeyQueries(
         config, log, index, components.others, queues.context.read_fallbacks,
-        read_only=components.read_only,
+        read_only=components.read_only, left_out=components.report.index_left_out,
     )  # fmt: skip
     quota = LightQuota(queues, pending.offsets, config.max_lmq_consume_queue_num)
     append = Appender(log, pending, state, quota)

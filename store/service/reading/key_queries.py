@@ -3,7 +3,7 @@
 Source: RocketMQ ``DefaultMessageStore.queryMessage``.
 """
 
-from cqstore.store.errors import CorruptionError
+from cqstore.store.errors import CorruptionError, StoreError
 from cqstore.store.index.index_service import IndexService
 from cqstore.store.log._log import PlainLog
 from cqstore.store.log.commit_log import CommitLog
@@ -32,8 +32,13 @@ class KeyQueries:
         fallbacks: ReadFallbacks,
         *,
         read_only: bool,
+        left_out: StoreError | None = None,
     ) -> None:
-        """Take the log with ``index``, ``None`` if there is none in files, and ``others``."""
+        """Take the log with ``index``, ``None`` if there is none in files, and ``others``.
+
+        ``left_out``: why there is an index in files that cannot be read.
+        """
+        self._left_out = left_out
         self._log = log
         self._index = index
         self._fallbacks = fallbacks
@@ -52,8 +57,13 @@ class KeyQueries:
         """Return what all indexes know, see ``MessageStore.query_message``.
 
         Raises:
-            CorruptionError, StoreIOError: an index beside that in files cannot be read.
+            CorruptionError, StoreIOError, UnsupportedFormatError: an index cannot be read, or not
+                all of it.
         """
+        if self._left_out is not None:
+            raise self._left_out.with_traceback(None)
+        if self._index is not None and (fault := self._index.faults.error) is not None:
+            raise fault
         limit = self._limit(max_num)
         found = self._newest(topic, key, limit + 1, times)
         if not self.others.are_none:

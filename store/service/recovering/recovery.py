@@ -40,6 +40,7 @@ from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.record.scan import RecordScan, ScannedRecord, ScanRules
 from cqstore.store.service.dispatching.replay import Replay, ReplayResult
+from cqstore.store.service.layout.file_notes import FileNote
 from cqstore.store.service.recovering import claims
 from cqstore.store.service.recovering.cut_off import cut_off
 from cqstore.store.service.recovering.find_log_end import (
@@ -87,6 +88,8 @@ class RecoveryReport:
     index_files_cut: int = 0
     index_dropped: str = ""
     """Why the index was moved away and rebuilt."""
+    notes: Sequence[FileNote] = ()
+    """Files that are not used as they are, and are no damage."""
     index_left_out: StoreError | None = None
     """Read-only: why the index cannot be read; an opening to write would rebuild it."""
     written_since: Mapping[str, int] = field(default_factory=dict)

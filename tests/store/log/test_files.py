@@ -15,6 +15,7 @@ from cqstore.store.errors import (
     TruncatedRecordError,
 )
 from cqstore.store.log.gather import gather
+from cqstore.store.log.log_files import foreign_files
 from cqstore.store.log.mapped_file import MappedFile
 from cqstore.store.log.mapped_file_queue import MappedFileQueue
 from tests.kit.call_order import CallOrder
@@ -180,9 +181,6 @@ def test_of_an_old_log_those_are_mapped_that_were_read_last(tmp_path: Path, how:
 @pytest.mark.parametrize(
     ("names", "sizes", "word"),
     [
-        (["x"], [SIZE], "not an offset"),
-        (["\u0660" * 20], [SIZE], "not an offset"),  # digits too, but no name of RocketMQ's
-        (["9" * 20], [SIZE], "not an offset"),  # no long holds it
         ([f"{0:020d}"], [SIZE - 1], "wrong size"),
         ([f"{0:020d}", f"{2 * SIZE:020d}"], [SIZE, SIZE], "missing"),
         ([f"{100:020d}"], [SIZE], "missing"),
@@ -232,17 +230,23 @@ def test_truncation_deletes_the_files_behind(tmp_path: Path, end: int, left: lis
     files.close()
 
 
-def test_folders_and_files_of_other_names_are_told_apart(tmp_path: Path) -> None:
+def test_folders_and_files_of_other_names_are_passed_over(tmp_path: Path) -> None:
     made = queue(tmp_path)
     made.append_file()
     made.close()
     (tmp_path / "lost+found").mkdir()
+    assert foreign_files([tmp_path]) == []
+    names = [
+        "notes", ".nfs0000000000a1", f"{SIZE:020d}.bak", str(SIZE),
+        "9" * 20,  # which no long holds
+        "\u0660" * 20,  # digits too, but not a name that RocketMQ gives
+    ]  # fmt: skip
+    for name in names:
+        (tmp_path / name).write_bytes(bytes(SIZE))
+    os.mkfifo(tmp_path / "fifo")
     assert len(queue(tmp_path, read_only=True).files()) == 1
-    other = tmp_path / "notes"
-    other.write_bytes(b"x")
-    with pytest.raises(CorruptionError, match="name is not an offset") as raised:
-        queue(tmp_path)
-    assert raised.value.path == other
+    found = foreign_files([tmp_path, tmp_path / "none"])
+    assert [path.name for path in found] == sorted([*names, "fifo"])
 
 
 def test_one_thread_makes_the_files_ahead(tmp_path: Path) -> None:

@@ -331,23 +331,26 @@ def test_a_line_is_synced_and_its_file_s_name_before_it_is_told(tmp_path: Path) 
     told: list[int] = []
     order = CallOrder(tmp_path)
     journal = Journal(
-        tmp_path / "own" / "j", lambda _: True, lambda _: told.append(len(order.made))
+        tmp_path / "own" / "j", lambda _: True, lambda _, __: told.append(len(order.made))
     )
     with order.watching():
         journal.append([{"a": 1}])
         first = list(order.made)
         journal.append([{"a": 2}])
     assert first[-2:] == [("sync", "own/j"), ("sync", "own")]
-    assert told == [len(first)], "once, when the name is on disk"
+    assert told == [len(first), len(first) + 1], "when the name, then each line is on disk"
     assert order.made[len(first) :] == [("sync", "own/j")]
-    other = Journal(journal.path, lambda _: True, lambda _: told.append(-1))
+    sizes: list[int] = []
+    other = Journal(journal.path, lambda _: True, lambda _, size: sizes.append(size))
     other.append([{"a": 3}])
-    assert told[1:] == [-1], "who made the file may have been killed before"
-    third = Journal(journal.path, lambda _: True, lambda _: told.append(-3))
+    a_line = len(line({"a": 3}))
+    assert sizes == [3 * a_line], "who made the file may have been killed before"
+    third = Journal(journal.path, lambda _: True, lambda _, size: sizes.append(size))
     third.replace([{"a": 4}])
+    assert sizes[1:] == [a_line, a_line], "lowered before, and noted after"
     third.append([{"a": 5}])
     third.replace([{"a": 6}])
-    assert told[2:] == [-3]
+    assert sizes[3:] == [2 * a_line, a_line, a_line]
     assert [*third.read()] == [{"a": 6}]
     assert third.size() == len(line({"a": 6}))
     assert Journal(tmp_path / "none", lambda _: True).size() == 0
@@ -452,4 +455,4 @@ def test_lines_say_how_far_each_backend_is_whole(tmp_path: Path) -> None:
     lines.caught_up("rocksdb")
     assert read_backend_state(paths) == BackendState()
     kept = read_lines(paths.own / "kept", lambda _: True)
-    assert [*kept] == [{"kept": []}], "its loss says nothing"
+    assert [*kept] == [{"kept": [], "bytes": {}}], "its loss says nothing"

@@ -173,6 +173,29 @@ def test_a_lost_file_of_ours_is_harmless_or_said(
         shutil.rmtree(again)
 
 
+@pytest.mark.parametrize("name", ["deleted-topics", "expired-queues"])
+def test_a_journal_that_was_emptied_or_cut_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Else deleted topics would come back; a cut at the end of a line looks like no damage."""
+    root = tmp_path / "file-store"
+    closed(root, "file", monkeypatch)
+    journal = root / "cqstore" / name
+    data = journal.read_bytes()
+    ends = [at + 1 for at, byte in enumerate(data) if byte == ord("\n")]
+    for length in (0, *ends[:-1], len(data) - 1):
+        journal.write_bytes(data[:length])
+        for read_only in (True, False):
+            with pytest.raises(RefusedStoreError, match=f"was cut.*found {length} bytes") as caught:
+                open_store(root, read_only=read_only)
+            assert caught.value.path == journal
+    journal.write_bytes(data)
+    open_store(root).close()
+    with open_store(root) as store:  # a journal that the log's expiry empties is not cut
+        store.delete_topic("t" if name == "deleted-topics" else "u")
+    open_store(root).close()
+
+
 def test_without_the_whole_folder_a_store_is_as_rocketmq_knows_it(tmp_path: Path) -> None:
     root = tmp_path / "file-store"
     worked(root, "file")

@@ -1,0 +1,84 @@
+"""IndexFaults: what of an index cannot be used; noted by a reader, refused by a writer.
+
+A writer replaces such an index by one from the log. A reader leaves the file out, and each query by
+key reports that the answer may lack messages.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from cqstore.store.errors import CorruptionError, TruncatedRecordError, os_errors
+from cqstore.store.index.geometry import is_blank
+from cqstore.store.index.index_check import IndexFinding, check_header, unreadable
+from cqstore.store.index.index_file import IndexFile
+from cqstore.store.path_kind import exists
+
+
+class IndexFaults:
+    """The faults of the index in ``folder``. One thread."""
+
+    def __init__(self, folder: Path, *, read_only: bool) -> None:
+        self._folder = folder
+        self._read_only = read_only
+        self.ignored: list[IndexFinding] = []
+        """Files that are no index files, as ``check`` reports them."""
+        self.unread: list[IndexFinding] = []
+        """Read-only: index files that were left out, likewise: their keys are not found."""
+
+    @property
+    def error(self) -> CorruptionError | None:
+        """Return why a query may miss messages; ``None``: the index is whole."""
+        if not self.unread:
+            return None
+        first, more = self.unread[0], len(self.unread) - 1
+        others = f"; and {more} more files" if more else ""
+        problem = f"the index is incomplete: {first.problem}{others}"
+        return CorruptionError(problem, path=Path(first.path), position=first.position)
+
+    def odd(self, path: Path, fault: CorruptionError, *, last: bool = False) -> None:
+        """Note a file that cannot be used; read-write remove an empty last one.
+
+        Raises:
+            CorruptionError: ``fault``, read-write and for any other file.
+        """
+        if self._read_only:
+            self.unread.append(unreadable(fault, path))
+        elif last and path.stat().st_size == 0:
+            with os_errors("remove an empty index file", path):
+                path.unlink()
+        else:
+            raise fault
+
+    def with_sound_headers(self, files: Iterable[IndexFile]) -> Iterator[IndexFile]:
+        """Yield the files whose header fits their entries.
+
+        Raises:
+            CorruptionError: read-write, that of a file does not.
+        """
+        for file in files:
+            finding = next(check_header(file), None)
+            if finding is None:
+                yield file
+                continue
+            file.close()
+            fault = CorruptionError(finding.problem, path=file.path, position=finding.position)
+            self.odd(file.path, fault)
+
+    def without_a_key(self, paths: Iterable[Path]) -> None:
+        """Note those of ``paths`` whose header counts no key, though there are some."""
+        for path in paths:
+            if not is_blank(path):
+                problem = "the header of the index file counts no entry, though there are some"
+                self.odd(path, CorruptionError(problem, path=path))
+
+    def check_complete(self, names: Iterable[str]) -> None:
+        """Note the lack of index files that a clean stop has left.
+
+        Raises:
+            TruncatedRecordError: read-write, one of ``names`` is missing.
+        """
+        for name in names:
+            path = self._folder / name
+            if not exists(path):
+                problem = "an index file that the last clean stop left is missing"
+                self.odd(path, TruncatedRecordError(problem, path=path))

@@ -1,0 +1,66 @@
+"""A note of the index files that a clean stop left, so that the loss of one is noticed.
+
+An index without a file looks like one whose file never was, and a query by key would answer that
+there is no message. The note counts after a clean stop, and only until another program has opened
+the store: it is tied to the file ``lock``.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import CorruptionError, StoreError, os_errors
+from cqstore.store.files import remove_file
+from cqstore.store.journals.journal import Entry
+from cqstore.store.journals.note import read_note, write_note
+from cqstore.store.journals.store_lock import lock_identity
+from cqstore.store.path_kind import exists
+from cqstore.store.paths import StorePaths
+
+_LOG = StoreLogger(__name__)
+
+
+def note_index_files(paths: StorePaths, names: Iterable[str]) -> None:
+    """Note the names of the index files at a clean stop. A failure costs the note alone."""
+    tie = lock_identity(paths)
+    if tie is None:
+        return
+    try:
+        write_note(paths.index_files, {"files": sorted(names), "lock": list(tie)})
+    except StoreError as exc:
+        _LOG.warning("a loss of index files will not be noticed: %s", exc)
+
+
+def noted_index_files(paths: StorePaths) -> Sequence[str]:
+    """Return the names that a clean stop noted; none where that is not known.
+
+    Raises:
+        StoreIOError: the note cannot be read.
+    """
+    try:
+        entry = read_note(paths.index_files, _is_entry, "the note of the index files is damaged")
+    except CorruptionError as exc:
+        _LOG.warning("whether index files are missing is not known: %s", exc)
+        return ()
+    if entry is None or entry["lock"] != list(lock_identity(paths) or ()):
+        return ()
+    names: list[str] = entry["files"]
+    return names
+
+
+def forget_index_files(paths: StorePaths) -> None:
+    """Remove the note, durably, before an index file is made or deleted.
+
+    Raises:
+        StoreIOError: it cannot be removed.
+    """
+    if exists(paths.index_files):
+        with os_errors("remove the note of the index files", paths.index_files):
+            remove_file(paths.index_files)
+
+
+def _is_entry(entry: Entry) -> bool:
+    """Return whether ``entry`` is the note of index files."""
+    return set(entry) == {"files", "lock"} and all(
+        isinstance(entry[name], list) and all(isinstance(each, kind) for each in entry[name])
+        for name, kind in (("files", str), ("lock", int))
+    )

@@ -1,0 +1,76 @@
+"""Files in the folders of a store that are not used as they are: reported, and no damage.
+
+A reader passes over them. A broker does not start with a foreign file among the files of the log,
+so an opening to write names the command that moves such files away.
+
+Source: RocketMQ ``MappedFileQueue.doLoad``, ``StoreCheckpoint``.
+"""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cqstore.store.errors import CorruptionError, RefusedStoreError
+from cqstore.store.paths import beside
+
+_MAX_NAMED = 20
+"""Files that one command names."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileNote:
+    """A file of a store's folders of which a reader should know. No record is missing by it."""
+
+    problem: str
+    path: Path
+    fault: CorruptionError | None = None
+    """What was expected and found in it."""
+
+    def __str__(self) -> str:
+        return f"{self.problem} ({self.path})"
+
+
+def of_foreign_files(root: Path, foreign: Sequence[Path]) -> list[FileNote]:
+    """Return a note for each foreign file among the files of the commit log of ``root``."""
+    return [
+        FileNote(
+            "this is not a file of the commit log: it is passed over, and no broker starts with it"
+            f"; to move it away: {_command(root, [path])}",
+            path,
+        )
+        for path in foreign
+    ]
+
+
+def of_checkpoint(path: Path, fault: CorruptionError | None) -> list[FileNote]:
+    """Return a note where the checkpoint is not what a writer leaves."""
+    if fault is None:
+        return []
+    problem = f"{fault.reason}; the store opens all the same, and the next writer replaces it"
+    return [FileNote(problem, path, fault)]
+
+
+def refuse_foreign_files(root: Path, foreign: Sequence[Path]) -> None:
+    """Refuse to write to a store with foreign files among the files of its commit log.
+
+    Raises:
+        RefusedStoreError: there are; it names them, and the command that moves them away.
+    """
+    if not foreign:
+        return
+    names = ", ".join(path.name for path in foreign[:_MAX_NAMED])
+    more = len(foreign) - _MAX_NAMED
+    rest = f" and {more} more, which the next opening names" if more > 0 else ""
+    raise RefusedStoreError(
+        f"{len(foreign)} of the files here are not files of the commit log ({names}{rest}), and no"
+        f" broker starts with them; move them away: {_command(root, foreign[:_MAX_NAMED])}",
+        path=foreign[0].parent,
+    )
+
+
+def _command(root: Path, paths: Sequence[Path]) -> str:
+    """Return the command that moves ``paths`` to a folder beside the store ``root``."""
+    folder = shlex.quote(str(beside(root, ".foreign")))
+    names = " ".join(shlex.quote(str(path)) for path in paths)
+    return f"mkdir -p {folder} && mv {names} {folder}"
