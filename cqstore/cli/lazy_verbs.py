@@ -12,7 +12,7 @@ from typing import Annotated, Any, cast, get_args
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from cqstore.cli.path_marks import guarded, path_marks
+from cqstore.cli.importing import ended_by_interrupt
 from cqstore.cli.progress import QUIET, progress
 from cqstore.store.errors import RefusedStoreError, StoreConfigError
 from cqstore.store.path_kind import exists
@@ -34,7 +34,8 @@ class Verb(TyperCommand):
     def load(self) -> Any:
         """Import the function; return its command, with options and arguments."""
         module, _, name = self.place.partition(":")
-        function = getattr(import_module(module), name)
+        with ended_by_interrupt():
+            function = getattr(import_module(module), name)
         alone = typer.Typer(add_completion=False)
         telling = _telling(function, (self.name or "") if self.told else "")
         alone.command(self.name, help=paragraphs(function.__doc__ or ""))(telling)
@@ -86,6 +87,8 @@ def _telling(function: Callable[..., Any], label: str) -> Callable[..., Any]:
 
     What it writes is guarded meanwhile, see ``OutputPath``.
     """
+    from cqstore.cli.path_marks import guarded, path_marks  # noqa: PLC0415 - a list needs none
+
     marks = path_marks(function)
 
     @wraps(function)
