@@ -68,6 +68,18 @@ class Workspace:
         """Return the last comparison, for people."""
         return self.root / "report.html"
 
+    def keep_report(self) -> Path | None:
+        """Give the last comparison a name that no later one takes; return it, the page if there is.
+
+        It is the proof that operators were told of; a workspace is emptied but for it.
+        """
+        stamp, kept = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()), None
+        for path in (self.report, self.report_page):
+            if exists(path):
+                kept = path.with_name(f"{path.stem}-{stamp}{path.suffix}")
+                path.rename(kept)
+        return kept
+
     @property
     def known_queues(self) -> Path:
         """Return the file of which queues are as the last comparison read them, 16 bytes each."""

@@ -29,7 +29,8 @@ _ENGINES = "cqstore.cq_rocksdb.engine"
 _TRIES = 100
 WITHOUT_FILTER = (
     "expiry has no compaction filter: the native RocksDB engine does not work here"
-    " (cqstore info says why; pip install 'cqstore[native]' brings its library)"
+    " (cqstore info says why; set rocksdbLibrary to a RocksDB library, for example to the lib"
+    " folder of a RocketMQ broker)"
 )
 """What a writer has to know of the engine that is taken where the other does not work."""
 _FAMILY_MISSING = "Column family not found"

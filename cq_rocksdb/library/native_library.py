@@ -99,8 +99,8 @@ def find_library(
         except (LibraryNotFoundError, StoreIOError) as exc:
             faults.append(str(exc))
     looked = "; ".join(faults) or (
-        "none of cqstore-rocksdb (pip install 'cqstore[native]'), pyspark and a librocksdb.so is"
-        " installed"
+        "none of cqstore-rocksdb, pyspark and a librocksdb.so is installed; rocksdbLibrary names"
+        " another one, for example the lib folder of a RocketMQ broker"
     )
     raise LibraryNotFoundError(f"no RocksDB library is found: {looked}")
 

@@ -1,5 +1,12 @@
 """The command ``cqstore``: one file a verb."""
 
-from cqstore.cli.app import main
+from cqstore.cli.importing import ended_by_interrupt
 
 __all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line, see ``cqstore.cli.app.main``; Ctrl-C while it is imported ends it."""
+    with ended_by_interrupt():
+        from cqstore.cli.app import main as run  # noqa: PLC0415 - Python imports for a while
+    run()

@@ -16,6 +16,7 @@ import typer
 from typer.models import CommandInfo
 
 from cqstore.cli.commands.completion import COMPLETE, make_ready
+from cqstore.cli.importing import ended_by_interrupt
 from cqstore.cli.lazy_verbs import VERBOSE, Quiet, RootGroup, add_verb
 from cqstore.cli.progress import QUIET
 from cqstore.cli.streams import OutputError, ReaderGoneError, guard_streams
@@ -148,7 +149,8 @@ def _run() -> None:
     Raises:
         OutputError: standard output takes no more.
     """
-    _add_commands_of_upper_layers()
+    with ended_by_interrupt():
+        _add_commands_of_upper_layers()
     if COMPLETE in os.environ:
         make_ready()
     try:

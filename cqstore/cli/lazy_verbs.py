@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from cqstore.cli.help_format import PlainHelp, epilog, heading_of, in_order, paragraphs
-from cqstore.cli.path_marks import guarded, path_marks
+from cqstore.cli.importing import ended_by_interrupt
 from cqstore.cli.progress import QUIET, progress
 from cqstore.store.errors import RefusedStoreError, StoreConfigError
 from cqstore.store.path_kind import exists
@@ -39,7 +39,8 @@ class Verb(TyperCommand):
     def load(self) -> Any:
         """Import the function; return its command, with options and arguments."""
         module, _, name = self.place.partition(":")
-        function = getattr(import_module(module), name)
+        with ended_by_interrupt():
+            function = getattr(import_module(module), name)
         alone = typer.Typer(add_completion=False)
         telling = _telling(function, (self.name or "") if self.told else "")
         text = function.__doc__ or ""
@@ -86,6 +87,8 @@ def _telling(function: Callable[..., Any], label: str) -> Callable[..., Any]:
 
     What it writes is guarded meanwhile, see ``OutputPath``.
     """
+    from cqstore.cli.path_marks import guarded, path_marks  # noqa: PLC0415 - a list needs none
+
     marks = path_marks(function)
 
     @wraps(function)

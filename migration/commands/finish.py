@@ -2,7 +2,7 @@
 
 from cqstore.cli.options import ConfigFile, Dir, Format, read_config
 from cqstore.cli.output import OutputFormat, output
-from cqstore.migration.commands.options import Space, workspace_of
+from cqstore.migration.commands.options import Space, note_kept_report, workspace_of
 from cqstore.migration.rollback.rollback import finish as finish_switch
 from cqstore.store.paths import StorePaths
 
@@ -17,5 +17,7 @@ def finish(
 
     There is no roll-back afterwards.
     """
-    left = finish_switch(root, read_config(config, root), workspace=workspace_of(root, workspace))
+    space = workspace_of(root, workspace)
+    left = finish_switch(root, read_config(config, root), workspace=space)
     output(kind).record({"movedAway": left, "to": str(StorePaths(root).replaced)})
+    note_kept_report(space)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cqstore.cli.options import check_is_there
+from cqstore.cli.options import check_is_there, note
 from cqstore.cli.path_marks import OutputPath
 from cqstore.migration.tasks import NO_SPARK
 from cqstore.migration.workspace import Workspace
@@ -28,3 +28,10 @@ def workspace_of(root: Path, given: Path | None) -> Workspace:
     """Return the workspace of a migration of ``root``, which must be there."""
     check_is_there(root)
     return Workspace.of(root.absolute(), given)
+
+
+def note_kept_report(space: Workspace) -> None:
+    """Say where the last comparison is, after a migration has ended."""
+    history = space.history()
+    if history and (kept := history[-1].get("report")):
+        note(f"the report of the last comparison is kept: {kept}")

@@ -8,10 +8,11 @@ from cqstore.broker.conversion.options import AcceptOlderTables, WithoutOption
 from cqstore.cli.options import ConfigFile, Dir, Format, note, read_config
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.progress import progress
-from cqstore.migration.commands.options import Space, workspace_of
+from cqstore.migration.commands.options import Space, note_kept_report, workspace_of
 from cqstore.migration.report_record import report_record
 from cqstore.migration.rollback.deleted_topic_policy import DeletedTopicPolicy
 from cqstore.migration.rollback.rollback import rollback as roll_back
+from cqstore.migration.switch.switch import SwitchReport
 
 
 def rollback(
@@ -35,16 +36,24 @@ def rollback(
     Those catch up from the log first, and the new ones are moved to DIR/cqstore/replaced. Topics,
     groups and offsets of the broker are converted back, with what it changed since the switch.
     """
+    space = workspace_of(root, workspace)
     with progress("switching") as tick:
         report = roll_back(
-            root, read_config(config, root), workspace=workspace_of(root, workspace),
+            root, read_config(config, root), workspace=space,
             returning=returning, without=without or (),
             accept_older_tables=accept_older_tables, dry_run=dry_run, tell=tick.set_label,
         )  # fmt: skip
     if report is None:
         what = "would be" if dry_run else "are"
         note(f"nothing had been published; plan and new queues {what} removed")
-        return
+    else:
+        _print(report, kind, dry_run=dry_run)
+    if not dry_run:
+        note_kept_report(space)
+
+
+def _print(report: SwitchReport, kind: OutputFormat, *, dry_run: bool) -> None:
+    """Print what was done, or would be."""
     facts = report_record(report)
     if dry_run:
         facts["caughtUpUnits"] = None  # not looked for

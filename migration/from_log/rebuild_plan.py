@@ -18,7 +18,7 @@ from cqstore.migration.from_log.scan_plan import ScanDone, ScanPlan, ScanSpace
 from cqstore.migration.from_log.scan_task import PROGRESS, scan_item, scan_range
 from cqstore.migration.markers import read_progress
 from cqstore.migration.plan.log_identity import log_identity, tail_identity
-from cqstore.migration.plan.plan import Plan, Slice, write_plan
+from cqstore.migration.plan.plan import Plan, Slice, refuse_second_plan, write_plan
 from cqstore.migration.plan.segment_writer import SEGMENT_UNITS, SegmentWriter
 from cqstore.migration.tasks import MASTER, check_master, run_tasks
 from cqstore.migration.workspace import Workspace, write_file
@@ -95,11 +95,7 @@ def make_log_plan(
     _refuse(layout, target)
     check_master(master)
     with space.held(begin=True):
-        if exists(space.plan):
-            raise RefusedStoreError(
-                "there is a plan already: go on with it, or cqstore migrate rollback",
-                path=space.plan,
-            )
+        refuse_second_plan(space)
         log = CommitLog(layout.log_folders, config, read_only=True)
         log.load()
         try:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from cqstore.migration.markers import read_versioned
 from cqstore.migration.workspace import Workspace, write_file
-from cqstore.store.errors import CorruptionError, RefusedStoreError, os_errors
+from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreError, os_errors
 from cqstore.store.files import reading
 from cqstore.store.path_kind import exists
 from cqstore.store.queue.units import MAX_UNITS, QueueKey
@@ -140,6 +140,49 @@ def write_plan(workspace: Workspace, plan: Plan) -> Plan:
     whole = plan.model_copy(update={"digest": plan.own_digest()})
     write_file(workspace.plan, whole.model_dump_json(indent=1) + "\n")
     return whole
+
+
+def refuse_second_plan(workspace: Workspace) -> None:
+    """Refuse to plan where a plan is: the steps that follow would carry out that one.
+
+    Raises:
+        RefusedStoreError: there is one; the sentence says which, and how it is ended.
+    """
+    if not exists(workspace.plan):
+        return
+    try:
+        plan = read_plan(workspace)
+        which = f", made at {plan.created} to move {plan.source} to {plan.target}"
+    except StoreError:  # it cannot be read; the way out is the same
+        which = ""
+    if exists(workspace.switched):
+        way = (
+            "the store was switched by it: end that migration with cqstore migrate finish, or undo"
+            " it with cqstore migrate rollback, and plan again"
+        )
+    else:
+        way = (
+            "go on with it by cqstore migrate run, or drop it with cqstore migrate rollback and"
+            " plan again"
+        )
+    raise RefusedStoreError(
+        f"nothing was planned: there is a plan already{which}; {way}", path=workspace.plan
+    )
+
+
+def refuse_switched(workspace: Workspace, plan: Plan) -> None:
+    """Refuse to move queues again by a plan that was carried out.
+
+    Raises:
+        RefusedStoreError: the store was switched by this plan.
+    """
+    if exists(workspace.switched):
+        raise RefusedStoreError(
+            f"the plan to move {plan.source} to {plan.target}, made at {plan.created}, is carried"
+            " out and switched: end it with cqstore migrate finish, or undo it with cqstore"
+            " migrate rollback",
+            path=workspace.plan,
+        )
 
 
 def read_plan(workspace: Workspace) -> Plan:

@@ -6,12 +6,11 @@ from pathlib import Path
 
 from cqstore.migration.plan.both_sides import compare_backends
 from cqstore.migration.plan.log_identity import log_identity, tail_identity
-from cqstore.migration.plan.plan import Plan, Slice, write_plan
+from cqstore.migration.plan.plan import Plan, Slice, refuse_second_plan, write_plan
 from cqstore.migration.plan.segment_writer import SEGMENT_UNITS, SegmentWriter
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.journals.store_lock import locked_by
-from cqstore.store.path_kind import exists
 from cqstore.store.progress import Progress, noop
 from cqstore.store.queue.bulk import (
     BulkBackend,
@@ -54,11 +53,7 @@ def make_plan(
     space = workspace or Workspace.of(root)
     to = bulk_backend(target)
     with space.held(begin=True):
-        if exists(space.plan):
-            raise RefusedStoreError(
-                "there is a plan already: go on with it, or cqstore migrate rollback",
-                path=space.plan,
-            )
+        refuse_second_plan(space)
         options = OpenOptions(read_only=True, backend=source, housekeeping=False)
         with open_served(MessageStore, root, config, options) as store:
             replaces = _refuse(store, target, replace=replace)

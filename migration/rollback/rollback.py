@@ -200,15 +200,14 @@ def _withdraw(paths: StorePaths, name: str, state: StoreMode) -> None:
 
 
 def _clear(space: Workspace, step: str) -> None:
-    """Empty the workspace, the plan last; the journal stays."""
+    """Empty the workspace, the plan last; the journal and the last comparison stay."""
     with os_errors("empty the workspace", space.root):
         folders = (space.segments, space.unfinished.root, space.made.root, ScanSpace(space).root)
         for folder in folders:
             if exists(folder):
                 shutil.rmtree(folder)
-        for path in (space.report, space.report_page, space.known_queues):
-            path.unlink(missing_ok=True)
-        for path in (space.slices, space.switched, space.plan):
+        kept = space.keep_report()
+        for path in (space.known_queues, space.slices, space.switched, space.plan):
             path.unlink(missing_ok=True)
         sync_folder(space.root)
-    space.note(step)
+    space.note(step, **({} if kept is None else {"report": str(kept)}))

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from cqstore.migration.plan.log_identity import log_identity
-from cqstore.migration.plan.plan import Plan, read_plan
+from cqstore.migration.plan.plan import Plan, read_plan, refuse_switched
 from cqstore.migration.run.segment import SegmentDone, read_done, units_done, write_segment
 from cqstore.migration.tasks import MASTER, NO_SPARK, check_master, ready, run_tasks
 from cqstore.migration.workspace import Workspace
@@ -71,6 +71,7 @@ def run_plan(
         plan = read_plan(space)
         if config is not None:
             plan.refuse_other_settings(config)
+        refuse_switched(space, plan)
         check_source(plan, root)
         if exists(space.made.root):
             return _report(space, plan, 0, 0.0)

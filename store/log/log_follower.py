@@ -36,6 +36,8 @@ class LogFollower:
         self.expired = 0
         self._last: tuple[int, bytes] | None = None  # phy offset and head of the last record read
         self._files: LogFiles = {}  # listed anew where one is not there
+        self._seen: dict[Path, tuple[int, int]] = {}  # folders, by device and inode
+        self._check_not_moved()
         place = self._place(phy_offset)
         if place is not None and not self._starts_at(place, phy_offset):
             self.phy_offset = place[0]
@@ -44,9 +46,11 @@ class LogFollower:
         """Yield the records that are there now, in log order, each with a copy of its bytes.
 
         Raises:
-            RefusedStoreError: the log was cut back: what was read is no longer part of it.
+            RefusedStoreError: the log was cut back: what was read is no longer part of it; or it
+                was moved away or removed.
             StoreIOError: a file cannot be read.
         """
+        self._check_not_moved()
         self._check_not_cut()
         while (place := self._next_place()) is not None:
             before = self.phy_offset
@@ -108,6 +112,27 @@ class LogFollower:
             self.passed_over.append(exc)
             self.phy_offset = at + len(record)
             return None
+
+    def _check_not_moved(self) -> None:
+        """Refuse to wait for records of a log whose folder is gone, or another one.
+
+        Raises:
+            RefusedStoreError: a folder that was there is no longer, or was replaced.
+            StoreIOError: it cannot be looked at.
+        """
+        for folder in self._folders:
+            with os_errors("look at the commit log", folder):
+                try:
+                    status = folder.stat()
+                except (FileNotFoundError, NotADirectoryError):
+                    found = None
+                else:
+                    found = status.st_dev, status.st_ino
+            if found is not None:
+                self._seen.setdefault(folder, found)
+            if self._seen.get(folder) != found:
+                how = "moved away or removed" if found is None else "replaced by another one"
+                raise RefusedStoreError(f"the commit log was {how}", path=folder)
 
     def _check_not_cut(self) -> None:
         """Refuse to go on if the last record is not where it was.

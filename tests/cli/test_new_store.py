@@ -1,10 +1,14 @@
 """``put --new`` and ``import --new`` where nothing comes into the store: nothing of it stays."""
 
+import signal
+import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from cqstore.store.errors import StoreError
+from tests.kit.commands import COMMAND
 from tests.kit.faults import ENOSPC, Faults
 from tests.kit.verbs import call
 
@@ -62,3 +66,33 @@ def test_an_import_that_puts_nothing_leaves_nothing(tmp_path: Path) -> None:
     source.write_text("")
     assert call("import", tmp_path / "s", source, "--new").exit_code == 0
     assert (tmp_path / "s" / "checkpoint").exists(), "a store without a message was asked for"
+
+
+def test_a_put_of_nothing_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    for root in (tmp_path / "deep" / "s", tmp_path / "there"):
+        done = subprocess.run(
+            [*COMMAND, "put", root, "--new"],
+            check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        )  # fmt: skip
+        assert "no message was stored, so the new store is removed again" in done.stderr
+    assert [*tmp_path.rglob("*")] == [tmp_path / "there"]
+
+
+def test_following_a_closed_port_leaves_nothing(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    root = tmp_path / "deep" / "s"
+    words = [*COMMAND, "follow", f"127.0.0.1:{port}", root]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stderr is not None
+        said = ""
+        while "trying again" not in said:
+            line = child.stderr.readline()
+            assert line, said
+            said += line
+        child.send_signal(signal.SIGINT)
+        said = child.stderr.read()
+    assert child.returncode == 0
+    assert "no message was stored, so the new store is removed again" in said
+    assert not [*tmp_path.iterdir()]

@@ -212,6 +212,33 @@ def test_steps_out_of_order(root: Path) -> None:
     run("switch", root)
 
 
+def test_an_old_plan_is_named_and_ended_and_its_report_is_kept(root: Path) -> None:
+    made = make_plan(root)
+    told = refusal("plan", root, "--to", "file")
+    assert f"already, made at {made.created} to move file to rocksdb; go on with it" in told
+    assert "cqstore migrate rollback" in told
+    assert "finish" not in told
+    run_plan(root, master=NO_SPARK)
+    verify_migration(root, master=NO_SPARK)
+    space = Workspace.of(root)
+    proof = [path.read_bytes() for path in (space.report, space.report_page)]
+    run("switch", root)
+    told = refusal("plan", root, "--to", "file")
+    assert "move file to rocksdb; the store was switched by it" in told
+    assert "cqstore migrate finish" in told
+    assert "cqstore migrate rollback" in told
+    told = refusal("run", root, *NONE)
+    assert "is carried out and switched" in told
+    assert "cqstore migrate finish" in told
+    done = run("finish", root)
+    kept = Path(done.stderr.split("is kept: ")[1].strip())
+    assert [path.read_bytes() for path in (kept.with_suffix(".json"), kept)] == proof
+    assert run("plan", root, "--to", "file").returncode == 0
+    done = run("rollback", root)
+    assert "is kept" not in done.stderr  # this one has compared nothing
+    assert kept.exists()
+
+
 def test_two_at_once(root: Path) -> None:
     make_plan(root)
     with Workspace.of(root).held():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import typer
 
+from cqstore.cli.new_store import nothing_half_made
 from cqstore.cli.options import Backend, ConfigFile, Dir, Format, about_end, note, read_config
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.progress import progress
@@ -100,10 +101,11 @@ def follow(
     way = _Way(master, place, _timing(ha), verify_tail, tls, learner, tables)
     settings = _settings(config, root, learner)
     _find_hosts(place, asked)
-    _begin_with(base, root, settings, backend)
-    end = _End(until, (quiet_timeout or _QUIET_SECONDS) if until_quiet else None)
-    run = _Run(root, settings, backend, way, end, interval)
-    ended, facts, late = run.behind_a_cut() if truncate else run.once()
+    with nothing_half_made(root, settings, new=True):
+        _begin_with(base, root, settings, backend)
+        end = _End(until, (quiet_timeout or _QUIET_SECONDS) if until_quiet else None)
+        run = _Run(root, settings, backend, way, end, interval)
+        ended, facts, late = run.behind_a_cut() if truncate else run.once()
     output(kind).record({"master": master, **facts})
     _end_late(master, late, ended if until_quiet or until is not None else None)
 

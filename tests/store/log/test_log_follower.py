@@ -149,3 +149,23 @@ def test_a_record_longer_than_what_is_read_at_once_comes_whole(tmp_path: Path) -
     with MessageStore.open(tmp_path, config, backend="file") as store:
         put(store, *sent)
         assert bodies(follower(tmp_path)) == sent
+
+
+def test_a_log_that_is_moved_away_or_replaced_is_refused(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    with MessageStore.open(root, CONFIG, backend="file") as store:
+        put(store, b"a")
+    follows = follower(root)
+    assert bodies(follows) == [b"a"]
+    root.rename(tmp_path / "away")
+    with pytest.raises(RefusedStoreError, match="the commit log was moved away or removed"):
+        bodies(follows)
+    with MessageStore.open(root, CONFIG, backend="file") as store:
+        put(store, b"a")
+    with pytest.raises(RefusedStoreError, match="the commit log was replaced by another one"):
+        bodies(follows)
+    late = LogFollower([tmp_path / "new" / "commitlog"], 0)  # its folder comes with the first put
+    assert bodies(late) == []
+    with MessageStore.open(tmp_path / "new", CONFIG, backend="file") as store:
+        put(store, b"b")
+        assert bodies(late) == [b"b"]
