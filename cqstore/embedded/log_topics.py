@@ -22,6 +22,8 @@ from cqstore.store.service.opening.components import components_of
 
 _MAY_WRITE = 2
 _MAX_QUEUES = 1 << 16
+_DEFAULT_QUEUES = 16
+"""Of a row that does not say it, as in RocketMQ's ``TopicConfig``."""
 
 
 class LogTopics:
@@ -49,7 +51,9 @@ class LogTopics:
         return sorted(self._rows)
 
     def create(self, topic: str, queues: int | None = None) -> int:
-        """Make ``topic`` known, durably; return how many queues it has.
+        """Make ``topic`` known, durably; return how many queues take messages.
+
+        None of one that is being drained. Its readers go on.
 
         Raises:
             IllegalMessageError: a broker would not take the name.
@@ -101,6 +105,11 @@ class LogTopics:
         queues = self._writable.get(topic)
         if queues is None:
             queues = self.create(topic)
+            if not queues:
+                raise RefusedStoreError(
+                    f"topic {topic!r} takes no messages: its writeQueueNums is 0, so it is being"
+                    " drained"
+                )
             perm = self._rows[topic].get("perm", _MAY_WRITE)
             if not isinstance(perm, int) or not perm & _MAY_WRITE:
                 raise RefusedStoreError(f"topic {topic!r} may not be written (perm {perm!r})")
@@ -135,11 +144,11 @@ class LogTopics:
         Raises:
             CorruptionError: it is none.
         """
-        found = self._rows[topic].get(name)
-        if type(found) is not int or not 0 < found <= _MAX_QUEUES:
+        found = self._rows[topic].get(name, _DEFAULT_QUEUES)
+        if type(found) is not int or not 0 <= found <= _MAX_QUEUES:
             raise CorruptionError(
                 f"the table of topics says of {topic!r} that {name} is {found!r}",
-                path=components_of(self._store).paths.topics, expected=f"1 to {_MAX_QUEUES}",
+                path=components_of(self._store).paths.topics, expected=f"0 to {_MAX_QUEUES}",
             )  # fmt: skip
         return found
 

@@ -3,22 +3,18 @@
 Source: RocketMQ ``ConsumerOffsetManager``, ``LmqConsumerOffsetManager``; spec 13.1, 15.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
 
-from cqstore.broker.metadata.json_entries import table_entries
+from cqstore.broker.metadata.json_form import read_json_file
 from cqstore.broker.metadata.locations import FILES_OF_TABLE
-from cqstore.broker.metadata.model import BrokerMetadata, Table
+from cqstore.broker.metadata.model import BrokerMetadata, Form, Table
 from cqstore.broker.metadata.offset_keys import fitting_readings
+from cqstore.broker.metadata.queue_checks import is_below
+from cqstore.broker.metadata.table_forms import faults_of, read_newest, table_forms
 from cqstore.migration.preflight.preflight_report import NameCount, PreflightFinding, Severity
-from cqstore.migration.preflight.topics_check import in_database
-from cqstore.store.broker_files.file_names import TOPIC_GROUP_SEPARATOR
-from cqstore.store.errors import CorruptionError, StoreError
-from cqstore.store.path_kind import exists
+from cqstore.store.broker_files.file_names import is_either_there
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
-
-_TABLES = ("offsetTable", "lmqOffsetTable")
 
 
 class OffsetsCheck:
@@ -32,54 +28,47 @@ class OffsetsCheck:
 
     def findings(self) -> Iterator[PreflightFinding]:
         """Yield consumers beyond the maximum, below the minimum, and of unknown topics."""
-        found = in_database(self._paths, Table.OFFSETS)
-        if found is not None:
-            if found.faults:
-                said = f"Consumer offsets cannot be read from the form {found.form}"
-                yield not_compared(Severity.WARN, f"{said}: {found.faults[0]}.")
-            self._check_database(found)
-            yield from self._found()
-            return
-        files = [self._paths.config / name for name in FILES_OF_TABLE[Table.OFFSETS]]
-        present = [path for path in files if exists(path)]
-        if not present:
+        sources = read_newest(self._paths.config, table_forms(self._paths))
+        offsets = sources.get(Table.OFFSETS)
+        if offsets is None:
             yield not_compared(Severity.INFO, "There are no consumer offsets (config/) here.")
             return
-        try:
-            for path in present:
-                for table in _TABLES:
-                    for key, value in table_entries(path, table):
-                        self._check(key, value)
-        except StoreError as exc:
-            yield not_compared(Severity.WARN, f"{exc}.")
+        for source in self._sources(offsets):
+            if faults := faults_of(Table.OFFSETS, source, self._paths.config):
+                said = f"Consumer offsets cannot be read from the form {source.form}"
+                yield not_compared(Severity.WARN, f"{said}: {faults[0]}.")
+            yield from self._check(source, sources)
         yield from self._found()
 
-    def _check_database(self, found: BrokerMetadata) -> None:
+    def _sources(self, newest: BrokerMetadata) -> Iterator[BrokerMetadata]:
+        """Yield what holds offsets: of JSON both files, as ``enableLmq`` says which is read."""
+        if newest.form is not Form.JSON:
+            yield newest
+            return
+        for name in FILES_OF_TABLE[Table.OFFSETS]:
+            if is_either_there(self._paths.config / name):
+                yield read_json_file(self._paths.config, name)
+
+    def _check(
+        self, found: BrokerMetadata, sources: Mapping[Table, BrokerMetadata]
+    ) -> Iterator[PreflightFinding]:
         """Compare every offset whose topic is known by the names of topics and groups."""
+        topics, groups = (sources.get(each, found) for each in (Table.TOPICS, Table.GROUPS))
         for key, row in found.offsets.items():
-            ways = fitting_readings(key, found.topics, found.groups)
+            ways = fitting_readings(key, topics.topics, groups.groups)
+            if not ways:
+                said = f"{key!r} in the consumer offsets is not TOPIC@GROUP"
+                yield not_compared(Severity.WARN, f"{said} ({found.path}).")
+            if len(ways) > 1:
+                ways = [each for each in ways if self._has_queues(each[0])]
             if len(ways) == 1:
                 [(topic, group)] = ways
-                known = next(self._queues.queues(topic), None) is not None
+                known = self._has_queues(topic)
                 for queue_id, offset in row.items():
                     self._compare(topic, group, queue_id, offset, known=known)
 
-    def _check(self, key: str, value: object) -> None:
-        """Compare the offsets of one key with the queues.
-
-        Raises:
-            CorruptionError: they are none.
-        """
-        topic, separator, group = key.partition(TOPIC_GROUP_SEPARATOR)
-        offsets: dict[str, Any] = value if isinstance(value, dict) else {"0": value}
-        if not separator:
-            raise CorruptionError(f"{key!r} in the consumer offsets is not TOPIC@GROUP")
-        known = next(self._queues.queues(topic), None) is not None
-        for queue_id, offset in offsets.items():
-            try:
-                self._compare(topic, group, int(queue_id), int(offset), known=known)
-            except (TypeError, ValueError, OverflowError) as exc:
-                raise CorruptionError(f"the consumer offset of {key!r} is no number") from exc
+    def _has_queues(self, topic: str) -> bool:
+        return next(self._queues.queues(topic), None) is not None
 
     def _compare(self, topic: str, group: str, queue_id: int, offset: int, *, known: bool) -> None:
         """Count an offset, and note it where it does not lie within its queue."""
@@ -92,7 +81,7 @@ class OffsetsCheck:
         low, high = self._queues.queue(topic, queue_id).ends()
         if offset > high:
             self._beyond.add(name, offset=offset, max=high)
-        elif 0 <= offset < low:
+        elif is_below(offset, low):
             self._below.add(name, offset=offset, min=low)
 
     def _found(self) -> Iterator[PreflightFinding]:

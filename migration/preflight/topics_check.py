@@ -7,32 +7,14 @@ Source: RocketMQ ``RocksDBConsumeQueueStore.cleanDirty``; spec 9.7, 15; field no
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
-from cqstore.broker.metadata.json_entries import table_entries
-from cqstore.broker.metadata.model import BrokerMetadata, Form, Table
+from cqstore.broker.metadata.model import Table
 from cqstore.broker.metadata.table_forms import faults_of, read_newest, table_forms
 from cqstore.migration.preflight.lite_queues import lite_expiration
 from cqstore.migration.preflight.preflight_report import NameCount, PreflightFinding, Severity
 from cqstore.migration.preflight.queue_survey import QueueCheck, UnitRange
-from cqstore.store.errors import StoreError
-from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.topic_names import is_exempt
-
-
-def in_database(paths: StorePaths, table: Table) -> BrokerMetadata | None:
-    """Return the database that holds a table of the broker's, as far as it can be read.
-
-    ``None`` where JSON was written last, or the table lies nowhere. Of what is returned the table
-    counts, and the faults are those that concern it.
-    """
-    config = paths.config
-    forms = [each for each in table_forms(paths) if each.table is table]
-    source = read_newest(config, forms).get(table)
-    if source is None or source.form is Form.JSON:
-        return None
-    return replace(source, faults=faults_of(table, source, config))
 
 
 class TopicsCheck(QueueCheck):
@@ -102,27 +84,13 @@ class TopicsCheck(QueueCheck):
 
 def read_topic_table(paths: StorePaths) -> tuple[TopicsCheck, list[PreflightFinding]]:
     """Return the check against the table that lies here, and why it is none if it is none."""
-    found = in_database(paths, Table.TOPICS)
-    if found is not None:
-        return _of_database(found)
-    if not exists(paths.topics):
+    config = paths.config
+    found = read_newest(config, table_forms(paths)).get(Table.TOPICS)
+    if found is None:
         sentence = "There is no config/topics.json: a broker that starts so knows no topic."
         return TopicsCheck(set()), [_not_compared(Severity.WARN, sentence)]
-    try:
-        topics, lite = set[str](), dict[str, int]()
-        for topic, config in table_entries(paths.topics, "topicConfigTable"):
-            topics.add(topic)
-            minutes = lite_expiration(config)
-            if minutes is not None:
-                lite[topic] = minutes
-    except StoreError as exc:
-        return TopicsCheck(set(), complete=False), [_not_compared(Severity.WARN, f"{exc}.")]
-    return TopicsCheck(topics, lite_expirations=lite), []
-
-
-def _of_database(found: BrokerMetadata) -> tuple[TopicsCheck, list[PreflightFinding]]:
-    if found.faults:
-        sentence = f"The topics cannot be read from the form {found.form}: {found.faults[0]}."
+    if faults := faults_of(Table.TOPICS, found, config):
+        sentence = f"The topics cannot be read from the form {found.form}: {faults[0]}."
         return TopicsCheck(set(), complete=False), [_not_compared(Severity.WARN, sentence)]
     limits = {topic: lite_expiration(config) for topic, config in found.topics.items()}
     lite = {topic: minutes for topic, minutes in limits.items() if minutes is not None}

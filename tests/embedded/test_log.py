@@ -23,6 +23,7 @@ from cqstore import (
 from cqstore.store.errors import CorruptionError, StoreIOError
 from cqstore.store.record.message import Message
 from cqstore.store.service.opening.components import components_of
+from tests.embedded.test_tail import take
 from tests.kit.faults import ENOSPC, Faults
 from tests.kit.logs import BACKENDS, CONFIG, opened
 from tests.kit.own_threads import own_threads
@@ -133,7 +134,7 @@ def test_a_brokers_topics_are_used_and_stay(tmp_path: Path) -> None:
         "topicConfigTable": {
             "t": {"topicName": "t", "readQueueNums": 16, "writeQueueNums": 12, "perm": 6, "new": 1},
             "closed": {"topicName": "closed", "readQueueNums": 4, "writeQueueNums": 4, "perm": 4},
-            "odd": {"topicName": "odd", "readQueueNums": 4, "writeQueueNums": "4", "perm": 6},
+            "odd": {"topicName": "odd", "readQueueNums": 4, "writeQueueNums": -4, "perm": 6},
         },
         "later": [1],
     }
@@ -147,7 +148,7 @@ def test_a_brokers_topics_are_used_and_stay(tmp_path: Path) -> None:
         tail.close()
         with pytest.raises(RefusedStoreError, match=r"may not be written \(perm 4\)"):
             log.put("closed", b"x")
-        with pytest.raises(CorruptionError, match="writeQueueNums is '4'"):
+        with pytest.raises(CorruptionError, match="writeQueueNums is -4"):
             log.put("odd", b"x")
         log.put("ours", b"x")
     found = topics_file(tmp_path)
@@ -155,6 +156,28 @@ def test_a_brokers_topics_are_used_and_stay(tmp_path: Path) -> None:
     ours = found["topicConfigTable"].pop("ours")
     assert ours["writeQueueNums"] == 4
     assert found["topicConfigTable"] == theirs["topicConfigTable"]
+
+
+@pytest.mark.parametrize("drained", ["writeQueueNums", "readQueueNums"])
+def test_a_topic_that_is_being_drained_is_read_to_its_end(tmp_path: Path, drained: str) -> None:
+    with opened(tmp_path, queues=2) as log:
+        for _ in range(4):
+            log.put("t", b"x")
+    table = topics_file(tmp_path)
+    table["topicConfigTable"]["t"][drained] = 0
+    (tmp_path / "config" / "topics.json").write_text(json.dumps(table))
+    with opened(tmp_path) as log:
+        tail = log.tail("t", group="g")
+        assert log._members["t", "g"]._queue_ids == [0, 1]
+        assert len(run(take(tail, 4))) == 4
+        tail.close()
+        if drained == "writeQueueNums":
+            for queue_id in (None, 0):
+                with pytest.raises(RefusedStoreError, match=r"its writeQueueNums is 0, so it is"):
+                    log.put("t", b"x", queue_id=queue_id)
+        else:
+            log.put("t", b"x")
+        assert len([*log.read("t")]) == 4 + (drained == "readQueueNums")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

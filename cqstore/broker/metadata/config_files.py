@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cqstore.store.broker_files.fastjson import broker_object
+from cqstore.broker.metadata.table_kinds import FILE_KINDS
+from cqstore.store.broker_files.fastjson import broker_object, object_in
+from cqstore.store.broker_files.fastjson_kinds import Record
 from cqstore.store.broker_files.file_names import (
     MAX_TABLE_BYTES,
     TIMER_CHECK_BYTES,
@@ -55,18 +57,21 @@ class ConfigFiles:
 
         Raises:
             CorruptionError: it is none that a broker would read.
+            RefusedStoreError: it is not known what a broker makes of it.
             StoreIOError: it cannot be read.
         """
         path, data = self._folder / name, self._bytes(name)
         if data is None:
             return None
         try:
-            return broker_object(data)
-        except ValueError as exc:
+            content = object_in(path, data, _kind(name))
+        except CorruptionError as exc:
             raise CorruptionError(
-                f"this is no file of a broker's: {exc}. Its former content may be in"
-                f" {backup_of(path).name}; without the file the master's is taken", path=path,
+                f"{exc.reason}. Its former content may be in {backup_of(path).name}; without the"
+                " file the master's is taken", path=path,
             ) from exc  # fmt: skip
+        named: Json = _with_names(content)
+        return named
 
     def write(self, name: str, content: Mapping[str, object], *, backup: bool = True) -> bool:
         """Make ``content`` all of a file, durably; return whether it was something else.
@@ -113,15 +118,26 @@ class ConfigFiles:
         path = self._folder / name
         with os_errors("write a file of the broker's", path):
             make_folder(self._folder)
-            keeps = former is not None and backup and _is_object(former)
+            keeps = former is not None and backup and _is_readable(name, former)
             replace_keeping(path, data, former if keeps else None)
         return True
 
 
-def _is_object(data: bytes) -> bool:
+def _kind(name: str) -> Record:
+    return FILE_KINDS.get(name, Record({}))
+
+
+def _with_names(found: object) -> Any:
+    """Return what was read with text for all keys, as JSON has them."""
+    if isinstance(found, dict):
+        return {str(key): _with_names(value) for key, value in found.items()}
+    return found
+
+
+def _is_readable(name: str, data: bytes) -> bool:
     """Return whether a broker would read it; what a kill cut off must not replace its backup."""
     try:
-        broker_object(data)
+        broker_object(data, _kind(name))
     except ValueError:
         return False
     return True

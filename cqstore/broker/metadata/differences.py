@@ -18,7 +18,7 @@ from cqstore.broker.metadata.table_forms import (
     read_newest,
     table_forms,
 )
-from cqstore.store.broker_files.fastjson import broker_object
+from cqstore.store.broker_files.fastjson import object_in
 from cqstore.store.broker_files.file_names import DELAYS_FILE
 from cqstore.store.errors import CorruptionError, StoreError, os_errors
 from cqstore.store.files import read_file
@@ -227,10 +227,7 @@ def _read_file(path: Path, key: str) -> Rows:
         if not exists(path):
             return {}
         data = read_file(path, _MAX_BYTES)
-    try:
-        whole = broker_object(data) if data.strip() else {}
-    except ValueError as exc:
-        raise CorruptionError(f"this is no table of a broker's: {exc}", path=path) from exc
+    whole = object_in(path, data) if data else {}
     table = whole.get(key)
     if table is None:
         return {}

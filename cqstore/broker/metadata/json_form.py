@@ -7,18 +7,12 @@ Source: RocketMQ ``ConfigManager.load``, ``TopicConfigManager.decode``,
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from cqstore.broker.metadata.locations import FILES
-from cqstore.broker.metadata.model import BrokerMetadata, Form, Json, Table
-from cqstore.broker.metadata.values import (
-    bits_of,
-    configs_of,
-    json_object,
-    numbers_of,
-    object_of,
-    offsets_of,
-    version_of,
-)
+from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Json, Offsets, Table
+from cqstore.broker.metadata.table_kinds import FILE_KINDS, PULL_OFFSETS
+from cqstore.store.broker_files.fastjson import object_in
 from cqstore.store.broker_files.file_names import (
     DELAYS_FILE,
     GROUPS_FILE,
@@ -29,8 +23,10 @@ from cqstore.store.broker_files.file_names import (
     backup_of,
     is_either_there,
 )
-from cqstore.store.errors import CorruptionError, StoreError, StoreIOError, os_errors
+from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreError, os_errors
 from cqstore.store.files import read_file
+from cqstore.store.path_kind import exists
+from cqstore.store.service.scheduling.delay_offsets import offsets_of_levels
 
 Decoder = Callable[[Json, BrokerMetadata], None]
 
@@ -38,8 +34,9 @@ Decoder = Callable[[Json, BrokerMetadata], None]
 def read_json(config: Path) -> BrokerMetadata | None:
     """Return what the files below ``config`` hold; ``None`` if none of them is there.
 
-    A file that is missing, empty or torn is read from its ``.bak``, as a broker does it. That it
-    was, and what neither holds, is among ``faults``.
+    A file that is empty or torn is read from its ``.bak``, as a broker does it. That it was, and
+    what neither holds, is among ``faults``. A backup whose file is missing is among ``alone``: a
+    broker reads it, and nothing is damaged.
     """
     present = [name for name in FILES if is_either_there(config / name)]
     if not present:
@@ -59,7 +56,7 @@ def read_json_file(config: Path, name: str) -> BrokerMetadata:
     """
     found = BrokerMetadata(Form.JSON, config)
     read_table(config / name, _DECODERS[name], found)
-    if len(found.faults) == 1 and not isinstance(found.faults[0], StoreIOError):
+    if len(found.faults) == 1 and type(found.faults[0]) is CorruptionError:
         found.faults.clear()
     return found
 
@@ -67,16 +64,18 @@ def read_json_file(config: Path, name: str) -> BrokerMetadata:
 def unknown_fields(config: Path) -> list[str]:
     """Return ``FILE: FIELD`` for what the files hold beside the fields that are read here.
 
-    Empty ones do not count, nor files that cannot be read.
+    Empty ones do not count, nor files that cannot be read, nor the pull offsets of RocketMQ 5.5.0:
+    no release goes on with them.
     """
     found: list[str] = []
     for name, fields in _FIELDS.items():
         for path in (config / name, backup_of(config / name)):
             try:
-                content = _content(path)
+                content = _content(path, name)
             except StoreError:
                 continue
-            found += [f"{name}: {key}" for key in content if key not in fields and content[key]]
+            known = {*fields, PULL_OFFSETS}
+            found += [f"{name}: {key}" for key in content if key not in known and content[key]]
             break
     return found
 
@@ -88,12 +87,24 @@ def other_fields(config: Path, name: str) -> Json:
     """
     for path in (config / name, backup_of(config / name)):
         try:
-            content = _content(path)
+            content = _content(path, name)
             _DECODERS[name](content, BrokerMetadata(Form.JSON, config))
         except StoreError:
             continue
         return {key: value for key, value in content.items() if key not in _FIELDS[name]}
     return {}
+
+
+def read_table_text(name: str, data: bytes) -> BrokerMetadata:
+    """Return what a broker makes of ``data``, the content of the file ``name``.
+
+    Raises:
+        CorruptionError: it refuses it.
+        RefusedStoreError: it is not known what a broker makes of it.
+    """
+    found = BrokerMetadata(Form.JSON, Path())
+    _DECODERS[name](object_in(Path(name), data, FILE_KINDS[name]), found)
+    return found
 
 
 def fault_of(name: str, path: Path) -> StoreError | None:
@@ -104,7 +115,7 @@ def fault_of(name: str, path: Path) -> StoreError | None:
     """
     path.stat()
     try:
-        _DECODERS[name](_content(path), BrokerMetadata(Form.JSON, path.parent))
+        _DECODERS[name](_content(path, name), BrokerMetadata(Form.JSON, path.parent))
     except StoreError as exc:
         return exc
     return None
@@ -131,22 +142,35 @@ def read_delays(config: Path, into: BrokerMetadata) -> None:
 
 
 def read_table(path: Path, decode: Decoder, into: BrokerMetadata) -> None:
-    """Read one file, or its ``.bak``, into its tables; what is wrong becomes a fault."""
+    """Read one file, or its ``.bak``, into its tables; what is wrong becomes a fault.
+
+    The backup does not count where it is not known what a broker makes of the file.
+    """
+    backup = backup_of(path)
+    if not exists(path) and exists(backup):
+        into.alone.append(backup)
+    else:
+        try:
+            decode(_content(path, path.name), into)
+        except StoreError as exc:
+            into.faults.append(exc)
+            if isinstance(exc, RefusedStoreError):
+                return
+        else:
+            return
     try:
-        decode(_content(path), into)
+        decode(_content(backup, path.name), into)
     except StoreError as exc:
         into.faults.append(exc)
-        try:
-            decode(_content(backup_of(path)), into)
-        except StoreError as second:
-            into.faults.append(second)
 
 
-def _content(path: Path) -> Json:
-    """Return the JSON object of a broker's file.
+def _content(path: Path, name: str) -> Json:
+    """Return the fields of the file ``name``, which is read from ``path``.
 
     Raises:
-        CorruptionError: it is missing, empty, or none.
+        CorruptionError: it is missing, empty, or a broker refuses it.
+        RefusedStoreError: it is not known what a broker makes of it.
+        StoreIOError: the system does not give it.
     """
     with os_errors("read a file of the broker's", path):
         try:
@@ -155,10 +179,7 @@ def _content(path: Path) -> Json:
             raise CorruptionError("this file of the broker's is missing", path=path) from exc
     if not data:
         raise CorruptionError("this file of the broker's is empty", path=path)
-    try:
-        return json_object(data)
-    except ValueError as exc:
-        raise CorruptionError(f"this is no file of a broker's: {exc}", path=path) from exc
+    return object_in(path, data, FILE_KINDS[name])
 
 
 def _checked(decode: Decoder, name: str) -> Decoder:
@@ -169,49 +190,71 @@ def _checked(decode: Decoder, name: str) -> Decoder:
             decode(content, into)
         except ValueError as exc:
             raise CorruptionError(
-                f"this is no table of a broker's: {exc}", path=into.path / name
+                f"a broker cannot read this file: {exc}", path=into.path / name
             ) from exc
 
     return checked
 
 
 def _decode_topics(content: Json, into: BrokerMetadata) -> None:
-    into.topics = configs_of(content, "topicConfigTable")
+    topics: dict[str, Json] = _table(content, "topicConfigTable")
     _version(content, Table.TOPICS, into)
+    into.topics = topics
 
 
 def _decode_groups(content: Json, into: BrokerMetadata) -> None:
-    groups, forbidden = (
-        configs_of(content, name) for name in ("subscriptionGroupTable", "forbiddenTable")
-    )
-    into.forbidden = {group: bits_of(row) for group, row in forbidden.items()}
-    into.groups = groups
+    groups: dict[str, Json] = _table(content, "subscriptionGroupTable")
     _version(content, Table.GROUPS, into)
+    into.groups = groups
+    into.forbidden = _table(content, "forbiddenTable", takes_null=True)
 
 
 def _decode_offsets(content: Json, into: BrokerMetadata) -> None:
-    rows = offsets_of(object_of(content, "offsetTable"))
-    for key, row in offsets_of(object_of(content, "lmqOffsetTable")).items():
-        rows.setdefault(key, {}).update(row)  # other queues of a light group are in the first
+    rows: Offsets = _table(content, "offsetTable", takes_null=True)
+    light: dict[str, int] = _table(content, "lmqOffsetTable", takes_null=True)
+    for key, offset in light.items():
+        rows.setdefault(key, {})[0] = offset  # other queues of a light group are in the first
     into.offsets |= rows
     if Table.OFFSETS not in into.versions:
         _version(content, Table.OFFSETS, into)
 
 
 def _decode_delays(content: Json, into: BrokerMetadata) -> None:
-    into.delay_offsets = numbers_of(object_of(content, "offsetTable"))
+    into.delay_offsets = offsets_of_levels(content)
+
+
+def _table(content: Json, name: str, *, takes_null: bool = False) -> Any:
+    """Return a table, empty where there is none.
+
+    Raises:
+        ValueError: it is null, and a broker ends its start on that.
+    """
+    table = content.get(name, {})
+    if table is None and not takes_null:
+        raise ValueError(f"{name} is null")
+    return table or {}
 
 
 def _version(content: Json, table: Table, into: BrokerMetadata) -> None:
-    if content.get("dataVersion") is not None:
-        into.versions[table] = version_of(object_of(content, "dataVersion"))
+    """Take the version of a table; null is one of offsets alone.
+
+    Raises:
+        ValueError: it is null, or its counter.
+    """
+    try:
+        if "dataVersion" in content:
+            into.versions[table] = DataVersion.of(content["dataVersion"])
+    except ValueError:
+        if table is not Table.OFFSETS:
+            raise
 
 
+_OFFSETS_FIELDS = ("offsetTable", "groupTopicMap", "dataVersion")
 _FIELDS = {
     TOPICS_FILE: {"topicConfigTable", "dataVersion"},
     GROUPS_FILE: {"subscriptionGroupTable", "forbiddenTable", "dataVersion"},
-    OFFSETS_FILE: {"offsetTable", "groupTopicMap", "dataVersion"},
-    LMQ_OFFSETS_FILE: {"offsetTable", "lmqOffsetTable", "groupTopicMap", "dataVersion"},
+    OFFSETS_FILE: {*_OFFSETS_FIELDS},
+    LMQ_OFFSETS_FILE: {*_OFFSETS_FIELDS, "lmqOffsetTable"},
 }
 """All that a broker writes; it makes ``groupTopicMap`` of the keys and does not read it."""
 _delays = _checked(_decode_delays, DELAYS_FILE)
@@ -220,4 +263,5 @@ _DECODERS: dict[str, Decoder] = {
     GROUPS_FILE: _checked(_decode_groups, GROUPS_FILE),
     OFFSETS_FILE: _checked(_decode_offsets, OFFSETS_FILE),
     LMQ_OFFSETS_FILE: _checked(_decode_offsets, LMQ_OFFSETS_FILE),
+    DELAYS_FILE: _delays,
 }

@@ -49,6 +49,9 @@ def plan_repairs(
     A backup comes first: it is what a broker reads. Then the only other form, if it has no faults;
     of several one may be out of date. Then, for topics, the queues. A file whose backup alone is
     torn needs nothing: the next write makes a new one.
+
+    Raises:
+        RefusedStoreError: it is not known whether a broker reads a file.
     """
     config = paths.config
     others = [each for each in found if each.form is not Form.JSON]
@@ -149,6 +152,8 @@ def _fault(name: str, path: Path) -> str | None:
         fault = fault_of(name, path)
     except FileNotFoundError:
         return None
+    if isinstance(fault, RefusedStoreError):
+        raise fault  # a broker may read it
     return "" if fault is None else str(fault)
 
 

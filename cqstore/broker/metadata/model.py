@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from cqstore.store.broker_files.file_names import TOPIC_GROUP_SEPARATOR
 from cqstore.store.errors import StoreError
@@ -55,6 +55,20 @@ class DataVersion(NamedTuple):
     """Milliseconds since the epoch."""
     counter: int = 0
 
+    @classmethod
+    def of(cls, found: object) -> Self:
+        """Return it from its JSON, which is of the kind ``VERSION``.
+
+        Raises:
+            ValueError: it is null, or its counter.
+        """
+        if not isinstance(found, dict):
+            raise ValueError("dataVersion is null")  # noqa: TRY004 - it is the text's fault
+        numbers = [found.get(name, 0) for name in ("stateVersion", "timestamp", "counter")]
+        if None in numbers:
+            raise ValueError("the counter of dataVersion is null")
+        return cls(*numbers)
+
 
 @dataclass(slots=True)
 class BrokerMetadata:
@@ -74,6 +88,8 @@ class BrokerMetadata:
     versions: dict[Table, DataVersion] = field(default_factory=dict)
     faults: list[StoreError] = field(default_factory=list)
     """What could not be read. A table with a fault is what its ``.bak`` has, or empty."""
+    alone: list[Path] = field(default_factory=list)
+    """Backups that were read, as a broker reads them, since their files are missing."""
 
 
 def readings(key: str) -> Iterator[tuple[str, str]]:

@@ -61,7 +61,7 @@ class QueueChecks:
         for name, offset in self._offsets[topic, queue_id]:
             if offset > high:
                 self._beyond.add(f"{name} {queue_id}: {offset} > {high}")
-            elif offset < low:
+            elif is_below(offset, low):
                 self._below.add(f"{name} {queue_id}: {offset} < {low}")
 
     def findings(self) -> Iterator[MetaFinding]:
@@ -75,6 +75,16 @@ class QueueChecks:
         )
         kinds = (self._unknown, self._beyond, self._no_queue, self._below, self._idle)
         yield from (finding for finding in kinds if finding.total)
+
+
+def is_below(offset: int, low: int) -> bool:
+    """Return whether a group's next message has expired.
+
+    To a broker a negative offset is one that was never committed.
+
+    Source: RocketMQ ``ConsumerManageProcessor.queryConsumerOffset``.
+    """
+    return 0 <= offset < low
 
 
 def check_queues(

@@ -4,15 +4,17 @@ Source: RocketMQ ``config.v1.RocksDBTopicConfigManager``, ``RocksDBSubscriptionG
 ``RocksDBConsumerOffsetManager``, ``RocksDBConfigManager``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cqstore.broker.metadata.json_form import read_delays
 from cqstore.broker.metadata.locations import SINGLE_FOLDER, V1_FOLDERS
-from cqstore.broker.metadata.model import BrokerMetadata, Form, Table
-from cqstore.broker.metadata.values import bits_of, json_object, object_of, offsets_of, version_of
+from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Table
+from cqstore.broker.metadata.table_kinds import BITS, GROUP, OFFSET_ROW, TOPIC
 from cqstore.cq_rocksdb.engine.raw_database import RawDatabase
+from cqstore.store.broker_files.fastjson import broker_row
+from cqstore.store.broker_files.fastjson_kinds import VERSION, Record, converted
 from cqstore.store.errors import CorruptionError, StoreError
 from cqstore.store.service.offline.database_copy import is_database
 
@@ -93,26 +95,29 @@ def _take(
 
 
 def _topic(into: BrokerMetadata, name: str, value: bytes) -> None:
-    into.topics[name] = json_object(value)
+    into.topics[name] = broker_row(value, TOPIC)
 
 
 def _group(into: BrokerMetadata, name: str, value: bytes) -> None:
-    into.groups[name] = json_object(value)
+    into.groups[name] = broker_row(value, GROUP)
 
 
 def _forbidden(into: BrokerMetadata, group: str, value: bytes) -> None:
-    into.forbidden[group] = bits_of(json_object(value))
+    bits: Any = converted(broker_row(value, Record({})), BITS)
+    into.forbidden[group] = bits
 
 
 def _offset(into: BrokerMetadata, key: str, value: bytes) -> None:
-    row: Mapping[str, object] = object_of(json_object(value), "offsetTable")
-    into.offsets |= offsets_of({key: row})
+    row: Any = broker_row(value, OFFSET_ROW).get("offsetTable")
+    if row is None:
+        raise ValueError("it has no offsetTable")
+    into.offsets[key] = row
 
 
 def _version(table: Table) -> Callable[[BrokerMetadata, str, bytes], None]:
     def take(into: BrokerMetadata, key: str, value: bytes) -> None:
         if key.encode() == VERSION_KEY:
-            into.versions[table] = version_of(json_object(value))
+            into.versions[table] = DataVersion.of(broker_row(value, VERSION))
 
     return take
 

@@ -12,8 +12,10 @@ from struct import Struct
 from cqstore.broker.metadata.json_form import read_delays
 from cqstore.broker.metadata.locations import V2_FOLDER
 from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Json, Table
-from cqstore.broker.metadata.values import json_object
+from cqstore.broker.metadata.table_kinds import GROUP, TOPIC
 from cqstore.cq_rocksdb.engine.raw_database import RawDatabase
+from cqstore.store.broker_files.fastjson import broker_row
+from cqstore.store.broker_files.fastjson_kinds import Record
 from cqstore.store.broker_files.file_names import TOPIC_GROUP_SEPARATOR
 from cqstore.store.errors import CorruptionError, StoreError
 from cqstore.store.service.offline.database_copy import is_database
@@ -101,9 +103,9 @@ def _take_data(into: BrokerMetadata, table: TableId, rest: bytes, value: bytes) 
     """
     name, rest = _name(rest)
     if table is TableId.TOPIC:
-        into.topics[name] = _config(rest, value)
+        into.topics[name] = _config(rest, value, TOPIC)
     elif table is TableId.SUBSCRIPTION_GROUP:
-        into.groups[name] = _config(rest, value)
+        into.groups[name] = _config(rest, value, GROUP)
     else:
         topic, queue_id = _topic_and_queue(rest)
         (offset,) = OFFSET.unpack(value)
@@ -114,12 +116,12 @@ def _take_data(into: BrokerMetadata, table: TableId, rest: bytes, value: bytes) 
             raise ValueError(f"another row has {former} for the same topic@group and queue")
 
 
-def _config(rest: bytes, value: bytes) -> Json:
+def _config(rest: bytes, value: bytes, kind: Record) -> Json:
     if rest:
         raise ValueError(f"its key goes on for {len(rest)} bytes behind the name")
     if value[:1] != bytes([JSON]):
         raise ValueError(f"its value is of kind {value[:1].hex() or 'none'}, not JSON")
-    return json_object(value[1:])
+    return broker_row(value[1:], kind)
 
 
 def _topic_and_queue(rest: bytes) -> tuple[str, int]:

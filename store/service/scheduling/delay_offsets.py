@@ -4,12 +4,12 @@ Source: RocketMQ ``ScheduleMessageService``, ``DelayOffsetSerializeWrapper``, ``
 """
 
 import json
-import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from cqstore.store.broker_files.fastjson import broker_object
+from cqstore.store.broker_files.fastjson import object_in
+from cqstore.store.broker_files.fastjson_kinds import DELAYS
 from cqstore.store.broker_files.file_names import read_either, replace_keeping
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import CorruptionError, os_errors
@@ -17,7 +17,6 @@ from cqstore.store.files import make_folder, read_file
 
 _LOG = StoreLogger(__name__)
 _MAX_BYTES = 1 << 20
-_LEVEL = re.compile(r"-?[0-9]{1,9}")
 Json = dict[str, object]
 
 
@@ -38,6 +37,7 @@ class DelayOffsets:
 
         Raises:
             CorruptionError: neither can be read.
+            RefusedStoreError: it is not known what a broker makes of the file.
             StoreIOError: the system does not give it.
         """
         found = read_either(self._path, _read)
@@ -77,28 +77,25 @@ def _read(path: Path) -> tuple[dict[int, int], Json, bytes] | None:
     if not data:
         return None  # as RocketMQ takes it
     try:
-        content = broker_object(data)
-        return _offsets_of(content), content, data
-    except ValueError as exc:
+        content = object_in(path, data, DELAYS)
+        return offsets_of_levels(content), content, data
+    except (CorruptionError, ValueError) as exc:
         raise CorruptionError(
             f"the offsets of delay levels cannot be read: {exc}. Without the file, and its .bak,"
             " all delayed messages that the log has are delivered again", path=path,
         ) from exc  # fmt: skip
 
 
-def _offsets_of(content: Json) -> dict[int, int]:
-    """Return level → queue offset out of a file's content.
+def offsets_of_levels(content: Json) -> dict[int, int]:
+    """Return level → queue offset out of a file's content, which is of the kind ``DELAYS``.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the table is null.
     """
-    table = content.get("offsetTable") or {}
+    table = content.get("offsetTable", {})
     if not isinstance(table, dict):
-        raise ValueError("offsetTable is no object")  # noqa: TRY004 - it is the text's fault
-    for level, offset in table.items():
-        if not _LEVEL.fullmatch(level) or type(offset) is not int:
-            raise ValueError(f"level {level!r:.60} is at {offset!r:.60}")
-    return {int(level): offset for level, offset in table.items()}
+        raise ValueError("offsetTable is null")  # noqa: TRY004 - it is the text's fault
+    return table
 
 
 def _next_version(former: object) -> Json:

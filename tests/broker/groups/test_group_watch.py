@@ -265,7 +265,7 @@ def test_a_torn_table_is_said_and_the_exit_code_is_1_as_that_of_groups(
     for words in (["top", root, "--by", "group"], ["groups", root]):
         done = commands.run([*words, "--output", "jsonl"])
         assert done.returncode == 1, words
-        assert "this is no file of a broker's" in done.stderr
+        assert "a broker cannot read this file" in done.stderr
         assert f"{path})" in done.stderr
         assert (f"{backup})" in done.stderr) == (lost == "both")
         assert ("audit" in done.stdout) == (lost == "file")
@@ -296,7 +296,7 @@ def test_the_view_shows_what_it_cannot_read_and_ends_so(writer: MessageStore) ->
         path.write_bytes(steps.pop(0))
 
     assert not show(view_of(writer), console, wait)
-    assert "this is no file of a broker's" in screen.getvalue()
+    assert "a broker cannot read this file" in screen.getvalue()
     path.write_bytes(whole)
     assert show(view_of(writer), console, wait)
 

@@ -141,9 +141,11 @@ SPANS = [span("t", 0, 10, 20), span("t", 1, 0, 0), span("u", 0, 0, 5), span("%LM
     [
         ({"t@g": {0: 21}}, "offset-beyond-queue", "t@g 0: 21 > 20"),
         ({"t@g": {0: 9}}, "offset-below-queue", "t@g 0: 9 < 10"),
+        ({"t@g": {0: 0}}, "offset-below-queue", "t@g 0: 0 < 10"),
         ({"t@g": {2: 1}}, "offset-without-queue", "t@g 2: 1"),
         ({"%LMQ%x@g": {0: 10}}, "offset-beyond-queue", "%LMQ%x@g 0: 10 > 9"),
         ({"t@g": {0: 20}}, None, ""), ({"t@g": {0: 10}}, None, ""), ({"t@g": {2: 0}}, None, ""),
+        ({"t@g": {0: -1}}, None, ""),
     ],
 )  # fmt: skip
 def test_offsets_are_compared_with_their_queues(

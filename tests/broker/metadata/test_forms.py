@@ -117,7 +117,7 @@ def test_a_torn_file_without_a_backup_leaves_the_other_tables(own: Path) -> None
     assert [fault.path for fault in found.faults] == [path, path.with_name(f"{path.name}.bak")]
 
 
-@pytest.mark.parametrize("value", ["true", "1.5", '"x"', "null", str(1 << 63), "[1]"])
+@pytest.mark.parametrize("value", ['"x"', "null", str(1 << 63), "[]", "{}", "1l", '""'])
 def test_an_offset_that_is_no_number_is_named(own: Path, value: str) -> None:
     path = own / Form.JSON / "config" / "consumerOffset.json"
     path.write_text(f'{{"offsetTable":{{"orders@billing":{{0:{value}}}}}}}')

@@ -19,7 +19,7 @@ OFFSETS = {
     "groupTopicMap": {"g": ["t"]},
     "offsetTable": {"t@g": {"0": 5, "1": 7}, "odd@name@g": {"3": 1}},
     "dataVersion": {"counter": 41, "stateVersion": 3, "timestamp": 1_700_000_000_000},
-    "pullOffsetTable": {"later": [1, {"releases": None}]},
+    "theirs": {"later": [1, {"releases": None}]},
 }
 
 
@@ -43,7 +43,7 @@ def test_rows_are_replaced_and_other_fields_stay(tmp_path: Path) -> None:
         table.write({**table.found.offsets, "t@new": {0: count}})
         for path in (file, file.with_name("consumerOffset.json.bak")):
             found = content(path)
-            assert found["pullOffsetTable"] == OFFSETS["pullOffsetTable"]
+            assert found["theirs"] == OFFSETS["theirs"]
             assert found["offsetTable"] == {
                 "t@g": {"0": 5, "1": 7}, "odd@name@g": {"3": 1}, "t@new": {"0": count},
             }  # fmt: skip
@@ -123,7 +123,7 @@ def test_a_torn_file_is_refused_unless_its_backup_is_whole(tmp_path: Path, text:
     file.with_name("consumerOffset.json.bak").write_text(json.dumps(OFFSETS))
     table = OwnedTable(paths, Table.OFFSETS)
     table.write(table.found.offsets)
-    assert content(file)["pullOffsetTable"] == OFFSETS["pullOffsetTable"]
+    assert content(file)["theirs"] == OFFSETS["theirs"]
 
 
 def test_a_write_that_is_refused_leaves_what_was_there(

@@ -144,8 +144,15 @@ bits = st.dictionaries(names, st.integers(-(1 << 31), (1 << 31) - 1), min_size=1
 json_values = st.none() | st.booleans() | longs | st.text(max_size=5) | st.floats(allow_nan=False)
 
 
+ints = st.integers(-(1 << 31), (1 << 31) - 1)
+known_fields = {
+    "perm": ints, "brokerId": longs, "retryQueueNums": ints, "consumeEnable": st.booleans(),
+    "attributes": st.none() | st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2),
+}  # fmt: skip
+
+
 def configs(kind: str) -> st.SearchStrategy[dict[str, dict[str, object]]]:
-    fields = st.dictionaries(st.sampled_from(["perm", "order", "attributes"]), json_values)
+    fields = st.fixed_dictionaries({}, optional=known_fields | {"ours": json_values})
     table = st.dictionaries(names, fields, max_size=4)
     return table.map(lambda made: {name: {**each, kind: name} for name, each in made.items()})
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from cqstore.broker.metadata.json_entries import table_entries
 from cqstore.migration.preflight.broker_keys import BrokerKey
 from cqstore.migration.preflight.broker_rules import meaning
 from cqstore.migration.preflight.broker_values import bad_value, not_loaded
@@ -25,7 +24,6 @@ from cqstore.migration.preflight.preflight_report import (
 from cqstore.migration.preflight.queue_survey import UnitRange
 from cqstore.migration.preflight.topics_check import TopicsCheck
 from cqstore.migration.preflight.units import UnitCheck
-from cqstore.store.errors import CorruptionError, StoreIOError
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.bulk import bulk_backend
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
@@ -264,47 +262,6 @@ def test_topics_that_the_table_lacks_are_counted_with_all_their_queues() -> None
     assert (idle.code, names(idle)) == ("topics-without-queues", ["also idle", "idle"])
     assert list(TopicsCheck({"a"}, complete=False).findings()) == []
     assert list(TopicsCheck(set()).findings()) == []
-
-
-def test_a_table_is_read_in_every_form_of_it(tmp_path: Path) -> None:
-    path = tmp_path / "table.json"
-    entries = {"a{1:": [1, {"table": {"x": 1}}], "": {}, "é": '\\"{2:3}', "1": -5, "-7": {"0": 1}}
-    for text in (
-        json.dumps({"first": {"table": {"wrong": 1}}, "table": entries, "last": 3}),
-        json.dumps({"table": entries}, indent=3, ensure_ascii=False),
-        json.dumps({"table": entries}).replace('"1":', " 1 :").replace('"-7": {"0"', "-7:{\n0"),
-        json.dumps({"table": entries, "broken": "x"}).removesuffix('"x"}'),
-    ):
-        path.write_text(text)
-        assert dict(table_entries(path, "table")) == entries
-        assert list(table_entries(path, "tab")) == [] if text.endswith("}") else True
-    for text in ("{}", '{"table":{}}', ' { "table" : { } } ', '{"table":{},"a":{}}'):
-        path.write_text(text)
-        assert list(table_entries(path, "table")) == []
-    bad = [
-        "",
-        "[]",
-        '{"table":[]}',
-        '{"table":{"a"=1}}',
-        "{3.5:{}}",
-        '{"a":1,}',
-        '{"a":1]',
-        '{"table":{"a":1 "b":2}}',
-        '{"table" {}}',
-        '{"table":{"a":1,}}',
-        '{"a":1 "table":{}}',
-    ]
-    for text in bad:
-        path.write_text(text)
-        with pytest.raises(CorruptionError, match="not a table of the broker's") as caught:
-            list(table_entries(path, "table"))
-        assert caught.value.path == path
-    with pytest.raises(StoreIOError, match="read a table of the broker's") as missing:
-        list(table_entries(tmp_path / "none", "table"))
-    assert missing.value.path == tmp_path / "none"
-    path.write_text('{"table":{"a":1}')
-    with pytest.raises(CorruptionError, match="not a table of the broker's"):
-        list(table_entries(path, "none"))
 
 
 # ---- settings

@@ -1,18 +1,15 @@
 """The queues against the broker's tables, in JSON or databases, as RocketMQ writes them."""
 
-import json
 import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from cqstore.broker.metadata.json_entries import table_entries
 from cqstore.broker.metadata.model import Form
 from cqstore.migration.preflight import Severity, preflight
 from cqstore.migration.preflight.preflight_report import PreflightFinding
 from cqstore.migration.preflight.topics_check import read_topic_table
-from cqstore.store.errors import CorruptionError
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
@@ -200,7 +197,7 @@ def test_offsets_in_a_database_that_cannot_be_read_are_one_finding(golden: Golde
     assert report.find("consumers-of-unknown-topics") is None
 
 
-@pytest.mark.parametrize("value", ['{"x":1}', '{0:"y"}', "[1]", "null", "Infinity"])
+@pytest.mark.parametrize("value", ['{"x":1}', '{0:"y"}', "[1]", "null", "Infinity", "5"])
 def test_an_offset_that_is_none_is_one_finding(golden: Golden, value: str) -> None:
     root = golden("basic-default")
     consumers(root, f'{{"offsetTable":{{"gone@g":{value}}}}}')
@@ -209,32 +206,16 @@ def test_an_offset_that_is_none_is_one_finding(golden: Golden, value: str) -> No
     assert "gone@g" in finding.sentence
 
 
-# ---- reading
-
-
-def test_keys_without_quotes_are_read_and_texts_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "t.json"
-    path.write_text('{ "a" : {"x{1:2,3:4}":{-1:5, 0 :6}, "y\\"{7:":[{8:9}]} , "b":{}}')
-    assert list(table_entries(path, "a")) == [
-        ("x{1:2,3:4}", {"-1": 5, "0": 6}),
-        ('y"{7:', [{"8": 9}]),
-    ]
-    assert list(table_entries(path, "b")) == []
-    assert list(table_entries(path, "c")) == []
-
-
-@pytest.mark.parametrize("text", ['{"a":{"b":1]', '{"a":{1.5:2}}', '{"a" 3}', "[" * 100_000])
-def test_what_is_no_json_is_named(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "t.json"
-    path.write_text(text)
-    with pytest.raises(CorruptionError, match="t\\.json"):
-        list(table_entries(path, "a"))
-
-
-def test_a_table_of_ours_reads_as_json_does(golden_folder: Path) -> None:
-    path = golden_folder / "wide-default" / "config" / "topics.json"
-    table = json.loads(path.read_text())["topicConfigTable"]
-    assert dict(table_entries(path, "topicConfigTable")) == table
+@pytest.mark.parametrize("name", ["topics.json", "consumerOffset.json"])
+def test_a_backup_alone_and_a_file_edited_by_hand_are_compared(golden: Golden, name: str) -> None:
+    root = golden("basic-default")
+    consumers(root, '{"offsetTable":{"gone@g":{0:4}}}')
+    found = [(each.code, each.sentence) for each in look(root)]
+    path = root / "config" / name
+    path.write_text(f"\ufeff// by hand\n{path.read_text()}")
+    assert [(each.code, each.sentence) for each in look(root)] == found
+    path.rename(path.with_name(f"{name}.bak"))
+    assert [(each.code, each.sentence) for each in look(root)] == found
 
 
 # ---- tables of the other form
