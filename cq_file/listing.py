@@ -10,16 +10,18 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from cqstore.cq_file.layout import parse_file_name, parse_queue_id
 from cqstore.store.errors import (
     CorruptionError,
     IllegalMessageError,
+    StoreConfigError,
     TruncatedRecordError,
     os_errors,
 )
 from cqstore.store.files import bytes_on_disk, check_regular, file_name
+from cqstore.store.settings.replica_config import rocketmq_key
 
 _NAME_MAX = 255
 """Bytes of the longest folder name that common file systems take."""
@@ -133,7 +135,9 @@ def list_files(queue: QueueFolder, listing: Listing) -> list[int]:
     return starts
 
 
-def fit_files(listing: Listing, configured: int, unit: int, *, explicit: bool) -> int:
+def fit_files(
+    listing: Listing, configured: int, unit: int, *, explicit: bool, setting: str = ""
+) -> int:
     """Return the size that the files of ``listing`` have, ``configured`` without files.
 
     The few that have another one, or a name that does not fit it, are left out of ``queues`` and
@@ -144,8 +148,11 @@ def fit_files(listing: Listing, configured: int, unit: int, *, explicit: bool) -
         configured: what the settings say, bytes.
         unit: bytes of a unit, of which every file holds a whole number; 1 for any size.
         explicit: the setting was given and has to fit the files.
+        setting: its field of ``StoreConfig``, for an error.
 
     Raises:
+        StoreConfigError: most files have one size, and none has the one that was given: a wrong
+            setting, with which no broker starts.
         TruncatedRecordError: as below, and the file that is named was surely cut short: it does not
             hold whole units, or one of the expected size is there.
         CorruptionError: half of the files or more differ from what was given or, without, from
@@ -158,6 +165,8 @@ def fit_files(listing: Listing, configured: int, unit: int, *, explicit: bool) -
     limit = max(sizes, key=lambda size: (size % unit == 0, sizes[size].files, size == configured))
     expected = configured if explicit else limit
     total = sum(found.files for found in sizes.values())
+    if explicit and expected not in sizes and not limit % unit and 2 * sizes[limit].files > total:
+        _refuse_setting(rocketmq_key(setting), configured, limit, sizes[limit].example)
     if expected not in sizes or 2 * sizes[expected].files <= total:
         got = limit if limit != expected else min(sizes.keys() - {limit})
         cut = got % unit or (expected in sizes and got < expected)
@@ -180,6 +189,20 @@ def fit_files(listing: Listing, configured: int, unit: int, *, explicit: bool) -
             expected=f"multiples of {expected}",
         )  # fmt: skip
     return expected
+
+
+def _refuse_setting(key: str, configured: int, found: int, example: str) -> NoReturn:
+    """Refuse a size that is not that of the files.
+
+    Raises:
+        StoreConfigError: always.
+    """
+    raise StoreConfigError(
+        f"{key}={configured} is a wrong setting, or every file was cut: queue files here have"
+        f" {found} bytes, and a broker does not start with another size; leave {key} out of the"
+        f" settings, or set it to {found}",
+        path=Path(example),
+    )
 
 
 def leave_out_misfits(listing: Listing, expected: int) -> int:

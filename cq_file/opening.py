@@ -76,7 +76,7 @@ def open_queues(
     ext = list_queues(ext_folder(paths))
 
     def access(listing: Listing, configured: int, unit: int, setting: str) -> FileAccess:
-        size = fit_files(listing, configured, unit, explicit=setting in given)
+        size = fit_files(listing, configured, unit, explicit=setting in given, setting=setting)
         return FileAccess(size, cache, unsynced)
 
     unit = FILE_UNIT.size

@@ -14,7 +14,7 @@ from cqstore.store.service.layout.store_layout import with_log_folder
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.open_store import open_served
 from cqstore.store.service.opening.options import OpenOptions
-from cqstore.store.settings.broker_conf import read_broker_conf
+from cqstore.store.settings.broker_conf import BrokerConf
 from cqstore.store.settings.config import StoreConfig
 from cqstore.store.settings.validation import faults
 
@@ -108,5 +108,7 @@ class SourceOptions(BaseModel):
         return log
 
     def _settings(self) -> StoreConfig:
-        given = read_broker_conf(self.config)[0] if self.config is not None else StoreConfig()
+        if self.config is None:
+            return with_log_folder(StoreConfig(), self.commitlog)
+        given = BrokerConf.read(self.config).settings(self.path)
         return with_log_folder(given, self.commitlog)

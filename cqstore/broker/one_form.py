@@ -1,6 +1,7 @@
 """The metadata that a report is about: one form of it."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,25 +11,48 @@ from cqstore.broker.metadata.model import BrokerMetadata, Form
 from cqstore.cli.options import note
 from cqstore.store.errors import RefusedStoreError, StoreError
 from cqstore.store.paths import StorePaths
+from cqstore.store.settings.broker_conf import BrokerConf
 
 BrokerForm = Annotated[
     Form | None, typer.Option("--form", help="The form of the metadata that the broker reads.")
 ]
 
 
-def read_one_form(paths: StorePaths, form: Form | None = None) -> BrokerMetadata:
+def form_by_config(config: Path | None) -> Form | None:
+    """Return the form that a broker with this configuration reads; ``None`` without one.
+
+    Raises:
+        StoreError: as ``BrokerConf.settings``.
+    """
+    if config is None:
+        return None
+    settings = BrokerConf.read(config).settings()
+    if (settings.config_manager_version or "").lower() == Form.V2:
+        return Form.V2
+    if settings.store_type.lower() != "defaultrocksdb":
+        return Form.JSON
+    return Form.SINGLE if settings.single_metadata else Form.V1
+
+
+def read_one_form(
+    paths: StorePaths, form: Form | None = None, config: Path | None = None
+) -> BrokerMetadata:
     """Return the metadata in ``form``; without it that of the only form that is there.
+
+    Of several forms it is the one that the broker with ``config``, its configuration, reads.
 
     Raises:
         RefusedStoreError: there is none, or there are several and ``form`` does not say which.
     """
-    found = find_one_form(paths, form)
+    found = find_one_form(paths, form, config)
     if found is None:
         raise RefusedStoreError("no metadata of a broker is there", path=paths.config)
     return found
 
 
-def find_one_form(paths: StorePaths, form: Form | None = None) -> BrokerMetadata | None:
+def find_one_form(
+    paths: StorePaths, form: Form | None = None, config: Path | None = None
+) -> BrokerMetadata | None:
     """Return what ``read_one_form`` does; ``None`` if there is no metadata in any form.
 
     Raises:
@@ -36,14 +60,16 @@ def find_one_form(paths: StorePaths, form: Form | None = None) -> BrokerMetadata
     """
     found = read_forms(paths)
     wanted = [each for each in found if form is None or each.form is form]
-    config = paths.config
     if found and not wanted:
-        raise RefusedStoreError(f"no metadata in the form {form} is there", path=config)
+        raise RefusedStoreError(f"no metadata in the form {form} is there", path=paths.config)
+    if len(wanted) > 1 and (by_config := form_by_config(config)) is not None:
+        wanted = [each for each in wanted if each.form is by_config] or wanted
     if len(wanted) > 1:
         names = ", ".join(each.form.value for each in wanted)
         raise RefusedStoreError(
-            f"metadata is there in several forms ({names}): say with --form which the broker reads",
-            path=config,
+            f"metadata is there in several forms ({names}): say with --form or"
+            " --config which the broker reads",
+            path=paths.config,
         )
     return wanted[0] if wanted else None
 

@@ -25,7 +25,7 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.opening.open_store import open_served
 from cqstore.store.service.opening.options import OpenOptions
-from cqstore.store.settings.broker_conf import conf_notes, read_broker_conf, unused_keys
+from cqstore.store.settings.broker_conf import BrokerConf
 from cqstore.store.settings.config import StoreConfig
 from cqstore.store.settings.installed_backends import backend_names
 
@@ -130,26 +130,28 @@ Rows = Annotated[RowFormat, typer.Option("--output", help="How to print.")]
 
 
 def read_config(path: Path | None, root: Path | None = None, *, puts: bool = False) -> StoreConfig:
-    """Return the configuration in ``path``; keys that are not ours are named where they matter.
+    """Return the settings that the broker has by ``path``; what is not as it looks is reported.
 
-    With ``--verbose`` all of them are. Of a store in ``root`` it is said too which lines are none,
-    and that the settings are of another one. What promises replicas stays for a verb that
-    ``puts``.
+    With ``--verbose`` keys that are not ours are named too. Of a store in ``root`` it is said that
+    the settings are of another one, and a log below that one's folder is looked for in ``root``.
+    What promises replicas stays for a verb that ``puts``.
 
     Raises:
-        StoreConfigError: no properties, a value does not fit; or, for a verb that ``puts``, a key
-            is misspelt: it may be the one that asks for durable puts.
+        StoreConfigError: no properties, a setting of cqstore's own does not fit; or, for a verb
+            that ``puts``, a key is misspelt or a setting has another value than the file shows: it
+            may be the one that asks for durable puts.
         StoreIOError: it cannot be read.
     """
     if path is None:
         return StoreConfig()
-    config, unknown = read_broker_conf(path)
-    unused = [f"{key} is no setting of cqstore's: {w}" for key, w in unused_keys(unknown).items()]
-    if unused and puts:
-        raise StoreConfigError("; ".join(unused), path=path)
-    for sentence in [*unused, *(conf_notes(path, root) if root is not None else ())]:
-        note(f"{path}: {sentence}")
-    if unknown and VERBOSE.get():
+    conf = BrokerConf.read(path)
+    notes = list(conf.notes(root))
+    if puts and (wrong := [each.sentence for each in notes if each.keeps_out_puts]):
+        raise StoreConfigError(f"{'; '.join(wrong)}; nothing was put", path=path)
+    config = conf.settings(root)
+    for each in notes:
+        note(f"{path}: {each.sentence}")
+    if VERBOSE.get() and (unknown := conf.unknown()):
         note(f"{path}: no setting of cqstore's: {', '.join(sorted(unknown))}")
     return config if puts else config.without_replicas()
 

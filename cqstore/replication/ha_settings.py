@@ -8,7 +8,7 @@ from pydantic.alias_generators import to_camel
 
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.java_numbers import INT_MAX
-from cqstore.store.settings.broker_conf import read_properties
+from cqstore.store.settings.broker_conf import BrokerConf
 from cqstore.store.settings.validation import faults
 
 
@@ -30,15 +30,14 @@ class HaSettings(BaseModel):
 
     @classmethod
     def read(cls, path: Path | None) -> Self:
-        """Return what a ``broker.conf`` says; without one the defaults.
+        """Return what a broker has by its ``broker.conf``; without one the defaults.
 
         Raises:
             StoreIOError: the file cannot be read.
             StoreConfigError: a value does not fit, or connections would not outlast a heartbeat.
         """
-        keys = {to_camel(name) for name in cls.model_fields}
-        pairs = read_properties(path) if path is not None else {}
-        given = {key: value.strip() for key, value in pairs.items() if key in keys}
+        keys = [to_camel(name) for name in cls.model_fields]
+        given = BrokerConf.read(path).taken(keys) if path is not None else {}
         try:
             settings = cls.model_validate(given)
         except ValidationError as exc:

@@ -1,101 +1,155 @@
 """The linter of a broker.conf: RocketMQ ignores in silence what it does not know.
 
-Every key gives at most one finding of its own; what several keys mean together, and against the
-store on disk, comes after. Keys that nothing is known of, and that resemble none, are told in one
-finding: the broker's plug-ins have keys too.
+The values are read as ``--config`` of every verb reads them (``settings/broker_conf.py``). Every
+key gives at most one finding of its own; what several keys mean together, and against the store on
+disk, comes after. Keys that nothing is known of, and that resemble none, are in one finding: the
+broker's plug-ins have keys too.
 """
 
-from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
 
-from cqstore.migration.preflight.broker_keys import (
+from cqstore.migration.preflight.broker_rules import meaning
+from cqstore.migration.preflight.folder_verdict import FolderKind
+from cqstore.migration.preflight.preflight_report import (
+    Affected,
+    Figure,
+    NameCount,
+    PreflightFinding,
+    Severity,
+)
+from cqstore.store.paths import StorePaths
+from cqstore.store.settings.broker_conf import BrokerConf
+from cqstore.store.settings.broker_keys import (
     CHOICES,
     INSTEAD,
     NO_NEED,
+    OLDEST,
     UNUSED,
     BrokerKey,
     Version,
     broker_keys,
     release,
 )
-from cqstore.migration.preflight.broker_rules import meaning
-from cqstore.migration.preflight.broker_values import bad_value
-from cqstore.migration.preflight.folder_verdict import FolderKind
-from cqstore.migration.preflight.preflight_report import (
-    Affected,
-    NameCount,
-    PreflightFinding,
-    Severity,
-)
-from cqstore.store.settings.config import StoreConfig
+from cqstore.store.settings.conf_notes import line_notes, near_key
+from cqstore.store.settings.conf_values import Outcome, judge
 
-_ALIKE = 0.85
-"""Likeness from which on an unknown key passes for a misspelt one."""
-
-
-def usable_config(values: Mapping[str, str]) -> StoreConfig:
-    """Return the settings of the store in ``values``, without those whose value is bad."""
-    keys = broker_keys()
-    return StoreConfig.from_mapping(
-        {
-            name: value.strip()
-            for name, value in values.items()
-            if name in StoreConfig.known_keys()
-            and bad_value(name, value.strip(), keys[name]) is None
-        }
-    )
+_TRIMS: Version = (5, 2, 0)
+"""First release that trims texts."""
+_UNIT = 20
+_SIZES = {
+    "mappedFileSizeConsumeQueue": "mappedFileSizeConsumeQueue",
+    "mapedFileSizeConsumeQueue": "mappedFileSizeConsumeQueue",
+    "mappedFileSizeCommitLog": "mappedFileSizeCommitLog",
+    "mapedFileSizeCommitLog": "mappedFileSizeCommitLog",
+}
+"""Key of a file size → the key since 4.5.2. A broker starts on files of that size alone."""
+_DEFAULTS = {"mappedFileSizeConsumeQueue": 300_000 * _UNIT, "mappedFileSizeCommitLog": 1 << 30}
+_WHAT = {"mappedFileSizeConsumeQueue": "queue", "mappedFileSizeCommitLog": "log"}
 
 
 def lint(
-    values: Mapping[str, str], version: Version, to: str, verdict: FolderKind | None = None
+    conf: BrokerConf,
+    version: Version,
+    to: str,
+    verdict: FolderKind | None = None,
+    sizes: Mapping[str, int] | None = None,
 ) -> Iterator[PreflightFinding]:
     """Yield what is wrong with the settings of a broker of that release.
 
     Args:
-        values: keys and values as they are in the file.
+        conf: the file.
         version: RocketMQ's release.
         to: where the queues are to go, ``rocksdb`` or ``file``.
         verdict: what lies on disk, ``None`` if that is not known.
+        sizes: what ``file_sizes`` gives, ``None`` if that is not known.
     """
     keys = broker_keys()
     good: dict[str, str] = {}
     unknown = NameCount()
-    for name, value in values.items():
+    for name, text in conf.values.items():
         key = keys.get(name)
-        finding = _misspelt(name) if key is None else _of_key(name, value, key, version)
+        if key is None:
+            finding = _misspelt(name)
+        elif name in _SIZES and (found := (sizes or {}).get(_SIZES[name])):
+            finding = _of_size(name, text, key, version, found)
+        else:
+            finding = _of_key(name, text, key, version)
         if finding is not None:
             yield finding
         elif key is None:
             unknown.add(name)
         else:
-            good[name] = value.strip()
+            good[name] = text.strip()
     yield from unknown.finding(
         "keys-unknown",
         Severity.INFO,
         "Nothing is known of these keys: a plug-in may have them, RocketMQ itself ignores them.",
     )
-    takes_default = "storeType" in values and "storeType" not in good
+    for sentence in line_notes(conf.lines):
+        yield PreflightFinding(code="line", severity=Severity.WARN, sentence=_capital(sentence))
+    takes_default = "storeType" in conf.values and "storeType" not in good
     yield from meaning(good, version, to, None if takes_default else verdict)
 
 
-def _of_key(name: str, value: str, key: BrokerKey, version: Version) -> PreflightFinding | None:
+def _of_key(name: str, text: str, key: BrokerKey, version: Version) -> PreflightFinding | None:
     """Return what is wrong with a setting under a release; ``None``: nothing."""
-    text = release(version)
+    shown = release(version)
     if key.until is not None and version >= key.until:
-        return _finding("key-removed", name, _removed(name, key, text), instead=INSTEAD.get(name))
+        return _finding("key-removed", name, _removed(name, key, shown), instead=INSTEAD.get(name))
     if key.since is not None and version < key.since:
         first = release(key.since)
-        sentence = f"RocketMQ {text} does not know {name}, which came with {first}."
+        sentence = f"RocketMQ {shown} does not know {name}, which came with {first}."
         return _finding("key-too-new", name, sentence, since=first)
-    fault = bad_value(name, value, key)
-    if fault is not None:
-        sentence = f"The value {value!r} of {name} is {fault}."
-        allowed = ", ".join(CHOICES[name]) if name in CHOICES else None
-        return _finding("value-bad", name, sentence, value=value, allowed=allowed)
+    judged = judge(name, text, key, trims=version >= _TRIMS)
+    if judged.sentence:
+        choices = key.names or CHOICES.get(name, ())
+        allowed = ", ".join(choices) if choices and judged.outcome is not Outcome.TAKEN else None
+        sentence = _capital(judged.sentence)
+        return _finding("value-bad", name, sentence, value=text, allowed=allowed)
     if name in UNUSED:
         sentence = f"Nothing in RocketMQ acts on {name}."
         return _finding("key-unused", name, sentence, Severity.INFO)
     return None
+
+
+def _of_size(
+    name: str, text: str, key: BrokerKey, version: Version, found: int
+) -> PreflightFinding | None:
+    """Return what is wrong with a size, which the files on disk, of ``found`` bytes, decide."""
+    finding, current = _of_key(name, text, key, version), _SIZES[name]
+    is_read = (key.since or OLDEST) <= version and (key.until is None or version < key.until)
+    value = judge(name, text, key).value if is_read else None
+    here = f"the {_WHAT[current]} files here have {found} bytes"
+    right = "leave the key out" if found == _DEFAULTS[current] else f"write {current}={found}"
+    if isinstance(value, int):
+        unit = _UNIT if current == "mappedFileSizeConsumeQueue" else 1
+        if -(-value // unit) * unit == found:
+            return finding
+        sentence = f"{name}={value} is wrong: {here}, and no broker starts with another size;"
+        return _finding("conf-against-layout", name, f"{sentence} {right}.", foundBytes=found)
+    if finding is None or is_read:
+        return finding
+    sentence = f"RocketMQ {release(version)} does not read {name}; {here}: {right}."
+    return _finding(finding.code, name, sentence, foundBytes=found)
+
+
+def file_sizes(paths: StorePaths, log_folders: Iterable[Path]) -> dict[str, int]:
+    """Return the bytes of the first queue file and of the first log file, by their keys.
+
+    Raises:
+        OSError: a folder cannot be read.
+    """
+    name = "[0-9]" * 20
+    logs = chain.from_iterable(folder.glob(name) for folder in log_folders)
+    found = {
+        "mappedFileSizeConsumeQueue": paths.consume_queue.glob(f"*/*/{name}"),
+        "mappedFileSizeCommitLog": logs,
+    }
+    sizes = {key: (path.stat().st_size for path in files) for key, files in found.items()}
+    first = {key: next(filter(None, each), 0) for key, each in sizes.items()}
+    return {key: size for key, size in first.items() if size}
 
 
 def _removed(name: str, key: BrokerKey, text: str) -> str:
@@ -110,19 +164,23 @@ def _removed(name: str, key: BrokerKey, text: str) -> str:
 
 
 def _misspelt(name: str) -> PreflightFinding | None:
-    """Return the finding of a key that is unknown, but one like it is not; ``None``: none is."""
+    """Return the finding of a key that is a misspelling of a known one; ``None``: of none."""
     keys = broker_keys()
-    lower = {each.lower(): each for each in keys}
-    close = get_close_matches(name.lower(), lower, 1, _ALIKE)
-    if not close:
+    meant = near_key(name, [each for each, key in keys.items() if key.until is None])
+    if meant is None:
         return None
-    meant = lower[close[0]]
     sentence = f"RocketMQ has no key {name}; is {meant} meant?"
     return _finding("key-misspelt", name, sentence, meant=meant)
 
 
+def _capital(sentence: str) -> str:
+    """Return a note as a sentence; one that begins with a key keeps its letter."""
+    sentence = sentence if sentence.endswith("?") else f"{sentence}."
+    return sentence[0].upper() + sentence[1:] if sentence.startswith("line ") else sentence
+
+
 def _finding(
-    code: str, name: str, sentence: str, severity: Severity = Severity.WARN, **figures: str | None
+    code: str, name: str, sentence: str, severity: Severity = Severity.WARN, **figures: Figure
 ) -> PreflightFinding:
     """Return a finding about one key."""
     return PreflightFinding(

@@ -5,8 +5,6 @@ Source: spec 9.5, 10, 19.1, 19.4; field notes 12, 16, 26, c ("Trap").
 
 from collections.abc import Iterator, Mapping
 
-from cqstore.migration.preflight.broker_keys import Version, release
-from cqstore.migration.preflight.broker_values import not_loaded
 from cqstore.migration.preflight.folder_verdict import FolderKind
 from cqstore.migration.preflight.preflight_report import (
     Affected,
@@ -15,7 +13,10 @@ from cqstore.migration.preflight.preflight_report import (
     Severity,
 )
 from cqstore.store.queue.backends import backend
+from cqstore.store.settings.broker_keys import STORE_TYPES, Version, release
 
+_LOADED = "combineCQLoadingCQTypes"
+_CHOSEN = ("combineCQPreferCQType", "combineAssignOffsetCQType")
 _ROCKSDB_TYPE = "defaultRocksDB"
 _ROCKSDB_QUEUES: Version = (5, 2, 0)
 """First release with queues in RocksDB."""
@@ -149,3 +150,16 @@ def _finding(
         code=code, severity=severity, sentence=sentence, figures=figures,
         affected=[Affected(name=name) for name in names], affected_total=len(names),
     )  # fmt: skip
+
+
+def not_loaded(values: Mapping[str, str]) -> list[str]:
+    """Return the keys that choose a store type which ``combineCQLoadingCQTypes`` does not load."""
+    loaded = values.get(_LOADED, ";".join(STORE_TYPES)).lower().split(";")
+    types = {part.strip() for part in loaded}
+    known = {each.lower() for each in STORE_TYPES}
+    return [
+        name
+        for name in _CHOSEN
+        if (chosen := values.get(name, STORE_TYPES[0]).strip().lower()) in known
+        and chosen not in types
+    ]

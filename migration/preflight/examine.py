@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from cqstore.migration.preflight.broker_conf_check import lint, usable_config
-from cqstore.migration.preflight.broker_keys import parse_version
+from cqstore.migration.preflight.broker_conf_check import file_sizes, lint
+from cqstore.migration.preflight.broker_rules import meaning
 from cqstore.migration.preflight.combined import CombinedStart
 from cqstore.migration.preflight.consumers_check import OffsetsCheck, not_compared
 from cqstore.migration.preflight.folder_verdict import (
@@ -48,7 +48,8 @@ from cqstore.store.service.offline.delay_levels import unlike_levels
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.opening.open_store import open_served
 from cqstore.store.service.opening.options import OpenOptions
-from cqstore.store.settings.broker_conf import read_properties
+from cqstore.store.settings.broker_conf import BrokerConf
+from cqstore.store.settings.broker_keys import broker_keys, parse_version
 from cqstore.store.settings.config import StoreConfig
 
 RELEASE = "5.5.1"
@@ -91,8 +92,10 @@ def preflight(
         known = " or ".join(map(repr, bulk_names()))
         raise StoreConfigError(f"queues can go to {known}, not to {to!r}")
     version = parse_version(rocketmq_version)
-    values = read_properties(broker_conf) if broker_conf is not None else {}
-    config = config or usable_config(values)
+    conf = BrokerConf.read(broker_conf) if broker_conf is not None else None
+    values = conf.taken(broker_keys()) if conf is not None else {}
+    if config is None:
+        config = conf.settings(root) if conf is not None else StoreConfig()
     with os_errors("look at the store", root):  # where nothing nearer names a path
         found = inspect_folder(root, config)
         state = list(state_findings(root, running=running))
@@ -106,7 +109,13 @@ def preflight(
         )
         if found.verdict in READABLE and (running or not in_use):
             findings += examination.beside_writer() if in_use else examination.run()
-    findings += lint(values, version, to, found.verdict if broker_conf is not None else None)
+    if conf is not None:
+        folders = found.layout.log_folders if found.layout is not None else []
+        with os_errors("look at the store", root):
+            sizes = file_sizes(StorePaths(root), folders)
+        findings += lint(conf, version, to, found.verdict, sizes)
+    else:
+        findings += meaning({}, version, to, None)
     return examination.report(rocketmq_version, findings)
 
 

@@ -10,14 +10,14 @@ Source: RocketMQ ``AbstractLiteLifecycleManager``, ``LiteUtil``, ``TopicConfig``
 import re
 import time
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from cqstore.migration.preflight.broker_keys import Version
 from cqstore.migration.preflight.preflight_report import NameCount, PreflightFinding, Severity
 from cqstore.migration.preflight.queue_survey import QueueCheck, UnitRange
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.context import LogView
 from cqstore.store.record.message import LMQ_PREFIX
+from cqstore.store.settings.broker_keys import Version
 
 _SIGN = "$"
 _LITE_PREFIX = LMQ_PREFIX + _SIGN
@@ -57,13 +57,11 @@ class LiteRules(NamedTuple):
         return idle >= self.min_ttl_ms and idle > self.limit_ms(minutes)
 
 
-def lite_rules(version: Version, values: Mapping[str, str]) -> LiteRules | None:
+def lite_rules(version: Version, values: Mapping[str, Any]) -> LiteRules | None:
     """Return the rules of a release with the settings of a broker, ``None`` before lite topics."""
     if version < _FIRST_RELEASE:
         return None
-    text = values.get(_MIN_TTL, "")
-    min_ttl = int(text) if _NUMBER.fullmatch(text) else _MIN_TTL_MS
-    return LiteRules(min_ttl, version >= _LIMIT_IN_LONG)
+    return LiteRules(values.get(_MIN_TTL, _MIN_TTL_MS), version >= _LIMIT_IN_LONG)
 
 
 def parent_topic(topic: str) -> str | None:

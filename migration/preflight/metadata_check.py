@@ -5,6 +5,7 @@ Source: RocketMQ ``BrokerController``; see ``cqstore.broker.conversion``.
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from cqstore.broker.conversion.conversion import NextBroker, plan_conversion
 from cqstore.broker.conversion.prepare import reads_databases
@@ -33,7 +34,7 @@ _BROUGHT = {CONFIG_FOLDER, TIMER_WHEEL, TIMER_LOG, *DATABASES}
 
 
 def table_findings(
-    paths: StorePaths, to: str, values: Mapping[str, str]
+    paths: StorePaths, to: str, values: Mapping[str, Any]
 ) -> Iterator[PreflightFinding]:
     """Yield what becomes of the tables in a move to backend ``to``. Changes nothing.
 
@@ -56,10 +57,10 @@ def table_findings(
     yield from _not_brought(paths)
 
 
-def _version_2(tables: list[TableForms], values: Mapping[str, str]) -> Iterator[PreflightFinding]:
+def _version_2(tables: list[TableForms], values: Mapping[str, Any]) -> Iterator[PreflightFinding]:
     """Yield a finding where tables are in a form that the settings do not have read."""
     there = any(table.form is Form.V2 for table in tables)
-    is_set = values.get(_VERSION_KEY, "").strip().lower() == _VERSION_2
+    is_set = values.get(_VERSION_KEY, "").lower() == _VERSION_2
     if there and not is_set:
         yield _finding(
             "tables-in-version-2", Severity.WARN,
@@ -69,7 +70,7 @@ def _version_2(tables: list[TableForms], values: Mapping[str, str]) -> Iterator[
         )  # fmt: skip
 
 
-def _converted(paths: StorePaths, to: str, values: Mapping[str, str]) -> Iterator[PreflightFinding]:
+def _converted(paths: StorePaths, to: str, values: Mapping[str, Any]) -> Iterator[PreflightFinding]:
     """Say what a switch converts, or why it would refuse to."""
     keys = {key: values[key] for key in (_VERSION_KEY, _SINGLE_KEY) if key in values}
     try:

@@ -1,102 +1,165 @@
-"""Reading a ``broker.conf``: the settings in it, and what its reader is to be warned of."""
+"""Reading a ``broker.conf``: the settings that the broker has by it, and what to warn of."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any, NamedTuple, Self
 
-from cqstore.store.errors import StoreConfigError, os_errors
-from cqstore.store.files import read_file
-from cqstore.store.path_kind import exists, is_dir, is_file
+from cqstore.store.concurrency.logger import StoreLogger
+from cqstore.store.errors import StoreConfigError
+from cqstore.store.settings.broker_keys import BrokerKey, broker_keys, release
 from cqstore.store.settings.conf_notes import (
-    control_character,
-    ignored_lines,
+    line_notes,
+    log_below,
     near_key,
     other_store,
 )
+from cqstore.store.settings.conf_values import Judged, Outcome, judge
 from cqstore.store.settings.config import StoreConfig
+from cqstore.store.settings.properties_file import ConfLine, last_values, read_lines
 
-MAX_CONFIG_BYTES = 1 << 20
-"""Of a ``broker.conf``."""
+_logger = StoreLogger(__name__)
 _NOT_OURS = {
     "readOnlyCommitLogStorePaths": "log files there are not read; name them in storePathCommitLog",
 }
 
 
+class ConfNote(NamedTuple):
+    """Something of a file that is not as it looks."""
+
+    sentence: str
+    keeps_out_puts: bool = False
+    """Whether a setting of the store has another value than the file shows."""
+
+
+@dataclass(frozen=True)
+class BrokerConf:
+    """One ``broker.conf``. Immutable; any thread."""
+
+    path: Path
+    lines: tuple[ConfLine, ...]
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read the file; no value is looked at.
+
+        Raises:
+            StoreIOError: it cannot be read.
+            StoreConfigError: it is no properties file, or no text.
+        """
+        return cls(path, read_lines(path))
+
+    @cached_property
+    def values(self) -> Mapping[str, str]:
+        """Return keys with their values, as text; of a key that is there twice the last counts."""
+        return last_values(self.lines)
+
+    @cached_property
+    def _judged(self) -> dict[str, Judged]:
+        keys = broker_keys()
+        return {
+            name: judge(name, text, keys[name])
+            for name, text in self.values.items()
+            if name in keys and keys[name].until is None
+        }
+
+    def taken(self, names: Iterable[str]) -> dict[str, Any]:
+        """Return those of ``names`` that the newest release has by this file, converted."""
+        return {
+            name: self._judged[name].value
+            for name in names
+            if name in self._judged and self._judged[name].value is not None
+        }
+
+    def settings(self, root: Path | None = None) -> StoreConfig:
+        """Return the settings of a store as the broker has them.
+
+        What the broker has and cqstore cannot have is left at cqstore's default, see ``notes``.
+        ``root``: the folder of the store; a log below another ``storePathRootDir`` is looked for in
+        it, for a copy of a store, or one that a container sees elsewhere.
+
+        Raises:
+            StoreConfigError: a setting of cqstore's own does not fit, or settings contradict each
+                other.
+        """
+        given = self.taken(StoreConfig.known_keys())
+        if root is not None and (here := log_below(self.values, root)) is not None:
+            given["storePathCommitLog"] = here
+        try:
+            return StoreConfig.from_mapping(given)
+        except StoreConfigError as exc:
+            raise StoreConfigError(exc.reason, path=self.path) from exc
+
+    def unknown(self) -> dict[str, str]:
+        """Return the keys with their values that no setting of ours answers to."""
+        known = StoreConfig.known_keys()
+        return {key: value for key, value in self.values.items() if key not in known}
+
+    def value_faults(self, names: Iterable[str]) -> Iterator[Judged]:
+        """Yield what is not as it looks of the values of ``names``."""
+        for name in names:
+            judged = self._judged.get(name)
+            if judged is not None and judged.sentence:
+                yield judged
+
+    def notes(self, root: Path | None = None) -> Iterator[ConfNote]:
+        """Yield what is not as it looks: keys first, then values and lines as they are there."""
+        for key, why in unused_keys(self.unknown()).items():
+            sentence = f"{key} is no setting of cqstore's: {why}"
+            yield ConfNote(sentence, keeps_out_puts=True)
+        known, keys = StoreConfig.known_keys(), broker_keys()
+        last = {line.key: line.number for line in self.lines}
+        for key, number in last.items():
+            judged = self._judged.get(key)
+            if judged is not None and judged.sentence:
+                wrong = key in known and judged.outcome in {Outcome.NOT_TAKEN, Outcome.NOT_OURS}
+                yield ConfNote(f"line {number}: {judged.sentence}", keeps_out_puts=wrong)
+            elif key in keys and (gone := _gone(key, keys[key])):
+                yield ConfNote(f"line {number}: {gone}")
+        yield from map(ConfNote, line_notes(self.lines))
+        if root is not None:
+            yield from map(ConfNote, other_store(self.values, root))
+
+
 def read_broker_conf(path: Path) -> tuple[StoreConfig, dict[str, str]]:
-    """Read a ``broker.conf`` (Java properties).
+    """Read a ``broker.conf`` (Java properties) as the newest RocketMQ does.
+
+    A value that a broker does not take is logged as a warning and leaves its default: ``48␠`` and
+    ``75%`` are no numbers, and every boolean but ``true`` is false.
 
     Returns:
         The config, and the keys with their values that no setting of ours answers to.
 
     Raises:
         StoreIOError: the file cannot be read.
-        StoreConfigError: a value does not fit its setting.
+        StoreConfigError: it is no such file, a broker takes a value that cqstore cannot have, or a
+            setting of cqstore's own does not fit.
     """
-    pairs = read_properties(path)
-    known = StoreConfig.known_keys()
-    given = {key: value.strip() for key, value in pairs.items() if key in known}
-    try:
-        config = StoreConfig.from_mapping(given)
-    except StoreConfigError as exc:
-        raise StoreConfigError(exc.reason, path=path) from exc
-    return config, {key: value for key, value in pairs.items() if key not in known}
-
-
-def read_properties(path: Path) -> dict[str, str]:
-    """Return keys and values as Java's ``Properties`` reads them; of a key twice, the last.
-
-    Raises:
-        StoreIOError: the file cannot be read.
-        StoreConfigError: it is no properties file, or no text.
-    """
-    import javaproperties  # noqa: PLC0415 - with it come HTTP and TLS, which few commands need
-
-    text = _text(path)
-    try:
-        pairs: dict[str, str] = javaproperties.loads(text)
-    except javaproperties.InvalidUEscapeError as exc:
-        raise StoreConfigError(f"not a properties file: {exc}", path=path) from exc
-    return pairs
-
-
-def conf_notes(path: Path, root: Path) -> Iterator[str]:
-    """Yield warnings about a ``broker.conf`` whose settings are used for the store ``root``.
-
-    Raises:
-        StoreError: as ``read_properties``.
-    """
-    yield from ignored_lines(_text(path))
-    yield from other_store(read_properties(path), root)
-
-
-def _text(path: Path) -> str:
-    """Return the text of a properties file.
-
-    Raises:
-        StoreConfigError: it is a folder, or has control characters.
-        StoreIOError: it cannot be read.
-    """
-    if is_dir(path):
-        raise StoreConfigError("this is a folder, not a properties file", path=path)
-    if exists(path) and not is_file(path):
-        raise StoreConfigError("this is a device or a pipe, not a properties file", path=path)
-    with os_errors("read the configuration", path):
-        text = read_file(path, MAX_CONFIG_BYTES).decode("utf-8", errors="replace")
-    if (at := control_character(text)) is not None:
-        raise StoreConfigError(
-            f"not a properties file: found the control character {text[at]!r} behind {at}"
-            " characters, expected text",
-            path=path,
-        )
-    return text
+    conf = BrokerConf.read(path)
+    notes = list(conf.value_faults(StoreConfig.known_keys()))
+    if wrong := [each.sentence for each in notes if each.outcome is Outcome.NOT_OURS]:
+        raise StoreConfigError("; ".join(wrong), path=path)
+    for each in notes:
+        _logger.warning("%s: %s", path, each.sentence)
+    return conf.settings(), conf.unknown()
 
 
 def unused_keys(unknown: Iterable[str]) -> dict[str, str]:
     """Return which of the keys that no setting answers to matter all the same, and why."""
-    known = StoreConfig.known_keys()
+    known, keys = StoreConfig.known_keys(), broker_keys()
     unused: dict[str, str] = {}
     for key in unknown:
         if key in _NOT_OURS:
             unused[key] = _NOT_OURS[key]
-        elif meant := near_key(key, known):
+        elif key not in keys and (meant := near_key(key, known)):
             unused[key] = f"is {meant} meant?"
     return unused
+
+
+def _gone(key: str, known: BrokerKey) -> str | None:
+    """Return what to say of a key that looks like a setting and was one; ``None``: nothing."""
+    meant = near_key(key, StoreConfig.known_keys())
+    if known.until is None or known.since is None or meant is None:
+        return None
+    return f"RocketMQ has had no {key} since {release(known.until)}; it is ignored"

@@ -1,59 +1,110 @@
-"""Warnings about a ``broker.conf``: lines and keys that RocketMQ reads, and that do nothing."""
+"""Warnings about a ``broker.conf``: keys, lines and folders that are not what they look like."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
+from cqstore.store.path_kind import is_dir
+from cqstore.store.settings.java_values import java_trim
+from cqstore.store.settings.properties_file import ConfLine
+
 _NEAR = 2
 """Changes of one letter by which a key may differ from ours; no key of RocketMQ's is so near."""
 _SHOWN = 3
-_SEPARATORS = "=:"
-_LINE_ENDS = "\t\n\f\r"
+_LETTERS_A_CHANGE = 3
+"""Of a word: a shorter one that differs is another word (min and max, in and on)."""
+_BYTE_ORDER_MARK = "\u00ef\u00bb\u00bf"
+"""As Java reads it: a part of the first key."""
 
 
-def control_character(text: str) -> int | None:
-    """Return where ``text`` has a character that no text file has, counted from 0."""
-    found = (at for at, char in enumerate(text) if char < " " and char not in _LINE_ENDS)
-    return next(found, None)
+def line_notes(lines: Iterable[ConfLine]) -> Iterator[str]:
+    """Yield a sentence for each key with two values, and for the first lines without a separator.
 
-
-def ignored_lines(text: str) -> Iterator[str]:
-    """Yield a sentence for each line without a separator (the first three) and each double key.
-
-    Java takes such a line for a key, and what follows its first space for the value.
+    Java takes such a line for a key, and what follows its first blank for the value.
     """
-    import javaproperties  # noqa: PLC0415 - as in cqstore.store.settings.broker_conf
-
-    number, bare, seen = 1, list[str](), dict[str, str]()
-    for element in javaproperties.parse(text):
-        source = element.source
-        if isinstance(element, javaproperties.KeyValue):
-            if not any(mark in source for mark in _SEPARATORS):
-                bare.append(f"line {number} has no '=': it is read as the key {element.key!r}")
-            elif seen.get(element.key, element.value) != element.value:
-                yield f"{element.key} is given twice: line {number} counts"
-            seen[element.key] = element.value
-        number += source.count("\n") or source.count("\r")
+    bare, seen = list[str](), dict[str, str]()
+    for number, key, value, separated in lines:
+        if key.startswith(_BYTE_ORDER_MARK):
+            name = key.removeprefix(_BYTE_ORDER_MARK)
+            yield (
+                f"line {number}: the file begins with a byte-order mark, which is part of the key:"
+                f" {name} is not set"
+            )
+        elif not separated:
+            bare.append(f"line {number} has no '=': it is read as the key {key!r}")
+        elif seen.get(key, value) != value:
+            yield f"{key} is given twice: line {number} counts"
+        seen[key] = value
     yield from islice(bare, _SHOWN)
     if len(bare) > _SHOWN:
         yield f"{len(bare) - _SHOWN} more lines have no '='"
 
 
 def near_key(key: str, known: Iterable[str]) -> str | None:
-    """Return which of ``known`` is meant by ``key``; case, ``_``, ``-`` and ``.`` do not count."""
+    """Return which of ``known`` is meant by ``key``, a misspelling of it; ``None``: none.
+
+    Case, ``_``, ``-`` and ``.`` do not count. Digits do, and a word with so few letters that a
+    change makes another word of it.
+    """
     bare = _bare(key)
     found = ((_distance(bare, _bare(each)), each) for each in known)
-    return min((pair for pair in found if pair[0] <= _NEAR), default=(0, None))[1]
+    near = ((far, each) for far, each in found if far <= _NEAR and _means(key, each))
+    return min(near, default=(0, None))[1]
 
 
-def other_store(pairs: Mapping[str, str], root: Path) -> Iterator[str]:
+def _means(key: str, meant: str) -> bool:
+    """Return whether two keys that are near can mean the same."""
+    if re.findall(r"\d", key) != re.findall(r"\d", meant):
+        return False
+    words, others = _words(key), _words(meant)
+    if len(words) != len(others):
+        return True
+    return all(
+        _distance(one, other) * _LETTERS_A_CHANGE <= max(len(one), len(other))
+        for one, other in zip(words, others, strict=True)
+    )
+
+
+def _words(key: str) -> list[str]:
+    return [word.lower() for word in re.findall(r"[A-Z]*[a-z]+|[A-Z]+|\d+", key)]
+
+
+def log_below(values: Mapping[str, str], root: Path) -> str | None:
+    """Return where ``storePathCommitLog`` lies below ``root``; ``None``: it is not for us to say.
+
+    Settings of a container, or of the store that this is a copy of, name folders below their own
+    ``storePathRootDir``. They are those below ``root``, if ``root`` has them all.
+    """
+    text, base = (java_trim(values.get(key, "")) for key in _FOLDERS)
+    if not text or not base or os.path.realpath(base) == os.path.realpath(root):
+        return None
+    moved = list[str]()
+    for part in text.split(","):
+        below = os.path.relpath(os.path.normpath(part.strip()), os.path.normpath(base))
+        is_outside = Path(below).is_relative_to(os.pardir) or not is_dir(root / below)
+        if is_outside or Path(part.strip()).is_absolute() != Path(base).is_absolute():
+            return None
+        moved.append(str(root / below))
+    return ",".join(moved)
+
+
+_FOLDERS = ("storePathCommitLog", "storePathRootDir")
+
+
+def other_store(values: Mapping[str, str], root: Path) -> Iterator[str]:
     """Yield a sentence where the settings are those of another folder than ``root``."""
-    text = pairs.get("storePathRootDir", "").strip()
+    text = java_trim(values.get("storePathRootDir", ""))
     if text and os.path.realpath(text) != os.path.realpath(root):
         yield (
             f"storePathRootDir={text} is another folder than {root}: these settings are of another"
             " store, or of the one that this is a copy of"
+        )
+    if (here := log_below(values, root)) is not None:
+        yield (
+            f"storePathCommitLog={java_trim(values['storePathCommitLog'])} lies below that"
+            f" storePathRootDir: {here} is used"
         )
 
 
@@ -73,4 +124,6 @@ def _distance(one: str, other: str) -> int:
             if at and to and letter == other[to - 1] and one[at - 1] == wanted:
                 best = min(best, older[to - 1] + 1)
             row.append(best)
+        if min(before) > _NEAR and min(row) > _NEAR:
+            return _NEAR + 1
     return row[-1]

@@ -31,6 +31,14 @@ def fault(error: ErrorDetails, skip: int = 0) -> str:
     return ": ".join(filter(None, (place, reason)))
 
 
+def fault_of_value(exc: ValidationError) -> str:
+    """Return the first fault without its place, for a sentence that names the setting."""
+    reason = exc.errors(include_url=False)[0]["msg"]
+    for words in _OF_PYDANTIC:
+        reason = reason.removeprefix(words)
+    return reason.replace("Input should be", "expected")
+
+
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."

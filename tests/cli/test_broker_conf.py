@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cqstore.migration.preflight.broker_keys import broker_keys
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.broker_conf import unused_keys
+from cqstore.store.settings.broker_keys import broker_keys
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.commands import run
 from tests.kit.tree import tree_digest
@@ -55,7 +55,7 @@ def test_a_misspelt_key_is_said_to_readers_and_keeps_out_puts(
     before = tree_digest(root)
     put = run(["put", root, "--topic", "t", "--body", "b", "--config", conf])
     assert (put.returncode, put.stdout) == (2, "")
-    assert put.stderr == f"cqstore: {sentence} ({conf})\n"
+    assert put.stderr == f"cqstore: {sentence}; nothing was put ({conf})\n"
     assert tree_digest(root) == before
 
 

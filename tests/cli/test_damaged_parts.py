@@ -194,8 +194,10 @@ def test_files_that_are_smaller_than_the_settings_say_are_not_taken_for_cut(
 ) -> None:
     (tmp_path / "broker.conf").write_text(f"mappedFileSizeConsumeQueue={2 * FILE_SIZE}\n")
     done = run(["check", files, "--config", tmp_path / "broker.conf", "--repair"])
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "queue files have the wrong size" in done.stderr
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"mappedFileSizeConsumeQueue={2 * FILE_SIZE} is a wrong setting" in done.stderr
+    assert f"queue files here have {FILE_SIZE} bytes" in done.stderr
+    assert "damage" not in done.stderr
     assert not files.with_name("files.repaired").exists()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cqstore.cq_file.known_ends import ends_path
-from cqstore.store.errors import CorruptionError, StoreIOError
+from cqstore.store.errors import StoreConfigError, StoreIOError
 from cqstore.store.index.index_service import IndexService
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import Message
@@ -138,7 +138,7 @@ def test_any_damage_to_it_leads_to_looking_at_the_queues(tmp_path: Path) -> None
 def test_a_size_that_does_not_fit_the_files_is_still_refused(tmp_path: Path) -> None:
     root = tmp_path / "store"
     write(root)
-    with pytest.raises(CorruptionError, match="wrong size"):
+    with pytest.raises(StoreConfigError, match="=400 is a wrong setting, or every file was cut"):
         MessageStore.open(root, StoreConfig(mapped_file_size_consume_queue=400), read_only=True)
 
 

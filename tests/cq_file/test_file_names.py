@@ -19,6 +19,7 @@ from cqstore.cq_file.listing import (
 from cqstore.store.errors import (
     CorruptionError,
     IllegalMessageError,
+    StoreConfigError,
     StoreIOError,
     TruncatedRecordError,
 )
@@ -98,7 +99,7 @@ def test_few_files_that_do_not_fit_are_left_out_and_the_first_of_them_is_named(
     ("sizes", "explicit", "path", "expected", "got"),
     [
         ({0: 40, 40: 60}, True, 40, 40, 60), ({0: 60, 60: 60, 120: 40}, True, 0, 40, 60),
-        ({0: 60, 60: 60}, True, 0, 40, 60), ({0: 40, 40: 40, 80: 60, 120: 60}, False, 80, 40, 60),
+        ({0: 40, 40: 40, 80: 60, 120: 60}, False, 80, 40, 60),
         ({0: 40, 40: 60, 100: 80}, False, 40, 40, 60), ({0: 30, 30: 30}, False, 0, None, 30),
         ({10: 40, 50: 40, 80: 40}, False, 10, None, None),
         ({0: 30}, True, 0, 40, 30), ({0: 20, 40: 40}, True, 0, 40, 20),
@@ -124,6 +125,18 @@ def test_many_files_that_do_not_fit_are_refused_with_what_was_expected(
     is_cut = got in {20, 30, 33}  # no whole units, or beside one of the size that is expected
     assert isinstance(caught.value, TruncatedRecordError) == is_cut
     assert caught.value.position == (got if is_cut else None)
+
+
+@pytest.mark.parametrize("sizes", [{0: 60, 60: 60}, {0: 60}, {0: 20, 20: 20, 40: 20, 60: 33}])
+def test_a_size_that_most_files_contradict_is_a_wrong_setting(
+    tmp_path: Path, sizes: dict[int, int]
+) -> None:
+    listing, setting = folder_of(tmp_path, sizes), "mapped_file_size_consume_queue"
+    with pytest.raises(StoreConfigError) as caught:
+        fit_files(listing, 40, 20, explicit=True, setting=setting)
+    assert caught.value.path == Disk(tmp_path).file(0)
+    assert "mappedFileSizeConsumeQueue=40 is a wrong setting" in str(caught.value)
+    assert f"queue files here have {sizes[0]} bytes" in str(caught.value)
 
 
 def test_a_list_counts_sizes_and_names_files_that_were_never_sized(tmp_path: Path) -> None:

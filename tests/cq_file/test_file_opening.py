@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from cqstore.cq_file.known_ends import ends_path
-from cqstore.store.errors import CorruptionError, StoreIOError
+from cqstore.store.errors import CorruptionError, StoreConfigError, StoreIOError
 from cqstore.store.paths import StorePaths
+from cqstore.store.settings.replica_config import rocketmq_key
 from tests.kit.faults import EACCES, Faults
 from tests.kit.file_queues import BATCH, SIZE, UNIT, Disk, open_below, put, read_all, rows
 from tests.kit.tree import tree_digest
@@ -229,9 +230,10 @@ def test_each_kind_has_files_of_its_own_size_which_a_setting_has_to_fit(
         assert [unit.batch_num for unit in store._table.batch["T"][0].iterate(0)] == [2]
         store.close()
         return
-    with pytest.raises(CorruptionError, match="queue files have the wrong size") as caught:
+    key, found = rocketmq_key(setting), {"b": 138, "e": 64, "c": 200}[kind_of(setting)]
+    with pytest.raises(StoreConfigError, match=f"{key}=.*queue files here have {found} ") as caught:
         disk.open()
-    assert caught.value.got == {"b": 138, "e": 64, "c": 200}[kind_of(setting)]
+    assert str(caught.value).count(f"set it to {found}") == 1
     assert caught.value.path is not None
     assert caught.value.path.exists()
 

@@ -13,7 +13,8 @@ import pytest
 from cqstore.store.errors import CorruptionError, StoreConfigError
 from cqstore.store.files import check_folder, open_regular, read_file
 from cqstore.store.service.message_store import MessageStore
-from cqstore.store.settings.broker_conf import MAX_CONFIG_BYTES, read_broker_conf
+from cqstore.store.settings.broker_conf import read_broker_conf
+from cqstore.store.settings.properties_file import MAX_CONFIG_BYTES
 from tests.kit.migrations import move
 from tests.kit.odd_files import KINDS, put_in_place
 from tests.kit.told import CONFIG, Told

@@ -27,7 +27,7 @@ from cqstore.migration.verify.fingerprint import made_digest
 from cqstore.migration.workspace import Workspace
 from cqstore.store.errors import CorruptionError, StoreIOError
 from cqstore.store.queue.bulk import UNIT_ROWS
-from cqstore.store.settings.broker_conf import read_properties
+from cqstore.store.settings.properties_file import read_properties
 from tests.kit.migrations import NO_SPARK
 from tests.migration.made import in_this_process
 from tests.migration.made_log import Made, make_log

@@ -258,8 +258,8 @@ def test_no_base_is_copied_for_what_could_not_be_opened(
     assert f"without it, and start a broker on the new folder with that copy ({conf})" in told
     conf.write_text(f"{SIZES}storePathCommitLog={tmp_path}/none/commitlog,/b\n")
     assert "none/commitlog,/b: by this key" in refused(tmp_path, conf, "127.0.0.1:1", *base)
-    conf.write_text(f"{SIZES}flushDiskType=SOMETIMES\n")
-    assert "flushDiskType" in refused(tmp_path, conf, "127.0.0.1:1", *base)
+    conf.write_text(f"{SIZES}queueFilesMax=1\n")
+    assert "queueFilesMax" in refused(tmp_path, conf, "127.0.0.1:1", *base)
 
 
 def test_an_address_of_ipv6_stands_in_brackets() -> None:
@@ -285,11 +285,13 @@ def test_rocketmqs_keys_of_time_are_read(tmp_path: Path) -> None:
         ha_send_heartbeat_interval=5000, ha_housekeeping_interval=20000
     )
     conf = tmp_path / "broker.conf"
-    conf.write_text("haSendHeartbeatInterval = 700 \nhaHousekeepingInterval=1000\nother=1\n")
+    conf.write_text("haSendHeartbeatInterval = 700\nhaHousekeepingInterval=1000\nother=1\n")
     assert HaSettings.read(conf) == HaSettings(
         ha_send_heartbeat_interval=700, ha_housekeeping_interval=1000
     )
     conf.write_text("haSendHeartbeatInterval=soon\n")
+    assert HaSettings.read(conf) == HaSettings.read(None)  # as the broker's
+    conf.write_text("haSendHeartbeatInterval=0\n")
     with pytest.raises(StoreConfigError, match="haSendHeartbeatInterval"):
         HaSettings.read(conf)
 

@@ -93,7 +93,7 @@ def dlq(
     printed = MessageOutput(kind or RowFormat.JSONL, pattern)
     with open_store(root, config, backend, commit_log, check_crc_on_pull=True) as store:
         letters = StoreLetters(store, SelectedReads(store, selection), origin)
-        lags = RetryLags(store, form) if by is LettersBy.GROUP else None
+        lags = RetryLags(store, form, config) if by is LettersBy.GROUP else None
         if group is None:
             rows = letter_rows(letters, by or LettersBy.TOPIC, lags)
             found = ranked(rows, sort or "messages", COLUMNS[by or LettersBy.TOPIC], limit)

@@ -84,7 +84,7 @@ def reset_offsets(
         with open_store(root, config, backend, commit_log) as store:
             return list(reset(store, found, group, topic, queue_id, target(store)))
 
-    _run(root, group, form, plan, kind, yes=yes)
+    _run(root, group, form, plan, kind, yes=yes, config=config)
 
 
 def copy_offsets(
@@ -178,16 +178,16 @@ def _target(to: str | None, time: str | None) -> Callable[[MessageStore], Target
 
 def _run(
     root: Path, group: str, form: Form | None, plan: Callable[[BrokerMetadata], list[OffsetChange]],
-    kind: RowFormat, *, yes: bool, settings: bool = False,
+    kind: RowFormat, *, yes: bool, settings: bool = False, config: Path | None = None,
 ) -> None:  # fmt: skip
     """Show the changes of a stopped broker's metadata, and make them with ``yes``."""
     paths = stopped_store(root)
-    changes = plan(_whole(paths, form))
+    changes = plan(_whole(paths, form, config))
     kept = None
     if yes:
         lock = StoreLock(paths)
         try:
-            kept = _change(paths, _whole(paths, form), group, changes, settings=settings)
+            kept = _change(paths, _whole(paths, form, config), group, changes, settings=settings)
         finally:
             lock.release()
     output(kind).rows(dict(zip(COLUMNS, (group, *change), strict=True)) for change in changes)
@@ -200,8 +200,8 @@ def _run(
         note(f"{moved} of {len(changes)} offsets would change (--yes does it)")
 
 
-def _whole(paths: StorePaths, form: Form | None) -> BrokerMetadata:
-    found = read_one_form(paths, form)
+def _whole(paths: StorePaths, form: Form | None, config: Path | None) -> BrokerMetadata:
+    found = read_one_form(paths, form, config)
     refuse_unless_whole(found)
     return found
 

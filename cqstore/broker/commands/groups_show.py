@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -98,7 +99,7 @@ def groups(
     """
     now = time.time_ns() // 1_000_000
     with open_store(root, config, backend, commit_log) as store:
-        metadata, lags = _read_metadata(store, form)
+        metadata, lags = _read_metadata(store, form, config)
         _check_known(store, lags, group, topic)
         totals = LagTotals()
         with progress("reading", components_of(store).queues.queues_estimate(), "queues") as tick:
@@ -119,9 +120,11 @@ def groups(
     end_with_faults(metadata.faults)
 
 
-def _read_metadata(store: MessageStore, form: Form | None) -> tuple[BrokerMetadata, GroupLags]:
+def _read_metadata(
+    store: MessageStore, form: Form | None, config: Path | None
+) -> tuple[BrokerMetadata, GroupLags]:
     with progress("reading the metadata"):
-        metadata = read_one_form(components_of(store).paths, form)
+        metadata = read_one_form(components_of(store).paths, form, config)
         return metadata, GroupLags(store, metadata)
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -80,7 +81,7 @@ def pending(
     if listed and of not in {None, PendingSource.DELAY, PendingSource.HALF}:
         raise typer.BadParameter(f"no messages of {of} are listed", param_hint="--list")
     with open_store(root, config, backend, commit_log) as store, progress("reading") as tick:
-        broker = _positions(store, form, of)
+        broker = _positions(store, form, of, config)
         steps = _Steps(tick)
         half = HalfMessages(store, broker.offsets, steps)
         tick.measure(_units(store, broker, half, of), "messages")
@@ -114,7 +115,9 @@ def _units(
     return found + (half.units() if of in {None, PendingSource.HALF} else 0)
 
 
-def _positions(store: MessageStore, form: Form | None, of: PendingSource | None) -> BrokerMetadata:
+def _positions(
+    store: MessageStore, form: Form | None, of: PendingSource | None, conf: Path | None
+) -> BrokerMetadata:
     """Return the broker's positions in the queues that are there; say what is not known.
 
     Raises:
@@ -127,7 +130,7 @@ def _positions(store: MessageStore, form: Form | None, of: PendingSource | None)
         if not found.delay_offsets:
             note("no positions of delay levels are there: a broker begins at each level's minimum")
     if of in {None, PendingSource.HALF} and _has_queues(store, HALF_TOPIC):
-        broker = find_one_form(components_of(store).paths, form)
+        broker = find_one_form(components_of(store).paths, form, conf)
         if broker is None:
             note("no metadata is there: a broker looks at half messages from the minimum on")
             return found

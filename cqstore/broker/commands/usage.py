@@ -1,6 +1,7 @@
 """The verb ``cqstore usage``."""
 
 from collections.abc import Container
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -64,7 +65,7 @@ def usage(
     if (unused and by is not UsageBy.TOPIC) or (form is not None and not unused):
         raise StoreConfigError("--unused goes with --by topic, and --form with --unused")
     with open_store(root, config, backend, commit_log) as store:
-        known = _known_topics(store, form) if unused else None
+        known = _known_topics(store, form, config) if unused else None
         metadata = _metadata(store, by)
         owners = _count(store, by, prefix, known, metadata)
         output(kind).rows(ranked(usage_rows(owners, by), sort, COLUMNS[by], limit))
@@ -102,13 +103,13 @@ def _totals(store: MessageStore, owners: Owners) -> str:
     )
 
 
-def _known_topics(store: MessageStore, form: Form | None) -> Container[str]:
+def _known_topics(store: MessageStore, form: Form | None, config: Path | None) -> Container[str]:
     """Return the topics that the metadata configures.
 
     Raises:
         RefusedStoreError: there is none, it is damaged, has no topics, or has several forms.
     """
-    metadata = read_one_form(components_of(store).paths, form)
+    metadata = read_one_form(components_of(store).paths, form, config)
     if metadata.faults:
         raise RefusedStoreError(f"topics are unused only by whole metadata: {metadata.faults[0]}")
     if not metadata.topics:

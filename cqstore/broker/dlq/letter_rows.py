@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from enum import StrEnum
+from pathlib import Path
 
 from cqstore.broker.dlq.dead_letters import GroupLetters, LetterSums, dlq_topic, origin_topic
 from cqstore.broker.groups.group_lag import GroupLags
@@ -77,14 +78,14 @@ class StoreLetters:
 class RetryLags:
     """How many messages wait in the retry topics of groups, by the offsets of the metadata."""
 
-    def __init__(self, store: MessageStore, form: Form | None) -> None:
+    def __init__(self, store: MessageStore, form: Form | None, config: Path | None = None) -> None:
         """Read the metadata.
 
         Raises:
             RefusedStoreError: it is there in several forms, and ``form`` names none of them.
         """
         self._store = store
-        metadata = find_one_form(components_of(store).paths, form)
+        metadata = find_one_form(components_of(store).paths, form, config)
         if metadata is None:
             note("no metadata is there: retryLag is not known")
         self._offsets: Offsets | None = None if metadata is None else metadata.offsets

@@ -41,7 +41,6 @@ from cqstore.store.service.offline.backup_manifest import (
 from cqstore.store.service.offline.obstacles import Obstacle, OpenedPast, open_past
 from cqstore.store.service.offline.repair import RepairPlan, carry_out, check_cut, plan_repair
 from cqstore.store.service.offline.store_copy import blocks_below, check_copy_target, copy_store
-from cqstore.store.settings.config import StoreConfig
 
 Repair = Annotated[
     bool, typer.Option("--repair", help="Mend a copy of the store; says first what it does.")
@@ -98,13 +97,13 @@ def check(
         return
     if not repair:
         raise typer.Exit(1)
-    _mend(root, target, read_config(config), plan, cut_at, in_place=in_place)
+    _mend(root, target, config, plan, cut_at, in_place=in_place)
     if _run_check(target, config, backend, None, kind) is not None:
         raise typer.Exit(1)
 
 
 def _mend(
-    root: Path, target: Path, settings: StoreConfig, plan: RepairPlan, cut_at: int | None,
+    root: Path, target: Path, config: Path | None, plan: RepairPlan, cut_at: int | None,
     *, in_place: bool,
 ) -> None:  # fmt: skip
     """Say what is done; do it to a copy of the store that becomes ``target``, or ``in_place``.
@@ -124,6 +123,7 @@ def _mend(
         with progress("copying", blocks_below(root)) as tick:
             copy_store(root, target, tick)
         note(f"mending the copy {target}")
+    settings = read_config(config, target)
     with progress("mending", about_end(root, settings)) as tick:
         carry_out(target, settings, plan.moved_to(root, target), cut_at, tick)
 

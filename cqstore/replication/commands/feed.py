@@ -61,7 +61,8 @@ def feed(
     this machine is, and beyond it those of --allow. A slave broker comes by --slave.
     """
     # A new store is not to be made.
-    resolve_layout(root, read_config(config, root), read_only=True)
+    given = read_config(config, root)
+    resolve_layout(root, given, read_only=True)
     settings = FeedSettings.read(config)
     host, port = _HERE, settings.ha_listen_port
     if listen is not None:
@@ -71,7 +72,7 @@ def feed(
     networks, slaves = _networks(host, allow or []), _slaves(slave or [], host, tls_cert)
     tls = _tls(tls_cert, tls_key, tls_client_ca)
     check_listen(host, port)
-    with _open(root, read_config(config), backend) as store:
+    with _open(root, given, backend) as store:
         feeder = Feeder(
             store, host=host, port=port, allow=networks, max_connections=max_connections,
             settings=settings, tls=tls, tell=note,

@@ -13,9 +13,11 @@ from rich.console import Console
 
 from cqstore.broker.commands.groups_show import GroupsBy, narrow
 from cqstore.broker.metadata.model import Form
+from cqstore.broker.one_form import read_one_form
 from cqstore.broker.topic_kind import TopicKind, group_of, parent_of, topic_kind
 from cqstore.cli.table import table
 from cqstore.store.errors import RefusedStoreError
+from cqstore.store.paths import StorePaths
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from tests.kit.golden import load_dump
@@ -218,6 +220,33 @@ def test_of_several_forms_one_has_to_be_named(tmp_path: Path, store: Path) -> No
         "idle",
     }
     assert "billing1" in {row["group"] for row in rows("groups", store, "--form", "v2")}
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("brokerName=a", Form.JSON), ("configManagerVersion=V2 ", Form.V2),
+        ("storeType=defaultRocksDB", Form.V1), ("storeType=rocksdb", Form.JSON),
+        ("storeType=DefaultRocksDB\nuseSingleRocksDBForAllConfigs=true", Form.SINGLE),
+        ("storeType=defaultRocksDB\nuseSingleRocksDBForAllConfigs=1", Form.V1),
+    ],
+)  # fmt: skip
+def test_of_several_forms_the_one_of_the_configuration_is_read(
+    tmp_path: Path, store: Path, text: str, form: Form
+) -> None:
+    unpack_forms(tmp_path / "forms")
+    shutil.copytree(tmp_path / "forms" / form / "config", store / "config", dirs_exist_ok=True)
+    other = Form.V2 if form is Form.JSON else Form.JSON
+    shutil.copytree(tmp_path / "forms" / other / "config", store / "config", dirs_exist_ok=True)
+    conf = tmp_path / "broker.conf"
+    conf.write_text(text)
+    assert read_one_form(StorePaths(store), None, conf).form is form
+    for words in (
+        ["groups", store],
+        ["groups", "reset", store, "g", "--topic", "orders", "--to", 0],
+    ):
+        assert isinstance(call(*words).exception, RefusedStoreError)
+        assert rows(*words, "--config", conf) == rows(*words, "--form", form)
 
 
 def test_without_metadata_there_is_no_lag(store: Path) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from cqstore.migration.preflight import Severity, preflight
-from cqstore.migration.preflight.broker_conf_check import lint, usable_config
-from cqstore.migration.preflight.broker_keys import NEVER, UNUSED, broker_keys, parse_version
+from cqstore.migration.preflight.broker_conf_check import lint
 from cqstore.migration.preflight.folder_verdict import FolderKind
 from cqstore.migration.preflight.preflight_report import PreflightFinding
 from cqstore.store.errors import StoreConfigError, StoreIOError
-from cqstore.store.settings.broker_conf import read_properties
+from cqstore.store.settings.broker_conf import BrokerConf
+from cqstore.store.settings.broker_keys import NEVER, UNUSED, broker_keys, parse_version
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.product_tree import ROOT
 from tests.migration.preflight.kit import FakeMachine, codes, names
@@ -52,7 +52,7 @@ def lint_text(
 ) -> list[PreflightFinding]:  # fmt: skip
     path = folder / "broker.conf"
     path.write_text(text)
-    return list(lint(read_properties(path), parse_version(version), to, verdict))
+    return list(lint(BrokerConf.read(path), parse_version(version), to, verdict))
 
 
 def test_three_removed_keys_and_a_misspelt_value_are_four_findings(
@@ -73,7 +73,7 @@ def test_three_removed_keys_and_a_misspelt_value_are_four_findings(
     by_name = {names(finding)[0]: finding for finding in found}
     assert by_name["rocksdbCQWriteEnable"].figures["instead"] == "rocksdbCQDoubleWriteEnable"
     assert "merged in at every start" in by_name["transferOffsetJsonToRocksdb"].sentence
-    assert "is defaultRocksDB meant?" in by_name["storeType"].sentence
+    assert "Did you mean defaultRocksDB?" in by_name["storeType"].sentence
     assert report.may_go_on
 
 
@@ -103,19 +103,19 @@ def test_the_keys_of_5_3_4_are_dated_by_its_class_files() -> None:
     assert sorted(dated) == sorted(added.split())
 
 
-def test_every_key_of_every_release_passes_for_itself() -> None:
-    version = parse_version("5.5.1")
+def test_every_key_of_every_release_passes_for_itself(tmp_path: Path) -> None:
     there = [
         name for name, key in broker_keys().items()
         if key.until is None and name not in UNUSED
     ]  # fmt: skip
     values = {"int": "1", "long": "1", "double": "0.5", "boolean": "false"}
     conf = {
-        name: values[broker_keys()[name].kind]
+        name: values[broker_keys()[name].kinds]
         for name in there
-        if broker_keys()[name].kind in values
+        if broker_keys()[name].kinds in values
     }
-    odd = [finding for finding in lint(conf, version, "rocksdb") if finding.code != "key-ignored"]
+    text = "".join(f"{name}={value}\n" for name, value in conf.items())
+    odd = [finding for finding in lint_text(text, folder=tmp_path) if finding.code != "key-ignored"]
     sizes = {"mappedFileSizeCommitLog", "mapperFileSizeBatchConsumeQueue", "maxMessageSize"}
     # cqstore's own least values: RocketMQ has none
     assert {names(finding)[0] for finding in odd} - sizes <= {
@@ -136,7 +136,7 @@ def _refuses_one(name: str) -> bool:
     [
         ("rocksDBCQDoubleWriteEnable", "rocksdbCQDoubleWriteEnable"),
         ("storetype", "storeType"),
-        ("mapedFileSizeCommitLog", "mappedFileSizeCommitLog"),
+        ("mappedFilesSizeCommitLog", "mappedFileSizeCommitLog"),
         ("useSeperateStorePathForRocksdbCQ", "useSeparateStorePathForRocksdbCQ"),
         ("enableDLedgerCommitLog", "enableDLegerCommitLog"),
     ],
@@ -195,20 +195,20 @@ def test_keys_are_judged_by_release(
     [
         ("rocksdbCQDoubleWriteEnable=treu", "neither true nor false"),
         ("rocksdbCQDoubleWriteEnable=true \n", "a blank follows"),
-        ("fileReservedTime=48h", "no whole number"),
+        ("fileReservedTime=48h", "is not a valid whole number"),
         ("fileReservedTime=48 \n", "a blank follows"),
-        ("fileReservedTime=3000000000", "does not fit 32 bits"),
-        ("fileReservedTime=" + "9" * 5000, "does not fit 32 bits"),
-        ("logicalDiskSpaceCleanForciblyThreshold=much", "no number"),
-        ("storeType=rocksdb", "none of default, defaultRocksDB"),
-        ("flushDiskType=sync_flush", "is SYNC_FLUSH meant?"),
+        ("fileReservedTime=3000000000", "does not fit a 32-bit whole number"),
+        ("fileReservedTime=" + "9" * 5000, "does not fit a 32-bit whole number"),
+        ("logicalDiskSpaceCleanForciblyThreshold=much", "is not a valid number"),
+        ("storeType=rocksdb", "is none of default, defaultRocksDB"),
+        ("flushDiskType=sync_flush", "Did you mean SYNC_FLUSH?"),
         ("brokerRole=MASTER", "none of ASYNC_MASTER"),
-        ("rocksdbCompressionType=zst", "is zstd meant?"),
+        ("rocksdbCompressionType=zst", "Did you mean zstd?"),
         ("configManagerVersion=v3", "none of v1, v2"),
-        ("deleteWhen=25", "no list of hours"),
-        ("combineCQLoadingCQTypes=default;defaultRoksDB", "is defaultRocksDB meant?"),
+        ("deleteWhen=25", "deletes at no hour"),
+        ("combineCQLoadingCQTypes=default;defaultRoksDB", "Did you mean defaultRocksDB?"),
         ("combineCQLoadingCQTypes=;", "does not start"),
-        ("mappedFileSizeCommitLog=10", "bad setting"),
+        ("mappedFileSizeCommitLog=10", "cqstore does not support (expected greater"),
     ],
 )
 def test_values_that_are_not_what_they_look_like(tmp_path: Path, line: str, says: str) -> None:
@@ -220,6 +220,79 @@ def test_values_that_are_not_what_they_look_like(tmp_path: Path, line: str, says
     given = finding.figures
     assert (given["value"], given.keys() - {"value", "allowed"}) == (value.strip("\n"), set())
     assert ("allowed" in given) == (name.endswith(("Type", "Role", "Version")))
+
+
+@pytest.mark.parametrize(
+    ("line", "found", "words"),
+    [
+        ("mapedFileSizeConsumeQueue=300000", 6_000_000, "6000000 bytes: leave the key out."),
+        ("mapedFileSizeConsumeQueue=300000", 300_000, "write mappedFileSizeConsumeQueue=300000."),
+        ("mapedFileSizeCommitLog=1073741824", 1 << 30, "1073741824 bytes: leave the key out."),
+        ("mappedFileSizeConsumeQueue=300000", 6_000_000, "no broker starts with another size;"),
+        ("mappedFileSizeConsumeQueue=6000000", 6_000_000, None),
+        ("mappedFileSizeConsumeQueue=5999981", 6_000_000, None),
+        ("mappedFileSizeConsumeQueue=x", 6_000_000, "keeps its default, 6000000"),
+        ("mappedFileSizeCommitLog=1048576", 2097152, "write mappedFileSizeCommitLog=2097152."),
+    ],
+)
+def test_advice_about_a_size_is_that_of_the_files(
+    tmp_path: Path, line: str, found: int, words: str | None
+) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text(line)
+    key = line.partition("=")[0].replace("maped", "mapped")
+    conf, sizes = BrokerConf.read(path), {key: found}
+    seen = list(lint(conf, parse_version("5.5.1"), "rocksdb", None, sizes))
+    assert [words in finding.sentence for finding in seen if words] == ([True] if words else [])
+    assert len(seen) == bool(words)
+    for release in ("4.3.2", "4.5.1"):
+        if "maped" in line:
+            at_once = list(lint(conf, parse_version(release), "file", None, sizes))
+            assert [each.code for each in at_once] == (
+                [] if str(found) in line else ["conf-against-layout"]
+            )
+
+
+OF_4_9_8 = """
+brokerClusterName=DefaultCluster
+brokerName=broker-a
+brokerId=0
+deleteWhen=04
+fileReservedTime=48
+brokerRole=ASYNC_MASTER
+flushDiskType=ASYNC_FLUSH
+haSlaveFallbehindMax=268435456
+commercialTransCount=1
+fetchNamesrvAddrByAddressServer=true
+rmqAddressServerDomain=addr.example.com:8080
+rmqAddressServerSubGroup=nsaddr
+"""
+
+
+def test_keys_of_4_x_are_known_with_the_release_in_which_they_went(tmp_path: Path) -> None:
+    for release in ("4.0.0", "4.9.8"):
+        assert lint_text(OF_4_9_8, release, "file", folder=tmp_path) == []
+    found = lint_text(OF_4_9_8, folder=tmp_path)
+    assert {names(each)[0]: each.code for each in found} == {
+        "haSlaveFallbehindMax": "key-removed", "commercialTransCount": "key-removed",
+    }  # fmt: skip
+    assert "write haMaxGapNotInSync" in found[0].sentence
+    assert lint_text("autoDeleteTopicEnable=true", folder=tmp_path)[0].code == "keys-unknown"
+    assert lint_text("brokerRole=SLAVE ", "5.1.4", folder=tmp_path)[0].code == "value-bad"
+    assert lint_text("brokerRole=SLAVE ", "5.2.0", folder=tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("brokerRole=SLAVE\nbrokerRole=ASYNC_MASTER", "brokerRole is given twice: line 2 counts."),
+        ("a sentence\n", "Line 1 has no '=': it is read as the key 'a'."),
+    ],
+)
+def test_lines_that_do_nothing_are_findings(tmp_path: Path, text: str, words: str) -> None:
+    found = lint_text(text, folder=tmp_path)
+    assert words in [each.sentence for each in found]
+    assert {each.code for each in found} <= {"line", "keys-unknown"}
 
 
 def test_double_write_is_ignored_with_a_rocksdb_store(tmp_path: Path) -> None:
@@ -344,7 +417,7 @@ def test_settings_of_the_conf_open_the_store(golden_folder: Path, tmp_path: Path
     conf.write_text("mappedFileSizeConsumeQueue=2000 \nmappedFileSizeCommitLog=10\n")
     report = preflight(golden_folder / "basic-default", broker_conf=conf, machine=FakeMachine())
     assert report.queues == 20
-    assert usable_config(read_properties(conf)).mapped_file_size_consume_queue == 2000
+    assert BrokerConf.read(conf).settings().model_fields_set == set()
 
 
 @pytest.mark.parametrize("text", ["", "5", "five", "5.x", "5.5.1.1.1x y"])

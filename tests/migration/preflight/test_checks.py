@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from cqstore.migration.preflight.broker_keys import BrokerKey
-from cqstore.migration.preflight.broker_rules import meaning
-from cqstore.migration.preflight.broker_values import bad_value, not_loaded
+from cqstore.migration.preflight.broker_rules import meaning, not_loaded
 from cqstore.migration.preflight.combined import CombinedStart
 from cqstore.migration.preflight.consumers_check import OffsetsCheck
 from cqstore.migration.preflight.folder_verdict import FolderKind
@@ -265,23 +263,6 @@ def test_topics_that_the_table_lacks_are_counted_with_all_their_queues() -> None
 
 
 # ---- settings
-
-
-@pytest.mark.parametrize(("kind", "bits"), [("int", 31), ("long", 63)])
-def test_whole_numbers_fit_their_type_to_the_last(kind: str, bits: int) -> None:
-    key = BrokerKey(kind, (4, 0, 0), None)
-    most = (1 << bits) - 1
-    good = ["0", "-0", "+7", "007", "0" * 40 + "9", str(most), f"+{most}", str(-most - 1)]
-    large = [str(most + 1), str(-most - 2), "9" * 20, "1" + "0" * 19, "9" * 5000]
-    for text in good:
-        assert bad_value("some", text, key) is None, text
-    for text in large:
-        wanted = f"does not fit {bits + 1} bits: RocketMQ keeps the default"
-        assert bad_value("some", text, key) == wanted
-    for text in ["", "-", "1.0", "0x1", "1e3", "\u0661", "--1", "1 2"]:
-        assert str(bad_value("some", text, key)).startswith("no whole number"), text
-    assert "a blank follows" in str(bad_value("some", "5 ", key))
-    assert "a blank" not in str(bad_value("some", "5x", key))
 
 
 DOUBLE, SEPARATE = "rocksdbCQDoubleWriteEnable", "useSeparateStorePathForRocksdbCQ"

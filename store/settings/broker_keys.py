@@ -1,8 +1,8 @@
 """Which keys a broker.conf may have, by release: taken from RocketMQ's own setters.
 
-``broker_keys.json`` says of each key its type, the first release with it, and the first one
-without. What a setter does not tell is written down here: replacements, values, keys that are read
-and then not used.
+``broker_keys.json`` has, for each key from 4.0.0 on, what its setters take, the first release with
+it, and the first one without; ``tools/broker_keys.py`` makes it. What a setter does not show is
+written here: replacements, values, keys that are read and then not used.
 
 Source: field notes e, 12, 26; spec 9.12, 19.3.9.
 """
@@ -22,13 +22,18 @@ _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?(?:-.*)?", re.ASCII)
 
 
 class BrokerKey(NamedTuple):
-    """One key: ``kind`` is int, long, double, boolean or text."""
+    """One key."""
 
-    kind: str
+    kinds: str
+    """What its setters take, joined by ``|``: int, long, double, float, boolean, text."""
     since: Version | None
-    """``None``: no release that was looked at has it."""
+    """``None``: no release has it."""
     until: Version | None
     """The first release without it, ``None`` while it is there."""
+    names: tuple[str, ...] = ()
+    """The constants of the enum that its text is one of; empty for any text."""
+    is_own: bool = False
+    """Whether it is a setting of cqstore's, which no RocketMQ reads."""
 
 
 def parse_version(text: str) -> Version:
@@ -50,18 +55,26 @@ def release(version: Version) -> str:
 
 @cache
 def broker_keys() -> Mapping[str, BrokerKey]:
-    """Return every key of every release that was looked at, and the settings of cqstore."""
-    text = files(__package__).joinpath("broker_keys.json").read_text(encoding="utf-8")
+    """Return every key of every release, and the settings of cqstore."""
+    table = json.loads(files(__package__).joinpath("broker_keys.json").read_text(encoding="utf-8"))
     keys = {
-        name: BrokerKey(kind, parse_version(since), parse_version(until[0]) if until else None)
-        for name, (kind, since, *until) in json.loads(text)["keys"].items()
-    }
-    own = {name: BrokerKey("text", (0, 0, 0), None) for name in StoreConfig.known_keys()}
-    gone = {name: BrokerKey("text", None, (0, 0, 0)) for name in NEVER}
+        name: BrokerKey(
+            kinds, parse_version(since), parse_version(until[0]) if until else None,
+            tuple(table["names"].get(name, ())),
+        )
+        for name, (kinds, since, *until) in table["keys"].items()
+    }  # fmt: skip
+    own = {name: BrokerKey("text", OLDEST, None, is_own=True) for name in StoreConfig.known_keys()}
+    gone = {name: BrokerKey("text", None, OLDEST) for name in NEVER}
     return own | gone | keys
 
 
+OLDEST: Version = (0, 0, 0)
+"""Before every release."""
 INSTEAD = {
+    "mapedFileSizeCommitLog": "mappedFileSizeCommitLog, if the log files have that size",
+    "mapedFileSizeConsumeQueue": "mappedFileSizeConsumeQueue, if the queue files have that size",
+    "haSlaveFallbehindMax": "haMaxGapNotInSync",
     "memTableFlushInterval": "memTableFlushIntervalMs",
     "rocksdbCQWriteEnable": "rocksdbCQDoubleWriteEnable",
     "timerUseRocksDB": "timerRocksDBEnable",
@@ -97,7 +110,5 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "rocksdbCompressionType": _COMPRESSIONS,
     "bottomMostCompressionTypeForConsumeQueueStore": _COMPRESSIONS,
     "configManagerVersion": ("v1", "v2"),
-    "flushDiskType": ("SYNC_FLUSH", "ASYNC_FLUSH"),
-    "brokerRole": ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"),
 }
-"""Key → the values it takes; compared ignoring case, those in capitals as they are."""
+"""Key → the texts on which RocketMQ acts, compared ignoring case."""

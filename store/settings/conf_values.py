@@ -1,0 +1,214 @@
+"""What a broker makes of each line of its ``broker.conf``, and what cqstore uses.
+
+Source: RocketMQ ``MixAll.properties2Object``, ``UtilAll.isItTimeToDo``,
+``ScheduleMessageService.parseDelayLevel``, ``BrokerController.initializeMessageStore``.
+"""
+
+import re
+from collections.abc import Callable
+from enum import StrEnum
+from functools import cache
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from cqstore.store.settings.broker_keys import CHOICES, STORE_TYPES, BrokerKey
+from cqstore.store.settings.config import StoreConfig
+from cqstore.store.settings.java_values import Converted, convert, is_quoted, java_trim, near_choice
+from cqstore.store.settings.validation import fault_of_value
+
+_COMPANIONS = {"rocksdbCQSelectiveDoubleWriteEnable": {"doubleWriteTopics": "*"}}
+"""A key of ours that a key of RocketMQ's asks for here; a broker does not know it."""
+_LOADED = "combineCQLoadingCQTypes"
+_LEVEL = re.compile(r"[+-]?\d+[smhd]")
+_HOUR = re.compile(r"[+-]?\d{1,9}")
+
+
+class Outcome(StrEnum):
+    """How much of a line the broker takes."""
+
+    TAKEN = "taken"
+    """All, as it looks."""
+    ODD = "odd"
+    """It has the text, which is hardly what was meant."""
+    NOT_TAKEN = "not taken"
+    """It has another value than the line shows."""
+    NOT_OURS = "not ours"
+    """It has the value, and cqstore cannot have it."""
+
+
+class Judged(NamedTuple):
+    """One value."""
+
+    value: Any
+    """What cqstore uses; ``None``: the default."""
+    outcome: Outcome = Outcome.TAKEN
+    sentence: str = ""
+    """What differs from the line, and what is used; empty where nothing does."""
+
+
+def judge(name: str, text: str, key: BrokerKey, *, trims: bool = True) -> Judged:
+    """Return what becomes of the setting ``name`` by ``text``, as the file has it.
+
+    ``trims``: whether the release trims texts (from 5.2.0 on). Settings of cqstore's own are
+    trimmed and otherwise left to ``StoreConfig``, which refuses what does not fit.
+    """
+    if key.is_own:
+        return Judged(java_trim(text))
+    found = convert(text, key.kinds, key.names, trims=trims)
+    if found.fault is not None:
+        return _not_taken(name, text, key, found)
+    if isinstance(found.value, str):
+        judged = _of_text(name, text, found.value, key)
+    else:
+        judged = Judged(found.value)
+    if name not in StoreConfig.known_keys() or judged.value is None:
+        return judged
+    reason = _refused(name, judged.value)
+    if reason is None:
+        return judged
+    return Judged(
+        None, Outcome.NOT_OURS,
+        f"{name}={text!r} is a value that RocketMQ takes and cqstore does not support ({reason}):"
+        f" cqstore uses {_default(name)}",
+    )  # fmt: skip
+
+
+def _not_taken(name: str, text: str, key: BrokerKey, found: Converted) -> Judged:
+    """Return what becomes of a text that is not converted as it looks."""
+    if found.value is None:
+        used = f"RocketMQ keeps its default{_known_default(name)}"
+    else:
+        used = f"RocketMQ takes it for {str(found.value).lower()}"
+    hint = near_choice(text, key.names)
+    sentence = f"{name}={_shown(text)} {found.fault}: {used}{hint}"
+    return Judged(found.value, Outcome.NOT_TAKEN, sentence)
+
+
+def _of_text(name: str, text: str, value: str, key: BrokerKey) -> Judged:
+    """Return what becomes of a text that a setter has taken."""
+    shown = f"{name}={_shown(text)}"
+    if (parse := _PARSED.get(name)) is not None:
+        return parse(shown, value)
+    choices = CHOICES.get(name, ())
+    odd = None if key.names else _odd_text(value)
+    if choices and value and value.lower() not in {each.lower() for each in choices}:
+        hint = near_choice(value, choices)
+        return Judged(value, Outcome.ODD, f"{shown} is none of {', '.join(choices)}{hint}")
+    return Judged(value, Outcome.ODD, f"{shown}: {odd}") if odd else Judged(value)
+
+
+def _store_type(shown: str, value: str) -> Judged:
+    """Return where the queues are: in files, unless the text is RocksDB's."""
+    if value.lower() in {each.lower() for each in STORE_TYPES}:
+        return Judged(value)
+    sentence = f"{shown} is none of {', '.join(STORE_TYPES)}: RocketMQ takes it for default"
+    return Judged("default", Outcome.NOT_TAKEN, sentence + near_choice(value, STORE_TYPES))
+
+
+def _odd_text(value: str) -> str | None:
+    """Return what of a text was hardly meant as a part of it; ``None``: nothing."""
+    if re.search(r"\s(#|//)", value) or value.startswith("#"):
+        return "the comment is part of the value (a properties file has none after a value)"
+    if is_quoted(value):
+        return "the quotes are part of the value"
+    if not value.isascii() and any("\x7f" < char < "\u0100" for char in value):
+        return "letters beyond ASCII are read as ISO-8859-1: write them as \\uXXXX"
+    return None
+
+
+def _loaded(shown: str, value: str) -> Judged:
+    """Return what becomes of the store types that double write loads."""
+    known = {each.lower() for each in STORE_TYPES}
+    odd = [part for part in value.split(";") if part.strip() and part.strip().lower() not in known]
+    if not any(part.strip().lower() in known for part in value.split(";")):
+        sentence = (
+            f"{shown} names neither {' nor '.join(STORE_TYPES)}: a broker does not start with it;"
+            f" cqstore uses {_default(_LOADED)}{near_choice(value, STORE_TYPES)}"
+        )
+        return Judged(None, Outcome.NOT_OURS, sentence)
+    if odd:
+        hint = near_choice(odd[0], STORE_TYPES)
+        types = ", ".join(STORE_TYPES)
+        return Judged(value, Outcome.ODD, f"{shown}: {odd[0]!r} is none of {types}{hint}")
+    return Judged(value)
+
+
+def _hours(shown: str, value: str) -> Judged:
+    """Return the hours at which a broker deletes: it ends at the first part that is no number."""
+    parts = value.split(";")
+    while parts and not parts[-1]:
+        parts.pop()  # as String.split does
+    good = list[str]()
+    for part in parts:
+        if _HOUR.fullmatch(part) is None:
+            break
+        good.append(part)
+    hours = [each for each in good if 0 <= int(each) < 24]  # noqa: PLR2004 - hours of a day
+    used = ";".join(f"{int(each):02}" for each in hours)
+    when = f"at {used} only" if used else "at no hour, only when the disk is nearly full"
+    if len(good) < len(parts):
+        part = parts[len(good)]
+        sentence = (
+            f"{shown}: {part!r} is not a valid hour: RocketMQ logs errors, and deletes {when}"
+        )
+        return Judged(used, Outcome.NOT_TAKEN, sentence)
+    if len(hours) < len(parts):
+        return Judged(used, Outcome.ODD, f"{shown}: RocketMQ deletes {when}")
+    return Judged(";".join(parts))
+
+
+def _levels(shown: str, value: str) -> Judged:
+    """Return the delay levels: a broker divides them at each blank, and starts with none else."""
+    parts = value.split(" ")
+    while parts and not parts[-1]:
+        parts.pop()
+    if value and all(_LEVEL.fullmatch(part) for part in parts):
+        return Judged(value)
+    usable = bool(value) and all(_LEVEL.fullmatch(part) for part in value.split())
+    bad = next((part for part in parts if _LEVEL.fullmatch(part) is None), "")
+    what = "two blanks in a row" if usable and not bad else f"{bad!r} is not a valid time"
+    used = "the levels" if usable else _default("messageDelayLevel")
+    sentence = f"{shown}: {what}: a broker does not start with it; cqstore uses {used}"
+    return Judged(value if usable else None, Outcome.NOT_TAKEN, sentence)
+
+
+_PARSED: dict[str, Callable[[str, str], Judged]] = {
+    "storeType": _store_type,
+    _LOADED: _loaded,
+    "deleteWhen": _hours,
+    "messageDelayLevel": _levels,
+}
+"""Key → what RocketMQ makes of its text, given with its key for a sentence."""
+
+
+@cache
+def _refused(name: str, value: object) -> str | None:
+    """Return why ``StoreConfig`` cannot have a value; ``None``: it can."""
+    try:
+        StoreConfig.model_validate({name: value, **_COMPANIONS.get(name, {})})
+    except ValidationError as exc:
+        return fault_of_value(exc)
+    return None
+
+
+def _known_default(name: str) -> str:
+    return f", {_default(name)}" if name in StoreConfig.known_keys() else ""
+
+
+def _default(name: str) -> str:
+    """Return the default of a setting of the store, as a file would have it."""
+    default = StoreConfig.model_fields[StoreConfig.known_keys()[name]].default
+    if default is None:
+        return "none"
+    if isinstance(default, bool):
+        return str(default).lower()
+    return repr(default) if isinstance(default, str) and " " in default else str(default)
+
+
+_MAX_SHOWN = 60
+
+
+def _shown(text: str) -> str:
+    """Return a value in quotes, for blanks at its ends; not all of a long one."""
+    return repr(text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}...")
