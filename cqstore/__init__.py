@@ -59,6 +59,7 @@ _NAMES = {
     "cqstore.store.service.reading.arrival_waits": "ThreadWait",
     "cqstore.store.service.reading.loop_waits": "LoopWait",
     "cqstore.store.service.reading.puller": "TagFilter",
+    "cqstore.store.service.reading.store_times": "TimeRange",
     "cqstore.store.service.reading.topic_reader": (
         "ReadableStore TopicDamage TopicMessage read_topic"
     ),
@@ -68,7 +69,7 @@ _NAMES = {
     "cqstore.store.service.recovering.recovery": "RecoveryReport",
     "cqstore.store.service.recovering.replacement": "Rebuild",
     "cqstore.store.service.results": (
-        "GetMessageResult GetMessageStatus PutMessageResult PutMessageStatus"
+        "GetMessageResult GetMessageStatus PutMessageResult PutMessageStatus QueryMessageResult"
     ),
     "cqstore.store.service.runtime.meters": "GetCounts HistogramSnapshot",
     "cqstore.store.service.scheduling.level_delivery": "DelayLevelFigures",

@@ -88,6 +88,7 @@ from cqstore.store.service.opening.options import StoreHooks as StoreHooks
 from cqstore.store.service.reading.arrival_waits import ThreadWait as ThreadWait
 from cqstore.store.service.reading.loop_waits import LoopWait as LoopWait
 from cqstore.store.service.reading.puller import TagFilter as TagFilter
+from cqstore.store.service.reading.store_times import TimeRange as TimeRange
 from cqstore.store.service.reading.topic_reader import ReadableStore as ReadableStore
 from cqstore.store.service.reading.topic_reader import TopicDamage as TopicDamage
 from cqstore.store.service.reading.topic_reader import TopicMessage as TopicMessage
@@ -101,6 +102,7 @@ from cqstore.store.service.results import GetMessageResult as GetMessageResult
 from cqstore.store.service.results import GetMessageStatus as GetMessageStatus
 from cqstore.store.service.results import PutMessageResult as PutMessageResult
 from cqstore.store.service.results import PutMessageStatus as PutMessageStatus
+from cqstore.store.service.results import QueryMessageResult as QueryMessageResult
 from cqstore.store.service.runtime.meters import GetCounts as GetCounts
 from cqstore.store.service.runtime.meters import HistogramSnapshot as HistogramSnapshot
 from cqstore.store.service.scheduling.level_delivery import DelayLevelFigures as DelayLevelFigures

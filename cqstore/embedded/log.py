@@ -109,14 +109,15 @@ class EmbeddedLog:
         """Put one message; it is visible when this returns, and as durable as ``StoreConfig`` says.
 
         Messages with one ``key`` go to one queue and keep their order; without a key each queue has
-        its turn. The first put fixes how many queues a topic has. With a ``delay_level``, counted
-        from 1, the message comes to its topic after ``message_delay_level`` (5 s for 2); the result
-        has its place in the schedule until then. Needs ``enable_schedule_message_service``.
+        its turn. A key has no space, and ``tags`` is one tag, so that queries and filters find it.
+        The first put fixes how many queues a topic has. With a ``delay_level``, counted from 1, the
+        message comes to its topic after ``message_delay_level`` (5 s for 2); the result has its
+        place in the schedule until then. Needs ``enable_schedule_message_service``.
 
         Raises:
             PutRefusedError: it was not stored: too long, a disk is full, or nothing delivers it
                 later.
-            IllegalMessageError: a broker would not take the topic's name.
+            IllegalMessageError: a broker would not take the topic's name, or key or tag is several.
             RefusedStoreError: the topic may not be written, or has no such queue.
             StoreError: as for ``MessageStore.put_message``.
         """

@@ -6,6 +6,7 @@ from cqstore.embedded.errors import PutRefusedError
 from cqstore.embedded.log_topics import LogTopics
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.record.message import Message, MessageProperty
+from cqstore.store.record.properties import check_key, check_tag
 from cqstore.store.service.reading.arguments import (
     check_kind,
     check_numbers,
@@ -28,6 +29,7 @@ def put_message_of(
     """Return the message, for the queue of its key; see ``EmbeddedLog.put``.
 
     Raises:
+        IllegalMessageError: ``key`` is not one key, or ``tags`` not one tag.
         RefusedStoreError: the topic has no such queue, or it is no delay level.
         StoreError: as for ``LogTopics.queue_of``.
     """
@@ -38,8 +40,10 @@ def put_message_of(
     if delay_level is not None:
         given[MessageProperty.DELAY] = str(checked_level(delay_level))
     if key is not None:
+        check_key(key)
         given[MessageProperty.KEYS] = key
     if tags is not None:
+        check_tag(tags)
         given[MessageProperty.TAGS] = tags
     if type(topic) is not str:
         check_texts(topic=topic)

@@ -5,6 +5,14 @@ from typing import NamedTuple
 
 from cqstore.store.queue.units import QueueKey
 
+NO_RECORD_TIME = -1
+"""What ``ConsumeQueue.unit_timestamp`` returns without a record; other negative times are times."""
+
+
+def known_time(store_timestamp: int) -> int | None:
+    """Return the store time of a unit, ms; ``None`` where its record is not in the log."""
+    return None if store_timestamp == NO_RECORD_TIME else store_timestamp
+
 
 class QueueType(Enum):
     """Kinds of queues, by RocketMQ's names."""

@@ -14,6 +14,8 @@ from cqstore.store.record.message import MessageProperty
 
 MAX_PROPERTIES = 0x7FFF
 """Bytes of properties that a record can hold."""
+KEY_SEPARATOR = " "
+"""Between the keys of ``KEYS``."""
 NAME_END = "\x01"
 VALUE_END = "\x02"
 _NAME_END = b"\x01"
@@ -51,6 +53,34 @@ def _refuse(properties: dict[str, str]) -> NoReturn:
         if not (name and value):
             raise IllegalMessageError(f"the property {name!r:.60} has no name or no value")
     raise IllegalMessageError("a property holds the separator 0x01 or 0x02")
+
+
+def check_key(key: str) -> None:
+    """Refuse a text that is not one key: queries could never find it.
+
+    Spaces separate the keys of ``KEYS``: a caller that has several gives that property.
+
+    Raises:
+        IllegalMessageError: it is empty, or has a space.
+    """
+    if not key or KEY_SEPARATOR in key:
+        raise IllegalMessageError(
+            f"the key {key!r:.60} is empty or has a space: spaces separate keys, so that no query"
+            " could find it (several keys go into the property KEYS)"
+        )
+
+
+def check_tag(tag: str) -> None:
+    """Refuse a text that is not one tag: no filter could select it.
+
+    Raises:
+        IllegalMessageError: it is empty, has ``||``, or a space at an end.
+    """
+    if not tag.strip() or "||" in tag or tag != tag.strip():
+        raise IllegalMessageError(
+            f"the tag {tag!r:.60} is empty, has a space at an end, or '||', which separates the"
+            " tags of a filter: no filter could select it"
+        )
 
 
 def decode_properties(data: bytes) -> dict[str, str]:

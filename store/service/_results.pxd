@@ -1,4 +1,4 @@
-# What a pull returned, for compiled code that pulls.
+# What a pull or a query returned, for compiled code that reads.
 
 from libc.stdint cimport int64_t
 
@@ -14,3 +14,7 @@ cdef class GetMessageResult:
     cdef int64_t first
 
     cdef bint _take(self, list files, const Found *found, Py_ssize_t count, int64_t first) except 0
+
+
+cdef class QueryMessageResult(list):
+    cdef public bint has_more

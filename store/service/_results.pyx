@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""GetMessageResult: what a pull returned. Views, offsets and messages are made when asked for.
+"""What a pull and a query returned. Views, offsets and messages are made when asked for.
 
 Its slow path, and the texts for damage, are in ``cqstore.store.service.results``, a layer below the pulls.
 """
@@ -137,3 +137,21 @@ cdef class GetMessageResult:
         fields = list(self._fields())
         fields[4] = [bytes(record) for record in fields[4]]  # views are of this process alone
         return type(self), tuple(fields)
+
+
+cdef class QueryMessageResult(list):
+    """The newest messages with a key, in log order: a list that knows whether there are more.
+
+    ``has_more``: older messages fulfil the query too; ask for more (``max_num``) to have them.
+    """
+
+    def __init__(self, messages=(), *, bint has_more=False):
+        list.__init__(self, messages)
+        self.has_more = has_more
+
+    def __reduce__(self):
+        return _query_result, (list(self), self.has_more)
+
+
+def _query_result(messages, has_more):
+    return QueryMessageResult(messages, has_more=has_more)

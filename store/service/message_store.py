@@ -40,23 +40,19 @@ from cqstore.store.service.reading.arguments import (
     check_optional_texts,
     check_path,
     check_pull,
-    check_query,
     check_queue,
     check_search,
     check_seconds,
     check_tags,
     check_texts,
     listed_numbers,
+    query_times,
 )
 from cqstore.store.service.reading.arrival_waits import ArrivalWaits, ThreadWait
 from cqstore.store.service.reading.puller import MAX_PULL_BYTES, TagFilter
 from cqstore.store.service.reading.read_guard import read_guard_of
 from cqstore.store.service.reading.read_interceptor import ReadInterceptor
-from cqstore.store.service.reading.store_times import (
-    Time,
-    TimeRange,
-    time_range,
-)
+from cqstore.store.service.reading.store_times import Time, TimeRange
 from cqstore.store.service.reading.time_runs import offset_at_time, time_runs
 from cqstore.store.service.recovering.queue_rebuild import RebuildReport
 from cqstore.store.service.results import (
@@ -419,7 +415,10 @@ class MessageStore:
             CorruptionError, StoreIOError, UnsupportedFormatError: an index cannot be read, or not
                 all of it; ``query_index_files`` returns what can be found in the one in files.
         """
-        times = self._query_times(topic, key, max_num, begin, end)
+        self._ready()
+        times = query_times(topic, key, max_num, begin, end)
+        if (interceptor := self._interceptor) is not None:
+            interceptor.on_query(topic, key, max_num, *times)
         return self._queries.in_all(topic, key, max_num, times)
 
     def query_index_files(
@@ -427,19 +426,11 @@ class MessageStore:
         begin: Time | None = None, end: Time | None = None,
     ) -> QueryMessageResult:  # fmt: skip
         """Return what ``query_message`` does, of the index in files alone; nothing without one."""
-        times = self._query_times(topic, key, max_num, begin, end)
-        return self._queries.in_files(topic, key, max_num, times)
-
-    def _query_times(
-        self, topic: str, key: str, max_num: int, begin: Time | None, end: Time | None
-    ) -> TimeRange:
-        """Return the store times of a query that may be answered now."""
         self._ready()
-        check_query(topic, key, max_num, begin=begin, end=end)
-        times = time_range(begin, end)
+        times = query_times(topic, key, max_num, begin, end)
         if (interceptor := self._interceptor) is not None:
             interceptor.on_query(topic, key, max_num, *times)
-        return times
+        return self._queries.in_files(topic, key, max_num, times)
 
     def messages_with_key(
         self, topic: str, key: str, phy_offsets: list[int]

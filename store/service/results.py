@@ -1,6 +1,5 @@
 """Outcomes of put and get: values, not exceptions, named as RocketMQ names them."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
@@ -68,19 +67,6 @@ class GetMessageStatus(Enum):
     OFFSET_OVERFLOW_ONE = auto()
     OFFSET_TOO_SMALL = auto()
     NO_MESSAGE_IN_QUEUE = auto()
-
-
-class QueryMessageResult(list[StoredMessage]):
-    """The newest messages with a key, in log order: a list that knows whether it is complete."""
-
-    __slots__ = ("has_more",)
-
-    has_more: bool
-    """Whether older messages fulfil the query too: ask for more (``max_num``) to have them."""
-
-    def __init__(self, messages: Iterable[StoredMessage] = (), *, has_more: bool = False) -> None:
-        super().__init__(messages)
-        self.has_more = has_more
 
 
 class DamagedRecord(NamedTuple):
@@ -182,6 +168,7 @@ def _leave_out(
         result.status = GetMessageStatus.MESSAGE_WAS_REMOVING
 
 
+QueryMessageResult = _results.QueryMessageResult
 if TYPE_CHECKING:
     GetMessageResult = PyGetMessageResult
 else:

@@ -34,6 +34,8 @@ REFUSED = [
     ('{"topic":"t","keys":["a",1]}', "line 1: an element of keys is 1, not a text"),
     ('{"topic":"t","keys":["a b"]}', "spaces separate keys"),
     ('{"topic":"t","keys":[""]}', "spaces separate keys"),
+    ('{"topic":"t","tags":"a || b"}', "no filter could select it"),
+    ('{"topic":"t","tags":" "}', "no filter could select it"),
     ('{"topic":"t","properties":{"a":{"b":1}}}', 'property a is {"b": 1}, not a text'),
     ('{"topic":"t","properties":{"a":null}}', "property a is null, not a text"),
     ('{"topic":"t","properties":[]}', "properties is [], not an object"),

@@ -1,5 +1,6 @@
 """The log: puts by key, the table of topics, reads by time, and what is refused."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from cqstore import (
     StoreClosedError,
     StoreLockedError,
 )
-from cqstore.store.errors import CorruptionError, StoreIOError
+from cqstore.store.errors import CorruptionError, StoreError, StoreIOError
 from cqstore.store.record.message import Message
 from cqstore.store.service.opening.components import components_of
 from tests.embedded.test_tail import take
@@ -105,6 +106,36 @@ def test_the_queues_of_a_topic_are_fixed_at_its_first_put(tmp_path: Path) -> Non
         log.put("u", b"x")
     with opened(tmp_path) as log:
         assert [log.create_topic(name) for name in ("t", "u", "wide")] == [2, 9, 64]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"key": "customer 42"}, "the key 'customer 42' is empty or has a space"),
+        ({"key": ""}, "the key '' is empty"),
+        ({"key": " "}, "spaces separate keys"),
+        ({"key": "a\x01b"}, "separator 0x01 or 0x02"),
+        ({"tags": "a || b"}, "no filter could select it"),
+        ({"tags": "a||b"}, "no filter could select it"),
+        ({"tags": " a"}, "no filter could select it"),
+        ({"tags": "a\x02b"}, "separator 0x01 or 0x02"),
+        ({"properties": {"own": "a\x02KEYS\x01b"}}, "separator 0x01 or 0x02"),
+    ],
+)
+def test_what_could_never_be_found_again_is_refused(
+    tmp_path: Path, given: dict[str, Any], said: str
+) -> None:
+    with opened(tmp_path) as log:
+        log.put("t", b"x", key="k", tags="a")
+        end = log.store.max_phy_offset()
+        with pytest.raises(StoreError, match=said):
+            log.put("t", b"x", **given)
+        with pytest.raises(StoreError, match=said):
+            asyncio.run(log.put_async("t", b"x", **given))
+        assert log.store.max_phy_offset() == end
+        log.put("t", b"both", properties={"KEYS": "customer 42"})
+        for key in ("customer", "42"):
+            assert [each.body for each in log.store.query_message("t", key)] == [b"both"]
 
 
 def test_the_table_is_on_disk_before_the_first_message(

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
+from cqstore.migration.preflight.broker_keys import parse_version
 
 from cqstore.migration.preflight.broker_conf_check import lint
-from cqstore.migration.preflight.broker_keys import parse_version
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.settings.config import StoreConfig

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from cqstore.broker.metadata.model import BrokerMetadata, readings
 from cqstore.broker.topic_kind import TopicKind, group_of, topic_kind
 from cqstore.store.progress import Progress, noop
-from cqstore.store.queue.facts import QueueSpan
+from cqstore.store.queue.facts import NO_RECORD_TIME, QueueSpan
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
@@ -186,8 +186,8 @@ class GroupLags:
             wanted = ((each.queue, each.next_offset) for each in block if each.expired < each.lag)
             times = components_of(self._store).queues.unit_timestamps(wanted)
             for each in block:
-                timestamp = next(times) if each.expired < each.lag else -1
-                yield each if timestamp < 0 else QueueLag(*each[:-1], timestamp)
+                timestamp = next(times) if each.expired < each.lag else NO_RECORD_TIME
+                yield each if timestamp == NO_RECORD_TIME else QueueLag(*each[:-1], timestamp)
 
     def _found(self, progress: Progress) -> Iterator[QueueLag]:
         """Yield what ``queues`` does, without the times."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from cqstore.broker.pending.pending_parts import PendingMessage, PendingPart, PendingSource, Step
 from cqstore.store.progress import noop
 from cqstore.store.queue.consume_queue import ConsumeQueue
+from cqstore.store.queue.facts import known_time
 from cqstore.store.queue.units import EXT_ADDRESS_MAX
 from cqstore.store.record.message import SCHEDULE_TOPIC, MessageProperty
 from cqstore.store.service.dispatching.delay import DelayLevels, deliver_time
@@ -52,8 +53,7 @@ def delay_levels(
             part.first_due = first if part.first_due is None else min(first, part.first_due)
             part.last_due = last if part.last_due is None else max(last, part.last_due)
         if part.pending:
-            stored = queue.unit_timestamp(begin)
-            part.oldest = stored if stored >= 0 else None
+            part.oldest = known_time(queue.unit_timestamp(begin))
         yield part
 
 

@@ -18,6 +18,7 @@ from cqstore.store.errors import CorruptionError, os_errors
 from cqstore.store.files import read_file
 from cqstore.store.path_kind import matching
 from cqstore.store.paths import StorePaths
+from cqstore.store.queue.facts import known_time
 from cqstore.store.record.layout import Layout, Wire
 from cqstore.store.record.message import TIMER_TOPIC
 from cqstore.store.service.message_store import MessageStore
@@ -58,7 +59,7 @@ def timer_parts(store: MessageStore, taken: int, precision: int, now: int) -> li
     parts = [PendingPart(PendingSource.TIMER_QUEUE, 0, position, high, high - position)]
     if position < high:
         stored = components_of(store).queues.queue(TIMER_TOPIC, 0).unit_timestamp(position)
-        parts[0].oldest = stored if stored >= 0 else None
+        parts[0].oldest = known_time(stored)
     if wheel is not None:
         found = PendingPart(PendingSource.TIMER, 0, position, high)
         delivered = 0 if check is None else check.last_read_time

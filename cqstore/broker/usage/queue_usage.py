@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from cqstore.store.log.record_times import NO_TIME
 from cqstore.store.progress import Progress, noop
 from cqstore.store.queue.consume_queue import ConsumeQueue
-from cqstore.store.queue.facts import QueueSpan, QueueType
+from cqstore.store.queue.facts import NO_RECORD_TIME, QueueSpan, QueueType
 from cqstore.store.queue.units import QUEUE_UNIT, UnitBlock
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
@@ -19,8 +19,6 @@ from cqstore.store.service.reading.time_runs import timed_units
 _BLOCK_UNITS = 1 << 16
 _FEW_UNITS = 32
 """Up to so many a loop is faster than arrays: most of a million queues have no more."""
-NOT_KNOWN = -1
-"""In place of a store time, as ``ConsumeQueue.unit_timestamp`` has it."""
 DAY = 86_400_000
 """Milliseconds of a day."""
 
@@ -43,7 +41,7 @@ class Usage:
 
     def observe(self, timestamp: int | None) -> None:
         """Widen the time by one store time; ``None`` or -1: it is not known."""
-        if timestamp is None or timestamp == NOT_KNOWN:
+        if timestamp is None or timestamp == NO_RECORD_TIME:
             return
         if self.oldest is None or timestamp < self.oldest:
             self.oldest = timestamp
@@ -85,7 +83,7 @@ def queue_usage(store: MessageStore, span: QueueSpan, progress: Progress = noop)
         found.bytes += int(piece.sizes.sum())
         progress(found.bytes)
         if piece.timestamps is not None:
-            known = piece.timestamps[piece.timestamps != NOT_KNOWN]
+            known = piece.timestamps[piece.timestamps != NO_RECORD_TIME]
             if len(known):
                 found.observe(int(known.min()))
                 found.observe(int(known.max()))

@@ -118,7 +118,7 @@ def _mend(
     if not plan:
         raise typer.Exit(1)
     check_cut(root, plan, cut_at)
-    refuse_foreign_files(root, detect(root, settings).foreign)
+    refuse_foreign_files(root, detect(root, read_config(config, root)).foreign)
     if not in_place:
         with progress("copying", blocks_below(root)) as tick:
             copy_store(root, target, tick)

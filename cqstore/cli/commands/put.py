@@ -32,6 +32,7 @@ from cqstore.cli.table import Row
 from cqstore.store.errors import IllegalMessageError
 from cqstore.store.progress import Progress, noop
 from cqstore.store.record.message import Message
+from cqstore.store.record.properties import check_tag
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.results import PutMessageResult
 
@@ -240,13 +241,19 @@ def _message(
     """Return the message that the options describe.
 
     Raises:
-        typer.BadParameter: the body is missing, or a property is given twice, or is none.
+        typer.BadParameter: the body is missing, a property is given twice, or is none; the tag is
+            not one.
     """
     if body is None:
         raise typer.BadParameter(
             "--topic puts one message, and its body is missing: give --body TEXT (--body '' for an"
             " empty one); messages on standard input, a JSON object per line, go without --topic"
         )
+    if tags is not None:
+        try:
+            check_tag(tags)
+        except IllegalMessageError as exc:
+            raise typer.BadParameter(str(exc), param_hint="--tags") from exc
     pairs = [_pair(text) for text in properties or []]
     named = {"TAGS": tags, "KEYS": keys}
     pairs += [(name, text) for name, text in named.items() if text is not None]

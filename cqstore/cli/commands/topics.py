@@ -29,7 +29,7 @@ from cqstore.cli.path_marks import InputStream
 from cqstore.cli.progress import counted
 from cqstore.cli.table import Row
 from cqstore.store.errors import IllegalMessageError, StoreConfigError
-from cqstore.store.queue.facts import QueueSpan
+from cqstore.store.queue.facts import QueueSpan, known_time
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import RETRY_PREFIX, SYSTEM_TOPICS
 from cqstore.store.record.topic_names import is_system_topic
@@ -37,7 +37,6 @@ from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 
 _DAY_MS = 86_400_000
-_NOT_KNOWN = -1  # of a unit whose record is not in the log
 
 Names = Annotated[
     list[str] | None, typer.Argument(metavar="NAME", help="With --delete: the topics.")
@@ -163,7 +162,7 @@ def _store_time(store: MessageStore, span: QueueSpan, queue_offset: int) -> int 
     if span.min_offset >= span.max_offset:
         return None
     timestamp = components_of(store).queues.queue(*span.queue).unit_timestamp(queue_offset)
-    return None if timestamp == _NOT_KNOWN else timestamp
+    return known_time(timestamp)
 
 
 # ---- idle topics

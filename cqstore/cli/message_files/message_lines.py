@@ -15,6 +15,7 @@ from cqstore.cli.message_files.message_fields import PLACES, host_of, to_put
 from cqstore.store.errors import IllegalMessageError, StoreConfigError
 from cqstore.store.java_numbers import INT_MAX, LONG_MAX
 from cqstore.store.record.message import LOOPBACK, Host, Message
+from cqstore.store.record.properties import check_key, check_tag
 
 FIELDS = (
     "topic", "queueId", "body", "bodyBase64", "properties", "tags", "keys", "flag", "sysFlag",
@@ -104,7 +105,7 @@ def to_message(fields: dict[str, object]) -> Message:
             continue
         if name in properties:
             raise IllegalMessageError(f"{field} and the property {name} are both given")
-        properties[name] = _keys(given) if field == "keys" else _text(field, given)
+        properties[name] = _keys(given) if field == "keys" else _tag(given)
     message = Message(
         topic=_text("topic", fields.get("topic")),
         body=_body(fields),
@@ -216,9 +217,14 @@ def _keys(given: object) -> str:
         return _text("keys", given)
     keys = [_text("an element of keys", each) for each in given]
     for key in keys:
-        if not key or " " in key:
-            raise IllegalMessageError(f"an element of keys is {_shown(key)}: spaces separate keys")
+        check_key(key)
     return " ".join(keys)
+
+
+def _tag(given: object) -> str:
+    tag = _text("tags", given)
+    check_tag(tag)
+    return tag
 
 
 def _text(field: str, given: object) -> str:

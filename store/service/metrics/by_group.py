@@ -9,6 +9,7 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from cqstore.store.queue.facts import NO_RECORD_TIME
 from cqstore.store.queue.queue_reads import QueueReads
 from cqstore.store.queue.units import QueueKey
 
@@ -135,6 +136,7 @@ class FiguresByGroup:
             lag += span.lag(offset)
             if (at := max(offset, span.min_offset)) < span.max_offset:
                 following.append((span.queue, at))
-        times = [each for each in self._queues.unit_timestamps(following) if each >= 0]
+        stamps = self._queues.unit_timestamps(following)
+        times = [each for each in stamps if each != NO_RECORD_TIME]
         offset = sum(row.values())
         return GroupFigures(of.group, of.topic, offset, lag, min(times, default=None))

@@ -15,8 +15,10 @@ from cqstore.store.index._chain cimport Chain, ChainFile, ChainFiles, chain_plac
 from cqstore.store.log._log cimport Part, PlainLog
 from cqstore.store.record._parse cimport ends_in_file, parse_record
 from cqstore.store.record._stored cimport StoredMessage
+from cqstore.store.service._results cimport QueryMessageResult
 
 cdef extern from "Python.h":
+    int PyList_Append(object, object) except -1
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
     bint PyUnicode_IS_ASCII(object text)
 
@@ -46,23 +48,24 @@ cdef class FastQuery:
     cdef int64_t file_size
     cdef Part last  # of the log, that was read last; only to fetch ahead, it may be gone
 
-    def __init__(
-        self, PlainLog log not None, ChainFiles index not None, int64_t file_size,
-    ):
+    def __init__(self, PlainLog log not None, ChainFiles index not None, int64_t file_size):
         """Take the log with files of ``file_size`` bytes, and the index."""
         self.log, self.index, self.file_size = log, index, file_size
 
     def ask(self, topic, key, max_num, begin, end):
-        """Return what ``KeyQueries.in_files`` does; ``None``: it is for the slow path."""
+        """Return at most ``max_num`` messages, and whether there are more, as ``KeyQueries.in_files``.
+
+        ``None``: the query is for the slow path.
+        """
         cdef Chain chain
         cdef Name name
-        cdef int64_t wanted
+        cdef int64_t wanted, limit
         cdef Py_ssize_t number
         cdef tuple files
         cdef ChainFile file
         if not _is_plain(topic, key, &name):
             return None
-        if not (_fits(max_num, &chain.max_num) and _fits(begin, &name.begin) and _fits(end, &name.end)):
+        if not (_fits(max_num, &limit) and _fits(begin, &name.begin) and _fits(end, &name.end)):
             return None
         files = self.index.files
         if self.index.is_closed or files is None:
@@ -70,7 +73,9 @@ cdef class FastQuery:
         wanted = without_sign(hash_utf8(
             hash_utf8(0, name.topic, name.topic_size) * 31 + HASH_SIGN, name.key, name.key_size
         ))
-        chain.count, chain.begin, chain.end = 0, INT64_MIN, INT64_MAX  # an index has seconds, and clocks go back
+        # Of any time: the index has seconds, and would end at the first entry that is too early.
+        chain.count, chain.begin, chain.end = 0, INT64_MIN, INT64_MAX
+        chain.max_num = min(max(limit, <int64_t> 0), INT64_MAX - 1) + 1
         for number in range(len(files) - 1, -1, -1):
             one = files[number]
             if not isinstance(one, ChainFile):
@@ -86,9 +91,7 @@ cdef class FastQuery:
                 break
         return self._messages(&chain, &name)
 
-    cdef bint _walk(
-        self, ChainFile file, topic, key, int64_t wanted, Chain *chain
-    ) except -1:
+    cdef bint _walk(self, ChainFile file, topic, key, int64_t wanted, Chain *chain) except -1:
         """Add the places of the chain of a key in one file; False: it is for the slow path.
 
         Keys in memory are searched before the disk: what was written since was among them.
@@ -116,7 +119,8 @@ cdef class FastQuery:
     cdef object _messages(self, Chain *chain, const Name *name):
         """Return the messages with topic, key and time, in log order; ``None``: the slow path."""
         cdef Py_ssize_t at
-        cdef list files = [], found = []
+        cdef list files = []
+        cdef QueryMessageResult found = QueryMessageResult.__new__(QueryMessageResult)
         cdef Part part
         cdef StoredMessage message
         cdef StoredMessage last = None  # in the part
@@ -147,9 +151,12 @@ cdef class FastQuery:
             if held < 0:
                 return None
             if held and name.begin <= load64(message.data + message.places.stored) <= name.end:
-                found.append(message)
+                PyList_Append(found, message)
         if len(found) < chain.count and chain.count >= chain.max_num:
-            return None  # places of another key with the same hash, or another time: there may be more
+            return None  # places of another hash-alike key, or another time: after them may be more
+        if len(found) >= chain.max_num:
+            found.has_more = True
+            del found[0]  # the oldest
         return found if _is_whole(last) else None
 
 

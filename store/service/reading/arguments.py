@@ -13,7 +13,13 @@ from math import isnan
 from numbers import Integral, Real
 from typing import Any
 
-from cqstore.store.service.reading.store_times import refuse_other_unit
+from cqstore.store.service.reading.store_times import (
+    ALL,
+    Time,
+    TimeRange,
+    refuse_other_unit,
+    time_range,
+)
 
 _KEY_FIELDS = 2
 """Of a ``QueueKey``."""
@@ -190,11 +196,22 @@ def check_search(topic: object, queue_id: object, timestamp: int) -> None:
     refuse_other_unit(timestamp, "timestamp")
 
 
-def check_query(topic: object, key: object, max_num: object, **times: object) -> None:
-    """Raise for an argument of a query by key, see ``check_queue``; times may be ``None``."""
+def query_times(
+    topic: object, key: object, max_num: object, begin: Time | None, end: Time | None
+) -> TimeRange:
+    """Return the store times of a query by key, whose arguments are checked.
+
+    Raises:
+        TypeError: one is of another type.
+        RefusedStoreError: a time is probably not in ms.
+        StoreConfigError: ``begin`` is later than ``end``.
+    """
     if not type(topic) is type(key) is str or type(max_num) is not int:
         check_texts(topic=topic, key=key)
         check_numbers(max_num=max_num)
-    for name, time in times.items():
+    if begin is end is None:
+        return ALL
+    for name, time in (("begin", begin), ("end", end)):
         if time is not None and not isinstance(time, datetime):
             check_numbers(**{name: time})
+    return time_range(begin, end)

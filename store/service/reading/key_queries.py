@@ -5,6 +5,7 @@ Source: RocketMQ ``DefaultMessageStore.queryMessage``.
 
 from cqstore.store.errors import CorruptionError, StoreError
 from cqstore.store.index.index_service import IndexService
+from cqstore.store.java_numbers import LONG_MAX
 from cqstore.store.log._log import PlainLog
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.queue.read_fallbacks import FallbackReason, ReadFallbacks, ReadKind
@@ -44,7 +45,7 @@ class KeyQueries:
         self._fallbacks = fallbacks
         self._read_only = read_only
         is_bounded = "max_msgs_num_batch" in config.model_fields_set
-        self._max_messages = config.max_msgs_num_batch if is_bounded else None
+        self._max_messages = config.max_msgs_num_batch if is_bounded else LONG_MAX
         self._fast = None
         if index is not None:
             self._fast = _query.FastQuery(PlainLog(log), index, log.files.file_size)
@@ -64,35 +65,33 @@ class KeyQueries:
             raise self._left_out.with_traceback(None)
         if self._index is not None and (fault := self._index.faults.error) is not None:
             raise fault
-        limit = self._limit(max_num)
-        found = self._newest(topic, key, limit + 1, times)
-        if not self.others.are_none:
-            found = self.others.newest(self.messages_with_key, found, topic, key, limit + 1, times)
-        return newest_of(found, limit)
+        found = self.in_files(topic, key, max_num, times)
+        if self.others.are_none:
+            return found
+        limit = max(min(max_num, self._max_messages), 0)
+        both = self.others.newest(self.messages_with_key, found, topic, key, limit + 1, times)
+        answer = newest_of(both, limit)
+        answer.has_more |= found.has_more
+        return answer
 
     def in_files(
         self, topic: str, key: str, max_num: int, times: TimeRange = ALL
     ) -> QueryMessageResult:
         """Return what the index in files knows, see ``MessageStore.query_index_files``."""
-        limit = self._limit(max_num)
-        return newest_of(self._newest(topic, key, limit + 1, times), limit)
-
-    def _limit(self, max_num: int) -> int:
-        """Return how many messages are wanted, which the settings may bound."""
-        limit = max(max_num, 0)
-        return limit if self._max_messages is None else min(limit, self._max_messages)
-
-    def _newest(self, topic: str, key: str, limit: int, times: TimeRange) -> list[StoredMessage]:
-        """Return the newest messages that the index in files knows, in log order."""
         if self._index is None or self._fast is None:
-            return []
-        found = self._fast.ask(topic, key, limit, *times)
-        return self._declined(self._index, topic, key, limit, times) if found is None else found
+            return QueryMessageResult()
+        limit = min(max_num, self._max_messages)
+        begin, end = times
+        found = self._fast.ask(topic, key, limit, begin, end)
+        if found is None:
+            limit = max(limit, 0)
+            found = newest_of(self._declined(self._index, topic, key, limit + 1, times), limit)
+        return found
 
     def _declined(
         self, index: IndexService, topic: str, key: str, limit: int, times: TimeRange
     ) -> list[StoredMessage]:
-        """Return what ``_newest`` does where compiled code has declined the query."""
+        """Return the newest messages where compiled code has declined the query."""
         self._fallbacks.add(ReadKind.QUERY, FallbackReason.DECLINED)
         asked = limit  # of any time: the index has seconds, and ends at the first that is too early
         while True:

@@ -22,7 +22,9 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 _MS = timedelta(milliseconds=1)
 _SECONDS = range(946_684_800, 4_102_444_800)
 """The years 2000 to 2099 in seconds; as ms they would all be in January and February 1970."""
-_DATES = 19_700_101, 20_991_231_235_959
+_USUAL_FIRST, _USUAL_END = 10**12, 10**13
+"""Thirteen digits: ms of the years 2001 to 2286, and no date."""
+_FIRST_DATE, _LAST_DATE = 19_700_101, 20_991_231_235_959
 _NUMBER = re.compile(r"-?[0-9]{1,30}")
 _DATE = re.compile(r"((?:19[7-9]|20\d)\d)(\d\d)(\d\d)(?:(\d\d)(\d\d)(\d\d)?)?", re.ASCII)
 """Digits that read as a date from 1970 to 2099, alone or with hours, minutes and seconds."""
@@ -119,7 +121,7 @@ def refuse_other_unit(time: int, name: str = "") -> None:
     Raises:
         RefusedStoreError: names what is probably meant.
     """
-    if not _DATES[0] <= time <= _DATES[1]:
+    if _USUAL_FIRST <= time < _USUAL_END or not _FIRST_DATE <= time <= _LAST_DATE:
         return
     meant = f"seconds are meant, give {time * 1000}" if time in _SECONDS else _date_in(time)
     if meant is not None:

@@ -9,6 +9,7 @@ Source: RocketMQ ``ScheduleMessageService``.
 import atexit
 import os
 from collections.abc import Callable
+from functools import partial
 
 from cqstore.store.concurrency.checked_lock import CheckedLock
 from cqstore.store.concurrency.logger import StoreLogger
@@ -16,6 +17,7 @@ from cqstore.store.concurrency.wakeup import Wakeup
 from cqstore.store.errors import StoreError, StoreStateError
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
+from cqstore.store.record.message import SCHEDULE_TOPIC
 from cqstore.store.service.dispatching.delay import DelayLevels
 from cqstore.store.service.runtime.environment import Environment
 from cqstore.store.service.runtime.meters import Histogram
@@ -62,6 +64,10 @@ class ScheduleMessageService:
             for level, delay_ms in enumerate(levels.delays_ms, 1)
         }
         """By level."""
+        self._unserved: list[LevelDelivery] = []
+        """Levels that the settings no longer have, and whose queues have messages that wait."""
+        self._unserved_of = partial(LevelDelivery, delay_ms=0, log=log, queues=queues, put=put)
+        self._queues = queues
         self._offsets = offsets
         self._ready, self._flush_log = ready, flush_log
         self._environment, self._interval_ms = environment, interval_ms
@@ -81,13 +87,16 @@ class ScheduleMessageService:
     # ---- from outside
 
     def figures(self) -> tuple[DelayLevelFigures, ...]:
-        """Return what is told of each level that ever had a message, by level. Any thread.
+        """Return what is known of each level that ever had a message, by level. Any thread.
+
+        Also of levels that ``messageDelayLevel`` no longer has, whose messages nothing delivers.
 
         Raises:
             StoreError: the ends of a queue cannot be read.
         """
         now = self._now()
-        found = (each.figures(now) for each in self.deliveries.values())
+        every = [*self.deliveries.values(), *self._unserved]
+        found = (each.figures(now) for each in every)
         return tuple(each for each in found if each is not None)
 
     def start(self) -> None:
@@ -100,9 +109,26 @@ class ScheduleMessageService:
         self._written = self._offsets.read()
         for level, delivery in self.deliveries.items():
             delivery.begin(self._written.get(level))
+        self._report_unserved()
         self._has_begun = True
         atexit.register(self._leave)
         self.notify_all()
+
+    def _report_unserved(self) -> None:
+        """Log each level that is not configured, if messages of it wait: nothing delivers them."""
+        levels = sorted(key.queue_id + 1 for key in self._queues.queues(SCHEDULE_TOPIC))
+        for level in levels:
+            if level in self.deliveries:
+                continue
+            delivery = self._unserved_of(level)
+            delivery.begin(self._written.get(level))
+            if waiting := delivery.end() - delivery.next_offset:
+                self._unserved.append(delivery)
+                _LOG.error(
+                    "%d messages of delay level %d are not delivered: messageDelayLevel has %d"
+                    " levels; they are delivered once it has this one again",
+                    waiting, level, len(self.deliveries),
+                )  # fmt: skip
 
     def notify(self, level: int) -> None:
         """Have a message of ``level`` that was appended delivered when it is due. Never waits."""

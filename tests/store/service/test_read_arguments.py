@@ -43,6 +43,8 @@ WRONG: list[tuple[Callable[..., object], str]] = [
     (lambda store: store.query_message("t", 5), "key is 5, int: not a text"),
     (lambda store: store.query_message(5, "k"), "topic is 5, int: not a text"),
     (lambda store: store.query_message("t", "k", "3"), "max_num is '3', str: not a whole number"),
+    (lambda store: store.query_message("t", "k", float("nan")), "max_num is nan, float"),
+    (lambda store: store.query_index_files("t", "k", float("nan")), "max_num is nan, float"),
     (lambda store: store.query_message("t", "k", 3, "a"), "begin is 'a', str: not a whole number"),
     (lambda store: store.message_by_offset("0"), "phy_offset is '0', str: not a whole number"),
     (lambda store: store.message_by_id(5), "message_id is 5, int: not a text"),

@@ -442,3 +442,32 @@ def test_a_copy_of_the_folder_is_delivered_from_its_own_offsets(
     for name in "ab":
         with opened(tmp_path / name, clock) as store:
             until(lambda: numbers(store) == [1])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_waits_at_a_level_that_is_no_longer_configured_is_reported(
+    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture, backend: str
+) -> None:
+    with opened(tmp_path, clock, backend) as store:
+        for number in range(2):
+            assert store.put_message(delayed(number, 3)).ok
+        assert store.put_message(delayed(9, 1)).ok
+    clock.ahead += 11 * HOUR_SECONDS
+    assert "messageDelayLevel" not in caplog.text
+    with opened(tmp_path, clock, backend, message_delay_level="1h 2h") as store:
+        deliver(store)
+        assert numbers(store) == [9]
+        (sentence,) = [words for words in caplog.messages if "messageDelayLevel" in words]
+        assert sentence == (
+            "2 messages of delay level 3 are not delivered: messageDelayLevel has 2 levels; they"
+            " are delivered once it has this one again"
+        )
+        levels = {each.level: each for each in service(store).figures()}
+        assert (levels[3].waiting, levels[3].delivered, levels[1].waiting) == (2, 0, 0)
+        assert levels[3].lag_ms == pytest.approx(HOUR_SECONDS * 1000, abs=600_000)
+    caplog.clear()
+    with opened(tmp_path, clock, backend) as store:
+        deliver(store)
+        assert sorted(numbers(store)) == [0, 1, 9]
+        assert {each.level: each.waiting for each in service(store).figures()} == {1: 0, 3: 0}
+    assert "messageDelayLevel" not in caplog.text
