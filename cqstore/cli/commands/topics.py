@@ -90,10 +90,9 @@ def topics(
 
     With --delete or --delete-from the queues of the topics are deleted once --yes is given, with
     --delete --prefix TEXT those of all topics that begin so, save the broker's own; without it they
-    are listed, and nothing is changed. The offsets of all groups in them are deleted too. Their
-    records stay in the log until they expire. Refused while another process has the store open.
-    Nothing is deleted if a name is no topic's, nor if one on the command line has no queues; a name
-    in FILE may have none: a deletion is given again so.
+    are listed, and nothing is changed. The offsets of groups go too; the records stay in the log
+    until they expire. Refused while another process has the store open. Nothing is deleted if a
+    name is no topic's, nor if one on the command line has no queues; one in FILE may have none.
     """
     given = names or []
     if delete or delete_from:
