@@ -132,7 +132,7 @@ class FrameParser:
 
 
 def outside_log(asked: int, piece: Piece) -> str:
-    """Return what a heartbeat at another offset than the one that was asked for says; else "".
+    """Return what the first heartbeat says, if it is at another offset than was asked for; else "".
 
     A feed of ours answers so where its log does not have that offset. RocketMQ's master repeats
     the offset, and its slave ends a connection in which another one comes.

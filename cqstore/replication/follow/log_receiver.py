@@ -129,14 +129,8 @@ class LogReceiver:
         """Return the bytes of ``piece`` behind this log's end; the others are as they are here."""
         if self._next is None:
             self._next = self._end = self._first(piece.phy_offset)
-        if found := outside_log(self._next, piece):
-            raise self.divergence(found=found)
         if piece.phy_offset != self._next:
-            raise DivergedError(
-                f"the master's bytes do not continue this log, which ends at {self._end}; {_KEPT}."
-                " Is this the master's replication port (haListenPort)?",
-                expected=f"bytes from {self._next} on", got=f"bytes from {piece.phy_offset} on",
-            )  # fmt: skip
+            raise self._elsewhere(piece, self._next)
         if not piece.data:
             self.heartbeats += 1
             return b""
@@ -147,6 +141,20 @@ class LogReceiver:
             self._compare(piece.phy_offset, piece.data[:own])
         self._next += len(piece.data)
         return piece.data[own:]
+
+    def _elsewhere(self, piece: Piece, expected: int) -> DivergedError:
+        """Return the error of a piece that is of another place than the one that is next."""
+        is_first = not (self.body_bytes or self.heartbeats)
+        if is_first and (found := outside_log(expected, piece)):
+            sentence = self.divergence(found=found).reason
+        else:
+            sentence = (
+                f"the master's bytes do not continue this log, which ends at {self._end}; {_KEPT}."
+                " Is this the master's replication port (haListenPort)?"
+            )
+        return DivergedError(
+            sentence, expected=f"bytes from {expected} on", got=f"bytes from {piece.phy_offset} on"
+        )
 
     def _first(self, phy_offset: int) -> int:
         """Return where an empty log begins, with the master's last file.

@@ -162,7 +162,7 @@ class _Fetching:
 
     def _receive(self, piece: Piece, now: float) -> bool:
         """Keep a piece; return whether it says that there is no more."""
-        if found := outside_log(self._next, piece):
+        if self._next == self._asked and (found := outside_log(self._next, piece)):
             raise DivergedError(f"{self._master}: {found}", phy_offset=self._next)
         if piece.phy_offset != self._next:
             raise DivergedError(

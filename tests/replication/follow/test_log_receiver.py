@@ -222,7 +222,7 @@ def test_another_size_of_log_files_is_found_out_at_the_first_roll(
     found = outcome(tmp_path / "own", [frames(led.log)], config)
     assert len(found.log) <= 4096
     assert led.log.startswith(found.log)
-    assert f"mappedFileSizeCommitLog another one than {size}" in found.error
+    assert f"mappedFileSizeCommitLog is another one than {size}, set that one here" in found.error
 
 
 def test_a_last_file_that_begins_inside_one_of_ours_is_refused(led: Led, tmp_path: Path) -> None:
