@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import pytest
-from cqstore.migration.preflight.broker_keys import parse_version
 
 from cqstore.migration.preflight.broker_conf_check import lint
 from cqstore.store.queue.backends import backend_names
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.broker_conf import BrokerConf
+from cqstore.store.settings.broker_keys import parse_version
 from cqstore.store.settings.config import StoreConfig
 from tests.interop.brokers import VERSION, Brokers
 
@@ -56,7 +57,10 @@ def test_both_backends_have_what_a_broker_with_double_write_put(
 def test_preflight_warns_of_the_settings_with_which_a_broker_ends(
     tmp_path: Path, brokers: Brokers, settings: dict[str, str]
 ) -> None:
-    warned = [each.code for each in lint(settings, parse_version(VERSION), "rocksdb")]
+    path = tmp_path / "broker.conf"
+    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    conf = BrokerConf.read(path)
+    warned = [each.code for each in lint(conf, parse_version(VERSION), "rocksdb")]
     try:
         with brokers.running(tmp_path / "store", **SIZES, **settings) as broker:
             started = broker.do("put", "orders", 2, 1)["statuses"] == {"PUT_OK": 1}
