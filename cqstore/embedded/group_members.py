@@ -5,6 +5,7 @@ message, or is closed or gone: then all that it was given and committed is behin
 """
 
 import weakref
+from collections.abc import Collection
 from itertools import count
 from typing import Protocol
 
@@ -105,3 +106,58 @@ class GroupMembers:
 
     def _held_by(self, member: Member) -> set[int]:
         return {each for each, holder in self._holders.items() if holder() is member}
+
+
+class LogMembers(dict[tuple[str, str], GroupMembers]):
+    """The consumers of each topic and group of one log. Any thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = CheckedLock("a new tail")
+
+    def of(self, topic: str, group: str, queue_ids: list[int], tags: str) -> GroupMembers:
+        """Return the consumers of ``group`` and ``topic``, new ones if there are none yet."""
+        with self._lock.entry():
+            members = self.get((topic, group))
+            if members is None:
+                members = self[topic, group] = GroupMembers(topic, queue_ids, tags)
+            return members
+
+    def share_anew(self, topics: Collection[str]) -> None:
+        """Have the consumers of ``topics``, which were deleted, begin anew."""
+        with self._lock.entry():
+            found = [each for (topic, _), each in self.items() if topic in topics]
+        for each in found:
+            each.change()
+
+    def forget(self, topic: str) -> None:
+        """Forget groups of a topic: later consumers see the queues that it has by then.
+
+        Raises:
+            RefusedStoreError: one has consumers; nothing is forgotten.
+        """
+        with self._lock.entry():
+            mine = {key: each for key, each in self.items() if key[0] == topic}
+            if consumed := [group for (_, group), each in mine.items() if each.has_any]:
+                raise RefusedStoreError(
+                    f"topic {topic!r} has consumers of the group {consumed[0]!r}: close them first"
+                )
+            for key in mine:
+                del self[key]
+
+    def refuse_consumed(self, group: str, *topics: str) -> None:
+        """Refuse to change the offsets of a group that consumes, in ``topics`` or in any.
+
+        Raises:
+            RefusedStoreError: it has consumers.
+        """
+        with self._lock.entry():
+            consumed = [
+                topic
+                for (topic, of), members in self.items()
+                if of == group and members.has_any and topic in (topics or {topic})
+            ]
+        if consumed:
+            raise RefusedStoreError(
+                f"the group {group!r} has consumers of {', '.join(consumed)}: close them first"
+            )

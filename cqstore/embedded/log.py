@@ -18,7 +18,7 @@ from cqstore.broker.groups.group_offsets import (
     exactly,
 )
 from cqstore.embedded.consumer_offsets import INTERVAL_SECONDS, ConsumerOffsets
-from cqstore.embedded.group_members import GroupMembers
+from cqstore.embedded.group_members import LogMembers
 from cqstore.embedded.log_message import LogMessage, log_message
 from cqstore.embedded.log_topics import LogTopics
 from cqstore.embedded.names import check_group_name, check_topic_name
@@ -28,7 +28,6 @@ from cqstore.embedded.read_only_tail import POLL_SECONDS, ReadOnlyTail, read_sna
 from cqstore.embedded.send_back import MAX_RECONSUME_TIMES, RetryTopics
 from cqstore.embedded.store_snapshots import StoreSnapshots
 from cqstore.embedded.tail import Tail
-from cqstore.store.concurrency.checked_lock import CheckedLock
 from cqstore.store.errors import ReadOnlyStoreError, RefusedStoreError
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.metrics.by_group import GroupOffsets
@@ -70,12 +69,11 @@ class EmbeddedLog:
                 open_again or partial(MessageStore.open, store.root, read_only=True),
             )
         self._store = store
-        self._lock = CheckedLock("a new tail")  # guards _members
-        self._members: dict[tuple[str, str], GroupMembers] = {}
+        self._members = LogMembers()
         self._offsets: ConsumerOffsets | None = None
         self._topics: LogTopics | None = None
         if not store.read_only:
-            self._offsets = offsets = ConsumerOffsets(store, interval, self._share_anew)
+            self._offsets = offsets = ConsumerOffsets(store, interval, self._members.share_anew)
             components_of(store).clean.positions.owner = offsets
             self._topics = LogTopics(store, queues, offsets.forget_topic)
             offsets.start()
@@ -214,14 +212,7 @@ class EmbeddedLog:
         """
         topics = self._writable_topics()
         check_topic_name(topic)
-        with self._lock.entry():
-            mine = {key: each for key, each in self._members.items() if key[0] == topic}
-            if consumed := [group for (_, group), each in mine.items() if each.has_any]:
-                raise RefusedStoreError(
-                    f"topic {topic!r} has consumers of the group {consumed[0]!r}: close them first"
-                )
-            for key in mine:  # the next consumers see the queues that the topic has by then
-                del self._members[key]
+        self._members.forget(topic)
         self._store.delete_topic(topic)
         topics.forget(topic)
 
@@ -335,11 +326,11 @@ class EmbeddedLog:
         elif begin != "earliest":
             first = partial(self.store.offset_at_time, topic, time=begin)
             offsets.begin(group, topic, queue_ids, first)
-        members = [self._members_of(topic, group, queue_ids, tags)]
+        members = [self._members.of(topic, group, queue_ids, tags)]
         again = self._retry_topics().of(group) if retries else None
         if again is not None and again != topic:
             queue_ids = self._writable_topics().queues_to_read(again)
-            members.append(self._members_of(again, group, queue_ids, "*"))
+            members.append(self._members.of(again, group, queue_ids, "*"))
         return Tail(self.store, offsets, members, topic, group, tags=tags, auto_commit=auto_commit)
 
     def _follow(self, topic: str, begin: Begin, tags: str, poll_seconds: float) -> ReadOnlyTail:
@@ -388,7 +379,7 @@ class EmbeddedLog:
         check_texts(group=group, topic=topic)
         if queue_id is not None:
             check_numbers(queue_id=queue_id)
-        self._refuse_consumed(group, topic)
+        self._members.refuse_consumed(group, topic)
         if (to is None) == (time is None):
             raise RefusedStoreError(
                 "a group is reset to an end, an offset or a time: to one of them"
@@ -416,7 +407,7 @@ class EmbeddedLog:
         """
         check_texts(source=source, group=group)
         topics = listed_texts(topics=topics)
-        self._refuse_consumed(group, *topics)
+        self._members.refuse_consumed(group, *topics)
         return self._writable_offsets().copy(source, group, topics)
 
     def forget_group(self, group: str, topics: Collection[str] = ()) -> list[OffsetChange]:
@@ -427,7 +418,7 @@ class EmbeddedLog:
         """
         check_texts(group=group)
         topics = listed_texts(topics=topics)
-        self._refuse_consumed(group, *topics)
+        self._members.refuse_consumed(group, *topics)
         return self._writable_offsets().forget(group, topics)
 
     # ---- flush and close
@@ -470,20 +461,6 @@ class EmbeddedLog:
 
     # ---- what the others ask
 
-    def _members_of(self, topic: str, group: str, queue_ids: list[int], tags: str) -> GroupMembers:
-        with self._lock.entry():
-            members = self._members.get((topic, group))
-            if members is None:
-                members = self._members[topic, group] = GroupMembers(topic, queue_ids, tags)
-            return members
-
-    def _share_anew(self, topics: Collection[str]) -> None:
-        """Have consumers of topics that were deleted begin anew."""
-        with self._lock.entry():
-            members = [each for (topic, _), each in self._members.items() if topic in topics]
-        for each in members:
-            each.change()
-
     def _writable_topics(self) -> LogTopics:
         if self._topics is None:
             raise ReadOnlyStoreError("the log was opened read-only", path=self.store.root)
@@ -499,20 +476,3 @@ class EmbeddedLog:
                 path=self.store.root,
             )
         return self._offsets
-
-    def _refuse_consumed(self, group: str, *topics: str) -> None:
-        """Refuse to change offsets of a group that consumes.
-
-        Raises:
-            RefusedStoreError: it has consumers.
-        """
-        with self._lock.entry():
-            consumed = [
-                topic
-                for (topic, of), members in self._members.items()
-                if of == group and members.has_any and topic in (topics or {topic})
-            ]
-        if consumed:
-            raise RefusedStoreError(
-                f"the group {group!r} has consumers of {', '.join(consumed)}: close them first"
-            )

@@ -332,7 +332,7 @@ def test_double_write_with_which_a_broker_ends_at_its_start(
 ) -> None:
     """As 5.5.1 does: ``tests/interop/test_double_write_broker.py``."""
     found = lint_text("\n".join([DOUBLE_WRITE, *more]), folder=tmp_path)
-    found = [each for each in found if each.code != "key-twice"]
+    found = [each for each in found if each.code == "double-write-no-start"]
     assert [(each.code, names(each)) for each in found] == (
         [("double-write-no-start", keys)] if keys else []
     )
