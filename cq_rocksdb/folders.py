@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from cqstore.store.broker_files.file_names import CURRENT
-from cqstore.store.concurrency.whole_import import import_whole
+from cqstore.store.whole_import import import_whole
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.index.key_index import KeyIndex
 from cqstore.store.path_kind import is_file

@@ -17,7 +17,7 @@ NAMES = "imports public names, in the statement of the program that asks for the
 ALLOWED = {
     "cqstore/__init__.py": NAMES,
     "store/lazy_names.py": NAMES,
-    "store/concurrency/whole_import.py": OPENING,
+    "store/whole_import.py": OPENING,
     "store/concurrency/task_worker.py": VERB,
     "store/page_templates.py": PAGE,
     "store/service/maintenance/check.py": LONG,
