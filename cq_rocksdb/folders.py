@@ -5,11 +5,11 @@ from functools import partial
 from pathlib import Path
 
 from cqstore.store.broker_files.file_names import CURRENT
-from cqstore.store.concurrency.whole_import import import_whole
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.index.key_index import KeyIndex
 from cqstore.store.path_kind import is_file
 from cqstore.store.paths import StorePaths
+from cqstore.store.whole_import import import_whole
 
 INDEX_FOLDER = "rocksdbstore"
 """Where a broker with ``indexRocksDBEnable`` keeps its index of keys; it makes it in any case."""

@@ -16,11 +16,11 @@ from cqstore.cq_rocksdb.engine.private_folder import DATABASE_FILE
 from cqstore.cq_rocksdb.engine.rocks_engine import RocksEngine
 from cqstore.cq_rocksdb.engine.tuning import tuned
 from cqstore.store.concurrency.logger import StoreLogger
-from cqstore.store.concurrency.whole_import import import_whole
 from cqstore.store.errors import StoreError, UnsupportedFormatError, os_errors
 from cqstore.store.files import check_folder
 from cqstore.store.path_kind import is_dir, matching
 from cqstore.store.settings.config import RocksDBEngine, StoreConfig
+from cqstore.store.whole_import import import_whole
 
 _LOG = StoreLogger(__name__)
 OpenEngine = Callable[..., RocksEngine]

@@ -9,14 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Literal, Self, overload
 
-from cqstore.broker.groups.group_offsets import (
-    OffsetChange,
-    Target,
-    at_time,
-    begin_of_queue,
-    end_of_queue,
-    exactly,
-)
+from cqstore.broker.groups.group_offsets import OffsetChange
 from cqstore.embedded.consumer_offsets import INTERVAL_SECONDS, ConsumerOffsets
 from cqstore.embedded.group_members import LogMembers
 from cqstore.embedded.log_message import LogMessage, log_message
@@ -25,6 +18,7 @@ from cqstore.embedded.names import check_group_name, check_topic_name
 from cqstore.embedded.one_reader import filter_of
 from cqstore.embedded.put_message import put_message_of, stored
 from cqstore.embedded.read_only_tail import POLL_SECONDS, ReadOnlyTail, read_snapshot, report_damage
+from cqstore.embedded.reset_target import reset_target
 from cqstore.embedded.send_back import MAX_RECONSUME_TIMES, RetryTopics
 from cqstore.embedded.store_snapshots import StoreSnapshots
 from cqstore.embedded.tail import Tail
@@ -380,21 +374,7 @@ class EmbeddedLog:
         if queue_id is not None:
             check_numbers(queue_id=queue_id)
         self._members.refuse_consumed(group, topic)
-        if (to is None) == (time is None):
-            raise RefusedStoreError(
-                "a group is reset to an end, an offset or a time: to one of them"
-            )
-        target: Target
-        if to == "latest":
-            target = end_of_queue
-        elif to == "earliest":
-            target = begin_of_queue
-        elif to is not None:
-            check_numbers(to=to)
-            target = exactly(int(to))
-        else:
-            assert time is not None
-            target = at_time(self.store, time)
+        target = reset_target(self.store, to, time)
         return self._writable_offsets().reset(group, topic, target, queue_id)
 
     def copy_group(

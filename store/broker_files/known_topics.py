@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cqstore.store.entry_points import entries
+from cqstore.store.whole_import import load_whole
 
 _GROUP = "cqstore.topics"
 
@@ -32,7 +33,7 @@ def topic_table(config: Path) -> TopicTable | None:
             names what is missing there must not go on.
     """
     for entry in entries(_GROUP):
-        read: Reader = entry.load()
+        read: Reader = load_whole(entry)
         if (found := read(config)) is not None:
             return found
     return None

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cqstore.store.entry_points import entries
+from cqstore.store.whole_import import load_whole
 
 _GROUP = "cqstore.positions"
 Planner = Callable[[Path, Collection[str]], "list[Callable[[], None]]"]
@@ -72,6 +73,6 @@ class TopicPositions:
     def _planned(self, topics: Collection[str]) -> list[Callable[[], None]]:
         found: list[Callable[[], None]] = []
         for entry in entries(_GROUP):
-            plan: Planner = entry.load()
+            plan: Planner = load_whole(entry)
             found += plan(self._config, topics)
         return found

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from cqstore.store.concurrency.whole_import import load_whole
 from cqstore.store.entry_points import entries
 from cqstore.store.errors import CorruptionError
+from cqstore.store.whole_import import load_whole
 
 _GROUP = "cqstore.indexes"
 

@@ -18,6 +18,7 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.queue.context import QueueStoreContext
 from cqstore.store.queue.units import QUEUE_UNIT, QueueKey
 from cqstore.store.settings.config import StoreConfig
+from cqstore.store.whole_import import load_whole
 
 _GROUP = "cqstore.bulk"
 
@@ -230,7 +231,7 @@ def bulk_backend(name: str) -> BulkBackend:
     """
     for entry in entries(_GROUP):
         if entry.name == name:
-            return cast("BulkBackend", entry.load()())
+            return cast("BulkBackend", load_whole(entry)())
     known = ", ".join(bulk_names())
     raise StoreConfigError(f"queues cannot be moved to or from backend {name!r}, only {known}")
 

@@ -491,6 +491,8 @@ class MessageStore:
         All of them, and others: ``read_topic`` compares the records that it pulls.
         """
         self._ready()
+        check_queue(topic, queue_id, first=first, end=end)
+        check_kind(TimeRange, "a TimeRange", times=times)
         return time_runs(self._components, QueueKey(topic, queue_id), times, first, end)
 
     def min_offset(self, topic: str, queue_id: int) -> int:

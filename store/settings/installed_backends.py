@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import ClassVar
 
-from cqstore.store.concurrency.whole_import import load_whole
 from cqstore.store.entry_points import entries
 from cqstore.store.errors import StoreConfigError
+from cqstore.store.whole_import import load_whole
 
 _GROUP = "cqstore.backends"
 

@@ -172,6 +172,14 @@ class _OpenStore(Protocol):
     _components: StoreComponents
 
 
+def make_loops() -> "tuple[LoopPuts, LoopWaits]":
+    """Make what tasks of event loops put and wait by; a store that is read-only needs none."""
+    from cqstore.store.service.reading.loop_waits import LoopWaits  # noqa: PLC0415
+    from cqstore.store.service.writing.loop_puts import LoopPuts  # noqa: PLC0415
+
+    return LoopPuts(), LoopWaits()
+
+
 def components_of(store: _OpenStore) -> StoreComponents:
     """Return the components of an open ``MessageStore``: for the packages of this project alone.
 

@@ -17,7 +17,6 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
-from cqstore.store.concurrency.whole_import import load_whole
 from cqstore.store.entry_points import entries
 from cqstore.store.errors import StoreConfigError
 from cqstore.store.service.dispatching.dispatcher_list import require_dispatcher
@@ -25,6 +24,7 @@ from cqstore.store.service.opening.components import StoreComponents
 from cqstore.store.service.opening.options import OpenOptions
 from cqstore.store.service.reading.read_interceptor import InstalledInterceptor
 from cqstore.store.service.writing.put_hooks import require_put_hook
+from cqstore.store.whole_import import load_whole
 
 PUT_HOOKS = "cqstore.put_hooks"
 DISPATCHERS = "cqstore.dispatchers"

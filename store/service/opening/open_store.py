@@ -61,7 +61,7 @@ from cqstore.store.service.maintenance.disk_levels import DiskLevels
 from cqstore.store.service.maintenance.file_expiry import FileExpiry
 from cqstore.store.service.metrics.metrics import StoreMetrics
 from cqstore.store.service.opening.abort_marker import AbortMarker
-from cqstore.store.service.opening.components import StoreComponents
+from cqstore.store.service.opening.components import StoreComponents, make_loops
 from cqstore.store.service.opening.installed_hooks import installed_interceptor, with_installed
 from cqstore.store.service.opening.left_out import open_index, refuse_queues_without_log
 from cqstore.store.service.opening.options import OpenOptions
@@ -89,9 +89,7 @@ from cqstore.store.service.writing.replicas import ReplicaWait
 from cqstore.store.settings.config import StoreConfig
 
 if TYPE_CHECKING:
-    from cqstore.store.service.reading.loop_waits import LoopWaits
     from cqstore.store.service.scheduling.schedule_message_service import ScheduleMessageService
-    from cqstore.store.service.writing.loop_puts import LoopPuts
 
 _LOG = StoreLogger(__name__)
 _Store = TypeVar("_Store")
@@ -412,7 +410,7 @@ def _serve(components: StoreComponents, options: OpenOptions) -> None:
         state.set_disk_full, state.fail,
     )  # fmt: skip
     components.schedule = _schedule(components, options)
-    components.loops = None if components.read_only else _loops()
+    components.loops = None if components.read_only else make_loops()
     components.interceptor = intercepting = installed_interceptor(components)
     components.metrics = StoreMetrics(
         paths, log, queues, dispatcher, commit, components.putter, components.puller, state,
@@ -436,14 +434,6 @@ def _stops(components: StoreComponents, options: OpenOptions) -> Iterator[Callab
     yield components.dispatcher.arrivals.stop
     if components.schedule is not None:
         yield components.schedule.stop
-
-
-def _loops() -> "tuple[LoopPuts, LoopWaits]":
-    """Make what tasks of event loops put and wait by; a store that is read-only needs none."""
-    from cqstore.store.service.reading.loop_waits import LoopWaits  # noqa: PLC0415
-    from cqstore.store.service.writing.loop_puts import LoopPuts  # noqa: PLC0415
-
-    return LoopPuts(), LoopWaits()
 
 
 def _schedule(components: StoreComponents, options: OpenOptions) -> "ScheduleMessageService | None":

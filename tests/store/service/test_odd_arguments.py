@@ -22,6 +22,7 @@ from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.reading.puller import TagFilter
+from cqstore.store.service.reading.store_times import TimeRange
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.mutations import in_time
 
@@ -49,7 +50,7 @@ VALID: dict[str, object] = {
     "timeout": 0.001, "offsets": {QueueKey("t", 0): 0}, "listener": takes_any, "topics": ["zz"],
     "retain": ["t"], "message": Message("u", b"x"), "messages": [Message("u", b"x")],
     "batch": Message("u", b"x"), "data": b"", "body": b"x", "group": "g", "source": "g2",
-    "poll_seconds": 0.1,
+    "poll_seconds": 0.1, "time": 1, "times": TimeRange(), "first": 0, "end": 1,
 }  # fmt: skip
 OF_LOG: dict[str, object] = {"tags": "a", "to": "earliest"}
 LEFT_OUT = {"open", "close"}

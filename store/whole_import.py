@@ -7,13 +7,14 @@ fails with a ``NameError``. A handler runs in the main thread alone, so another 
 
 import sys
 import threading
-from functools import partial
+from _thread import allocate_lock, start_new_thread
 from importlib import import_module
 from importlib.metadata import EntryPoint
 from types import ModuleType
 from typing import Any
 
-from cqstore.store.concurrency.thread import StoreThread
+_SECONDS = 1.0
+"""So often the waiting thread asks again; after an interrupt it waits no longer."""
 
 
 def import_whole(name: str) -> ModuleType:
@@ -40,19 +41,23 @@ def _import_in_thread(name: str) -> None:
 
     An error is left to the import that follows, and so is a process that may start no thread.
     """
-    thread = StoreThread("cqstore-import", partial(_try_import, name))
+    is_over = allocate_lock()
+    is_over.acquire()
+
+    def run() -> None:
+        try:
+            import_module(name)
+        except Exception:  # noqa: BLE001 - the caller imports it again, and gets the error
+            return
+        finally:
+            is_over.release()
+
     try:
-        thread.start()
-        thread.join()
+        start_new_thread(run, ())
+        while not is_over.acquire(timeout=_SECONDS):
+            pass
     except RuntimeError:
         return
     except BaseException:
-        thread.join()
+        is_over.acquire(timeout=_SECONDS)  # it may not have been started
         raise
-
-
-def _try_import(name: str) -> None:
-    try:
-        import_module(name)
-    except Exception:  # noqa: BLE001 - the caller imports it again, and gets the error
-        return
