@@ -363,7 +363,11 @@ class Recovery:
 
     def _scan(self, start: int) -> Iterator[RecordScan]:
         blocks = self._log.scan_blocks(start, rules=self._rules)
-        return blocks if self._report.last_exit_ok else whole_records(self._log, blocks)
+        if self._report.last_exit_ok:
+            return blocks
+        confirmed = self._checkpoint.fields.confirm_phy_offset
+        synced = max(self._mark.phy_offset, confirmed + 1 if confirmed > 0 else 0)
+        return whole_records(self._log, blocks, synced)
 
     def _end_of(self, start: int, result: ReplayResult) -> int:
         """Return where the log ends by a scan from ``start``, and note the scan."""
