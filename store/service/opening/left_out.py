@@ -92,9 +92,10 @@ def refuse_lost_units(
     read, lost_from = queues.backends()[0], report.undispatched_from
     if lost_from is None or read.counts_in_checkpoint or read.name not in layout.backends:
         return
+    folder = next(filter(is_dir, backend(read.name).folders(layout.paths)), None)
     raise QueueGapError(
         f"the {read.name} queues lack records that the last clean stop had dispatched; cqstore"
-        " recover dispatches them again", path=next(filter(is_dir, backend(read.name).folders(layout.paths)), None),
+        " recover dispatches them again", path=folder,
         phy_offset=lost_from, expected="a unit for each record of the log",
         got=f"units up to phy offset {max(queues.watermarks().values())}",
     )  # fmt: skip
