@@ -17,6 +17,7 @@ from pathlib import Path
 from cqstore.store.errors import (
     ConsumeQueueError,
     CorruptionError,
+    QueueGapError,
     RefusedStoreError,
     StoreError,
     TruncatedRecordError,
@@ -89,7 +90,7 @@ def of_queues(
     was surely cut short if its error is a ``TruncatedRecordError``: else the settings may be wrong.
     """
     kind, left_out = ObstacleKind.QUEUE_FILE, {each.path for each in known}
-    if isinstance(exc, ConsumeQueueError) or len(left_out) >= _MAX_QUEUE_FILES:
+    if isinstance(exc, ConsumeQueueError | QueueGapError) or len(left_out) >= _MAX_QUEUE_FILES:
         kind = ObstacleKind.QUEUES
     elif exc.path is None or exc.path in left_out or not isinstance(exc, TruncatedRecordError):
         return None

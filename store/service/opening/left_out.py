@@ -6,6 +6,7 @@ from dataclasses import replace
 from cqstore.store.concurrency.logger import StoreLogger
 from cqstore.store.errors import (
     CorruptionError,
+    QueueGapError,
     RefusedStoreError,
     StoreError,
     UnsupportedFormatError,
@@ -13,10 +14,14 @@ from cqstore.store.errors import (
 from cqstore.store.index.index_service import IndexService
 from cqstore.store.journals.index_files import forget_index_files, noted_index_files
 from cqstore.store.log.checkpoint import StoreCheckpoint
+from cqstore.store.path_kind import is_dir
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.backends import backend
+from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.context import QueueStoreContext
+from cqstore.store.service.layout.store_layout import StoreLayout
 from cqstore.store.service.recovering import replacement
+from cqstore.store.service.recovering.recovery import RecoveryReport
 from cqstore.store.settings.config import StoreConfig
 
 _LOG = StoreLogger(__name__)
@@ -72,6 +77,28 @@ def _index(paths: StorePaths, config: StoreConfig, *, read_only: bool) -> IndexS
         config.max_index_num if "max_index_num" in given else None,
         read_only=read_only,
     )
+
+
+def refuse_lost_units(
+    layout: StoreLayout, queues: ConsumeQueueStore, report: RecoveryReport
+) -> None:
+    """Refuse to read queues that have lost units since a clean stop, and cannot know it themselves.
+
+    Queues in files know what they had; a RocksDB whose MANIFEST was cut opens as it once was.
+
+    Raises:
+        QueueGapError: the backend that is read lacks records of the log.
+    """
+    read, lost_from = queues.backends()[0], report.undispatched_from
+    if lost_from is None or read.counts_in_checkpoint or read.name not in layout.backends:
+        return
+    folder = next(filter(is_dir, backend(read.name).folders(layout.paths)), None)
+    raise QueueGapError(
+        f"the {read.name} queues lack records that the last clean stop had dispatched; cqstore"
+        " recover dispatches them again", path=folder,
+        phy_offset=lost_from, expected="a unit for each record of the log",
+        got=f"units up to phy offset {max(queues.watermarks().values())}",
+    )  # fmt: skip
 
 
 def refuse_queues_without_log(context: QueueStoreContext, present: Collection[str]) -> None:

@@ -63,7 +63,11 @@ from cqstore.store.service.metrics.metrics import StoreMetrics
 from cqstore.store.service.opening.abort_marker import AbortMarker
 from cqstore.store.service.opening.components import StoreComponents, make_loops
 from cqstore.store.service.opening.installed_hooks import installed_interceptor, with_installed
-from cqstore.store.service.opening.left_out import open_index, refuse_queues_without_log
+from cqstore.store.service.opening.left_out import (
+    open_index,
+    refuse_lost_units,
+    refuse_queues_without_log,
+)
 from cqstore.store.service.opening.options import OpenOptions
 from cqstore.store.service.opening.unopened import begin_again, opened
 from cqstore.store.service.reading.key_queries import KeyQueries
@@ -314,6 +318,7 @@ def _recover(
         report.unfinished_rebuild = exists(paths.rebuilding)
         report.queues_damaged = queues.damaged_queues()
         recovery.find_end()
+        refuse_lost_units(components.layout, queues, report)
     else:
         marking.changing()
         _replay(components, recovery, units, keys, options)

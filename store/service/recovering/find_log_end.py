@@ -218,21 +218,25 @@ def lacks_a_sector(log: CommitLog, phy_offset: int) -> bool:
     return not all(any(file.read_raw(at, min(_SECTOR - at % _SECTOR, limit - at))) for at in bounds)
 
 
-def whole_records(log: CommitLog, blocks: Iterable[RecordScan]) -> Iterator[RecordScan]:
+def whole_records(
+    log: CommitLog, blocks: Iterable[RecordScan], unsynced_from: int = 0
+) -> Iterator[RecordScan]:
     """Yield the records of a log that a crash ended, up to the first one that lost its end.
 
     The CRC covers the body alone: a sector that is missing behind it leaves zeros in topic or
-    properties, and a record that looks valid.
+    properties, and a record that looks valid. So does a broker that is killed while it copies a
+    record into the log. What lies before ``unsynced_from`` was surely on disk as it is.
 
     Raises:
-        TruncatedRecordError: a record ends in, or holds behind its body, a sector of nothing.
+        TruncatedRecordError: a record ends in, or holds behind its body, a sector of nothing; or
+            the last one ends in zeros that no client sends.
     """
-    refuse = partial(refuse_lost_end, log)
+    refuse = partial(refuse_lost_end, log, unsynced_from=unsynced_from)
     for block in blocks:
         yield block.refusing(refuse)
 
 
-def refuse_lost_end(log: CommitLog, record: ScannedRecord) -> None:
+def refuse_lost_end(log: CommitLog, record: ScannedRecord, unsynced_from: int = 0) -> None:
     """Refuse a record with a zero in topic or properties that has lost its end.
 
     Raises:
@@ -249,6 +253,22 @@ def refuse_lost_end(log: CommitLog, record: ScannedRecord) -> None:
                 "a part of the record was never written", path=file.path,
                 phy_offset=record.phy_offset, position=at,
             )  # fmt: skip
+    if record.phy_offset < unsynced_from or not _ends_in_zeros(record):
+        return
+    if valid_record_behind(log, record.phy_offset) is None:  # else it came like that
+        raise TruncatedRecordError(
+            "topic or properties of the last record end in zeros, so it was not written to its end",
+            path=file.path, phy_offset=record.phy_offset, position=topic_at,
+        )  # fmt: skip
+
+
+def _ends_in_zeros(record: ScannedRecord) -> bool:
+    """Return whether a copy into the log that was cut short would leave this.
+
+    Properties end in a separator, or in a value that has more than blanks and control characters;
+    no broker takes a topic with a NUL.
+    """
+    return record.properties.endswith(b"\0") or "\0" in record.topic
 
 
 def _hits(data: bytes) -> list[int]:

@@ -38,6 +38,7 @@ from cqstore.store.queue.consume_queue_store import ConsumeQueueStore
 from cqstore.store.queue.facts import QueueDamage, QueueRestart
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.decoder import StoredMessage
+from cqstore.store.record.message import is_queued
 from cqstore.store.record.scan import RecordScan, ScannedRecord, ScanRules
 from cqstore.store.service.dispatching.replay import Replay, ReplayResult
 from cqstore.store.service.layout.file_notes import FileNote
@@ -84,6 +85,8 @@ class RecoveryReport:
     """Backend → phy offset up to which it surely had every record; read-only: empty."""
     passed_over: list[PassedOver] = field(default_factory=list)
     """Damaged records that were given up."""
+    undispatched_from: int | None = None
+    """Read-only: the first record that a clean stop had dispatched, and the queues do not know."""
     queues_cut: int = 0
     index_files_cut: int = 0
     index_dropped: str = ""
@@ -169,6 +172,7 @@ class Recovery:
         try:
             for record in chain.from_iterable(self._scan(start)):
                 result.note_several(record, record, 1)
+                self._note_undispatched(record, wanted)
         except CorruptionError as exc:
             result.fault = exc
         end = self._end_of(start, result)
@@ -187,6 +191,14 @@ class Recovery:
         log.set_end(end)
         log.files.is_end_known = True
         return report
+
+    def _note_undispatched(self, record: ScannedRecord, dispatched_to: int) -> None:
+        """Note the first record without a unit; a clean stop has dispatched every record."""
+        report = self._report
+        if report.undispatched_from is None and record.phy_offset >= dispatched_to:
+            is_deleted = self._deleted.has_record(record.topic, record.phy_offset)
+            if report.last_exit_ok and is_queued(record.sys_flag) and not is_deleted:
+                report.undispatched_from = record.phy_offset
 
     # ---- read-write
 
@@ -363,7 +375,11 @@ class Recovery:
 
     def _scan(self, start: int) -> Iterator[RecordScan]:
         blocks = self._log.scan_blocks(start, rules=self._rules)
-        return blocks if self._report.last_exit_ok else whole_records(self._log, blocks)
+        if self._report.last_exit_ok:
+            return blocks
+        confirmed = self._checkpoint.fields.confirm_phy_offset
+        synced = max(self._mark.phy_offset, confirmed + 1 if confirmed > 0 else 0)
+        return whole_records(self._log, blocks, synced)
 
     def _end_of(self, start: int, result: ReplayResult) -> int:
         """Return where the log ends by a scan from ``start``, and note the scan."""

@@ -36,10 +36,14 @@ def zero(path: Path, size: int) -> None:
         file.write(bytes(size))
 
 
+def zero_header(path: Path) -> None:
+    zero(path, INDEX_HEADER.size)
+
+
 HARM: dict[str, Callable[[Path], object]] = {
     "header of the last": lambda root: zero(index_files(root)[-1], INDEX_HEADER.size),
     "header of the first": lambda root: zero(index_files(root)[0], INDEX_HEADER.size),
-    "all headers": lambda root: [zero(p, INDEX_HEADER.size) for p in index_files(root)],
+    "all headers": lambda root: list(map(zero_header, index_files(root))),
     "count of the first": lambda root: patch(index_files(root)[0]),
     "the last is gone": lambda root: index_files(root)[-1].unlink(),
     "the first is gone": lambda root: index_files(root)[0].unlink(),
