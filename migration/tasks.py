@@ -58,8 +58,8 @@ def run_tasks(
 ) -> list[str]:
     """Run ``task`` on each item and return the results in the order of the items.
 
-    ``tick`` is told four times a second meanwhile how many items are done. Ctrl-C cancels what runs
-    and is raised again.
+    ``tick`` is told four times a second meanwhile how many items are done, and once before Spark
+    starts, which takes long. Ctrl-C cancels what runs and is raised again.
 
     Raises:
         StoreError: the first that a task ended with, after the others have ended.
@@ -71,6 +71,7 @@ def run_tasks(
     if master == NO_SPARK:
         outcomes = in_processes(task, items, tick)
     else:
+        tick(0)
         with spark_session("cqstore", master) as spark:
             outcomes = _on_spark(spark, task, items, tick)
     return [unwrap(kind, text) for kind, text in outcomes]

@@ -21,7 +21,7 @@ from cqstore.cli.lazy_verbs import VERBOSE, Quiet, RootGroup, add_verb
 from cqstore.cli.progress import QUIET
 from cqstore.cli.streams import OutputError, ReaderGoneError, guard_streams
 from cqstore.store.entry_points import entries
-from cqstore.store.errors import CorruptionError, StoreError, StoreIOError
+from cqstore.store.errors import CorruptionError, StoreConfigError, StoreError, StoreIOError
 
 COMMANDS_GROUP = "cqstore.commands"
 EXIT_DAMAGE = 1
@@ -29,6 +29,8 @@ EXIT_REFUSED = 2
 _OBJECTS_A_COLLECTION = 100_000
 """New ones between two looks of the garbage collector. A command that lists a million queues makes
 millions that live as long as it does; at Python's 700 they are looked at again and again."""
+_SURROGATES = "surrogates not allowed"
+"""What Python and pydantic say of text that stands for bytes that are no UTF-8."""
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 """Numpy starts threads for products of matrices, of which no verb has one: a tenth of a start."""
 _BUS_HANDLER = "CQSTORE_BUS_HANDLER"
@@ -161,6 +163,14 @@ def _run() -> None:
         _stop(exc, EXIT_DAMAGE)
     except StoreError as exc:
         _stop(exc, EXIT_REFUSED)
+    except ValueError as exc:  # of JSON that a path or a name of the command line is to be part of
+        if _SURROGATES not in str(exc):
+            raise
+        reason = (
+            "a path or a name is not UTF-8, and this command has to write it down: rename it, or"
+            " give a symbolic link with another name"
+        )
+        _stop(StoreConfigError(reason), EXIT_REFUSED)
     except OSError as exc:  # of a look at a path, where nothing nearer says what for
         if exc.filename is None:
             _stop_without_folder()

@@ -58,7 +58,8 @@ def guarded(marks: Marks, given: Mapping[str, object]) -> Iterator[None]:
         StoreLockedError: another process writes an output.
         StoreIOError: a path cannot be looked at or locked.
     """
-    roots = [root for root in [given.get("root")] if isinstance(root, Path)]
+    roots = _roots(given)
+    locked = set[Path]()
     with ExitStack() as stack:
         for name, path in given.items():
             if not isinstance(path, Path):
@@ -70,9 +71,17 @@ def guarded(marks: Marks, given: Mapping[str, object]) -> Iterator[None]:
                 refuse_in_store(
                     path, "output", *roots, is_store=mark.is_store, in_own_folder=mark.in_own_folder
                 )
-                if mark.locked:
+                if mark.locked and path.absolute() not in locked:  # twice: the verb refuses that
+                    locked.add(path.absolute())
                     stack.enter_context(output_lock(path))
         yield
+
+
+def _roots(given: Mapping[str, object]) -> list[Path]:
+    """Return the stores that the verb is for."""
+    several = given.get("roots")
+    found = [given.get("root"), *(several if isinstance(several, list) else [])]
+    return [root for root in found if isinstance(root, Path)]
 
 
 def _refuse_device(path: Path) -> None:

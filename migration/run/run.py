@@ -81,10 +81,12 @@ def run_plan(
         space.note("run", plan=plan.digest, segments=len(missing), master=master)
         rate = bytes_per_second / _parallel(master) if bytes_per_second else None
         items = [_item(space, number, rate, timestamps) for number in missing]
+        tick = partial(_report_progress, space, plan, missing, progress)
+        if master != NO_SPARK:
+            tick()  # Spark takes long to start
         with _room_named(space, plan):
             with ready(master if items else NO_SPARK):
                 started = time.monotonic()
-                tick = partial(_report_progress, space, plan, missing, progress)
                 run_tasks(move_segment, items, master, tick)
                 seconds = time.monotonic() - started
             tidy(space, plan)  # of attempts that were killed and tried again, or came second

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from cqstore.store.concurrency.future import StoreFuture
+from cqstore.store.paths import named_path
 from cqstore.store.progress import Progress, noop
 from cqstore.store.queue.combined import CombinedConsumeQueueStore
 from cqstore.store.queue.facts import QueueSpan
@@ -173,7 +174,7 @@ class MessageStore:
         )  # fmt: skip
         undo = ExitStack()
         try:
-            store = open_served(cls, root, config, options, undo)
+            store = open_served(cls, named_path(root), config, options, undo)
         except BaseException:
             undo.__exit__(*sys.exc_info())
             raise

@@ -83,7 +83,7 @@ def test_following_a_closed_port_leaves_nothing(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     root = tmp_path / "deep" / "s"
-    words = [*COMMAND, "follow", f"127.0.0.1:{port}", root]
+    words = [*COMMAND, "follow", f"127.0.0.1:{port}", str(root)]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as child:
         assert child.stderr is not None
         said = ""

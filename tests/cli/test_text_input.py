@@ -311,3 +311,27 @@ def test_wrong_inputs_are_no_damage(root: Path, tmp_path: Path) -> None:
         ["import", root, empty, "--position", "/dev/null"],
     ):  # fmt: skip
         assert run(words).returncode == 2, words
+
+
+def test_paths_that_are_no_utf_8_end_without_a_traceback(root: Path, tmp_path: Path) -> None:
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/s\xff"))
+    root.rename(odd)
+    out = Path(f"{odd}-out")
+    for form in ("csv", "jsonl", "parquet", "arrow", "store"):
+        path = Path(f"{out}.{form}")
+        assert run(["export", odd, "--format", form, "--to", path]).returncode == 0
+        words = ["--position", f"{out}.{form}.p"] if form != "store" else []
+        done = run(["import", odd, path, *words])
+        assert done.returncode == 0, done.stderr
+        assert run(["import", odd, path, *words]).returncode == 0
+    with MessageStore.open(odd, read_only=True) as store:
+        assert store.max_offset("t", 0) == len(BODIES) * 2**4 * 3  # the store came twice
+    backup = Path(f"{out}-backup")
+    assert run(["backup", odd, backup]).returncode == 0
+    assert "\\\\xff" in (backup / "cqstore" / "backup.json").read_text()
+    assert run(["check", backup, "--against", "backup.json"]).returncode == 0
+    done = run(["migrate", "plan", odd])
+    assert (done.returncode, "is not UTF-8" in done.stderr) == (2, True)
+    link = tmp_path / "link"
+    link.symlink_to(odd)
+    assert run(["migrate", "plan", link]).returncode == 0

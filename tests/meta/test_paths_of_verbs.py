@@ -93,7 +93,7 @@ def given(words: str, name: str, root: Path, output: Path) -> list[object]:
     store = [] if words == "ab report" else [root]
     if words in {"ha check", "ha rejoin"}:
         store = [root, root]
-    extra = {
+    extra: dict[str, list[object]] = {
         "import": [root / "none.jsonl"], "ab report": [root / "result.json"],
         "migrate follow": ["127.0.0.1:1"],
     }  # fmt: skip

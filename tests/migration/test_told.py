@@ -1,8 +1,10 @@
 """What the steps of a migration tell meanwhile, what they note, and how they refuse."""
 
+import gc
 import os
 import re
 import shutil
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +25,13 @@ from cqstore.migration.status import status
 from cqstore.migration.switch.switch import read_switched, switch
 from cqstore.migration.verify import verify_migration
 from cqstore.migration.workspace import Workspace
-from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreConfigError, StoreIOError
+from cqstore.store.errors import (
+    CorruptionError,
+    RefusedStoreError,
+    StoreConfigError,
+    StoreError,
+    StoreIOError,
+)
 from cqstore.store.paths import StorePaths
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.service.message_store import MessageStore
@@ -71,6 +79,12 @@ def steps(space: Workspace) -> list[tuple[str, object]]:
 
 
 @pytest.mark.slow
+def left_in(space: Workspace) -> list[str]:
+    """Return the names in a workspace, that of a kept comparison without its time."""
+    names = (path.name for path in space.root.iterdir())
+    return sorted(re.sub(r"-\d{8}T\d{6}Z", "", name) for name in names)
+
+
 def test_progress_only_rises_and_ends_with_all(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan(root, segment_units=100)
     write_segment(Workspace.of(root), plan, 2)
@@ -99,6 +113,19 @@ def test_progress_only_rises_and_ends_with_all(root: Path, monkeypatch: pytest.M
     assert told == [
         (at, UNITS) for at in (100, 160, 200, 260, 300, 360, 400, 400, 400)
     ]  # fmt: skip
+
+
+def test_how_much_is_moved_is_reported_before_spark_starts(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_segment(Workspace.of(root), make_plan(root, segment_units=100), 2)
+    told: list[tuple[int, int]] = []
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))  # where no Java is: Spark does not start
+    with pytest.raises(StoreError):
+        run_plan(root, master="local[1]", progress=lambda *one: told.append(one))
+    with warnings.catch_warnings(action="ignore", category=ResourceWarning):
+        gc.collect()  # the pipe of the launcher, which pyspark leaves open
+    assert told == [(100, UNITS)]
 
 
 MANY = [(f"{number:06}.a", "no" if number % 2 else "1") for number in range(10, 50)]
@@ -203,7 +230,8 @@ def test_every_step_is_told_and_noted(root: Path) -> None:
         {},
     )
     assert steps(space)[-1] == ("rolled back", None)
-    assert sorted(path.name for path in space.root.iterdir()) == ["journal", "lock"]
+    assert left_in(space) == ["journal", "lock", "report.html", "report.json"]
+    assert Path(str(space.history()[-1]["report"])).suffix == ".html"
     with pytest.raises(RefusedStoreError, match="no migration to roll back"):
         rollback(root)
 
@@ -233,7 +261,7 @@ def test_what_was_not_done_is_not_noted(root: Path, monkeypatch: pytest.MonkeyPa
     assert (read_plan(space), read_switched(space).plan) == (plan, plan.digest)
     finish(root)
     assert steps(space)[-1] == ("finished", None)
-    assert sorted(path.name for path in space.root.iterdir()) == ["journal", "lock"]
+    assert left_in(space) == ["journal", "lock", "report.html", "report.json"]
 
 
 @pytest.mark.slow
@@ -244,7 +272,7 @@ def test_a_way_back_before_the_switch_says_what_it_would_do_by_nothing(root: Pat
     assert {path.name for path in space.root.iterdir()} == names
     assert rollback(root) is None
     assert steps(space)[-1] == ("dropped", None)
-    assert sorted(path.name for path in space.root.iterdir()) == ["journal", "lock"]
+    assert left_in(space) == ["journal", "lock", "report.html", "report.json"]
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from cqstore.store.errors import (
     UnsupportedFormatError,
     os_errors,
 )
-from cqstore.store.files import check_regular
+from cqstore.store.files import reading
 
 _BATCH_ROWS = 1024
 _BATCH_BYTES = 16 << 20
@@ -154,7 +154,6 @@ def read_columns(path: Path, kind: FileFormat, first: int) -> Iterator[MessageLi
     arrow = require_arrow()
     number = 0
     with os_errors("read messages", path):
-        check_regular(path)
         if not path.stat().st_size:
             raise UnsupportedFormatError(f"the file is empty: no {kind.value} file", path=path)
         try:
@@ -183,11 +182,14 @@ def _batches(path: Path, kind: FileFormat) -> Iterator[Any]:
     arrow = require_arrow()
     if kind is FileFormat.PARQUET:
         parquet = import_module("pyarrow.parquet")
-        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
+        with (  # opened here: Arrow takes no path that is not UTF-8
+            reading(path) as source,
+            parquet.ParquetFile(source, page_checksum_verification=True) as file,
+        ):
             _check_schema(path, file.schema_arrow)
             yield from file.iter_batches(batch_size=_READ_ROWS)
         return
-    with arrow.OSFile(str(path)) as source, arrow.ipc.open_file(source) as file:
+    with reading(path) as source, arrow.ipc.open_file(source) as file:
         _check_schema(path, file.schema)
         for index in range(file.num_record_batches):
             batch = file.get_batch(index)

@@ -92,6 +92,8 @@ def refuse_in_store(
 
 def _by_its_own_place(path: Path) -> Path:
     """Return a path whose last name may be a link, which is not followed."""
+    if path.name in {"", ".."}:
+        return path.resolve()
     return path.absolute().parent.resolve() / path.name
 
 

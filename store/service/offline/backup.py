@@ -77,7 +77,8 @@ def back_up(
             StorePaths(partial).abort.touch()
         minimum, end = log.bounds()
         manifest = BackupManifest(
-            source=str(root.absolute()), made=datetime.now(UTC).isoformat(timespec="seconds"),
+            source=os.fsencode(root.absolute()).decode("utf-8", "backslashreplace"),
+            made=datetime.now(UTC).isoformat(timespec="seconds"),
             was_open=was_open, min_phy_offset=minimum, max_phy_offset=end, damaged_at=damaged_at,
             files=digest_files(partial, progress),
         )  # fmt: skip

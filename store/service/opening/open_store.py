@@ -31,7 +31,6 @@ from cqstore.store.journals.store_lock import StoreLock
 from cqstore.store.log.checkpoint import StoreCheckpoint
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.path_kind import exists
-from cqstore.store.paths import named_path
 from cqstore.store.progress import noop
 from cqstore.store.queue.backends import backend
 from cqstore.store.queue.combined import CombinedConsumeQueueStore
@@ -113,7 +112,7 @@ def open_served(
     Raises:
         StoreError: as for ``MessageStore.open``.
     """
-    undo, root = undo or ExitStack(), named_path(root)
+    undo, root = undo or ExitStack(), Path(root)
     try:
         with os_errors("open the store", root):  # where no call inside names a path
             components = _open_what_is_there(undo, root, config or StoreConfig(), options)
