@@ -1,6 +1,6 @@
 """The metadata that a report is about: one form of it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -72,6 +72,13 @@ def find_one_form(
             path=paths.config,
         )
     return wanted[0] if wanted else None
+
+
+def note_remarks(found: Iterable[BrokerMetadata]) -> None:
+    """Say on standard error what is worth knowing of how the metadata was read."""
+    for each in found:
+        for sentence in each.sentences():
+            note(sentence)
 
 
 def end_with_faults(faults: Sequence[StoreError]) -> None:

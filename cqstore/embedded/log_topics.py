@@ -9,10 +9,10 @@ Source: RocketMQ ``TopicConfigManager``, ``SelectMessageQueueByHash``.
 from collections.abc import Callable
 from itertools import count
 
-from cqstore.broker.metadata.made_topics import TopicQueues, topic_row
 from cqstore.broker.metadata.model import Json, Table
 from cqstore.broker.metadata.owned_table import OwnedTable
 from cqstore.embedded.names import check_topic_name
+from cqstore.store.broker_files.made_topics import TopicQueues, topic_row
 from cqstore.store.concurrency.checked_lock import CheckedLock
 from cqstore.store.errors import CorruptionError, RefusedStoreError
 from cqstore.store.record.java_hash import java_hash

@@ -11,7 +11,7 @@ from cqstore.broker.conversion.conversion import NextBroker, plan_conversion
 from cqstore.broker.conversion.prepare import reads_databases
 from cqstore.broker.conversion.table_files import DATABASES
 from cqstore.broker.conversion.versions import table_doubts
-from cqstore.broker.metadata.model import Form
+from cqstore.broker.metadata.model import REMARKS, Form, Remark
 from cqstore.broker.metadata.table_forms import TableForms, file_written, table_forms
 from cqstore.migration.preflight.preflight_report import NameCount, PreflightFinding, Severity
 from cqstore.store.broker_files.file_names import (
@@ -83,6 +83,10 @@ def _converted(paths: StorePaths, to: str, values: Mapping[str, Any]) -> Iterato
         )  # fmt: skip
         return
     if found is not None:
+        for kind, names in found.made.remarks.items():
+            severity = Severity.WARN if kind is Remark.OLDER_BACKUP else Severity.INFO
+            sentence = f"{REMARKS[kind][0].upper()}{REMARKS[kind][1:]}: {', '.join(names)}."
+            yield _finding(f"tables-{kind}", severity, sentence)
         facts = found.facts()
         sources = ", ".join(f"{table} from {form}" for table, form in found.sources.items())
         yield _finding(

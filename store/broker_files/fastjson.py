@@ -96,6 +96,11 @@ def object_in(path: Path, data: bytes, kind: Record = _ANY) -> dict[str, object]
         raise CorruptionError(f"a broker cannot read this file: {exc}", path=path) from exc
 
 
+def encoded(content: object) -> bytes:
+    """Return the bytes of a file, in lines as a broker writes them; names of keys in quotes."""
+    return json.dumps(content, ensure_ascii=False, indent="\t", separators=(",", ":")).encode()
+
+
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     made = dict(pairs)
     if len(made) != len(pairs):

@@ -1,6 +1,6 @@
 """LenientReader: reads JSON that is none by the standard, and that fastjson2 takes all the same.
 
-Files that were edited by hand or damaged at their end have such JSON. Like fastjson2 it goes by
+Files that were edited by hand or damaged at their end have such JSON. Like fastjson2 it follows
 the kind of each field: where a comma may be missing and where a comment may stand depends on it.
 
 Source: fastjson2 2.0.63 ``JSONReaderUTF16``, ``ObjectReaderAdapter``, ``ObjectReaderImplMapTyped``,

@@ -3,7 +3,7 @@
 Readers are found by entry point (``cqstore.topics``): a function that takes the folder ``config``.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,8 @@ class TopicTable(NamedTuple):
 
     form: str
     """In which its metadata keeps them, see ``cqstore.broker.metadata.model.Form``."""
-    topics: Collection[str]
+    topics: Mapping[str, dict[str, object]]
+    """Name → configuration."""
 
 
 Reader = Callable[[Path], TopicTable | None]

@@ -144,6 +144,29 @@ def test_wrong_options_write_nothing(
     assert [*tmp_path.iterdir()] == []
 
 
+def test_an_exported_store_has_the_topics_that_a_broker_needs(tmp_path: Path) -> None:
+    root, target = tmp_path / "store", tmp_path / "new"
+    with MessageStore.open(root, CONFIG, backend="file") as store:
+        for topic, queue_id in (("kept", 1), ("made", 2), ("%LMQ%light", 0)):
+            assert store.put_message(Message(topic, b"x", queue_id)).ok
+    row = {"topicName": "kept", "readQueueNums": 8, "writeQueueNums": 8, "perm": 4, "ours": 1}
+    table = {"topicConfigTable": {"kept": row, "not exported": {"perm": 6}}}
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / "topics.json").write_text(json.dumps(table))
+    cqstore("export", root, "--to", target, "--format", "store")
+    content = json.loads((target / "config" / "topics.json").read_text())
+    rows = content["topicConfigTable"]
+    assert rows["kept"] == row
+    assert (rows["made"]["readQueueNums"], rows["made"]["writeQueueNums"]) == (3, 3)
+    assert rows.keys() == {"kept", "made"}
+    assert content["dataVersion"]["counter"] == 1
+    (root / "config" / "topics.json").write_text("{")
+    done = cqstore("export", root, "--to", tmp_path / "other", "--format", "store")
+    assert "the topics of the new store are made of its queues" in done.stderr
+    made = json.loads((tmp_path / "other" / "config" / "topics.json").read_text())
+    assert made["topicConfigTable"]["kept"]["readQueueNums"] == 2
+
+
 @pytest.mark.parametrize("form", ["jsonl", "arrow", "store"])
 def test_what_is_there_is_not_written_over(form: str, root: Path, tmp_path: Path) -> None:
     there = tmp_path / f"a.{form}"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cqstore.broker.metadata.json_form import read_json, read_table_text
-from cqstore.broker.metadata.model import BrokerMetadata
+from cqstore.broker.metadata.model import BrokerMetadata, Remark
 from cqstore.broker.metadata.table_kinds import GROUP, OFFSET_ROW, TOPIC
 from cqstore.store.broker_files.fastjson import broker_row
 from cqstore.store.broker_files.fastjson_kinds import VERSION, Record, UnclearJsonError
@@ -195,5 +195,5 @@ def test_a_backup_counts_where_it_does_to_rocketmq(managers: JavaProgram, tmp_pa
         found = read_json(config)
         assert found is not None
         assert found.topics.keys() == answer["topics"].keys()
-        assert [path.name for path in found.alone] == (["topics.json.bak"] if file is None else [])
+        assert found.remarks == ({Remark.BACKUP_ALONE: [TOPICS_FILE]} if file is None else {})
         assert bool(found.faults) == (file is not None and "bak" in answer["topics"])

@@ -11,7 +11,7 @@ import typer
 
 from cqstore.broker.groups.group_lag import GroupLags, LagTotals, QueueLag, near_groups
 from cqstore.broker.metadata.model import BrokerMetadata, Form
-from cqstore.broker.one_form import BrokerForm, end_with_faults, read_one_form
+from cqstore.broker.one_form import BrokerForm, end_with_faults, note_remarks, read_one_form
 from cqstore.broker.ranking import Limit, Sort, ranked
 from cqstore.cli.known_queues import require_topic
 from cqstore.cli.options import (
@@ -117,6 +117,7 @@ def groups(
     )
     for key in lags.unsure:
         note(f"the offsets of {key!r} can be of several topics and groups: the first @ was taken")
+    note_remarks([metadata])
     end_with_faults(metadata.faults)
 
 

@@ -10,6 +10,7 @@ from cqstore.broker.metadata.convert import Droppable, choose_form, convert, con
 from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.model import BrokerMetadata, Form
 from cqstore.broker.metadata.placing import clear_new, finish_placing, is_placing, place
+from cqstore.broker.one_form import note_remarks
 from cqstore.cli.options import Dir, Format, Yes, check_is_there, note
 from cqstore.cli.output import OutputFormat, output
 from cqstore.cli.table import Row
@@ -83,6 +84,7 @@ def convert_command(
     if plan is None:
         note(f"the metadata is in the form {to}, and in no other: nothing is to be done")
         return
+    note_remarks([plan.made])
     output(kind).record(_row(plan, to, drop or (), away))
     note(f"a broker reads it {_SETTINGS[to]}" if yes else "nothing was changed (--yes does it)")
 

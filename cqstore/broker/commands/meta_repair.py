@@ -13,7 +13,6 @@ from cqstore.broker.metadata.json_repair import (
     plan_repairs,
     with_made_topics,
 )
-from cqstore.broker.metadata.made_topics import TopicQueues, topics_of_spans
 from cqstore.broker.metadata.model import Form
 from cqstore.broker.metadata.placing import is_placing
 from cqstore.cli.options import (
@@ -28,6 +27,7 @@ from cqstore.cli.options import (
 )
 from cqstore.cli.output import OutputFormat, output
 from cqstore.store.broker_files.file_names import TOPICS_FILE
+from cqstore.store.broker_files.made_topics import TopicQueues, topics_of_spans
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.journals.store_lock import StoreLock, refuse_if_open
 from cqstore.store.path_kind import exists, matching

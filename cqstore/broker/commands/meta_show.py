@@ -14,13 +14,13 @@ from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.model import BrokerMetadata, Form, Offsets, Table
 from cqstore.broker.metadata.placing import is_placing
 from cqstore.broker.metadata.queue_checks import check_queues
+from cqstore.broker.one_form import end_with_faults, note_remarks
 from cqstore.cli.options import (
     CommitLogFolder,
     ConfigFile,
     Dir,
     Format,
     check_is_there,
-    note,
     open_store,
 )
 from cqstore.cli.output import OutputFormat, output
@@ -75,11 +75,8 @@ def show(
         return
     count = sum(_COUNTS[what](each) for each in found)
     output(kind).rows(counted(_ROWS[what](found), "showing", count, "rows"))
-    faults = [fault for each in found for fault in each.faults]
-    for fault in faults:
-        note(str(fault))
-    if faults:
-        raise typer.Exit(1)
+    note_remarks(found)
+    end_with_faults([fault for each in found for fault in each.faults])
 
 
 def forms_of(root: Path, form: Form | None) -> list[BrokerMetadata]:

@@ -9,7 +9,7 @@ import typer
 
 from cqstore.broker.metadata.json_form import read_delays
 from cqstore.broker.metadata.model import BrokerMetadata, Form
-from cqstore.broker.one_form import BrokerForm, end_with_faults, find_one_form
+from cqstore.broker.one_form import BrokerForm, end_with_faults, find_one_form, note_remarks
 from cqstore.broker.pending.delayed import delay_levels, delayed_messages, delayed_units
 from cqstore.broker.pending.half_messages import HalfMessages
 from cqstore.broker.pending.pending_parts import PendingMessage, PendingPart, PendingSource, Step
@@ -93,6 +93,7 @@ def pending(
             parts += _timer_parts(store, of, precision, now)
             output(kind).rows(ranked(map(_part_row, parts), sort, PART_COLUMNS, limit))
             _say_totals(parts)
+    note_remarks([broker])
     end_with_faults([*broker.faults, *half.faults])
 
 

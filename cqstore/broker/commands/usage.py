@@ -8,7 +8,7 @@ import typer
 
 from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.model import BrokerMetadata, Form
-from cqstore.broker.one_form import end_with_faults, read_one_form
+from cqstore.broker.one_form import end_with_faults, note_remarks, read_one_form
 from cqstore.broker.ranking import Limit, Sort, ranked
 from cqstore.broker.usage.owner_usage import Owners, OwnersPass, UsageBy, total_bytes
 from cqstore.broker.usage.usage_rows import COLUMNS, usage_rows
@@ -70,6 +70,7 @@ def usage(
         owners = _count(store, by, prefix, known, metadata)
         output(kind).rows(ranked(usage_rows(owners, by), sort, COLUMNS[by], limit))
         note(_totals(store, owners))
+    note_remarks(metadata)
     end_with_faults([fault for each in metadata for fault in each.faults])
 
 

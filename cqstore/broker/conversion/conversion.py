@@ -165,6 +165,7 @@ def bring_tables(
     lmq = broker.config.enable_lmq
     done.sentences += prepare_tables(paths, broker.backends, put_away, lmq=lmq)
     if plan := plan_conversion(paths, broker):
+        done.sentences += plan.made.sentences()
         note(CONVERTING, plan.facts())
         is_json = plan.made.form is Form.JSON
         lmq = is_json and (lmq or is_either_there(paths.config / LMQ_OFFSETS_FILE))
@@ -190,6 +191,7 @@ def _newest(config: Path, tables: Sequence[TableForms]) -> tuple[BrokerMetadata,
             )  # fmt: skip
         for name in FIELDS_OF_TABLE[table]:
             setattr(found, name, getattr(source, name))
+        found.remarks |= source.remarks if source.form is Form.JSON else {}
         if table in source.versions:
             found.versions[table] = source.versions[table]
         sources[table] = source.form

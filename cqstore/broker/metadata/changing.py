@@ -15,11 +15,12 @@ from pathlib import Path
 
 from cqstore.broker.metadata.convert import build_beside
 from cqstore.broker.metadata.json_repair import Repair, apply_repairs
-from cqstore.broker.metadata.json_writer import content_of, encoded
+from cqstore.broker.metadata.json_writer import content_of
 from cqstore.broker.metadata.locations import FILES_OF_TABLE, SINGLE_FOLDER, V1_FOLDERS, V2_FOLDER
 from cqstore.broker.metadata.model import BrokerMetadata, Form, Table
 from cqstore.broker.metadata.placing import clear_new
 from cqstore.broker.metadata.replaced_folder import new_kept_folder
+from cqstore.store.broker_files.fastjson import encoded
 from cqstore.store.broker_files.file_names import CONFIG_FOLDER, LMQ_OFFSETS_FILE
 from cqstore.store.errors import RefusedStoreError, os_errors
 from cqstore.store.files import make_folder, sync_folder

@@ -6,15 +6,16 @@ from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 
-from cqstore.broker.metadata.form_limits import refuse_unfit
+from cqstore.broker.metadata.form_limits import lone_pull_offsets, refuse_unfit
 from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.json_form import offsets_disagree, unknown_fields
-from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Table
+from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Remark, Table
 from cqstore.broker.metadata.placing import clear_new, place
 from cqstore.broker.metadata.writing import differences, write_form
 from cqstore.store.broker_files.file_names import LMQ_OFFSETS_FILE, OFFSETS_FILE
 from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreIOError
 from cqstore.store.paths import StorePaths
+from cqstore.store.sentences import some_of
 
 
 class Droppable(StrEnum):
@@ -75,10 +76,16 @@ def fitted(found: BrokerMetadata, to: Form, drop: Collection[Droppable] = ()) ->
         RefusedStoreError: ``to`` does not hold something of it.
     """
     out = dropped(found, to, drop)
+    has_no_pulls = Droppable.PULL_OFFSETS in out
+    remarks = dict(found.remarks)
+    if to is not Form.V2 and found.pull_offsets and not has_no_pulls:
+        has_no_pulls = not lone_pull_offsets(found)
+        keys = sorted(found.pull_offsets)
+        remarks[Remark.PULLS_LEFT_OUT] = [some_of(keys[:3], len(keys))]
     made = replace(
         found, form=to, versions=dict(found.versions), delay_offsets={},
         forbidden={} if Droppable.FORBIDDEN in out else found.forbidden,
-        pull_offsets={} if Droppable.PULL_OFFSETS in out else found.pull_offsets,
+        pull_offsets={} if has_no_pulls else found.pull_offsets, remarks=remarks,
     )  # fmt: skip
     if to is Form.JSON:
         now = time.time_ns() // 1_000_000

@@ -11,7 +11,13 @@ from itertools import combinations
 
 from cqstore.broker.metadata.findings import MetadataSeverity, MetaFinding
 from cqstore.broker.metadata.json_form import offsets_disagree
-from cqstore.broker.metadata.model import FIELDS_OF_TABLE, BrokerMetadata, Form, Table
+from cqstore.broker.metadata.model import (
+    FIELDS_OF_TABLE,
+    REMARKS,
+    BrokerMetadata,
+    Form,
+    Table,
+)
 from cqstore.broker.metadata.offset_keys import fitting_readings
 from cqstore.broker.metadata.writing import differences_in
 from cqstore.store.broker_files.file_names import (
@@ -32,6 +38,7 @@ def check_forms(found: Sequence[BrokerMetadata]) -> Iterator[MetaFinding]:
         yield from _disagreements(one, other)
     for each in found:
         yield from _damage(each)
+        yield from _remarks(each)
         yield from _counters_of_zero(each)
         yield from _names_and_keys(each)
         yield from _ambiguous(each)
@@ -103,6 +110,12 @@ def _damage(found: BrokerMetadata) -> Iterator[MetaFinding]:
         sentence = "Files or rows cannot be read; a broker does not start, or starts without them."
         finding = MetaFinding(found.form, MetadataSeverity.WARN, "damaged", sentence)
         yield finding.with_names(map(str, found.faults))
+
+
+def _remarks(found: BrokerMetadata) -> Iterator[MetaFinding]:
+    for kind, names in found.remarks.items():
+        sentence = f"{REMARKS[kind][0].upper()}{REMARKS[kind][1:]}."
+        yield MetaFinding(found.form, MetadataSeverity.INFO, kind, sentence).with_names(names)
 
 
 def _counters_of_zero(found: BrokerMetadata) -> Iterator[MetaFinding]:

@@ -38,8 +38,23 @@ def refusals(found: BrokerMetadata, form: Form) -> Iterator[str]:
     yield from _unfit_numbers(found)
     if form is Form.V2:
         yield from _unfit_for_v2(found)
-    elif found.pull_offsets:
-        yield f"{form} holds no offsets of pull consumers: {_few(found.pull_offsets)}"
+    elif lone := lone_pull_offsets(found):
+        yield f"{form} holds no offsets of pull consumers: {_few(lone)}"
+
+
+def lone_pull_offsets(found: BrokerMetadata) -> Offsets:
+    """Return the pull offsets of queues for which the group has no committed offset.
+
+    A broker of 5.5 counts the pulls of every group, for figures and for POP. Without them a group
+    goes on from what it has committed.
+
+    Source: RocketMQ ``PullMessageProcessor.tryCommitOffset``, ``PopConsumerService``.
+    """
+    rows: Offsets = {}
+    for key, row in found.pull_offsets.items():
+        committed = found.offsets.get(key, {})
+        rows[key] = {queue_id: at for queue_id, at in row.items() if queue_id not in committed}
+    return {key: row for key, row in rows.items() if row}
 
 
 def _unfit_names(found: BrokerMetadata) -> Iterator[str]:

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from cqstore.broker.metadata.locations import FILES
-from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Json, Offsets, Table
+from cqstore.broker.metadata.model import (
+    BrokerMetadata,
+    DataVersion,
+    Form,
+    Json,
+    Offsets,
+    Remark,
+    Table,
+)
 from cqstore.broker.metadata.table_kinds import FILE_KINDS, PULL_OFFSETS
 from cqstore.store.broker_files.fastjson import object_in
 from cqstore.store.broker_files.file_names import (
@@ -35,8 +43,8 @@ def read_json(config: Path) -> BrokerMetadata | None:
     """Return what the files below ``config`` hold; ``None`` if none of them is there.
 
     A file that is empty or torn is read from its ``.bak``, as a broker does it. That it was, and
-    what neither holds, is among ``faults``. A backup whose file is missing is among ``alone``: a
-    broker reads it, and nothing is damaged.
+    what neither holds, is among ``faults``. A backup whose file is missing is among ``remarks``:
+    a broker reads it, and nothing is damaged.
     """
     present = [name for name in FILES if is_either_there(config / name)]
     if not present:
@@ -51,12 +59,13 @@ def read_json(config: Path) -> BrokerMetadata | None:
 def read_json_file(config: Path, name: str) -> BrokerMetadata:
     """Return what the file ``name``, one of ``FILES``, holds, or else its ``.bak``.
 
-    A file that is missing, empty or torn is no fault where its ``.bak`` can be read. One that the
-    system does not give now is: what it holds may be newer.
+    A file that is missing, empty or torn is a remark and no fault where its ``.bak`` can be read.
+    One that the system does not give now is a fault: what it holds may be newer.
     """
     found = BrokerMetadata(Form.JSON, config)
     read_table(config / name, _DECODERS[name], found)
     if len(found.faults) == 1 and type(found.faults[0]) is CorruptionError:
+        found.remark(Remark.OLDER_BACKUP, name)
         found.faults.clear()
     return found
 
@@ -148,7 +157,7 @@ def read_table(path: Path, decode: Decoder, into: BrokerMetadata) -> None:
     """
     backup = backup_of(path)
     if not exists(path) and exists(backup):
-        into.alone.append(backup)
+        into.remark(Remark.BACKUP_ALONE, path.name)
     else:
         try:
             decode(_content(path, path.name), into)
@@ -215,6 +224,9 @@ def _decode_offsets(content: Json, into: BrokerMetadata) -> None:
     for key, offset in light.items():
         rows.setdefault(key, {})[0] = offset  # other queues of a light group are in the first
     into.offsets |= rows
+    if content.get(PULL_OFFSETS):
+        name = LMQ_OFFSETS_FILE if "lmqOffsetTable" in content else OFFSETS_FILE
+        into.remark(Remark.PULL_OFFSETS, name)
     if Table.OFFSETS not in into.versions:
         _version(content, Table.OFFSETS, into)
 

@@ -10,18 +10,19 @@ from typing import NamedTuple
 
 from cqstore.broker.metadata.form_limits import refuse_unfit
 from cqstore.broker.metadata.json_form import fault_of
-from cqstore.broker.metadata.json_writer import content_of, encoded
+from cqstore.broker.metadata.json_writer import content_of
 from cqstore.broker.metadata.locations import FILES, FILES_OF_TABLE
-from cqstore.broker.metadata.made_topics import TopicQueues, topic_row
 from cqstore.broker.metadata.model import BrokerMetadata, DataVersion, Form, Json, Table
 from cqstore.broker.metadata.replaced_folder import new_kept_folder
 from cqstore.broker.metadata.writing import differences_in
+from cqstore.store.broker_files.fastjson import encoded
 from cqstore.store.broker_files.file_names import (
     MAX_TABLE_BYTES,
     TOPICS_FILE,
     backup_of,
     replace_keeping,
 )
+from cqstore.store.broker_files.made_topics import TopicQueues, topic_row
 from cqstore.store.errors import RefusedStoreError, os_errors
 from cqstore.store.files import make_folder, read_file, replace_file
 from cqstore.store.path_kind import exists

@@ -5,11 +5,11 @@ Source: RocketMQ ``ConfigManager.persist``, ``TopicConfigManager.encode``,
 ``ScheduleMessageService.encode``.
 """
 
-import json
 from pathlib import Path
 
 from cqstore.broker.metadata.locations import FILES
 from cqstore.broker.metadata.model import BrokerMetadata, Json, Offsets, Table
+from cqstore.store.broker_files.fastjson import encoded
 from cqstore.store.broker_files.file_names import (
     DELAYS_FILE,
     GROUPS_FILE,
@@ -53,11 +53,6 @@ def content_of(name: str, found: BrokerMetadata) -> Json:
         else {"groupTopicMap": _topics_of_groups(found.offsets), "offsetTable": found.offsets}
     )
     return tables | _version(found, Table.OFFSETS)
-
-
-def encoded(content: Json) -> bytes:
-    """Return the bytes of a file, in lines as a broker writes them; names of keys in quotes."""
-    return json.dumps(content, ensure_ascii=False, indent="\t", separators=(",", ":")).encode()
 
 
 def write_delays(found: BrokerMetadata, config: Path) -> None:

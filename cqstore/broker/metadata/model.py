@@ -47,6 +47,26 @@ FIELDS_OF_TABLE = {
 """What of ``BrokerMetadata`` a table is."""
 
 
+class Remark(StrEnum):
+    """What is worth knowing of how a form was read; the code of a finding of ``meta --check``."""
+
+    BACKUP_ALONE = "backup-alone"
+    OLDER_BACKUP = "older-backup"
+    PULL_OFFSETS = "pull-offsets-unread"
+    PULLS_LEFT_OUT = "pull-offsets-left-out"
+
+
+REMARKS = {
+    Remark.BACKUP_ALONE: "files are missing, and their .bak is read, as a broker reads it",
+    Remark.OLDER_BACKUP: "a broker cannot read these files and starts with their older .bak",
+    Remark.PULLS_LEFT_OUT: (
+        "pull offsets are left out: these groups go on from what they have committed, and what POP"
+        " gave out without an acknowledgement is given out again"
+    ),
+    Remark.PULL_OFFSETS: "the pullOffsetTable of RocketMQ 5.5.0 is not read, as by every broker",
+}
+
+
 class DataVersion(NamedTuple):
     """How often and when a table was changed; a broker takes the table with the higher counter."""
 
@@ -88,8 +108,16 @@ class BrokerMetadata:
     versions: dict[Table, DataVersion] = field(default_factory=dict)
     faults: list[StoreError] = field(default_factory=list)
     """What could not be read. A table with a fault is what its ``.bak`` has, or empty."""
-    alone: list[Path] = field(default_factory=list)
-    """Backups that were read, as a broker reads them, since their files are missing."""
+    remarks: dict[Remark, list[str]] = field(default_factory=dict)
+    """What was read in a way worth knowing → the files that it is about."""
+
+    def remark(self, kind: Remark, name: str) -> None:
+        """Add a file to those of a remark."""
+        self.remarks.setdefault(kind, []).append(name)
+
+    def sentences(self) -> list[str]:
+        """Return the remarks, a sentence each."""
+        return [f"{REMARKS[kind]}: {', '.join(names)}" for kind, names in self.remarks.items()]
 
 
 def readings(key: str) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ import time
 from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.json_form import other_fields
 from cqstore.broker.metadata.json_repair import next_version
-from cqstore.broker.metadata.json_writer import content_of, encoded
+from cqstore.broker.metadata.json_writer import content_of
 from cqstore.broker.metadata.locations import FILES_OF_TABLE
 from cqstore.broker.metadata.model import (
     FIELDS_OF_TABLE,
@@ -24,6 +24,7 @@ from cqstore.broker.metadata.model import (
 )
 from cqstore.broker.metadata.table_forms import faults_of, forms_there, read_newest, table_forms
 from cqstore.broker.metadata.topic_keys import TopicKeys
+from cqstore.store.broker_files.fastjson import encoded
 from cqstore.store.broker_files.file_names import is_either_there, replace_both
 from cqstore.store.errors import CorruptionError, RefusedStoreError, StoreIOError, os_errors
 from cqstore.store.files import make_folder

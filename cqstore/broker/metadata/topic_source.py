@@ -27,4 +27,4 @@ def known_topics(config: Path) -> TopicTable | None:
             f"the broker's topics cannot be read from the form {source.form}: {fault.reason}",
             path=fault.path,
         ) from fault
-    return TopicTable(source.form.value, source.topics.keys())
+    return TopicTable(source.form.value, source.topics)

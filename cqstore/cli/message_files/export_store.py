@@ -9,7 +9,10 @@ from pathlib import Path
 from cqstore.cli.message_files.export_file import refuse_existing
 from cqstore.cli.message_files.message_fields import ReadMessage, to_put
 from cqstore.cli.message_files.text_files import MessageWriter
-from cqstore.store.errors import IllegalMessageError, RefusedStoreError, os_errors
+from cqstore.cli.options import note
+from cqstore.store.broker_files.known_topics import topic_table
+from cqstore.store.broker_files.made_topics import topic_row, topics_of_spans, write_topics
+from cqstore.store.errors import IllegalMessageError, RefusedStoreError, StoreError, os_errors
 from cqstore.store.files import sync_folder
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
@@ -62,7 +65,9 @@ class StoreWriter(MessageWriter):
 def new_store(target: Path, source: MessageStore) -> Iterator[MessageStore]:
     """Give a new store with the backend and file sizes of ``source``, ``target`` when all is well.
 
-    Until then its folder is ``NAME.part``; when the block ends otherwise, it is removed.
+    Until then its folder is ``NAME.part``; when the block ends otherwise, it is removed. It has a
+    ``topics.json``, without which no broker serves it: each topic as the metadata beside
+    ``source`` has it, else as its queues show.
 
     Raises:
         RefusedStoreError: ``target``, or an unfinished one, is there.
@@ -87,6 +92,7 @@ def new_store(target: Path, source: MessageStore) -> Iterator[MessageStore]:
         )
         with open_served(MessageStore, part, config, options) as store:
             yield store
+            _write_topics(store, source)
         refuse_existing(target)
         with os_errors("rename the store", target):
             part.rename(target)
@@ -95,3 +101,17 @@ def new_store(target: Path, source: MessageStore) -> Iterator[MessageStore]:
     finally:
         if not whole:
             shutil.rmtree(part, ignore_errors=True)
+
+
+def _write_topics(store: MessageStore, source: MessageStore) -> None:
+    try:
+        known = topic_table(components_of(source).paths.config)
+    except StoreError as exc:
+        note(f"the topics of the new store are made of its queues: {exc}")
+        known = None
+    rows = {} if known is None else known.topics
+    shown = topics_of_spans(store.queue_spans())
+    for topic, each in shown.items():
+        each.queue_type = components_of(store).queues.queue_type(topic)
+    made = {topic: rows.get(topic) or topic_row(topic, each) for topic, each in shown.items()}
+    write_topics(components_of(store).paths.topics, made)

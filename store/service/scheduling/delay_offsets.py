@@ -3,12 +3,11 @@
 Source: RocketMQ ``ScheduleMessageService``, ``DelayOffsetSerializeWrapper``, ``ConfigManager``.
 """
 
-import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from cqstore.store.broker_files.fastjson import object_in
+from cqstore.store.broker_files.fastjson import encoded, object_in
 from cqstore.store.broker_files.fastjson_kinds import DELAYS
 from cqstore.store.broker_files.file_names import read_either, replace_keeping
 from cqstore.store.concurrency.logger import StoreLogger
@@ -60,7 +59,7 @@ class DelayOffsets:
             "dataVersion": _next_version(self._content.get("dataVersion")),
             "offsetTable": {str(level): offset for level, offset in sorted(offsets.items())},
         }
-        data = json.dumps(content, ensure_ascii=False, indent="\t", separators=(",", ":")).encode()
+        data = encoded(content)
         with os_errors("write the offsets of delay levels", self._path):
             make_folder(self._path.parent)
             replace_keeping(self._path, data, self._former)

@@ -10,10 +10,10 @@ from typer.testing import CliRunner, Result
 
 from cqstore.broker.commands import meta_app as app
 from cqstore.broker.metadata.forms import read_forms
-from cqstore.broker.metadata.made_topics import TopicQueues, topic_row, topics_of_spans
 from cqstore.broker.metadata.model import BrokerMetadata, Form, Table
 from cqstore.broker.metadata.writing import write_form
 from cqstore.store.broker_files.file_names import TOPICS_FILE, backup_of
+from cqstore.store.broker_files.made_topics import TopicQueues, topic_row, topics_of_spans
 from cqstore.store.errors import RefusedStoreError, StoreIOError, StoreLockedError
 from cqstore.store.journals.store_lock import StoreLock
 from cqstore.store.paths import StorePaths

@@ -3,14 +3,20 @@
 Source: RocketMQ ``TopicConfig``, ``TopicAttributes.QUEUE_TYPE_ATTRIBUTE``.
 """
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from cqstore.broker.metadata.model import Json
+from cqstore.store.broker_files.fastjson import encoded
+from cqstore.store.broker_files.file_names import replace_both
+from cqstore.store.errors import os_errors
+from cqstore.store.files import make_folder
 from cqstore.store.queue.facts import QueueSpan, QueueType
 from cqstore.store.record.topic_names import is_exempt
 
 _READ_AND_WRITE = 6
+Json = dict[str, object]
 
 
 @dataclass(slots=True)
@@ -47,3 +53,15 @@ def topic_row(topic: str, shown: TopicQueues) -> Json:
         "topicSysFlag": 0,
         "writeQueueNums": shown.queues,
     }
+
+
+def write_topics(path: Path, rows: Mapping[str, Json]) -> None:
+    """Write a new ``topics.json`` that a broker in either form takes in, durably.
+
+    Raises:
+        StoreIOError: it cannot be written.
+    """
+    version = {"counter": 1, "stateVersion": 0, "timestamp": time.time_ns() // 1_000_000}
+    with os_errors("write the topics of a broker", path):
+        make_folder(path.parent)
+        replace_both(path, encoded({"topicConfigTable": rows, "dataVersion": version}))
