@@ -27,6 +27,7 @@ from cqstore.migration.preflight.machine_facts import MachineLimits
 from cqstore.migration.preflight.metadata_check import table_findings
 from cqstore.migration.preflight.names import QueueIds, TopicNames
 from cqstore.migration.preflight.preflight_report import (
+    Affected,
     NameCount,
     PreflightFinding,
     PreflightReport,
@@ -49,7 +50,8 @@ from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.opening.open_store import open_served
 from cqstore.store.service.opening.options import OpenOptions
 from cqstore.store.settings.broker_conf import BrokerConf
-from cqstore.store.settings.broker_keys import broker_keys, parse_version
+from cqstore.store.settings.broker_keys import Version, broker_keys, parse_version
+from cqstore.store.settings.conf_notes import other_store
 from cqstore.store.settings.config import StoreConfig
 
 RELEASE = "5.5.1"
@@ -94,8 +96,7 @@ def preflight(
     version = parse_version(rocketmq_version)
     conf = BrokerConf.read(broker_conf) if broker_conf is not None else None
     values = conf.taken(broker_keys()) if conf is not None else {}
-    if config is None:
-        config = conf.settings(root) if conf is not None else StoreConfig()
+    config = config or (conf.settings(root) if conf is not None else StoreConfig())
     with os_errors("look at the store", root):  # where nothing nearer names a path
         found = inspect_folder(root, config)
         state = list(state_findings(root, running=running))
@@ -109,14 +110,26 @@ def preflight(
         )
         if found.verdict in READABLE and (running or not in_use):
             findings += examination.beside_writer() if in_use else examination.run()
-    if conf is not None:
-        folders = found.layout.log_folders if found.layout is not None else []
-        with os_errors("look at the store", root):
-            sizes = file_sizes(StorePaths(root), folders)
-        findings += lint(conf, version, to, found.verdict, sizes)
-    else:
-        findings += meaning({}, version, to, None)
+    findings += _of_conf(root, conf, version, to, found)
     return examination.report(rocketmq_version, findings)
+
+
+def _of_conf(
+    root: Path, conf: BrokerConf | None, version: Version, to: str, found: FolderFacts
+) -> Iterator[PreflightFinding]:
+    """Yield what the linter finds in a configuration; without one, what the release means."""
+    if conf is None:
+        yield from meaning({}, version, to, None)
+        return
+    for sentence in other_store(conf.values, root, is_new=False):
+        yield PreflightFinding(
+            code="conf-of-another-folder", severity=Severity.INFO, sentence=f"{sentence}.",
+            affected=[Affected(name=sentence.partition("=")[0])], affected_total=1,
+        )  # fmt: skip
+    folders = found.layout.log_folders if found.layout is not None else []
+    with os_errors("look at the store", root):
+        sizes = file_sizes(StorePaths(root), folders)
+    yield from lint(conf, version, to, found.verdict, sizes)
 
 
 class _Examination:

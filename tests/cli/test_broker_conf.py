@@ -244,6 +244,7 @@ def test_settings_of_a_container_lead_to_the_log_in_the_folder(root: Path, tmp_p
     assert run(["put", root, "--topic", "t", "--config", conf, "--body", "y"]).returncode == 0
     done = run(["migrate", "preflight", root, "--broker-conf", conf, "--output", "json"])
     assert done.returncode == 0, done.stdout
+    assert f"{root}/commitlog is used" in done.stdout
     conf.write_text(f"{SIZE}storePathCommitLog={base}/commitlog\n")
     done = run(["info", root, "--config", conf])
     assert (done.returncode, done.stdout) == (2, "")
@@ -262,6 +263,10 @@ def test_a_size_that_the_files_contradict_is_no_damage(root: Path, tmp_path: Pat
         assert "mappedFileSizeConsumeQueue=300000 is a wrong setting" in done.stderr
         assert "queue files here have 6000000 bytes" in done.stderr
         assert "damage" not in done.stderr
+    conf.write_text("mappedFileSizeCommitLog=4096\n")
+    done = run(["check", root, "--config", conf])
+    assert (done.returncode, "damage" in done.stderr) == (2, False)
+    assert "mappedFileSizeCommitLog=4096 is a wrong setting: the commit log files" in done.stderr
     conf.write_text("mapedFileSizeConsumeQueue=300000\n")
     done = run(["put", root, "--topic", "t", "--config", conf, "--body", "y"])
     assert done.returncode == 0
