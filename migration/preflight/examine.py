@@ -8,6 +8,7 @@ store that a process has open can be examined too; what that process was just wr
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from cqstore.migration.preflight.broker_conf_check import file_sizes, lint
 from cqstore.migration.preflight.broker_rules import meaning
@@ -94,8 +95,7 @@ def preflight(
         known = " or ".join(map(repr, bulk_names()))
         raise StoreConfigError(f"queues can go to {known}, not to {to!r}")
     version = parse_version(rocketmq_version)
-    conf = BrokerConf.read(broker_conf) if broker_conf is not None else None
-    values = conf.taken(broker_keys()) if conf is not None else {}
+    conf, values = _read(broker_conf)
     config = config or (conf.settings(root) if conf is not None else StoreConfig())
     with os_errors("look at the store", root):  # where nothing nearer names a path
         found = inspect_folder(root, config)
@@ -104,14 +104,22 @@ def preflight(
         findings = [*layout_findings(root, found, to), *state]
         if found.verdict in READABLE:
             findings += table_findings(StorePaths(root), to, values)
-        lite = lite_rules(version, values)
         examination = _Examination(
-            root, config, found, to, machine or MachineLimits(), lite, progress
-        )
+            root, config, found, to, machine or MachineLimits(), lite_rules(version, values),
+            progress,
+        )  # fmt: skip
         if found.verdict in READABLE and (running or not in_use):
             findings += examination.beside_writer() if in_use else examination.run()
     findings += _of_conf(root, conf, version, to, found)
     return examination.report(rocketmq_version, findings)
+
+
+def _read(path: Path | None) -> tuple[BrokerConf | None, dict[str, Any]]:
+    """Return a configuration, and what the newest release has by it; nothing without one."""
+    if path is None:
+        return None, {}
+    conf = BrokerConf.read(path)
+    return conf, conf.taken(broker_keys())
 
 
 def _of_conf(
