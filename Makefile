@@ -31,7 +31,7 @@ WORKERS := --dist loadgroup --max-worker-restart 0
 RETRIED = $(if $(RETRY),--retry-failed)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo backends check test test-all test-share test-python fuzz race mutants interop bench bench-peer site dist wheels rocksdb-wheels constraints format clean
+.PHONY: help demo backends check test test-all test-share test-python fuzz race mutants interop bench bench-peer site dist wheels rocksdb-wheels constraints broker-keys format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
@@ -137,6 +137,9 @@ constraints: ## renew tools/constraints.txt, the versions that the development e
 	$(PYTHON) -m venv build/constraints
 	build/constraints/bin/python -m pip install --quiet --upgrade pip
 	build/constraints/bin/python tools/constraints.py
+
+broker-keys: $(READY) ## renew the table of broker.conf's keys from RocketMQ's class files (Maven, javap)
+	$(BIN)/python -m tools.broker_keys
 
 format: $(READY) ## format and mend what can be mended
 	$(BIN)/ruff format .

@@ -169,12 +169,7 @@ def fit_files(
         _refuse_setting(rocketmq_key(setting), configured, limit, sizes[limit].example)
     if expected not in sizes or 2 * sizes[expected].files <= total:
         got = limit if limit != expected else min(sizes.keys() - {limit})
-        cut = got % unit or (expected in sizes and got < expected)
-        kind = TruncatedRecordError if cut else CorruptionError
-        raise kind(
-            "queue files have the wrong size", path=Path(sizes[got].example), expected=expected,
-            position=got if cut else None, got=got,
-        )  # fmt: skip
+        _refuse_size(sizes, got, expected, unit)
     if expected % unit:
         raise TruncatedRecordError(
             "queue files do not hold whole units",
@@ -189,6 +184,20 @@ def fit_files(
             expected=f"multiples of {expected}",
         )  # fmt: skip
     return expected
+
+
+def _refuse_size(sizes: dict[int, SizeCount], got: int, expected: int, unit: int) -> NoReturn:
+    """Refuse files of a size that is not the expected one.
+
+    Raises:
+        CorruptionError: always; TruncatedRecordError if the files were surely cut.
+    """
+    cut = got % unit or (expected in sizes and got < expected)
+    kind = TruncatedRecordError if cut else CorruptionError
+    raise kind(
+        "queue files have the wrong size", path=Path(sizes[got].example), expected=expected,
+        position=got if cut else None, got=got,
+    )  # fmt: skip
 
 
 def _refuse_setting(key: str, configured: int, found: int, example: str) -> NoReturn:

@@ -129,12 +129,15 @@ Rows = Annotated[RowFormat, typer.Option("--output", help="How to print.")]
 """Of a verb whose rows all have the same columns."""
 
 
-def read_config(path: Path | None, root: Path | None = None, *, puts: bool = False) -> StoreConfig:
+def read_config(
+    path: Path | None, root: Path | None = None, *, puts: bool = False, is_new: bool = False
+) -> StoreConfig:
     """Return the settings that the broker has by ``path``; what is not as it looks is reported.
 
     With ``--verbose`` keys that are not ours are named too. Of a store in ``root`` it is said that
     the settings are of another one, and a log below that one's folder is looked for in ``root``.
-    What promises replicas stays for a verb that ``puts``.
+    What promises replicas stays for a verb that ``puts``. ``is_new``: a store for another broker is
+    made in ``root``, so the folders count as they are named.
 
     Raises:
         StoreConfigError: no properties, a setting of cqstore's own does not fit; or, for a verb
@@ -145,10 +148,10 @@ def read_config(path: Path | None, root: Path | None = None, *, puts: bool = Fal
     if path is None:
         return StoreConfig()
     conf = BrokerConf.read(path)
-    notes = list(conf.notes(root))
+    notes = list(conf.notes(root, is_new=is_new))
     if puts and (wrong := [each.sentence for each in notes if each.keeps_out_puts]):
         raise StoreConfigError(f"{'; '.join(wrong)}; nothing was put", path=path)
-    config = conf.settings(root)
+    config = conf.settings(None if is_new else root)
     for each in notes:
         note(f"{path}: {each.sentence}")
     if VERBOSE.get() and (unknown := conf.unknown()):

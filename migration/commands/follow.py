@@ -50,7 +50,7 @@ def follow_command(
     storePathCommitLog: --config takes that file. Ctrl-C ends the call, and the next one goes on.
     """
     check_is_there(root)
-    settings = read_config(config, into)
+    settings = read_config(config, into, is_new=True)
     refuse_log_elsewhere(into, settings, config)
     place = address(master)
     find_host(*place)

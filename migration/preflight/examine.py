@@ -8,6 +8,7 @@ store that a process has open can be examined too; what that process was just wr
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from cqstore.migration.preflight.broker_conf_check import file_sizes, lint
 from cqstore.migration.preflight.broker_rules import meaning
@@ -27,6 +28,7 @@ from cqstore.migration.preflight.machine_facts import MachineLimits
 from cqstore.migration.preflight.metadata_check import table_findings
 from cqstore.migration.preflight.names import QueueIds, TopicNames
 from cqstore.migration.preflight.preflight_report import (
+    Affected,
     NameCount,
     PreflightFinding,
     PreflightReport,
@@ -49,7 +51,8 @@ from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.opening.open_store import open_served
 from cqstore.store.service.opening.options import OpenOptions
 from cqstore.store.settings.broker_conf import BrokerConf
-from cqstore.store.settings.broker_keys import broker_keys, parse_version
+from cqstore.store.settings.broker_keys import Version, broker_keys, parse_version
+from cqstore.store.settings.conf_notes import other_store
 from cqstore.store.settings.config import StoreConfig
 
 RELEASE = "5.5.1"
@@ -92,10 +95,8 @@ def preflight(
         known = " or ".join(map(repr, bulk_names()))
         raise StoreConfigError(f"queues can go to {known}, not to {to!r}")
     version = parse_version(rocketmq_version)
-    conf = BrokerConf.read(broker_conf) if broker_conf is not None else None
-    values = conf.taken(broker_keys()) if conf is not None else {}
-    if config is None:
-        config = conf.settings(root) if conf is not None else StoreConfig()
+    conf, values = _read(broker_conf)
+    config = config or (conf.settings(root) if conf is not None else StoreConfig())
     with os_errors("look at the store", root):  # where nothing nearer names a path
         found = inspect_folder(root, config)
         state = list(state_findings(root, running=running))
@@ -103,20 +104,40 @@ def preflight(
         findings = [*layout_findings(root, found, to), *state]
         if found.verdict in READABLE:
             findings += table_findings(StorePaths(root), to, values)
-        lite = lite_rules(version, values)
         examination = _Examination(
-            root, config, found, to, machine or MachineLimits(), lite, progress
-        )
+            root, config, found, to, machine or MachineLimits(), lite_rules(version, values),
+            progress,
+        )  # fmt: skip
         if found.verdict in READABLE and (running or not in_use):
             findings += examination.beside_writer() if in_use else examination.run()
-    if conf is not None:
-        folders = found.layout.log_folders if found.layout is not None else []
-        with os_errors("look at the store", root):
-            sizes = file_sizes(StorePaths(root), folders)
-        findings += lint(conf, version, to, found.verdict, sizes)
-    else:
-        findings += meaning({}, version, to, None)
+    findings += _of_conf(root, conf, version, to, found)
     return examination.report(rocketmq_version, findings)
+
+
+def _read(path: Path | None) -> tuple[BrokerConf | None, dict[str, Any]]:
+    """Return a configuration, and what the newest release has by it; nothing without one."""
+    if path is None:
+        return None, {}
+    conf = BrokerConf.read(path)
+    return conf, conf.taken(broker_keys())
+
+
+def _of_conf(
+    root: Path, conf: BrokerConf | None, version: Version, to: str, found: FolderFacts
+) -> Iterator[PreflightFinding]:
+    """Yield what the linter finds in a configuration; without one, what the release means."""
+    if conf is None:
+        yield from meaning({}, version, to, None)
+        return
+    for sentence in other_store(conf.values, root, is_new=False):
+        yield PreflightFinding(
+            code="conf-of-another-folder", severity=Severity.INFO, sentence=f"{sentence}.",
+            affected=[Affected(name=sentence.partition("=")[0])], affected_total=1,
+        )  # fmt: skip
+    folders = found.layout.log_folders if found.layout is not None else []
+    with os_errors("look at the store", root):
+        sizes = file_sizes(StorePaths(root), folders)
+    yield from lint(conf, version, to, found.verdict, sizes)
 
 
 class _Examination:

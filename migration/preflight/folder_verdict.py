@@ -94,6 +94,8 @@ def layout_findings(root: Path, found: FolderFacts, to: str) -> Iterator[Preflig
     refusal = _REFUSED.get(verdict)
     if refusal is not None:
         sentence = str(found.fault) if found.fault is not None else refusal
+        if verdict is FolderKind.QUEUES_ONLY and found.layout is not None:
+            sentence = _without_log(found.layout) or sentence
         yield _refuse(_code(verdict), sentence)
     if verdict is FolderKind.LOG_ONLY:
         yield PreflightFinding(
@@ -133,6 +135,16 @@ _REFUSED = {
     FolderKind.TWO_DATABASES: "Two RocksDB queue databases lie here, in consumequeue/ and in "
     "consumequeue_rocksdb/, and nothing shows which one is served: move one away.",
 }
+
+
+def _without_log(layout: StoreLayout) -> str | None:
+    """Return which setting leads away from the log; ``None``: none does."""
+    if layout.log_folders == [layout.paths.root / "commitlog"]:
+        return None
+    named = ", ".join(map(str, layout.log_folders))
+    own = layout.paths.root / "commitlog"
+    advice = f"; {own} holds one: leave the key out" if any(own.glob("[0-9]" * 20)) else ""
+    return f"storePathCommitLog leads to {named}, where no commit log is{advice}."
 
 
 def _code(verdict: FolderKind) -> str:

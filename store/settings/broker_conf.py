@@ -103,8 +103,11 @@ class BrokerConf:
             if judged is not None and judged.sentence:
                 yield judged
 
-    def notes(self, root: Path | None = None) -> Iterator[ConfNote]:
-        """Yield what is not as it looks: keys first, then values and lines as they are there."""
+    def notes(self, root: Path | None = None, *, is_new: bool = False) -> Iterator[ConfNote]:
+        """Yield what is not as it looks: keys first, then values and lines as they are there.
+
+        ``root`` as for ``settings``; ``is_new``: a store is made there, so no log is looked for.
+        """
         for key, why in unused_keys(self.unknown()).items():
             sentence = f"{key} is no setting of cqstore's: {why}"
             yield ConfNote(sentence, keeps_out_puts=True)
@@ -119,7 +122,7 @@ class BrokerConf:
                 yield ConfNote(f"line {number}: {gone}")
         yield from map(ConfNote, line_notes(self.lines))
         if root is not None:
-            yield from map(ConfNote, other_store(self.values, root))
+            yield from map(ConfNote, other_store(self.values, root, is_new=is_new))
 
 
 def read_broker_conf(path: Path) -> tuple[StoreConfig, dict[str, str]]:

@@ -93,15 +93,18 @@ def log_below(values: Mapping[str, str], root: Path) -> str | None:
 _FOLDERS = ("storePathCommitLog", "storePathRootDir")
 
 
-def other_store(values: Mapping[str, str], root: Path) -> Iterator[str]:
-    """Yield a sentence where the settings are those of another folder than ``root``."""
+def other_store(values: Mapping[str, str], root: Path, *, is_new: bool) -> Iterator[str]:
+    """Yield a sentence where the settings are those of another folder than ``root``.
+
+    ``is_new``: a store is made there, and the folders count as they are named.
+    """
     text = java_trim(values.get("storePathRootDir", ""))
     if text and os.path.realpath(text) != os.path.realpath(root):
         yield (
             f"storePathRootDir={text} is another folder than {root}: these settings are of another"
             " store, or of the one that this is a copy of"
         )
-    if (here := log_below(values, root)) is not None:
+    if not is_new and (here := log_below(values, root)) is not None:
         yield (
             f"storePathCommitLog={java_trim(values['storePathCommitLog'])} lies below that"
             f" storePathRootDir: {here} is used"

@@ -188,3 +188,89 @@ def test_new_makes_a_store_and_an_empty_one_is_one(tmp_path: Path, backend: str)
     os.utime(root / "checkpoint")
     again = run([*words, "--new", "--topic", "t", "--body", "y"])
     assert (again.returncode, '"queueOffset":1' in again.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("line", "deleted"), [("fileReservedTime=1", 1), ("fileReservedTime=1 ", 0),
+                          ("fileReservedTime=1h", 0), ("fileReservedTime=-1", 0)],
+)  # fmt: skip
+def test_clean_deletes_no_more_than_the_broker_would(
+    tmp_path: Path, line: str, deleted: int
+) -> None:
+    root, conf = tmp_path / "store", tmp_path / "broker.conf"
+    with MessageStore.open(root, SMALL, backend="file") as store:
+        for _ in range(90):
+            assert store.put_message(Message("t", b"x" * 1000, 0)).ok
+    for file in (root / "commitlog").iterdir():
+        os.utime(file, (file.stat().st_mtime - 7200,) * 2)
+    conf.write_text(f"{line}\n")
+    done = run(["clean", root, "--config", conf, "--output", "jsonl"])
+    assert done.stdout.count("not written for 1 hours") == deleted
+    assert (f"{conf}: line 1: fileReservedTime=" in done.stderr) == (not deleted)
+    count = len(list((root / "commitlog").iterdir()))
+    assert run(["clean", root, "--config", conf, "--yes"]).returncode == 0
+    assert len(list((root / "commitlog").iterdir())) == count - deleted
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "flushDiskType=sync_flush", "maxMessageSize=10MB", "enableLmq=true ", "maxMessageSize=0",
+        "storeType=rocksdb", "messageDelayLevel=1s  5s",
+    ],
+)  # fmt: skip
+def test_a_value_that_a_broker_does_not_take_is_said_to_readers_and_keeps_out_puts(
+    root: Path, tmp_path: Path, line: str
+) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"{SIZE}{line}\n")
+    for words in (["info"], ["check"], ["clean"], ["topics"], ["migrate", "preflight"]):
+        done = run([*words, root, "--config", conf])
+        assert done.returncode == 0, (words, done.stderr)
+        assert f"cqstore: {conf}: line 2: {line.partition('=')[0]}=" in done.stderr, words
+    before = tree_digest(root)
+    put = run(["put", root, "--topic", "t", "--config", conf])
+    assert (put.returncode, put.stdout) == (2, "")
+    assert "; nothing was put (" in put.stderr
+    assert tree_digest(root) == before
+
+
+def test_settings_of_a_container_lead_to_the_log_in_the_folder(root: Path, tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    base = "/home/rocketmq/store"
+    conf.write_text(f"{SIZE}storePathRootDir={base}\nstorePathCommitLog={base}/commitlog\n")
+    used = f"storePathCommitLog={base}/commitlog lies below that storePathRootDir: "
+    for words in (["info"], ["check"], ["topics"], ["migrate", "preflight"], ["mode"]):
+        done = run([*words, root, "--config", conf])
+        assert done.returncode == 0, (words, done.stderr)
+        assert f"{conf}: {used}{root}/commitlog is used" in done.stderr, words
+    assert run(["put", root, "--topic", "t", "--config", conf, "--body", "y"]).returncode == 0
+    done = run(["migrate", "preflight", root, "--broker-conf", conf, "--output", "json"])
+    assert done.returncode == 0, done.stdout
+    assert f"{root}/commitlog is used" in done.stdout
+    conf.write_text(f"{SIZE}storePathCommitLog={base}/commitlog\n")
+    done = run(["info", root, "--config", conf])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{root}/commitlog holds a log: is that meant?" in done.stderr
+    done = run(["migrate", "preflight", root, "--broker-conf", conf])
+    assert done.returncode == 1
+    assert "leave the key out" in done.stdout.replace("\n", " ")
+
+
+def test_a_size_that_the_files_contradict_is_no_damage(root: Path, tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("mappedFileSizeConsumeQueue=300000\n")
+    for words in (["info"], ["check"], ["get", "--topic", "t"]):
+        done = run([words[0], root, *words[1:], "--config", conf])
+        assert (done.returncode, done.stdout) == (2, ""), words
+        assert "mappedFileSizeConsumeQueue=300000 is a wrong setting" in done.stderr
+        assert "queue files here have 6000000 bytes" in done.stderr
+        assert "damage" not in done.stderr
+    conf.write_text("mappedFileSizeCommitLog=4096\n")
+    done = run(["check", root, "--config", conf])
+    assert (done.returncode, "damage" in done.stderr) == (2, False)
+    assert "mappedFileSizeCommitLog=4096 is a wrong setting: the commit log files" in done.stderr
+    conf.write_text("mapedFileSizeConsumeQueue=300000\n")
+    done = run(["put", root, "--topic", "t", "--config", conf, "--body", "y"])
+    assert done.returncode == 0
+    assert "has had no mapedFileSizeConsumeQueue since 4.5.2; it is ignored" in done.stderr

@@ -166,8 +166,9 @@ def test_files_that_are_shorter_than_the_settings_say_are_not_taken_for_cut(
     conf.write_text("mappedFileSizeCommitLog=1048576\n")
     before = tree_digest(root)
     done = run(["check", root, "--config", conf, "--repair"])
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "has the wrong size" in done.stderr
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "mappedFileSizeCommitLog=1048576 is a wrong setting" in done.stderr
+    assert "damage" not in done.stderr
     assert tree_digest(root) == before
     assert not root.with_name("store.repaired").exists()
 

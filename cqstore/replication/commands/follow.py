@@ -215,7 +215,7 @@ def _settings(config: Path | None, root: Path, learner: Learner | None) -> Store
         StoreConfigError: they are wrong.
         RefusedStoreError: the log lies elsewhere.
     """
-    given = read_config(config, root)  # only its master's bytes are added here
+    given = read_config(config, root, is_new=True)  # only its master's bytes are added here
     followed = given.without_schedule()
     settings = followed.as_master() if learner is None else followed.as_learner()
     refuse_log_elsewhere(root, settings, config)

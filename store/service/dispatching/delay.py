@@ -52,6 +52,41 @@ class DelayLevels:
         return (due + _SIGN) % (2 * _SIGN) - _SIGN  # a damaged time may pass Java's long: it wraps
 
 
+class FoundLevels:
+    """Delays of levels as units have them, where no settings say what a broker's levels are.
+
+    A level that its units contradict, all alike, is a level of the broker's own; one unit among
+    others that differs is not.
+    """
+
+    def __init__(self, levels: DelayLevels) -> None:
+        self._levels = levels
+        self._usual = set[str]()  # levels of which a unit is as ``levels`` has it
+        self.delays_ms: dict[str, int] = {}
+        """Level → the delay that its units have, ms, where that is not the one of ``levels``."""
+
+    def tags_code(self, delay: str, store_timestamp: int, tags_code: int, found: int | None) -> int:
+        """Return when a message is due, by the units of its level that came before.
+
+        ``found`` is what the unit has; ``None``: that is not known.
+        """
+        expected = self._levels.tags_code(delay, store_timestamp, tags_code)
+        if found is None or expected == tags_code:
+            return expected
+        if (known := self.delays_ms.get(delay)) is not None:
+            return store_timestamp + known
+        if found == expected:
+            self._usual.add(delay)
+        elif delay not in self._usual and self._may_be_level(found - store_timestamp):
+            self.delays_ms[delay] = found - store_timestamp
+            return found
+        return expected
+
+    def _may_be_level(self, delay_ms: int) -> bool:
+        """Return whether a level can have this delay: whole seconds, no more than a number has."""
+        return 0 <= delay_ms < 10**_MAX_DIGITS and delay_ms % _UNIT_MS["s"] == 0
+
+
 def deliver_time(
     tags_code: int | None, delay_ms: int, log: LogView, phy_offset: int, size: int
 ) -> int:

@@ -24,7 +24,7 @@ def resolve_layout(
     """
     layout = detect(root, config)
     if read_only and (elsewhere := layout.paths.commit_log_override) is not None:
-        refuse_no_log_folder(elsewhere)
+        refuse_no_log_folder(elsewhere, layout.paths.root / "commitlog")
     if not (layout.has_log or layout.backends):
         if read_only:
             what = "neither commit log nor queues" if is_dir(root) else "no such folder"

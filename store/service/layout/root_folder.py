@@ -30,8 +30,10 @@ def refuse_file(root: Path) -> None:
             raise RefusedStoreError("this is a file, not the folder of a store", path=place)
 
 
-def refuse_no_log_folder(commit_log: Path) -> None:
+def refuse_no_log_folder(commit_log: Path, own: Path | None = None) -> None:
     """Refuse what a caller named as the folder of a commit log and is none at a glance.
+
+    ``own``: the store's folder for a log, where a setting leads away from it.
 
     Raises:
         RefusedStoreError: it is no folder, a store's own, or has no log file.
@@ -44,6 +46,8 @@ def refuse_no_log_folder(commit_log: Path) -> None:
         what = "no file there has the name of a log's"
     else:
         return
+    if own is not None and any(matching(own, _LOG_FILE)):
+        what += f"; storePathCommitLog leads here, and {own} holds a log: is that meant?"
     raise RefusedStoreError(f"no commit log lies here: {what}", path=commit_log)
 
 

@@ -313,8 +313,32 @@ def choose_roles(names: Sequence[str], config: StoreConfig) -> Roles:
 
 
 def found_sizes(layout: StoreLayout, config: StoreConfig) -> dict[str, int]:
-    """Return the file sizes that the files themselves show, for settings that were not given."""
-    if "mapped_file_size_commit_log" in config.model_fields_set:
-        return {}
-    sizes = [length for _, length in list_log_files(layout.log_folders).values()]
-    return {"mapped_file_size_commit_log": max(sizes)} if sizes else {}
+    """Return the file sizes that the files themselves show, for settings that were not given.
+
+    Raises:
+        StoreConfigError: a size was given that all files contradict: a wrong setting, no damage.
+    """
+    files = list_log_files(layout.log_folders).values()
+    sizes = {length for _, length in files}
+    if "mapped_file_size_commit_log" not in config.model_fields_set:
+        return {"mapped_file_size_commit_log": max(sizes)} if sizes else {}
+    _check_log_size([path for path, _ in files], sizes, config.mapped_file_size_commit_log)
+    return {}
+
+
+def _check_log_size(files: Sequence[Path], sizes: set[int], given: int) -> None:
+    """Refuse a size of log files that is not theirs. A single file that is shorter may be cut.
+
+    Raises:
+        StoreConfigError: it is not.
+    """
+    if len(sizes) != 1 or given in sizes:
+        return
+    (found,) = sizes
+    if len(files) > 1 or found > given:
+        raise StoreConfigError(
+            f"mappedFileSizeCommitLog={given} is a wrong setting: the commit log files here have"
+            f" {found} bytes, and a broker does not start with another size; leave"
+            f" mappedFileSizeCommitLog out of the settings, or set it to {found}",
+            path=min(files),
+        )

@@ -20,7 +20,7 @@ from cqstore.store.record.decoder import StoredMessage
 from cqstore.store.record.message import LMQ_PREFIX, SCHEDULE_TOPIC, SysFlag, is_queued
 from cqstore.store.record.properties import DispatchProperties, dispatch_properties
 from cqstore.store.record.scan import ScannedRecord, ScanRules
-from cqstore.store.service.dispatching.delay import DelayLevels
+from cqstore.store.service.dispatching.delay import DelayLevels, FoundLevels
 from cqstore.store.service.dispatching.record_units import light_queues
 from cqstore.store.service.layout.file_notes import FileNote
 from cqstore.store.service.maintenance.queue_incarnations import (
@@ -97,6 +97,8 @@ class StoreCheck:
         self._deleted = deleted
         self._rules = ScanRules(check_crc=True, property_crc=config.force_verify_prop_crc)
         self._delays = DelayLevels(config.message_delay_level)
+        self._found_levels = FoundLevels(self._delays)
+        self._levels_given = "message_delay_level" in config.model_fields_set
         self._progress = progress or (lambda _: None)
         self._incarnations = QueueIncarnations()
         self._unit_bytes = 0  # of the records that units lead to
@@ -144,6 +146,12 @@ class StoreCheck:
                 damage=False,
                 queue=self._queue_of(phy_offset, hashed),
                 phy_offset=phy_offset,
+            )
+        for level, delay_ms in self._found_levels.delays_ms.items():
+            yield CheckFinding(
+                f"messages of delay level {level} wait {delay_ms} ms, not as messageDelayLevel says"
+                " by default: give the broker's settings (--config) to have them checked",
+                damage=False,
             )
         yield from self._compare_backends()
 
@@ -351,7 +359,11 @@ class StoreCheck:
             yield f"the unit points to the message of {place}"
         expected = properties.tags_code
         if message.topic == SCHEDULE_TOPIC and properties.delay is not None:
-            expected = self._delays.tags_code(properties.delay, message.store_timestamp, expected)
+            due = properties.delay, message.store_timestamp, expected
+            if self._levels_given:
+                expected = self._delays.tags_code(*due)
+            else:
+                expected = self._found_levels.tags_code(*due, code)
         if code is not None and code != expected and not message.is_passed_over:
             yield f"tags code {code}, but the message's is {expected}"
 

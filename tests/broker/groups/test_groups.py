@@ -241,12 +241,10 @@ def test_of_several_forms_the_one_of_the_configuration_is_read(
     conf = tmp_path / "broker.conf"
     conf.write_text(text)
     assert read_one_form(StorePaths(store), None, conf).form is form
-    for words in (
-        ["groups", store],
-        ["groups", "reset", store, "g", "--topic", "orders", "--to", 0],
-    ):
-        assert isinstance(call(*words).exception, RefusedStoreError)
-        assert rows(*words, "--config", conf) == rows(*words, "--form", form)
+    for words in ([store], ["reset", store, "g", "--topic", "orders", "--to", 0]):
+        assert isinstance(call("groups", *words).exception, RefusedStoreError)
+        by_form = rows("groups", *words, "--form", form)
+        assert rows("groups", *words, "--config", conf) == by_form
 
 
 def test_without_metadata_there_is_no_lag(store: Path) -> None:

@@ -1,9 +1,15 @@
 """Delay levels as RocketMQ reads them (``parseDelayLevel``, ``computeDeliverTimestamp``)."""
 
+from pathlib import Path
+
 import pytest
 
 from cqstore.store.errors import StoreConfigError
-from cqstore.store.service.dispatching.delay import DelayLevels
+from cqstore.store.service.dispatching.delay import DelayLevels, FoundLevels
+from cqstore.store.service.message_store import MessageStore
+from cqstore.store.settings.config import StoreConfig
+from tests.kit.delays import Clock, delayed, opened
+from tests.kit.tree import tree_digest
 
 LONG_MAX = (1 << 63) - 1
 TAGS_CODE = 7
@@ -38,3 +44,44 @@ def test_what_is_no_time_is_refused() -> None:
     for text in ("5", "s", "1x", "1.5s", "-1s", "²s", "1 s", f"{'9' * 13}s", "1s 2s 3"):
         with pytest.raises(StoreConfigError, match=r"messageDelayLevel: .* is no time"):
             DelayLevels(text)
+
+
+def test_units_show_the_levels_of_a_broker_whose_settings_are_not_known() -> None:
+    found = FoundLevels(DelayLevels("1s 5s"))
+    assert found.tags_code("1", 500, TAGS_CODE, 7500) == 7500
+    assert found.tags_code("1", 1500, TAGS_CODE, 9999) == 8500  # unlike its level's others
+    assert found.tags_code("1", 1500, TAGS_CODE, None) == 2500
+    assert found.tags_code("2", 500, TAGS_CODE, 5500) == 5500
+    assert found.tags_code("2", 500, TAGS_CODE, 9500) == 5500  # another one was as settings say
+    assert found.tags_code("3", 500, TAGS_CODE, 9501) == 5500  # no whole seconds
+    assert found.tags_code("3", 5000, TAGS_CODE, 0) == 10_000  # before it was stored
+    assert found.tags_code("x", 500, TAGS_CODE, 9500) == TAGS_CODE
+    assert found.delays_ms == {"1": 7000}
+
+
+@pytest.mark.parametrize("backend", ["file", "rocksdb"])
+def test_levels_of_a_broker_s_own_are_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    root, levels = tmp_path / "store", "7s 9s"
+    with opened(root, Clock(monkeypatch), backend, message_delay_level=levels) as store:
+        for number in range(6):
+            assert store.put_message(delayed(number, 1 + number % 2)).ok
+    before = tree_digest(root)
+    given = {None: None, "7s 9s": 0, "1s 9s": 3}
+    for text, damaged in given.items():
+        config = StoreConfig() if text is None else StoreConfig(message_delay_level=text)
+        with MessageStore.open(root, config, read_only=True) as store:
+            findings = list(store.check())
+        assert sum(each.damage for each in findings) == (damaged or 0), text
+        notes = [each.problem for each in findings if "of delay level" in each.problem]
+        assert notes == (
+            []
+            if text
+            else [
+                f"messages of delay level {level} wait {delay} ms, not as messageDelayLevel says"
+                " by default: give the broker's settings (--config) to have them checked"
+                for level, delay in ((1, 7000), (2, 9000))
+            ]
+        )
+    assert tree_digest(root) == before
