@@ -104,8 +104,7 @@ def follow(
     with nothing_half_made(root, settings, new=True):
         _begin_with(base, root, settings, backend)
         end = _End(until, (quiet_timeout or _QUIET_SECONDS) if until_quiet else None)
-        run = _Run(root, settings, backend, way, end, interval)
-        ended, facts, late = run.behind_a_cut() if truncate else run.once()
+        ended, facts, late = _Run(root, settings, backend, way, end, interval).run(cut=truncate)
     output(kind).record({"master": master, **facts})
     _end_late(master, late, ended if until_quiet or until is not None else None)
 
@@ -197,12 +196,12 @@ class _Run:
                 return ended, facts, ""
             return ended, facts, deadline.reason(follower.progress)
 
-    def behind_a_cut(self) -> _Outcome:
-        """Follow; where this log goes on behind the master's, cut it there and follow again."""
+    def run(self, *, cut: bool) -> _Outcome:
+        """Follow; with ``cut``, where this log goes on after the master's, cut it and go on."""
         try:
             return self.once()
         except BeyondEpochError as exc:
-            if exc.phy_offset is None:
+            if not cut or exc.phy_offset is None:
                 raise
             _cut(self.root, exc, exc.phy_offset, self.settings)
         return self.once()
