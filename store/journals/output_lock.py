@@ -14,6 +14,8 @@ from cqstore.store.paths import beside
 _HELD = {errno.EAGAIN, errno.EACCES}
 _NOT_WRITABLE = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS}
 """The folder takes no file: neither can it take the output, and the writer's error says more."""
+_TRIES = 100
+"""Each finds that a holder has removed the file just before."""
 
 
 def lock_file(path: Path, refusal: str) -> int:
@@ -25,7 +27,7 @@ def lock_file(path: Path, refusal: str) -> int:
         StoreLockedError: another process, or another call in this one, holds the lock.
         OSError: the file cannot be made or locked.
     """
-    while True:
+    for _ in range(_TRIES):
         fd = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -37,6 +39,7 @@ def lock_file(path: Path, refusal: str) -> int:
                 raise StoreLockedError(refusal, path=path) from exc
             raise
         os.close(fd)  # its former holder has removed it since
+    raise StoreLockedError(refusal, path=path)
 
 
 def _is_still(path: Path, fd: int) -> bool:

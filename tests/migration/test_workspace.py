@@ -90,16 +90,26 @@ def test_a_lock_of_a_file_that_has_gone_is_none(
         gone(fd, how)
         (tmp_path / "lock").touch()
 
+    def gone_once(fd: int, how: int) -> None:
+        lock(fd, how)
+        if not (tmp_path / "seen").exists():
+            (tmp_path / "seen").touch()
+            (tmp_path / "lock").unlink()
+
     def broken(fd: int, how: int) -> None:
         raise OSError(5, "no locks here")
 
     for step in (gone, replaced):
         with monkeypatch.context() as patched:
-            patched.setattr("cqstore.migration.workspace.fcntl.flock", step)
+            patched.setattr("cqstore.store.journals.output_lock.fcntl.flock", step)
             with pytest.raises(StoreLockedError):
                 space.held().__enter__()
         assert descriptors_of(tmp_path) == []
-    monkeypatch.setattr("cqstore.migration.workspace.fcntl.flock", broken)
+    with monkeypatch.context() as patched:
+        patched.setattr("cqstore.store.journals.output_lock.fcntl.flock", gone_once)
+        with space.held(), pytest.raises(StoreLockedError):
+            space.held().__enter__()
+    monkeypatch.setattr("cqstore.store.journals.output_lock.fcntl.flock", broken)
     with pytest.raises(StoreIOError, match="work in the migration's folder") as caught:
         space.held().__enter__()
     assert caught.value.path == tmp_path
