@@ -1,11 +1,12 @@
 """The commit log: where records go, the blank rule, scans, and the end."""
 
+import struct
 from pathlib import Path
 
 import pytest
 
 from cqstore.store.errors import CorruptionError, IllegalMessageError, MagicCodeError
-from cqstore.store.log.checkpoint import CHECKPOINT, CheckpointFields, StoreCheckpoint
+from cqstore.store.log.checkpoint import CheckpointFields, StoreCheckpoint
 from cqstore.store.log.commit_log import CommitLog
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
@@ -178,11 +179,33 @@ def test_the_checkpoint_has_its_fields_where_rocketmq_has_them(tmp_path: Path) -
     assert [child.name for child in tmp_path.iterdir()] == ["checkpoint"]
 
 
-def test_a_missing_checkpoint_is_zeros_and_a_short_one_an_error(tmp_path: Path) -> None:
-    assert StoreCheckpoint(tmp_path / "none").fields == CheckpointFields(0, 0, 0, 0, 0, 0)
-    (tmp_path / "short").write_bytes(bytes(CHECKPOINT.size - 1))
-    with pytest.raises(CorruptionError):
-        StoreCheckpoint(tmp_path / "short")
+@pytest.mark.parametrize(
+    ("data", "fields", "problem"),
+    [
+        (None, (0, 0, 0, 0, 0, 0), None),
+        (b"", (0, 0, 0, 0, 0, 0), "too short"),
+        (struct.pack(">qq", 5, 6) + b"\0\0\x01", (5, 6, 1 << 40, 0, 0, 0), "too short"),
+        (struct.pack(">6q", 1, 2, 3, 4, 5, 6), (1, 2, 3, 4, 5, 6), None),
+        (struct.pack(">6q", 1, 2, 3, -1, -1, -1), (1, 2, 3, -1, -1, -1), None),
+        (struct.pack(">6q", 1, 2, 3, 4, 5, 6).ljust(4097, b"\0"), (1, 2, 3, 4, 5, 6), "too long"),
+        (struct.pack(">6q", 1, -2, 3, 4, 5, 6), (0, 0, 0, 0, 0, 0), "no times and offsets"),
+        (struct.pack(">6q", 1 << 43, 2, 3, 4, 5, 6), (0, 0, 0, 0, 0, 0), "no times and offsets"),
+        (struct.pack(">6q", 1, 2, 3, 4, -5, 6), (0, 0, 0, 0, 0, 0), "no times and offsets"),
+    ],
+)
+def test_a_checkpoint_is_read_as_a_map_of_4096_bytes(
+    tmp_path: Path, data: bytes | None, fields: tuple[int, ...], problem: str | None
+) -> None:
+    path = tmp_path / "checkpoint"
+    if data is not None:
+        path.write_bytes(data)
+    found = StoreCheckpoint(path)
+    assert found.fields == fields
+    assert (found.fault is None) == (problem is None)
+    assert (problem or "") in str(found.fault)
+    found.flush()
+    again = StoreCheckpoint(path)
+    assert (again.fields, again.fault, path.stat().st_size) == (fields, None, 4096)
 
 
 def test_of_an_old_sparse_file_all_is_reserved_before_its_blank_is_written(tmp_path: Path) -> None:
