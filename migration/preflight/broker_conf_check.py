@@ -87,8 +87,8 @@ def lint(
         Severity.INFO,
         "Nothing is known of these keys: a plug-in may have them, RocketMQ itself ignores them.",
     )
-    for sentence in line_notes(conf.lines):
-        yield PreflightFinding(code="line", severity=Severity.WARN, sentence=_capital(sentence))
+    for note in line_notes(conf.lines):
+        yield _finding(note.code, note.key, _capital(note.sentence))
     takes_default = "storeType" in conf.values and "storeType" not in good
     yield from meaning(good, version, to, None if takes_default else verdict)
 

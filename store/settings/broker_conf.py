@@ -120,7 +120,7 @@ class BrokerConf:
                 yield ConfNote(f"line {number}: {judged.sentence}", keeps_out_puts=wrong)
             elif key in keys and (gone := _gone(key, keys[key])):
                 yield ConfNote(f"line {number}: {gone}")
-        yield from map(ConfNote, line_notes(self.lines))
+        yield from (ConfNote(each.sentence) for each in line_notes(self.lines))
         if root is not None:
             yield from map(ConfNote, other_store(self.values, root, is_new=is_new))
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from cqstore.store.path_kind import is_dir
 from cqstore.store.settings.java_values import java_trim
@@ -19,27 +20,39 @@ _BYTE_ORDER_MARK = "\u00ef\u00bb\u00bf"
 """As Java reads it: a part of the first key."""
 
 
-def line_notes(lines: Iterable[ConfLine]) -> Iterator[str]:
-    """Yield a sentence for each key with two values, and for the first lines without a separator.
+class LineNote(NamedTuple):
+    """A line that does nothing, or less than it seems to."""
+
+    code: str
+    """``key-twice``, ``no-separator`` or ``byte-order-mark``."""
+    key: str
+    sentence: str
+
+
+def line_notes(lines: Iterable[ConfLine]) -> Iterator[LineNote]:
+    """Yield a note for each key with two values, and for the first lines without a separator.
 
     Java takes such a line for a key, and what follows its first blank for the value.
     """
-    bare, seen = list[str](), dict[str, str]()
+    bare, seen = list[LineNote](), dict[str, str]()
     for number, key, value, separated in lines:
         if key.startswith(_BYTE_ORDER_MARK):
             name = key.removeprefix(_BYTE_ORDER_MARK)
-            yield (
+            yield LineNote(
+                "byte-order-mark", name,
                 f"line {number}: the file begins with a byte-order mark, which is part of the key:"
-                f" {name} is not set"
-            )
+                f" {name} is not set",
+            )  # fmt: skip
         elif not separated:
-            bare.append(f"line {number} has no '=': it is read as the key {key!r}")
+            sentence = f"line {number} has no '=': it is read as the key {key!r}"
+            bare.append(LineNote("no-separator", key, sentence))
         elif seen.get(key, value) != value:
-            yield f"{key} is given twice: line {number} counts"
+            yield LineNote("key-twice", key, f"{key} is given twice: line {number} counts")
         seen[key] = value
     yield from islice(bare, _SHOWN)
     if len(bare) > _SHOWN:
-        yield f"{len(bare) - _SHOWN} more lines have no '='"
+        sentence = f"{len(bare) - _SHOWN} more lines have no '='"
+        yield LineNote("no-separator", bare[_SHOWN].key, sentence)
 
 
 def near_key(key: str, known: Iterable[str]) -> str | None:

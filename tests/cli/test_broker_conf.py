@@ -229,7 +229,7 @@ def test_a_value_that_a_broker_does_not_take_is_said_to_readers_and_keeps_out_pu
         assert done.returncode == 0, (words, done.stderr)
         assert f"cqstore: {conf}: line 2: {line.partition('=')[0]}=" in done.stderr, words
     before = tree_digest(root)
-    put = run(["put", root, "--topic", "t", "--config", conf])
+    put = run(["put", root, "--topic", "t", "--body", "y", "--config", conf])
     assert (put.returncode, put.stdout) == (2, "")
     assert "; nothing was put (" in put.stderr
     assert tree_digest(root) == before
