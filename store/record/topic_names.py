@@ -19,6 +19,11 @@ def is_name(text: str) -> bool:
     return bool(text) and _VALID.issuperset(text)
 
 
+def has_blanks(topic: str) -> bool:
+    """Return whether a topic has a blank, a line end or a control character, as no topic has."""
+    return any(each.isspace() or (each < " " or each == "\x7f") for each in topic)
+
+
 def is_system_topic(topic: str) -> bool:
     """Return whether ``topic`` is one of the broker's own, in whichever case its prefix is."""
     return topic in SYSTEM_TOPICS or topic.lower().startswith(SYSTEM_PREFIX)

@@ -25,7 +25,6 @@ from cqstore.store.record.client_batch import decode_client_batch
 from cqstore.store.record.encoding_rules import EncodingRules
 from cqstore.store.record.message import (
     CHECKPOINT_TOPIC,
-    LMQ_PREFIX,
     RETRY_PREFIX,
     Message,
     MessageProperty,
@@ -36,7 +35,7 @@ from cqstore.store.record.message_copy import copy_message
 from cqstore.store.record.properties import DispatchProperties, dispatch_properties_of
 from cqstore.store.record.record_layout import MAX_QUEUE_OFFSET
 from cqstore.store.record.scan import ScanRules
-from cqstore.store.record.topic_names import NAME_CHARACTERS, is_name
+from cqstore.store.record.topic_names import NAME_CHARACTERS, has_blanks
 from cqstore.store.service.dispatching.dispatch import Dispatcher
 from cqstore.store.service.results import PutMessageResult, PutMessageStatus
 from cqstore.store.service.runtime.meters import PutMeter
@@ -408,7 +407,7 @@ class Putter:
             raise IllegalMessageError(f"topic of {size} bytes, at most {_MAX_TOPIC_BYTES}")
         if topic in _NO_TOPICS or not _NO_NAME.isdisjoint(topic):
             raise IllegalMessageError(f"{topic!r} is no name that every kind of queue can have")
-        if not (is_name(topic) or topic.startswith(LMQ_PREFIX)):
+        if has_blanks(topic):
             raise IllegalMessageError(
                 f"invalid topic name {topic!r:.200}: a broker accepts {NAME_CHARACTERS}"
             )

@@ -1,4 +1,4 @@
-"""Which topics a put may make: those of RocketMQ's ``TopicValidator``; all others are read."""
+"""Which topics a put may make: none with blanks, which no broker takes; all are read."""
 
 from pathlib import Path
 
@@ -12,11 +12,8 @@ from cqstore.store.settings.config import StoreConfig
 from tests.kit.any_topics import any_topics
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=1 << 16, mapped_file_size_consume_queue=2000)
-REFUSED = [
-    "new orders", "orders\n", "\torders", " ", "a.b", "a:b", "zahlungen-é", "注文", "a\0b", "a/b",
-    "", "at@sign", "a+b", "a\u00a0b",
-]  # fmt: skip
-TAKEN = ["orders", "%RETRY%g", "%DLQ%g", "a|b", "A_b-9", "x" * 127, "%LMQ%$brief$new"]
+REFUSED = ["new orders", "orders\n", "\torders", " ", "a\0b", "a/b", "", "a\u00a0b", "a\x7f"]
+TAKEN = ["orders", "%RETRY%g", "%DLQ%g", "a|b", "A_b-9", "x" * 127, "%LMQ%$brief$new", "é"]
 
 
 @pytest.mark.parametrize("backend", backend_names())
@@ -36,7 +33,7 @@ def test_a_name_that_no_broker_accepts_is_refused(tmp_path: Path, backend: str) 
 def test_a_store_that_has_such_topics_is_read_checked_and_rebuilt(
     tmp_path: Path, backend: str
 ) -> None:
-    names = ["new orders", "zahlungen-é", "a.b"]
+    names = ["new orders", "line\nend"]
     with MessageStore.open(tmp_path / "s", CONFIG, backend=backend) as store, any_topics(store):
         for topic in names:
             assert store.put_message(Message(topic, b"x", 0, {"KEYS": "k"})).ok

@@ -280,20 +280,20 @@ def test_what_expired_or_was_deleted_meanwhile_is_no_fault(
         told.put(store, 20)
         told.put(store, 20, "expires")
         told.put(store, 20, "goes")
-        told.put(store, 5, "begins again")
+        told.put(store, 5, "begins-again")
         store.flush()
         with monkeypatch.context() as patched:
             refuse(patched, name, "put_batch")
             told.put(store, 10, "expires")
-            told.put(store, 10, "expires unseen")
+            told.put(store, 10, "expires-unseen")
             told.put(store, 400)
-            for topic in ("goes", "begins again"):
+            for topic in ("goes", "begins-again"):
                 store.delete_topic(topic)
                 for key in [key for key in told.phys if key.topic == topic]:
                     del told.phys[key]
             for queue_id in range(2):  # fewer queues than in its first incarnation
-                result = store.put_message(Message("begins again", b"", queue_id))
-                told.phys[QueueKey("begins again", queue_id)].append(result.phy_offset)
+                result = store.put_message(Message("begins-again", b"", queue_id))
+                told.phys[QueueKey("begins-again", queue_id)].append(result.phy_offset)
             ends = components_of(store).log.files.files()
             assert store.delete_expired_files(ends[-2].file_from_offset).log_files > 1
             assert list(store.detached_backends()) == [name]
