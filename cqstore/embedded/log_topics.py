@@ -12,12 +12,12 @@ from itertools import count
 from cqstore.broker.metadata.model import Json, Table
 from cqstore.broker.metadata.owned_table import OwnedTable
 from cqstore.embedded.names import check_topic_name
-from cqstore.store.broker_files.made_topics import TopicQueues, topic_row
 from cqstore.store.concurrency.checked_lock import CheckedLock
 from cqstore.store.errors import CorruptionError, RefusedStoreError
 from cqstore.store.record.java_hash import java_hash
 from cqstore.store.record.message import LMQ_PREFIX
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.offline.made_topics import TopicQueues, topic_row
 from cqstore.store.service.opening.components import components_of
 
 _MAY_WRITE = 2

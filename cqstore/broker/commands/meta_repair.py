@@ -27,11 +27,11 @@ from cqstore.cli.options import (
 )
 from cqstore.cli.output import OutputFormat, output
 from cqstore.store.broker_files.file_names import TOPICS_FILE
-from cqstore.store.broker_files.made_topics import TopicQueues, topics_of_spans
 from cqstore.store.errors import RefusedStoreError
 from cqstore.store.journals.store_lock import StoreLock, refuse_if_open
 from cqstore.store.path_kind import exists, matching
 from cqstore.store.paths import StorePaths
+from cqstore.store.service.offline.made_topics import TopicQueues, topics_of_spans
 from cqstore.store.service.opening.components import components_of
 
 

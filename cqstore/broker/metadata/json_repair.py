@@ -22,12 +22,12 @@ from cqstore.store.broker_files.file_names import (
     backup_of,
     replace_keeping,
 )
-from cqstore.store.broker_files.made_topics import TopicQueues, topic_row
 from cqstore.store.errors import RefusedStoreError, os_errors
 from cqstore.store.files import make_folder, read_file, replace_file
 from cqstore.store.path_kind import exists
 from cqstore.store.paths import StorePaths
 from cqstore.store.record.topic_names import is_exempt
+from cqstore.store.service.offline.made_topics import TopicQueues, topic_row
 
 _TABLES = {name: table for table, names in FILES_OF_TABLE.items() for name in names}
 

@@ -14,14 +14,13 @@ from functools import partial
 from pathlib import Path
 
 from cqstore.broker.metadata.changing import change_tables
-from cqstore.broker.metadata.json_writer import encoded
 from cqstore.broker.metadata.locations import FILES_OF_TABLE
 from cqstore.broker.metadata.model import BrokerMetadata, Json, Offsets, Table
 from cqstore.broker.metadata.rocksdb_v1 import read_single, read_v1
 from cqstore.broker.metadata.rocksdb_v2 import read_v2
 from cqstore.broker.metadata.table_forms import faults_of
 from cqstore.broker.metadata.topic_keys import TopicKeys
-from cqstore.store.broker_files.fastjson import broker_object
+from cqstore.store.broker_files.fastjson import broker_object, encoded
 from cqstore.store.broker_files.file_names import (
     DELAYS_FILE,
     MAX_TABLE_BYTES,

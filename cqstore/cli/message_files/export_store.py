@@ -11,11 +11,11 @@ from cqstore.cli.message_files.message_fields import ReadMessage, to_put
 from cqstore.cli.message_files.text_files import MessageWriter
 from cqstore.cli.options import note
 from cqstore.store.broker_files.known_topics import topic_table
-from cqstore.store.broker_files.made_topics import topic_row, topics_of_spans, write_topics
 from cqstore.store.errors import IllegalMessageError, RefusedStoreError, StoreError, os_errors
 from cqstore.store.files import sync_folder
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.offline.made_topics import topic_row, topics_of_spans, write_topics
 from cqstore.store.service.opening.components import components_of
 from cqstore.store.service.opening.open_store import open_served
 from cqstore.store.service.opening.options import OpenOptions, StoreHooks

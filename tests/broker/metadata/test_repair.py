@@ -13,7 +13,6 @@ from cqstore.broker.metadata.forms import read_forms
 from cqstore.broker.metadata.model import BrokerMetadata, Form, Table
 from cqstore.broker.metadata.writing import write_form
 from cqstore.store.broker_files.file_names import TOPICS_FILE, backup_of
-from cqstore.store.broker_files.made_topics import TopicQueues, topic_row, topics_of_spans
 from cqstore.store.errors import RefusedStoreError, StoreIOError, StoreLockedError
 from cqstore.store.journals.store_lock import StoreLock
 from cqstore.store.paths import StorePaths
@@ -21,6 +20,7 @@ from cqstore.store.queue.facts import QueueSpan, QueueType
 from cqstore.store.queue.units import QueueKey
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
+from cqstore.store.service.offline.made_topics import TopicQueues, topic_row, topics_of_spans
 from cqstore.store.settings.config import StoreConfig
 from tests.kit.call_order import Call, CallOrder
 from tests.kit.metadata_forms import databases, unpack_forms
