@@ -15,9 +15,6 @@ from pathlib import Path
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from cqstore.store.core import handle_bus_errors
 from cqstore.store.errors import (
     CorruptionError,
@@ -36,7 +33,7 @@ from cqstore.store.log.log_map import LogMap
 from cqstore.store.log.mapped_file import MappedFile
 from cqstore.store.log.mapped_file_queue import MappedFileQueue
 from cqstore.store.log.raw_records import RawRecords
-from cqstore.store.log.record_times import known_timestamps, store_timestamps
+from cqstore.store.log.record_times import Longs, known_timestamps, store_timestamps
 from cqstore.store.record.decoder import StoredMessage, record_span
 from cqstore.store.record.message import SysFlag
 from cqstore.store.record.record_layout import (
@@ -168,15 +165,11 @@ class CommitLog(_tail.LogTail):
         sys_flag = int(_SYS_FLAG.unpack_from(head, _SYS_FLAG_AT)[0])
         return int(_STAMP.unpack_from(head, store_timestamp_position(sys_flag))[0])
 
-    def store_timestamps(
-        self, phy_offsets: NDArray[np.int64], sizes: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def store_timestamps(self, phy_offsets: Longs, sizes: Longs) -> Longs:
         """Return ``store_timestamp`` of many records, for a fraction of the time."""
         return store_timestamps(self.files, self.end, phy_offsets, sizes)
 
-    def known_timestamps(
-        self, phy_offsets: NDArray[np.int64], sizes: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def known_timestamps(self, phy_offsets: Longs, sizes: Longs) -> Longs:
         """Return the store times of many records; ``NO_TIME``: no record of that size begins."""
         return known_timestamps(self.files, self.end, phy_offsets, sizes)
 

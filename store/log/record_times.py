@@ -22,6 +22,7 @@ from cqstore.store.record.record_layout import (
 
 _STAMP_V4 = HEAD.size + HOST_V4_SIZE
 _STAMP_V6 = HEAD.size + HOST_V6_SIZE
+Longs = NDArray[np.int64]
 _NOT_THERE = -1
 NO_TIME = LONG_MIN
 """In place of a store time that is not known: every other number may be one."""

@@ -86,13 +86,12 @@ def get(
             "give --topic (with --offset, --key, or --begin and --end), or --message-id"
         )
     printed = MessageOutput(kind, pattern)
-    timed = begin is not None or end is not None
+    timed, limit = begin is not None or end is not None, count or _COUNT
     _refuse_together(queue_id, offset, count, tags, key, message_id, timed=timed)
     selection = Selection.of(begin, end, queue_id, tags, None, None)
     with open_store(
-        root, config, backend, commit_log, check_crc_on_pull=True,
-        max_msgs_num_batch=count or _COUNT,
-    ) as store:  # fmt: skip
+        root, config, backend, commit_log, check_crc_on_pull=True, max_msgs_num_batch=limit
+    ) as store:
         if timed:
             _print_between(store, topic or "", selection, count, printed)
             return
@@ -102,9 +101,8 @@ def get(
             message = _by_id(store, message_id)
             found = [(message.queue_offset, message)]
         elif key is not None:
-            found = _by_key(store, topic or "", key, count or _COUNT)
+            found = _by_key(store, topic or "", key, limit)
         else:
-            limit = count or _COUNT
             found = _from(store, topic or "", queue_id or 0, offset, limit, selection, damaged)
         printed.messages(read for each in found for read in read_messages(*each))
         if damaged:

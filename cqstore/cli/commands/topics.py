@@ -110,9 +110,8 @@ def topics(
     if idle is not None and (after or times):
         raise StoreConfigError("--idle lists topics: leave --after and --times out")
     with open_store(root, config, backend, commit_log) as store:
-        if idle is None:
-            rows = _rows(store, prefix, limit, _queue(after), times=times)
-        else:
+        rows = _rows(store, prefix, limit, _queue(after), times=times)
+        if idle is not None:
             rows = limited(_idle_rows(store, prefix, idle), limit, "topics", "--limit")
         output(kind).rows(rows)
 
