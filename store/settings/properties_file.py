@@ -6,6 +6,7 @@ written as ``\uXXXX``. Nothing ends a value but the end of its line: no comment,
 Source: RocketMQ ``BrokerStartup.SystemConfigFileHelper.loadConfig``; ``java.util.Properties``.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -42,7 +43,7 @@ def read_lines(path: Path) -> tuple[ConfLine, ...]:
 
     number, found = 1, list[ConfLine]()
     try:
-        for element in javaproperties.parse(_text(path)):
+        for element in javaproperties.parse(_joined(_text(path))):
             source = element.source
             if isinstance(element, javaproperties.KeyValue):
                 separated = any(mark in source for mark in _SEPARATORS)
@@ -68,6 +69,24 @@ def read_properties(path: Path) -> Mapping[str, str]:
         StoreError: as ``read_lines``.
     """
     return last_values(read_lines(path))
+
+
+def _joined(text: str) -> str:
+    """Return ``text`` with a blank line for each line that a lone backslash continues.
+
+    Java begins anew behind it, so that a comment there is one; javaproperties goes on.
+    """
+    lines, is_continued = list[str](), False
+    for line in re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text):
+        bare = line.strip(" \t\f\r\n")
+        if bare == "\\" and not is_continued and line.rstrip("\r\n").endswith("\\"):
+            lines.append("\n")
+            continue
+        is_comment = not is_continued and bare.startswith(("#", "!"))
+        body = line.rstrip("\r\n")
+        is_continued = not is_comment and (len(body) - len(body.rstrip("\\"))) % 2 == 1
+        lines.append(line)
+    return "".join(lines)
 
 
 def _text(path: Path) -> str:

@@ -177,3 +177,10 @@ def test_a_log_below_the_file_s_own_root_is_looked_for_in_the_folder(tmp_path: P
     own = conf_of(tmp_path, f"storePathRootDir={root}\nstorePathCommitLog={root}/logs/a\n")
     assert own.settings(root).store_path_commit_log == f"{root}/logs/a"
     assert list(own.notes(root)) == []
+
+
+def test_a_comment_after_a_lone_backslash_is_a_comment(tmp_path: Path) -> None:
+    """As RocketMQ 5.5.1 reads it; javaproperties makes a key of it."""
+    conf = conf_of(tmp_path, "\\\n#a\\\nfileReservedTime=5\n \\\n  deleteWhen=03\n")
+    assert dict(conf.values) == {"fileReservedTime": "5", "deleteWhen": "03"}
+    assert [line.number for line in conf.lines] == [3, 5]
