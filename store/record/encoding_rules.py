@@ -134,7 +134,9 @@ class EncodingRules:
             raise IllegalMessageError(f"the topic is not valid Unicode: {topic!r}") from exc
         if len(name) > MAX_TOPIC_BYTES:
             raise IllegalMessageError(f"topic of {len(name)} bytes, at most {MAX_TOPIC_BYTES}")
-        utf16_units = len(topic) + sum(each > "\uffff" for each in topic)  # Java's characters
+        utf16_units = len(topic)  # Java's characters
+        if not topic.isascii():
+            utf16_units += sum(each > "\uffff" for each in topic)
         if self._auto_version and utf16_units > MAX_V1_TOPIC_CHARS:
             learnt = MAGIC_V2, len(name).to_bytes(2, "big") + name, name.decode()
         elif len(name) > MAX_V1_TOPIC_CHARS:

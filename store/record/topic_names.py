@@ -3,25 +3,22 @@
 Source: RocketMQ ``TopicValidator``, ``DefaultMessageStore.cleanUnusedTopic``.
 """
 
+import re
+
 from cqstore.store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
 
 _VALID = frozenset("%|-_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-NAME_CHARACTERS = "ASCII letters, digits and %|_-"
-"""In a sentence, what ``is_name`` accepts."""
+INVALID = re.compile(r"[/\s\x00-\x1f\x7f]")
+"""What no topic that is put may have: no broker has it, and no folder, line or table can show it."""
 
 
 def is_name(text: str) -> bool:
     """Return whether a broker accepts all characters of a topic's or a group's name.
 
-    Only puts ask: a store may hold other topics, and they are read, checked and moved.
+    Embedded logs ask: a store may hold other topics, and they are read, checked and moved.
     Source: RocketMQ ``TopicValidator.isTopicOrGroupIllegal``, ``UtilAll.isBlank``.
     """
     return bool(text) and _VALID.issuperset(text)
-
-
-def has_blanks(topic: str) -> bool:
-    """Return whether a topic has a blank, a line end or a control character, as no topic has."""
-    return any(each.isspace() or (each < " " or each == "\x7f") for each in topic)
 
 
 def is_system_topic(topic: str) -> bool:

@@ -35,7 +35,7 @@ from cqstore.store.record.message_copy import copy_message
 from cqstore.store.record.properties import DispatchProperties, dispatch_properties_of
 from cqstore.store.record.record_layout import MAX_QUEUE_OFFSET
 from cqstore.store.record.scan import ScanRules
-from cqstore.store.record.topic_names import NAME_CHARACTERS, has_blanks
+from cqstore.store.record.topic_names import INVALID
 from cqstore.store.service.dispatching.dispatch import Dispatcher
 from cqstore.store.service.results import PutMessageResult, PutMessageStatus
 from cqstore.store.service.runtime.meters import PutMeter
@@ -63,7 +63,6 @@ _LIGHT_OFFSETS = MessageProperty.INNER_MULTI_QUEUE_OFFSET
 _INNER_NUM = MessageProperty.INNER_NUM
 _INNER = int(SysFlag.INNER_BATCH)
 _NO_TOPICS = frozenset({".", "..", CHECKPOINT_TOPIC})
-_NO_NAME = frozenset("/\0")
 """In no name of a folder: a topic with them could never be moved to file queues."""
 _NOT_YET = PutMessageResult(_OK)
 """Placeholder until a result comes."""
@@ -405,11 +404,10 @@ class Putter:
         size = len(topic.encode("utf-8", "surrogatepass"))
         if size > _MAX_TOPIC_BYTES and not topic.startswith(RETRY_PREFIX):
             raise IllegalMessageError(f"topic of {size} bytes, at most {_MAX_TOPIC_BYTES}")
-        if topic in _NO_TOPICS or not _NO_NAME.isdisjoint(topic):
-            raise IllegalMessageError(f"{topic!r} is no name that every kind of queue can have")
-        if has_blanks(topic):
+        if topic in _NO_TOPICS or INVALID.search(topic):
             raise IllegalMessageError(
-                f"invalid topic name {topic!r:.200}: a broker accepts {NAME_CHARACTERS}"
+                f"{topic!r} is no name that every kind of queue can have: it has no '/', blank or"
+                " control character"
             )
         if self._queues.queue_type(topic) is QueueType.BATCH:
             raise IllegalMessageError(f"{topic!r} is a BatchCQ topic: it is read, not written")
