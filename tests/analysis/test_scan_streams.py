@@ -11,10 +11,9 @@ import pyarrow as pa
 import pytest
 
 import cqstore
-from cqstore import Message, MessageStore, QueueKey
+from cqstore import Message, MessageStore
 from cqstore.analysis import message_columns, message_scan
-from cqstore.analysis.scan_request import ScanRequest, scan_request
-from cqstore.analysis.unit_scan import queue_span
+from cqstore.analysis.scan_request import scan_request
 from cqstore.cli.message_files.message_arrow import COLUMNS
 from tests.kit.descriptors import descriptors_of
 from tests.kit.pages import ROOT
@@ -125,9 +124,6 @@ def test_what_is_not_asked_for_is_not_read(backend: str, tmp_path: Path) -> None
     assert counted(tmp_path, columns=["phy", "queueId"]) == (63, 0)
     assert counted(tmp_path, columns=["phy"], begin=1010, end=1019) == (10, 0)
     assert counted(tmp_path, topic="t", begin=1055) == (5, 5)
-    with MessageStore.open(tmp_path, read_only=True, housekeeping=False) as store:
-        span = queue_span(store, QueueKey("t", 0), ScanRequest(("phy",), begin=1010, end=1019))
-        assert span == (4, 7), "1012, 1015 and 1018"
     rows, read = counted(tmp_path, begin=1010, end=1019)
     assert rows == 10
     assert read <= 63 - 10, "what lies before the begin is not read"

@@ -33,6 +33,7 @@ from cqstore import (
     PutMessageHook,
     PutMessageResult,
     PutMessageStatus,
+    QueryMessageResult,
     QueueKey,
     QueueSpan,
     ReadOnlyTail,
@@ -167,7 +168,7 @@ async def read(store: MessageStore) -> None:
         assert_type(message, StoredMessage)
         assert_type(bytes(message.body), bytes)
     assert_type(store.offset_by_time("topic", 0, 0, BoundaryType.UPPER), int)
-    assert_type(store.query_message("topic", "k"), list[StoredMessage])
+    assert_type(store.query_message("topic", "k"), QueryMessageResult)
     assert_type(store.queue_keys(), Iterator[QueueKey])
     assert_type(next(store.queue_spans()), QueueSpan)
     with store.loop_wait({QueueKey("topic", 0): 1}) as wait:

@@ -56,7 +56,7 @@ def test_a_log_without_its_files_is_no_plain_one(tmp_path: Path) -> None:
             log.files.by_start = files
             for size in (0, 1, 4096):
                 log.files.file_size = size
-                plain = FastQuery(PlainLog(log), index, 4096, 64)
+                plain = FastQuery(PlainLog(log), index, 4096)
                 assert plain.ask("t", "k", 1, 0, 1 << 62) is None
 
 

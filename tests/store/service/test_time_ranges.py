@@ -179,7 +179,7 @@ def test_scans_have_the_rows_of_the_range(root: Path, store: MessageStore) -> No
 
 
 def test_verbs_print_what_is_of_the_range(root: Path, store: MessageStore) -> None:
-    verbs = {
+    verbs: dict[str, list[object]] = {
         "get": ["--topic", "t"], "export": ["--topic", "t"],
         "query": ["--topic", "t", "--key", "all", "--max", 100],
     }  # fmt: skip
