@@ -9,7 +9,7 @@ from cqstore.store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPIC
 
 _VALID = frozenset("%|-_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 INVALID = re.compile(r"[/\s\x00-\x1f\x7f]")
-"""What no topic that is put may have: no broker has it, and no folder, line or table can show it."""
+"""What no topic that is put may have: no broker has it, and no folder or line can show it."""
 
 
 def is_name(text: str) -> bool:
