@@ -170,7 +170,11 @@ def test_a_compressed_file_that_is_cut_short_is_damage_at_each_length(
             file.read()
 
 
-@pytest.mark.parametrize("packed", [LINES, gzip.compress(LINES), zstandard.compress(LINES)])
+@pytest.mark.parametrize(
+    "packed",
+    [LINES, gzip.compress(LINES), zstandard.compress(LINES)],
+    ids=["plain", "gzip", "zstd"],
+)
 def test_a_pipe_is_read_as_a_file_is(packed: bytes, tmp_path: Path) -> None:
     (tmp_path / "conf").write_text(CONF)
     words = ["import", tmp_path / "new", "--new", "--config", tmp_path / "conf"]
