@@ -47,6 +47,7 @@ _NAMES = {
     "cqstore.store.service.dispatching.dispatcher_list": (
         "CommitLogDispatchStore CommitLogDispatcher DispatchRequest"
     ),
+    "cqstore.store.service.layout.file_notes": "FileNote",
     "cqstore.store.service.maintenance.check": "CheckFinding StoreCheck",
     "cqstore.store.service.maintenance.clean_service": "ExpiryReport",
     "cqstore.store.service.maintenance.disk_levels": "DiskDemand",

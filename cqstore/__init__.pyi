@@ -69,6 +69,7 @@ from cqstore.store.service.dispatching.dispatcher_list import (
     CommitLogDispatchStore as CommitLogDispatchStore,
 )
 from cqstore.store.service.dispatching.dispatcher_list import DispatchRequest as DispatchRequest
+from cqstore.store.service.layout.file_notes import FileNote as FileNote
 from cqstore.store.service.maintenance.check import CheckFinding as CheckFinding
 from cqstore.store.service.maintenance.check import StoreCheck as StoreCheck
 from cqstore.store.service.maintenance.clean_service import ExpiryReport as ExpiryReport

@@ -162,7 +162,9 @@ def guard_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
-    if sys.stderr is not None and _is_a_file(sys.stderr):
+    if sys.stderr is None:  # closed: print() would take standard output instead
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - for as long as the process
+    elif _is_a_file(sys.stderr):
         sys.stderr = _TextNotes(
             io.BufferedWriter(_RawNotes(sys.stderr.fileno(), "w", closefd=False)),
             sys.stderr.encoding, "backslashreplace", line_buffering=True,

@@ -125,9 +125,10 @@ def test_a_report_of_nothing_is_wrong_use() -> None:
 def test_a_result_that_cannot_be_written_is_refused_before_the_store_is_looked_at(
     tmp_path: Path, place: str
 ) -> None:
-    (tmp_path / "folder").mkdir()
+    for name in ("folder", "store"):
+        (tmp_path / name).mkdir()
     before = tree_digest(tmp_path)
-    done = run("run", tmp_path, "--result", tmp_path / place)
+    done = run("run", tmp_path / "store", "--result", tmp_path / place)
     assert isinstance(done.exception, RefusedStoreError)
     assert "the result cannot go there (--result)" in str(done.exception)
     assert done.exception.path == tmp_path / place

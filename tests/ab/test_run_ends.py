@@ -110,13 +110,13 @@ BAD: dict[str, Callable[[Path], list[str]]] = {
     "two sides or more": lambda _: ["--side", "file"],
     "no workload 'tails'": lambda _: ["--workload", "tails"],
     "line 2 is no operation": _bad_trace,
-    "read the trace": lambda root: ["--trace", str(root / "nowhere")],
+    "no such file": lambda root: ["--trace", str(root / "nowhere")],
     "no times to replay it by": lambda root: [*_bad_trace(root)[:0], *_timeless(root)],
     "--speed replays": lambda _: ["--speed", "2"],
     "is no kind=parts": lambda _: ["--mix", "put=20,sleep=80"],
     "holds something else": _taken,
     "would lie in the store itself": lambda root: ["--work", str(root / "inside")],
-    "the result cannot go there": lambda root: ["--result", str(root / "no" / "r.json")],
+    "the result cannot go there": lambda root: ["--result", str(root.with_name("no") / "r.json")],
 }
 
 

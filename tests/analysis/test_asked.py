@@ -212,7 +212,7 @@ def test_the_answer_is_printed_and_what_was_left_out_is_said(
     words = [str(tmp_path), "SELECT 1", "--limit", "2", "--output", "jsonl", "--crc"]
     done = CliRunner().invoke(sql_app, words, catch_exceptions=False)
     assert (done.exit_code, done.stdout) == (0, printed)
-    said = "cqstore: only the first 2 rows are shown (--limit)\n" if more else ""
+    said = "cqstore: only the first 2 rows are shown: there are more (--limit)\n" if more else ""
     assert done.stderr == said
     options = SourceOptions(path=tmp_path, crc=True)
     assert given == ["cqstore sql", "local[*]", "spark", options, "SELECT 1", 2]

@@ -100,6 +100,8 @@ def test_a_closed_output_is_one_sentence_before_anything_is_opened(root: Path) -
 def test_no_file_of_the_store_gets_the_number_of_a_closed_stream(root: Path) -> None:
     done = shell(f"$C get {root} --topic t --count 2 <&- 2>&-")
     assert (done.returncode, done.stdout.count("\n")) == (0, 2)
+    done = shell(f"$C export {root} --topic t 2>&-")
+    assert (done.returncode, "cqstore:" in done.stdout) == (0, False), "notes are no rows"
     done = shell(f"$C put {root} <&-")
     assert (done.returncode, done.stderr) == (2, "cqstore: standard input is closed\n")
     done = shell(f"$C topics {root} --delete-from - <&-")

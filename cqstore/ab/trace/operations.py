@@ -248,6 +248,7 @@ def read_trace(path: Path, limit: int = MAX_OPERATIONS) -> TraceFile:
     """Return at most ``limit`` operations of a trace.
 
     Raises:
+        RefusedStoreError: there is no such file.
         StoreIOError: it cannot be read.
         StoreConfigError: a line is no operation, which is named, or there is none.
     """

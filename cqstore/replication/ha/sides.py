@@ -21,6 +21,8 @@ from cqstore.store.record.message import is_queued
 from cqstore.store.record.properties import dispatch_properties
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
+from cqstore.store.service.opening.open_store import open_served
+from cqstore.store.service.opening.options import OpenOptions
 from cqstore.store.settings.config import StoreConfig
 
 PATIENCE_SECONDS = 3.0
@@ -112,7 +114,7 @@ class StoreSide(LogSide):
         deadline = time.monotonic() + PATIENCE_SECONDS
         while _is_open(self.store) and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
-            with MessageStore.open(self.root, self._config, read_only=True) as again:
+            with _open(self.root, self._config) as again:
                 found = _undispatched(again, end)
             if found is None:
                 return None
@@ -170,8 +172,15 @@ def open_side(root: Path, config: StoreConfig) -> Iterator[StoreSide]:
         RefusedStoreError: there is none.
         CorruptionError, StoreIOError: it cannot be read as a store.
     """
-    with MessageStore.open(root, config, read_only=True) as store:
+    with _open(root, config) as store:
         yield StoreSide(root, store, config)
+
+
+def _open(root: Path, config: StoreConfig) -> MessageStore:
+    """Open a store to be read; what its queues lack of the log is a finding, not a refusal."""
+    return open_served(
+        MessageStore, root, config, OpenOptions(read_only=True, refuse_lost_units=False)
+    )
 
 
 def readable(config: StoreConfig) -> StoreConfig:

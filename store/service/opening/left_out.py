@@ -84,13 +84,19 @@ def refuse_lost_units(
 ) -> None:
     """Refuse to read queues that have lost units since a clean stop, and cannot know it themselves.
 
-    Queues in files know what they had; a RocksDB whose MANIFEST was cut opens as it once was.
+    Queues in files know what they had; a RocksDB whose MANIFEST was cut opens as it once was. A
+    broker that was started without these queues has put what they lack: that is a warning already.
 
     Raises:
         QueueGapError: the backend that is read lacks records of the log.
     """
     read, lost_from = queues.backends()[0], report.undispatched_from
-    if lost_from is None or read.counts_in_checkpoint or read.name not in layout.backends:
+    if (
+        lost_from is None
+        or report.written_since
+        or read.counts_in_checkpoint
+        or read.name not in layout.backends
+    ):
         return
     folder = next(filter(is_dir, backend(read.name).folders(layout.paths)), None)
     raise QueueGapError(

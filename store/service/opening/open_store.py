@@ -317,7 +317,8 @@ def _recover(
         report.unfinished_rebuild = exists(paths.rebuilding)
         report.queues_damaged = queues.damaged_queues()
         recovery.find_end()
-        refuse_lost_units(components.layout, queues, report)
+        if options.refuse_lost_units:
+            refuse_lost_units(components.layout, queues, report)
     else:
         marking.changing()
         _replay(components, recovery, units, keys, options)

@@ -71,3 +71,6 @@ class OpenOptions:
     """The machine: its clock and how full its disks are."""
     progress: Progress = noop
     """Called with phy offsets by the recovery."""
+    refuse_lost_units: bool = True
+    """Read-only: refuse RocksDB queues that lack records which a clean stop had dispatched; else
+    ``RecoveryReport.undispatched_from`` has the first."""

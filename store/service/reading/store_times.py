@@ -25,7 +25,9 @@ _SECONDS = range(946_684_800, 4_102_444_800)
 _USUAL_FIRST, _USUAL_END = 10**12, 10**13
 """Thirteen digits: ms of the years 2001 to 2286, and no date."""
 _FIRST_DATE, _LAST_DATE = 19_700_101, 20_991_231_235_959
-_NUMBER = re.compile(r"-?[0-9]{1,30}")
+_NUMBER = re.compile(r"-?[0-9]+")
+_MAX_DIGITS = 30
+"""More than any time has. ISO 8601 would take longer ones for a date with a fraction."""
 _DATE = re.compile(r"((?:19[7-9]|20\d)\d)(\d\d)(\d\d)(?:(\d\d)(\d\d)(\d\d)?)?", re.ASCII)
 """Digits that read as a date from 1970 to 2099, alone or with hours, minutes and seconds."""
 
@@ -134,12 +136,15 @@ def parse_time(text: str) -> Time:
     Raises:
         RefusedStoreError: it is neither.
     """
+    refused = RefusedStoreError(f"{text!r:.60} is neither ms nor ISO 8601")
     if _NUMBER.fullmatch(text):
+        if len(text) > _MAX_DIGITS:
+            raise refused
         return int(text)
     try:
         return datetime.fromisoformat(text)
     except ValueError as exc:
-        raise RefusedStoreError(f"{text!r:.60} is neither ms nor ISO 8601") from exc
+        raise refused from exc
 
 
 def _date_in(time: int) -> str | None:

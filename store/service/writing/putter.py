@@ -404,10 +404,11 @@ class Putter:
         size = len(topic.encode("utf-8", "surrogatepass"))
         if size > _MAX_TOPIC_BYTES and not topic.startswith(RETRY_PREFIX):
             raise IllegalMessageError(f"topic of {size} bytes, at most {_MAX_TOPIC_BYTES}")
-        if topic in _NO_TOPICS or INVALID.search(topic):
+        if topic in _NO_TOPICS:
+            raise IllegalMessageError(f"invalid topic name {topic!r}: the name is reserved")
+        if INVALID.search(topic):
             raise IllegalMessageError(
-                f"{topic!r} is no name that every kind of queue can have: it has no '/', blank or"
-                " control character"
+                f"invalid topic name {topic!r}: '/', blanks and control characters are not allowed"
             )
         if self._queues.queue_type(topic) is QueueType.BATCH:
             raise IllegalMessageError(f"{topic!r} is a BatchCQ topic: it is read, not written")

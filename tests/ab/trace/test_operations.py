@@ -23,7 +23,7 @@ from cqstore.ab.trace.operations import (
 )
 from cqstore.ab.trace.trace_control import record_trace
 from cqstore.ab.workloads.timing import run_closed
-from cqstore.store.errors import StoreConfigError, StoreIOError
+from cqstore.store.errors import RefusedStoreError, StoreConfigError
 from cqstore.store.record.message import Message
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.reading.puller import TagFilter
@@ -112,7 +112,7 @@ def test_a_trace_without_an_operation_or_that_is_not_there_is_refused(tmp_path: 
         (tmp_path / "empty").write_bytes(nothing)
         with pytest.raises(StoreConfigError, match="no operation"):
             read_trace(tmp_path / "empty")
-    with pytest.raises(StoreIOError, match="read the trace"):
+    with pytest.raises(RefusedStoreError, match="no such file"):
         read_trace(tmp_path / "nowhere")
 
 

@@ -227,7 +227,7 @@ def test_without_pyspark_the_system_is_looked_through(
         monkeypatch.setattr(native_library, "find_spec", {"pyspark": spec}.get)
         assert find_library(None, tmp_path / "cache").path == library
     library.unlink()
-    with pytest.raises(LibraryNotFoundError, match=r"cqstore\[native\]'\), pyspark and"):
+    with pytest.raises(LibraryNotFoundError, match="none of cqstore-rocksdb, pyspark and a"):
         find_library(None, tmp_path / "cache")
     spark = tmp_path / "spark"
     (spark / "jars").mkdir(parents=True)
