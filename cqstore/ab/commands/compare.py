@@ -16,14 +16,23 @@ EXIT_NOTHING = 2
 
 
 def compare_command(
-    before: Annotated[Path, typer.Argument(metavar="A", help="A result.json of cqstore ab.")],
-    after: Annotated[Path, typer.Argument(metavar="B", help="Another, of the same store.")],
+    before: Annotated[
+        Path, typer.Argument(metavar="A", help="First result file, of ab run or ab live.")
+    ],
+    after: Annotated[
+        Path, typer.Argument(metavar="B", help="Second result file, made by the same verb as A.")
+    ],
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Print what changed for each side from one result to another, of two machines or two days.
+    """Compare two results: what changed for each side between two days or machines.
 
-    Figures are compared only where store, trace, page cache and workload are the same. Exit code 2
-    if none can be.
+    Results of ab run must have the same store, trace and --cache. Within each result all sides must
+    have given the same answers. Workloads are compared if they ran the same way in both results.
+    Exit code 2 if nothing can be compared.
+
+    Examples:
+        cqstore ab compare monday.json friday.json
+        cqstore ab compare old-disk.json new-disk.json --output json
     """
     results = read_result(before), read_result(after)
     need_extras()

@@ -19,15 +19,20 @@ def live_command(
     html: Page = None,
     result: Annotated[
         Path | None,
-        typer.Option("--result", metavar="PATH", help="Write the result there, for ab compare."),
+        typer.Option("--result", metavar="FILE", help="Write the result as JSON to FILE."),
         OutputPath(),
     ] = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Report reads of a store that its other backend was asked again (abShare). Changes nothing.
+    """Report the reads that were repeated on the other backend (abShare). Changes nothing.
 
-    The store may be open: a mirror saves its figures once a minute. Exit code 1 if answers differ,
-    or none was compared.
+    The store may be open: it saves its figures once a minute. The store needs double write and a
+    share of mirrored reads (abShare or abShares). Exit code 1 if answers differ, or if no answer
+    was compared.
+
+    Examples:
+        cqstore ab live DIR
+        cqstore ab live DIR --html live.html --result monday.json
     """
     if result is not None:
         check_place(result, "result", "--result")

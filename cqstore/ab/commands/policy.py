@@ -19,22 +19,34 @@ def policy_command(
         typer.Option(
             "--topics",
             metavar="TOPICS",
-            help="A class as doubleWriteTopics names one: names with semicolons, * at the end;"
-            " may be repeated, the first that fits counts.",
+            help="Class of topics, written like doubleWriteTopics: names separated by semicolons,"
+            " * at the end of a name as wildcard. May be repeated; the first match counts.",
         ),
     ] = None,
     hours: Annotated[
         float,
-        typer.Option(metavar="N", min=0.01, callback=bounded, help="Before the log's last record."),
+        typer.Option(
+            metavar="N",
+            min=0.01,
+            callback=bounded,
+            help="How far to look back from the newest record, in hours.",
+        ),
     ] = 1.0,
-    hottest: Annotated[int, typer.Option(metavar="N", min=0, help="Topics listed singly.")] = 10,
+    hottest: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Number of busiest topics to list one by one.")
+    ] = 10,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Count what classes of topics wrote in the last hour, from the log. Changes nothing.
+    """Count what each class of topics wrote in the last hour, from the log. Changes nothing.
 
-    That is what another backend is given for them (doubleWriteTopics), and what it is asked about
-    (readTopics).
+    The counts show how much another backend receives for each class. Use them before and after you
+    change doubleWriteTopics or readTopics. Light, retry, dead-letter and all other topics are
+    always listed. The last hour ends at the newest record.
+
+    Examples:
+        cqstore ab policy DIR --topics 'orders*' --hottest 20
+        cqstore ab policy DIR --hours 24 --config broker.conf
     """
     if any(not each.strip(" ;*") and each.strip() != "*" for each in topics or ()):
         raise StoreConfigError("a class of topics names at least one")

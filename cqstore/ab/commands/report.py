@@ -22,7 +22,7 @@ from cqstore.store.path_kind import is_dir
 EXIT_DIFFERENT = 1
 Page = Annotated[
     Path | None,
-    typer.Option("--html", metavar="PATH", help="Write the page there too."),
+    typer.Option("--html", metavar="PATH", help="Also write the HTML report to PATH."),
     OutputPath(),
 ]
 
@@ -31,24 +31,36 @@ Matters = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME,…",
-        help="Workloads by which a backend is recommended, with * and ?; default: all.",
+        help="Workloads that decide the recommendation (wildcards allowed). Default: all.",
     ),
 ]
 
 
 def report_command(
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="A result.json of cqstore ab.")
+        Path | None,
+        typer.Argument(
+            metavar="FILE",
+            help="Result file, of ab run or ab live. Needed unless --schema is given.",
+        ),
     ] = None,
     matters: Matters = None,
     html: Page = None,
     kind: Format = OutputFormat.TABLE,
     *,
     schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON schema of a result, and no more.")
+        bool, typer.Option("--schema", help="Print the JSON schema of a result and exit.")
     ] = False,
 ) -> None:
-    """Print what follows from a result. Exit code 1 if answers differ, or none was compared."""
+    """Print the report of a result.
+
+    All figures of the report are computed again from the measurements in FILE. Exit code 1 if
+    answers differ, or if no answer was compared.
+
+    Examples:
+        cqstore ab report result.json --html report.html
+        cqstore ab report result.json --matters tail-pull,restart
+    """
     if schema:
         typer.echo(result_schema(), nl=False)
         return

@@ -16,6 +16,7 @@ from cqstore.ab.results.result_file import write_result
 from cqstore.ab.run.comparison import Run, RunOptions
 from cqstore.ab.run.rounds import Effort
 from cqstore.ab.run.run_plan import RunPlan
+from cqstore.ab.trace.derived import DEFAULT_MIX
 from cqstore.ab.workloads import parse_mix, workloads
 from cqstore.cli.options import ConfigFile, Dir, Format, bounded, check_is_there, note, read_config
 from cqstore.cli.output import OutputFormat
@@ -35,7 +36,8 @@ Sides = Annotated[
     typer.Option(
         "--side",
         metavar="BACKEND[,SETTING=VALUE…]",
-        help="A side; twice or more often, the reference first; default: all backends.",
+        help="Backend to compare, optionally with settings. Give it at least twice; the first is"
+        " the baseline. Default: every backend.",
     ),
 ]
 Workloads = Annotated[
@@ -43,26 +45,39 @@ Workloads = Annotated[
     typer.Option(
         "--workload",
         metavar="NAME",
-        help=f"Only these, with * and ?; of {', '.join(workloads())}.",
+        help="Workload to run (wildcards allowed). May be repeated. Default: trace if --trace is"
+        f" given, else all others. Workloads: {', '.join(workloads())}.",
     ),
 ]
 TraceFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Run these operations, a JSON line each.")
+    Path | None,
+    typer.Option(metavar="FILE", help="Trace file to run: one operation as JSON per line."),
 ]
 Rate = Annotated[
     float | None,
     typer.Option(
-        metavar="N", min=0.1, callback=bounded, help="Operations a second that are due (open loop)."
+        metavar="N",
+        min=0.1,
+        callback=bounded,
+        help="Operations to start per second (open loop). Excludes --speed.",
     ),
 ]
 Speed = Annotated[
     float | None,
     typer.Option(
-        metavar="X", min=0.001, callback=bounded, help="Replay the trace's times, X times as fast."
+        metavar="X",
+        min=0.001,
+        callback=bounded,
+        help="Replay the times of the trace, X times as fast (open loop). Needs --trace.",
     ),
 ]
 Mix = Annotated[
-    str | None, typer.Option(metavar="KIND=PARTS,…", help="What the mixed workload is made of.")
+    str | None,
+    typer.Option(
+        metavar="KIND=PARTS,…",
+        help="Kinds of operations in the mixed workload, with their shares. Default:"
+        f" {', '.join(f'{kind}={parts}' for kind, parts in DEFAULT_MIX.items())}.",
+    ),
 ]
 Readers = Annotated[
     int,
@@ -70,58 +85,67 @@ Readers = Annotated[
         metavar="N",
         min=1,
         max=64,
-        help="Threads that read: of the mixed workload, of an open loop.",
+        help="Number of reader threads (mixed workload and open loop).",
     ),
 ]
 Rounds = Annotated[
-    int, typer.Option(metavar="N", min=3, max=1000, help="Of each workload, at most.")
+    int, typer.Option(metavar="N", min=3, max=1000, help="Maximum number of rounds per workload.")
 ]
 TurnSeconds = Annotated[
-    float, typer.Option(metavar="S", min=0.001, max=600, help="About, of a side in a round.")
+    float,
+    typer.Option(
+        metavar="S",
+        min=0.001,
+        max=600,
+        help="Approximate time per side and round, in seconds.",
+    ),
 ]
 PageCache = Annotated[
-    Cache, typer.Option(help="Of the system: kept warm, or dropped before each turn.")
+    Cache, typer.Option(help="Keep the page cache warm, or drop it before each turn.")
 ]
 Project = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Measure what is needed to judge N queues.")
+    int | None,
+    typer.Option(metavar="N", min=1, help="Also estimate the resources that N queues need."),
 ]
-Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Of orders and derived traces.")]
+Seed = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=0, help="Random seed for the order of sides and for derived traces."
+    ),
+]
 Work = Annotated[
     Path | None,
-    typer.Option(metavar="PATH", help="Folder for the sides' stores, on the disk to measure."),
+    typer.Option(
+        metavar="PATH",
+        help="Folder for the copies of the store, on the disk to measure. Default: DIR.ab.",
+    ),
     OutputPath(locked=False),
 ]
 ResultFile = Annotated[
-    Path, typer.Option(metavar="FILE", help="Where the result goes."), OutputPath()
+    Path, typer.Option(metavar="FILE", help="Write the result as JSON to FILE."), OutputPath()
 ]
 _RESULT = Path("result.json")
 
 
 def run_command(
-    root: Dir,
-    side: Sides = None,
-    workload: Workloads = None,
-    trace: TraceFile = None,
-    rate: Rate = None,
-    speed: Speed = None,
-    mix: Mix = None,
-    readers: Readers = 3,
-    rounds: Rounds = 12,
-    turn_seconds: TurnSeconds = 0.08,
-    cache: PageCache = Cache.WARM,
-    project: Project = None,
-    seed: Seed = 1,
-    work: Work = None,
-    result: ResultFile = _RESULT,
-    matters: Matters = None,
-    html: Page = None,
-    config: ConfigFile = None,
+    root: Dir, side: Sides = None, workload: Workloads = None, trace: TraceFile = None,
+    rate: Rate = None, speed: Speed = None, mix: Mix = None, readers: Readers = 3,
+    rounds: Rounds = 12, turn_seconds: TurnSeconds = 0.08, cache: PageCache = Cache.WARM,
+    project: Project = None, seed: Seed = 1, work: Work = None, result: ResultFile = _RESULT,
+    matters: Matters = None, html: Page = None, config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
-) -> None:
-    """Compare backends on copies of the store in DIR: the same log, the same operations.
+) -> None:  # fmt: skip
+    """Compare backends on copies of the store in DIR: same log, same operations.
 
-    Nothing of DIR is changed. The page goes beside the result, or where --html says. Exit code 1
-    if an answer differs, which the report tells, or if none was compared.
+    The store must have been closed cleanly; it is not changed. The extra "ab" must be installed.
+    First the run prints about how long it takes and how much disk space it needs. The HTML report
+    is written next to the result, or to the path of --html.
+
+    Exit code 1 if an answer differs, or if no answer was compared.
+
+    Examples:
+        cqstore ab run DIR --side files --side rocksdb
+        cqstore ab run DIR --trace trace.jsonl --rate 5000
     """
     check_is_there(root)
     if speed is not None and (trace is None or rate is not None):
