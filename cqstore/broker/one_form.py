@@ -14,7 +14,8 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.settings.broker_conf import BrokerConf
 
 BrokerForm = Annotated[
-    Form | None, typer.Option("--form", help="The form of the metadata that the broker reads.")
+    Form | None,
+    typer.Option("--form", help="Form of the metadata that the broker reads, if DIR has several."),
 ]
 
 

@@ -11,9 +11,9 @@ from cqstore.cli.table import Row
 
 Sort = Annotated[
     str,
-    typer.Option(metavar="COLUMN", help="Order by this column: numbers from the largest down."),
+    typer.Option(metavar="COLUMN", help="Column to sort by: numbers descending, text ascending."),
 ]
-Limit = Annotated[int, typer.Option(metavar="N", min=0, help="The first N rows alone; 0: all.")]
+Limit = Annotated[int, typer.Option(metavar="N", min=0, help="Maximum number of rows; 0 for all.")]
 _NAMES = 4
 """Columns at the left that identify rows."""
 

@@ -7,40 +7,49 @@ import typer
 
 from cqstore.cli.options import bounded, java_long
 
-Master = Annotated[str, typer.Argument(metavar="HOST:PORT", help="Replication port of the master.")]
+Master = Annotated[
+    str, typer.Argument(metavar="HOST:PORT", help="Address of the master (haListenPort).")
+]
 Base = Annotated[
     Path | None,
-    typer.Option("--base", metavar="PATH", help="Copy of the master's log to begin with."),
+    typer.Option(
+        "--base", metavar="PATH", help="Copy of the master's commitlog or store to start from."
+    ),
 ]
 Broker = Annotated[
     str | None,
     typer.Option(
         "--broker",
         metavar="HOST:PORT",
-        help="listenPort of the same master: topics, groups and offsets follow too.",
+        help="Address (listenPort) of the same master. Also replicate topics, groups and offsets"
+        " to DIR/config, and delete topics that the master has deleted.",
     ),
 ]
 MetadataInterval = Annotated[
     float | None,
     typer.Option(
-        metavar="SECONDS", min=0.1, callback=bounded, help="With --broker: between two rounds; 10."
+        metavar="SECONDS",
+        min=0.1,
+        callback=bounded,
+        help="Time between two updates of topics, groups and offsets. Needs --broker. Default: 10.",
     ),
 ]
 AcceptLowerOffsets = Annotated[
     bool,
     typer.Option(
-        "--accept-lower-offsets", help="With --broker: take offsets that are lower there."
+        "--accept-lower-offsets",
+        help="Accept consumer offsets that are lower at the master. Needs --broker.",
     ),
 ]
 UntilQuiet = Annotated[
-    bool, typer.Option("--until-quiet", help="End when the master has nothing more to send.")
+    bool, typer.Option("--until-quiet", help="Exit when the master has nothing more to send.")
 ]
 QuietTimeout = Annotated[
     float | None,
     typer.Option(
         metavar="SECONDS", min=0.1, callback=bounded,
-        help="With --until-quiet: give up, with exit code 1, after coming no nearer for so long;"
-        " 600.",
+        help="Give up after this time without getting closer to the master's end. Needs"
+        " --until-quiet. Default: 600.",
     ),
 ]  # fmt: skip
 UntilOffset = Annotated[
@@ -50,7 +59,7 @@ UntilOffset = Annotated[
         metavar="N",
         min=0,
         callback=java_long,
-        help="End when the log here ends at N or behind.",
+        help="Exit when the log of DIR ends at or after this phy offset.",
     ),
 ]
 VerifyTail = Annotated[
@@ -59,11 +68,12 @@ VerifyTail = Annotated[
         metavar="BYTES",
         min=1,
         callback=java_long,
-        help="Of this log's end to compare when connecting.",
+        help="Size of the end of DIR's log to compare on each connection.",
     ),
 ]
 Controller = Annotated[
-    bool, typer.Option("--controller", help="The master is under a controller; needs --broker-id.")
+    bool,
+    typer.Option("--controller", help="Follow a master under a controller. Needs --broker-id."),
 ]
 BrokerId = Annotated[
     int | None,
@@ -71,27 +81,29 @@ BrokerId = Annotated[
         metavar="N",
         min=1,
         callback=java_long,
-        help="With --controller: the broker id that the master sees; of no broker of its set.",
+        help="Broker id to use, one that no broker of the master's set has. Needs --controller.",
     ),
 ]
 Truncate = Annotated[
     bool,
     typer.Option(
-        "--truncate", help="With --controller: cut what the master does not have, and keep it."
+        "--truncate",
+        help="Cut records that the master does not have, and keep a copy. Needs --controller.",
     ),
 ]
 TlsCa = Annotated[
     Path | None,
     typer.Option(
-        metavar="PEM", help="The CA that signed the master's certificate (cqstore feed's)."
+        metavar="PEM", help="Connect over TLS, with this CA for the certificate of cqstore feed."
     ),
 ]
 TlsCert = Annotated[
-    Path | None, typer.Option(metavar="PEM", help="Certificate and key to show to it.")
+    Path | None,
+    typer.Option(metavar="PEM", help="Client certificate with its key. Needs --tls-ca."),
 ]
 Interval = Annotated[
     float,
     typer.Option(
-        metavar="SECONDS", min=0.1, callback=bounded, help="Between two lines of how far it is."
+        metavar="SECONDS", min=0.1, callback=bounded, help="Time between two progress lines."
     ),
 ]

@@ -9,9 +9,9 @@ archive_app = typer.Typer()
 
 add_verb(
     sql_app, "sql", "cqstore.analysis.commands.sql:sql",
-    "Ask a store in SQL (Spark's): table commitlog has its records, cq the units of its queues.",
+    "Query a store with Spark SQL: tables commitlog (records) and cq (queue units).",
 )  # fmt: skip
 add_verb(
     archive_app, "archive", "cqstore.analysis.commands.archive:archive",
-    "Add to an archive, by topic and day, what is new in logs. Changes nothing in DIR.",
+    "Add new messages to an archive, by topic and day. Changes nothing in DIR.",
 )  # fmt: skip

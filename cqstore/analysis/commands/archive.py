@@ -34,23 +34,25 @@ class ArchiveFormat(StrEnum):
 
 
 Roots = Annotated[
-    list[Path], typer.Argument(metavar="DIR", help="Roots of stores (storePathRootDir).")
+    list[Path], typer.Argument(metavar="DIR", help="Root of each store (storePathRootDir).")
 ]
 Target = Annotated[
     Path,
-    typer.Option("--to", metavar="FOLDER", help="The archive; made if it is not there."),
+    typer.Option(
+        "--to", metavar="FOLDER", help="Folder of the archive; created if it does not exist."
+    ),
     OutputPath(locked=False),
 ]
 SourceNames = Annotated[
     list[str] | None,
     typer.Option(
         "--source", metavar="NAME",
-        help="What the archive calls a log, one for each DIR; default: its path.",
+        help="Name of the log in the archive, once per DIR. Default: the path of DIR.",
     ),
 ]  # fmt: skip
-Kind = Annotated[ArchiveFormat, typer.Option("--format", help="What the archive is.")]
+Kind = Annotated[ArchiveFormat, typer.Option("--format", help="Format of the archive.")]
 Master = Annotated[
-    str, typer.Option(metavar="URL", help="Where Spark runs: local[N], spark://HOST:PORT, …")
+    str, typer.Option(metavar="URL", help="Spark master, such as local[4] or spark://HOST:7077.")
 ]
 
 
@@ -64,11 +66,15 @@ def archive(
     config: ConfigFile = None,
     commit_log: CommitLogFolder = None,
 ) -> None:
-    """Add to an archive, by topic and day, what is new in logs. Changes nothing in DIR.
+    """Add new messages to an archive, by topic and day. Changes nothing in DIR.
 
-    A second run adds what is new. A run that ends early has added nothing. cqstore import puts the
-    messages of an archive into a store. Needs the extra 'spark' and Java 17. Exit code 1 if
-    something damaged was passed over, or expired before it was archived.
+    Each run adds the messages that the archive does not have yet. An interrupted run adds nothing.
+    To load an archive into a store, use cqstore import. Needs the extra 'spark' and Java 17. Exit
+    code 1 if damaged data was skipped, or if messages expired before they were archived.
+
+    Examples:
+        cqstore archive DIR --to FOLDER
+        cqstore archive DIR --to FOLDER --source broker-a --format iceberg
     """
     if commit_log is not None and len(roots) > 1:
         raise typer.BadParameter("--commitlog is of one DIR")

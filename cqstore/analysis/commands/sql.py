@@ -24,14 +24,21 @@ Root = Annotated[
     typer.Argument(metavar="DIR", help="Root of the store (storePathRootDir).", callback=meant),
 ]
 Query = Annotated[
-    str | None, typer.Argument(metavar="QUERY", help="What to ask of tables commitlog and cq.")
+    str | None, typer.Argument(metavar="QUERY", help="SQL query on the tables commitlog and cq.")
 ]
-Limit = Annotated[int, typer.Option(min=0, metavar="N", help="Most rows to print; 0: all.")]
+Limit = Annotated[int, typer.Option(min=0, metavar="N", help="Maximum number of rows; 0 for all.")]
 Master = Annotated[
-    str, typer.Option(metavar="URL", help="Where Spark runs: local[N], spark://HOST:PORT, …")
+    str, typer.Option(metavar="URL", help="Spark master, such as local[4] or spark://HOST:7077.")
 ]
 ExampleName = Annotated[
-    str | None, typer.Option("--example", metavar="NAME", help="Ask this ready question.")
+    str | None,
+    typer.Option("--example", metavar="NAME", help="Run this predefined query instead of QUERY."),
+]
+ListExamples = Annotated[
+    bool, typer.Option("--list-examples", help="List the predefined queries and their SQL.")
+]
+Crc = Annotated[
+    bool, typer.Option("--crc", help="Check the CRC of each message body that is read.")
 ]
 
 
@@ -40,22 +47,23 @@ def sql(
     query: Query = None,
     *,
     ready: ExampleName = None,
-    list_examples: Annotated[
-        bool, typer.Option("--list-examples", help="List the ready questions and their SQL.")
-    ] = False,
+    list_examples: ListExamples = False,
     limit: Limit = 1000,
     kind: Rows = RowFormat.TABLE,
     master: Master = "local[*]",
     config: ConfigFile = None,
     backend: Backend = None,
     commit_log: CommitLogFolder = None,
-    crc: Annotated[
-        bool, typer.Option("--crc", help="Check the CRC of every body that is passed.")
-    ] = False,
+    crc: Crc = False,
 ) -> None:
-    """Ask a store in SQL (Spark's): table commitlog has its records, cq the units of its queues.
+    """Query a store with Spark SQL: tables commitlog (records) and cq (queue units).
 
-    Needs the extra 'spark' and Java 17. For a copy or a stopped broker's folder; changes nothing.
+    Use a copy, or the store of a stopped broker. Changes nothing. Give QUERY or --example.
+    Needs the extra 'spark' and Java 17.
+
+    Examples:
+        cqstore sql DIR "SELECT topic, count(*) FROM commitlog GROUP BY topic"
+        cqstore sql DIR --example queue-skew --output csv
     """
     if list_examples:
         output(kind).rows(dict(one._asdict()) for one in EXAMPLES)

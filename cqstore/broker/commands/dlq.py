@@ -28,32 +28,43 @@ from cqstore.store.errors import NoSuchQueueError
 from cqstore.store.record.message import DLQ_PREFIX
 
 OneGroup = Annotated[
-    str | None, typer.Argument(metavar="GROUP", help="Print the dead letters of this group.")
+    str | None, typer.Argument(metavar="GROUP", help="Consumer group whose dead letters to print.")
 ]
 RowOf = Annotated[
     LettersBy | None,
-    typer.Option(help="A row a group, an original topic (the default), or number of retries."),
+    typer.Option(
+        help="Print one row per group, original topic or number of retries. Default: topic."
+    ),
 ]
 PutTo = Annotated[
     Again | None,
-    typer.Option(help="With GROUP: as they are to be put, to their topic or to the group."),
+    typer.Option(
+        help="Restore messages for resending to their topic or only to GROUP. Needs GROUP."
+    ),
 ]
 Origin = Annotated[
-    str | None, typer.Option("--topic", metavar="T", help="Of this original topic alone.")
+    str | None,
+    typer.Option("--topic", metavar="T", help="Select only dead letters of this original topic."),
 ]
 Sort = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="Order rows by this column: messages, if not given."),
+    typer.Option(
+        metavar="COLUMN",
+        help="Column to sort by: numbers descending, text ascending. Default: messages.",
+    ),
 ]
 Limit = Annotated[
     int,
     typer.Option(
-        metavar="N", min=0, callback=java_long, help="The first N rows or messages alone; 0: all."
+        metavar="N",
+        min=0,
+        callback=java_long,
+        help="Maximum number of rows or messages; 0 for all.",
     ),
 ]
 Kind = Annotated[
     RowFormat | None,
-    typer.Option("--output", help="How to print: table, with GROUP jsonl, if not given."),
+    typer.Option("--output", help="Output format. Default: table, or jsonl with GROUP."),
 ]
 
 
@@ -77,16 +88,17 @@ def dlq(
     commit_log: CommitLogFolder = None,
     kind: Kind = None,
 ) -> None:
-    """Show dead letters by group and original topic, or those of a group. Changes nothing.
+    """Count dead letters, or print those of one consumer group. Changes nothing.
 
-    Counted are the messages of %DLQ%GROUP that are in the log, with how often they were consumed
-    again, and the store times (ms) of the first and last. Totals are on standard error.
+    Counts messages of %DLQ%GROUP with their retries and store times (ms). With GROUP, prints its
+    messages like cqstore get, oldest first. --again restores each message as it was before its
+    first failure, for cqstore import or put. The target is its original topic, which every group
+    consumes, or the retry topic of GROUP. Totals are on standard error. Exit code 1 if a damaged
+    message or one without an original topic was skipped, or if --by group cannot read metadata.
 
-    With GROUP its messages are printed, as cqstore get prints them, oldest first. With --again they
-    are as before their first failure, for cqstore import or put: in their original topic, where
-    every group gets them, or in the retry topic of GROUP, which it alone consumes. Exit code 1 if
-    something damaged, or a message that names no original topic, was passed over, or with --by
-    group if some of the metadata cannot be read.
+    Examples:
+        cqstore dlq DIR --by group
+        cqstore dlq DIR order-consumers --again group --output jsonl
     """
     selection = Selection.of(begin, end, None, tags, key, grep)
     _refuse_together(group, by, again, sort, pattern, form)

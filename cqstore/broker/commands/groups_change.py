@@ -46,24 +46,32 @@ from cqstore.store.paths import StorePaths
 from cqstore.store.service.message_store import MessageStore
 
 COLUMNS = ("group", "topic", "queueId", "before", "after")
-Group = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")]
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="Consumer group.")]
 Topics = Annotated[
-    list[str] | None, typer.Option("--topic", metavar="T", help="These topics alone.")
+    list[str] | None,
+    typer.Option("--topic", metavar="T", help="Change only this topic; may be repeated."),
 ]
 
 
 def reset_offsets(
     root: Dir,
     group: Group,
-    topic: Annotated[str, typer.Option(metavar="T", help="The topic.")],
+    topic: Annotated[str, typer.Option(metavar="T", help="Topic whose offsets to reset.")],
     to: Annotated[
-        str | None, typer.Option("--to", metavar="N", help="earliest, latest, or an offset.")
+        str | None,
+        typer.Option("--to", metavar="N", help="Target: earliest, latest, or a queue offset."),
     ] = None,
     time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Store time: ms, or ISO 8601 (UTC if bare).")
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Target: first message stored at or after this time; ms, or ISO 8601 (UTC if"
+            " bare).",
+        ),
     ] = None,
     queue_id: Annotated[
-        int | None, typer.Option(metavar="Q", min=0, callback=java_int, help="This queue alone.")
+        int | None,
+        typer.Option(metavar="Q", min=0, callback=java_int, help="Reset only this queue id."),
     ] = None,
     *,
     yes: Yes = False,
@@ -73,10 +81,14 @@ def reset_offsets(
     commit_log: CommitLogFolder = None,
     kind: Rows = RowFormat.TABLE,
 ) -> None:
-    """Set the offsets of a group in a topic: to an end, an offset, or a time.
+    """Reset a group's offsets in a topic to the start, the end, an offset or a time.
 
-    Of a stopped broker. A queue without an offset gets one. With --time a group goes on at the
-    first message at or after it. Without --yes nothing is changed. What was there is kept.
+    The broker must be stopped. Give either --to or --time. A queue without an offset gets one.
+    Without --yes, nothing is changed. The old metadata is kept in DIR/cqstore/replaced.
+
+    Examples:
+        cqstore groups reset DIR order-consumers --topic orders --to latest
+        cqstore groups reset DIR g1 --topic orders --time 2026-11-01 --yes
     """
     target = _target(to, time)
 
@@ -89,18 +101,22 @@ def reset_offsets(
 
 def copy_offsets(
     root: Dir,
-    source: Annotated[str, typer.Argument(metavar="FROM", help="The group to copy from.")],
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group to copy to.")],
+    source: Annotated[str, typer.Argument(metavar="FROM", help="Group to copy from.")],
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="Group to copy to.")],
     topic: Topics = None,
     *,
     yes: Yes = False,
     form: BrokerForm = None,
     kind: Rows = RowFormat.TABLE,
 ) -> None:
-    """Give a group the offsets of another group, but for those of its retries.
+    """Copy consumer offsets from one group to another, except for retry topics.
 
-    Of a stopped broker. Offsets of topics that the other group does not consume stay. Without --yes
-    nothing is changed. What was there is kept.
+    The broker must be stopped. Offsets of GROUP in topics that FROM does not consume stay as they
+    are. Without --yes, nothing is changed. The old metadata is kept in DIR/cqstore/replaced.
+
+    Examples:
+        cqstore groups copy DIR order-consumers order-audit
+        cqstore groups copy DIR order-consumers order-audit --topic orders --yes
     """
     if source == group:
         raise RefusedStoreError(f"both groups are {group!r}: nothing is to be copied")
@@ -117,15 +133,23 @@ def forget_offsets(
     topic: Topics = None,
     *,
     settings: Annotated[
-        bool, typer.Option("--settings", help="Its subscription group too, not with --topic.")
+        bool,
+        typer.Option(
+            "--settings", help="Also remove the subscription group; not allowed with --topic."
+        ),
     ] = False,
     yes: Yes = False,
     form: BrokerForm = None,
     kind: Rows = RowFormat.TABLE,
 ) -> None:
-    """Remove the offsets of a group, its retries' too: it begins as a new group does.
+    """Remove the offsets of a group, so that it starts like a new group.
 
-    Of a stopped broker. Without --yes nothing is changed. What was there is kept.
+    The broker must be stopped. Offsets in retry topics are removed too. Without --yes, nothing is
+    changed. The old metadata is kept in DIR/cqstore/replaced.
+
+    Examples:
+        cqstore groups forget DIR old-consumers
+        cqstore groups forget DIR old-consumers --settings --yes
     """
     if settings and topic:
         raise typer.BadParameter("--topic says nothing beside --settings")

@@ -69,33 +69,41 @@ _ON_TERMINAL = {
     GroupsBy.QUEUE: ("group", "topic", "queueId", "min", "max", "offset", "lag", "ageSeconds"),
 }  # fmt: skip
 """What eighty columns have room for; the others follow from these, or are of another ``--by``."""
+RowOf = Annotated[
+    GroupsBy, typer.Option(help="Print one row per group, topic of a group, or queue.")
+]
+OneGroup = Annotated[str, typer.Option(metavar="G", help="Show only this group.")]
+OneTopic = Annotated[str, typer.Option(metavar="T", help="Show only this topic.")]
+Lagging = Annotated[
+    bool, typer.Option("--lagging", help="Show only rows with lag, retries or dead letters.")
+]
 
 
 def groups(
     root: Dir,
-    by: Annotated[GroupsBy, typer.Option(help="A row a group, a topic of a group, or a queue.")] = (
-        GroupsBy.GROUP
-    ),
-    group: Annotated[str, typer.Option(metavar="G", help="This group alone.")] = "",
-    topic: Annotated[str, typer.Option(metavar="T", help="This topic alone.")] = "",
+    by: RowOf = GroupsBy.GROUP,
+    group: OneGroup = "",
+    topic: OneTopic = "",
     sort: Sort = "lag",
     limit: Limit = 0,
     *,
-    lagging: Annotated[
-        bool, typer.Option("--lagging", help="Only rows with lag, retries or dead letters.")
-    ] = False,
+    lagging: Lagging = False,
     form: BrokerForm = None,
     config: ConfigFile = None,
     backend: Backend = None,
     commit_log: CommitLogFolder = None,
     kind: Rows = RowFormat.TABLE,
 ) -> None:
-    """Show how far each consumer group lags, by group, topic or queue. Changes nothing.
+    """Show the lag of consumer groups, per group, topic or queue. Changes nothing.
 
-    Lag is the maximum less the offset, as RocketMQ counts it; what of it has left the log is
-    'expired'. 'beyond' is how far an offset lies behind the maximum. Times are in ms since the
-    epoch; the age is that of the next message. A terminal is shown fewer columns than a file or
-    pipe. Totals are on standard error. Exit code 1 if some of the metadata cannot be read.
+    As in RocketMQ, lag is the max offset minus the consumer offset. 'expired' is the part of the
+    lag that has left the log, 'beyond' the part of an offset above the max offset. Times are in ms
+    since the epoch. The age is that of the next message to consume. A terminal shows fewer columns
+    than a file or pipe. Totals are on standard error. Exit code 1 if metadata cannot be read.
+
+    Examples:
+        cqstore groups DIR --lagging
+        cqstore groups DIR --group order-consumers --by queue --output json
     """
     now = time.time_ns() // 1_000_000
     with open_store(root, config, backend, commit_log) as store:

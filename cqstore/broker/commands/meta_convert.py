@@ -27,21 +27,24 @@ _SETTINGS = {
     Form.V2: "with configManagerVersion=v2",
 }
 """Which broker reads a form."""
-Target = Annotated[Form, typer.Option("--to", help="The form to convert into.")]
+Target = Annotated[Form, typer.Option("--to", help="Form to convert to.")]
 Source = Annotated[
-    Form | None, typer.Option("--from", help="The form that counts, where there are several.")
+    Form | None, typer.Option("--from", help="Form to convert from, if DIR has several.")
 ]
 Drop = Annotated[
     list[Droppable] | None,
     typer.Option(
         "--drop",
         metavar="WHAT",
-        help=f"Leave this out, which the form has no place for: {', '.join(Droppable)};"
+        help=f"Drop this table if the new form cannot store it: {', '.join(Droppable)};"
         " may be repeated.",
     ),
 ]
 WithLmq = Annotated[
-    bool, typer.Option("--lmq", help="Into JSON: lmqConsumerOffset.json too (enableLmq).")
+    bool,
+    typer.Option(
+        "--lmq", help="Converting to JSON: also write lmqConsumerOffset.json (enableLmq)."
+    ),
 ]
 
 
@@ -55,13 +58,19 @@ def convert_command(
     yes: Yes = False,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Convert topics, groups and offsets of a stopped broker into another form.
+    """Convert topics, groups and offsets of a stopped broker to another form.
 
-    The new form is written beside the store, read back and compared in every field, then put in
-    place; the other forms move to DIR/cqstore/replaced, unchanged. Killed at any step, one form
-    lies whole in DIR/config, and the next call with --yes goes on. From a form into itself only the
-    others move away. Delay offsets are a file of JSON under every form and stay as they are. What
-    the form has no place for is refused by name.
+    The command writes the new form to a temporary folder, reads it back, compares every field, and
+    moves it into place. The other forms move to DIR/cqstore/replaced, unchanged. If the command is
+    killed, DIR/config still has one complete form, and the next call with --yes continues.
+
+    Converting a form to itself only moves the other forms away. Delay offsets are a JSON file with
+    every form and do not change. Tables that the new form cannot store are refused unless you name
+    them with --drop.
+
+    Examples:
+        cqstore meta convert DIR --to v1
+        cqstore meta convert DIR --from v2 --to json --drop pull-offsets --yes
     """
     paths = StorePaths(root)
     check_is_there(root)

@@ -43,11 +43,16 @@ def repair(
     commit_log: CommitLogFolder = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Repair JSON files of a stopped broker's metadata that it cannot read.
+    """Repair unreadable JSON metadata files of a stopped broker.
 
-    Each from its .bak, else from another form without faults, else, for topics, from the queues.
-    What is replaced is kept in DIR/cqstore/replaced. Exit code 1 if nothing has what a file held. A
-    damaged database is made again from another form by meta convert --from.
+    The source of each file is its .bak, else the only other form, if that is intact. For topics,
+    the last source is the queues. Replaced files are kept in DIR/cqstore/replaced. To rebuild a
+    damaged database from another form, use cqstore meta convert --from. Exit code 1 if a file has
+    no source to repair it from.
+
+    Examples:
+        cqstore meta repair DIR
+        cqstore meta repair DIR --config broker.conf --yes
     """
     paths = stopped_store(root)
     queues = _queues(root, config, commit_log) if _has_queues(paths) else {}
@@ -83,11 +88,16 @@ def make_topics(
     commit_log: CommitLogFolder = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Write a topics.json with a row for each topic that has queues and none.
+    """Add topics that have queues but no configuration to topics.json.
 
-    The rows that are there stay. A new one has as many queues as the highest id says, and else what
-    RocketMQ takes for a new topic: order and attributes that it had are not in the queues. The data
-    version gets a higher counter, so that a broker that keeps topics in RocksDB takes the file in.
+    Existing rows stay. The number of queues of a new row follows from the highest queue id. The
+    other values are RocketMQ's defaults, because queues do not record order and attributes. The
+    data version gets a higher counter, so that a broker that keeps topics in RocksDB loads the
+    file.
+
+    Examples:
+        cqstore meta make-topics DIR
+        cqstore meta make-topics DIR --yes
     """
     paths = stopped_store(root)
     queues = _queues(root, config, commit_log)

@@ -43,9 +43,12 @@ class Shown(StrEnum):
 
 
 What = Annotated[
-    Shown, typer.Argument(metavar="TABLE", help="forms, topics, groups, offsets or delays.")
+    Shown,
+    typer.Argument(
+        metavar="TABLE", help="Table to show: forms, topics, groups, offsets or delays."
+    ),
 ]
-OneForm = Annotated[Form | None, typer.Option("--form", help="This form alone.")]
+OneForm = Annotated[Form | None, typer.Option("--form", help="Show only this form.")]
 
 
 def show(
@@ -54,20 +57,28 @@ def show(
     form: OneForm = None,
     *,
     check: Annotated[
-        bool, typer.Option("--check", help="Show what is wrong, queues included, not a table.")
+        bool,
+        typer.Option(
+            "--check", help="Report problems, also against the queues, instead of a table."
+        ),
     ] = False,
     config: ConfigFile = None,
     commit_log: CommitLogFolder = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Show topics, groups and consumer offsets of a broker, JSON or RocksDB. Changes nothing.
+    """Show or check topics, groups and offsets of a broker. Changes nothing.
 
-    Without TABLE: which forms the folder holds, how much is in each, and how often it was changed.
-    A store may hold several; each row says which one it is of. Exit code 1 if a file or a row
-    cannot be read; a file of JSON that is torn is read from its .bak, as a broker does.
+    A store may have several forms of metadata (JSON or RocksDB); each row names its form. Without
+    TABLE, lists the forms with their sizes and change counters. If a JSON file is torn, its .bak is
+    read, as in a broker. Exit code 1 if a file or a row cannot be read.
 
-    With --check: forms that disagree, data versions that make a broker pass over a form, names that
-    fit twice, offsets and topics that do not fit the queues. Exit code 1 if there is a warning.
+    With --check, reports forms that disagree, and data versions that make a broker ignore a form.
+    It also reports ambiguous names, and offsets and topics that do not match the queues. Exit code
+    1 if there is a warning.
+
+    Examples:
+        cqstore meta DIR
+        cqstore meta show DIR offsets --form json --output jsonl
     """
     found = forms_of(root, form)
     if check:

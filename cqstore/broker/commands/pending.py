@@ -45,14 +45,16 @@ MESSAGE_COLUMNS = (
 
 Source = Annotated[
     PendingSource | None,
-    typer.Option(
-        metavar="SOURCE", help=f"Messages of this source alone: {', '.join(PendingSource)}."
-    ),
+    typer.Option(metavar="SOURCE", help=f"Show only this source: {', '.join(PendingSource)}."),
 ]
-Listed = Annotated[bool, typer.Option("--list", help="A row a message; reads their records.")]
+Listed = Annotated[
+    bool, typer.Option("--list", help="Print one row per message; this reads the records.")
+]
 Precision = Annotated[
     int,
-    typer.Option("--timer-precision", metavar="MS", min=1, help="The broker's timerPrecisionMs."),
+    typer.Option(
+        "--timer-precision", metavar="MS", min=1, help="Value of timerPrecisionMs of the broker."
+    ),
 ]
 
 
@@ -70,12 +72,19 @@ def pending(
     commit_log: CommitLogFolder = None,
     kind: Rows = RowFormat.TABLE,
 ) -> None:
-    """Show messages that wait: delayed, timer and half messages. Changes nothing.
+    """Show pending messages: delayed, timer and half messages. Changes nothing.
 
-    Delayed messages are counted by level from the broker's position on, with their due times; half
-    messages by queue, with those that an op message has decided; timer messages in the wheel, in
-    their queue and in rocksdbstore (--list shows none of these). Times are in ms since the epoch.
-    Exit code 1 if a position or an op message cannot be read.
+    Delayed messages are counted per level from the broker's position, with their due times. Half
+    messages are counted per queue, with those that an op message has already decided. Timer
+    messages are counted in the timer wheel, in their queue and in rocksdbstore. Times are in ms
+    since the epoch.
+
+    --list prints only delayed messages and the half messages of queues. Exit code 1 if a position
+    or an op message cannot be read.
+
+    Examples:
+        cqstore pending DIR
+        cqstore pending DIR --list --of half --limit 20
     """
     now = time.time_ns() // 1_000_000
     if listed and of not in {None, PendingSource.DELAY, PendingSource.HALF}:

@@ -27,13 +27,21 @@ from cqstore.store.errors import RefusedStoreError, StoreConfigError
 from cqstore.store.service.message_store import MessageStore
 from cqstore.store.service.opening.components import components_of
 
-RowOf = Annotated[UsageBy, typer.Option(help="A row a topic, group, parent, or day (UTC).")]
-Prefix = Annotated[str, typer.Option(metavar="TEXT", help="Topics that begin so alone.")]
+RowOf = Annotated[
+    UsageBy, typer.Option(help="Print one row per topic, group, parent topic or day (UTC).")
+]
+Prefix = Annotated[
+    str, typer.Option(metavar="TEXT", help="Count only topics whose names start with TEXT.")
+]
 Unused = Annotated[
-    bool, typer.Option("--unused", help="Topics that the broker's metadata does not know.")
+    bool, typer.Option("--unused", help="Show only topics that are not in the broker's metadata.")
 ]
 UnusedForm = Annotated[
-    Form | None, typer.Option("--form", help="With --unused: the form that the broker reads.")
+    Form | None,
+    typer.Option(
+        "--form",
+        help="Form of the metadata that the broker reads, if DIR has several. Needs --unused.",
+    ),
 ]
 
 
@@ -51,16 +59,20 @@ def usage(
     commit_log: CommitLogFolder = None,
     kind: Rows = RowFormat.TABLE,
 ) -> None:
-    """Show what fills the log: units and bytes by topic, group, parent or day. Changes nothing.
+    """Show log usage per topic, group, parent topic or day. Changes nothing.
 
-    Counted from the queues alone, without expired units. A group has its retry and dead-letter
-    topics, a parent its lite topics. Units of light queues point to records of other topics: they
-    are no part of the totals. Times are store times in ms. Totals are on standard error. With --by
-    group the exit code is 1 if some of the metadata cannot be read.
+    Counts units and bytes from the queues, without expired units. A group includes its retry and
+    dead-letter topics, a parent topic its lite topics. Units of light queues point to records of
+    other topics, so the totals exclude them. Times are store times in ms. Totals are on standard
+    error. With --by group, exit code 1 if metadata cannot be read.
 
-    With --unused only topics with queues that no topic of the metadata has the name of, without
-    light queues and the broker's own: a broker with RocksDB queues deletes those. Refused without
-    metadata, and if its topics cannot be read whole.
+    --unused shows topics that have queues but are not in the metadata. A broker with RocksDB queues
+    deletes these topics. Light queues and the broker's own topics are left out. The command refuses
+    if the metadata is missing or damaged.
+
+    Examples:
+        cqstore usage DIR --limit 20
+        cqstore usage DIR --unused --form json
     """
     if (unused and by is not UsageBy.TOPIC) or (form is not None and not unused):
         raise StoreConfigError("--unused goes with --by topic, and --form with --unused")

@@ -27,7 +27,7 @@ AcceptOlderTables = Annotated[
     bool,
     typer.Option(
         "--accept-older-tables",
-        help="To files: convert nothing, the JSON in DIR/config stays older than RocksDB's.",
+        help="Moving to files: keep the older JSON tables in DIR/config and convert nothing.",
     ),
 ]
 WithoutOption = Annotated[
@@ -35,7 +35,7 @@ WithoutOption = Annotated[
     typer.Option(
         "--without",
         metavar="TABLE",
-        help=f"Go on without this, which cannot be brought: {', '.join(AcceptedLoss)};"
+        help=f"Proceed without this data if it cannot be moved: {', '.join(AcceptedLoss)};"
         " may be repeated.",
     ),
 ]

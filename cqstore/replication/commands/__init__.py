@@ -8,28 +8,28 @@ follow_app = typer.Typer()
 
 add_verb(
     follow_app, "follow", "cqstore.replication.commands.follow:follow",
-    "Receive the log of the running master at HOST:PORT into DIR, and build its queues.",
+    "Replicate the log of the running master at HOST:PORT to DIR and build its queues.",
     progress_told=False,
 )  # fmt: skip
 feed_app = typer.Typer()
 
 add_verb(
     feed_app, "feed", "cqstore.replication.commands.feed:feed",
-    "Serve the log of the store in DIR to those who follow it, RocketMQ's slaves or ours.",
+    "Serve the log of the store in DIR to RocketMQ slaves and cqstore follow.",
     progress_told=False,
 )  # fmt: skip
 
 ha_app = typer.Typer(
     cls=VerbGroup,
-    help="Compare the logs of master and slave, and bring a former master back.",
+    help="Compare the logs of master and slave, or prepare a former master to follow.",
     no_args_is_help=True,
 )
 
 add_verb(
     ha_app, "check", "cqstore.replication.commands.ha_check:check",
-    "Compare two logs record by record, or one with a running master's. Changes nothing.",
+    "Compare the logs of two stores or running masters. Changes nothing.",
 )  # fmt: skip
 add_verb(
     ha_app, "rejoin", "cqstore.replication.commands.ha_rejoin:rejoin",
-    "Cut off FORMER what NEW does not have, so that it can follow NEW; shown first.",
+    "Cut records from FORMER that NEW does not have, so that it can follow NEW.",
 )  # fmt: skip

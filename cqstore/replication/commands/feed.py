@@ -54,15 +54,18 @@ def feed(
     backend: Backend = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Serve the log of the store in DIR to those who follow it, RocketMQ's slaves or ours.
+    """Serve the log of the store in DIR to RocketMQ slaves and cqstore follow.
 
-    Opens the store read-write, and recovers it. Nothing is put, and nothing expires. It goes on
-    until Ctrl-C or SIGTERM. Any client that is admitted gets every message: without --listen only
-    this machine is, and beyond it those of --allow. A slave broker comes by --slave.
+    Opens the store read-write and recovers it. Appends and expires nothing. Runs until Ctrl-C or
+    SIGTERM. Each follower gets every message. By default, only this machine can connect; to admit
+    others, use --listen with --allow. --slave makes a RocketMQ slave broker connect to this feed.
+
+    Examples:
+        cqstore feed DIR
+        cqstore feed DIR --listen 0.0.0.0:10912 --allow 10.0.0.0/24
     """
-    # A new store is not to be made.
     given = read_config(config, root)
-    resolve_layout(root, given, read_only=True)
+    resolve_layout(root, given, read_only=True)  # a new store is not to be made
     settings = FeedSettings.read(config)
     host, port = _HERE, settings.ha_listen_port
     if listen is not None:
@@ -79,12 +82,10 @@ def feed(
         )  # fmt: skip
         asyncio.run(_serve(feeder, store, host, interval, slaves))
         facts = {
-            "listened": endpoint(host, feeder.port),
-            "begin": max(store.min_phy_offset(), 0),
-            "end": store.max_phy_offset(),
-            "connections": feeder.connections,
+            "listened": endpoint(host, feeder.port), "begin": max(store.min_phy_offset(), 0),
+            "end": store.max_phy_offset(), "connections": feeder.connections,
             "sentBytes": feeder.sent_bytes,
-        }
+        }  # fmt: skip
     output(kind).record(facts)
 
 

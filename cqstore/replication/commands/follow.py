@@ -80,16 +80,16 @@ def follow(
     backend: Backend = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Receive the log of the running master at HOST:PORT into DIR, and build its queues.
+    """Replicate the log of the running master at HOST:PORT to DIR and build its queues.
 
-    PORT is the master's haListenPort (10912 by RocketMQ's default). The master is not touched: it
-    serves any slave. An empty DIR gets the master's last log file and what follows, as a slave of
-    RocketMQ's does; older files never come. With --base it gets the closed log files of a copy
-    first. A master under a controller takes --controller and --broker-id, and sends an empty DIR
-    all of its log. With --broker (10911 by default) the master's topics, groups and offsets are
-    written to DIR/config as a broker has them, and topics that are gone there are deleted here.
-    Ctrl-C ends it, and it goes on where it was. Exit code 1 if the master's log does not continue
-    this one: then nothing of it was appended; and if the master did not become quiet in time.
+    PORT is haListenPort (10912 in RocketMQ). The master needs no changes. An empty DIR starts with
+    the closed files of --base, else with the master's last log file (under a controller, with all).
+    Ctrl-C ends the command; the next call continues. Exit code 1 if --quiet-timeout expires, or if
+    the master's log does not continue that of DIR; then nothing is appended.
+
+    Examples:
+        cqstore follow broker-a:10912 DIR --broker broker-a:10911
+        cqstore follow broker-a:10912 DIR --backend rocksdb --until-quiet
     """
     place, asked = address(master), _asked(broker, metadata_interval, accept_lower_offsets)
     if not until_quiet and quiet_timeout is not None:

@@ -17,20 +17,21 @@ from cqstore.replication.ha_settings import HaSettings
 from cqstore.store.path_kind import exists
 from cqstore.store.paths import named_path
 
-A = Annotated[str, typer.Argument(metavar="A", help="A store's folder, or HOST:PORT of a master.")]
-B = Annotated[str, typer.Argument(metavar="B", help="Likewise.")]
+_PLACE = "Folder of a store, or HOST:PORT (haListenPort) of a running master."
+A = Annotated[str, typer.Argument(metavar="A", help=_PLACE)]
+B = Annotated[str, typer.Argument(metavar="B", help=_PLACE)]
 Last = Annotated[
     int | None,
     typer.Option(
         "--last", metavar="BYTES", min=1,
-        help="Of a store's log to compare with a running master's; without it the last file.",
+        help="Bytes of the log's end to compare with a running master. Default: the last file.",
     ),
 ]  # fmt: skip
 Spool = Annotated[
     Path | None,
     typer.Option(
         "--spool", metavar="PATH",
-        help="Where what a master sends is kept meanwhile; without it the system's temp folder.",
+        help="Folder for temporary copies of a master's log. Default: the system's temp folder.",
     ),
     OutputPath(locked=False),
 ]  # fmt: skip
@@ -45,13 +46,18 @@ def check(
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Compare two logs record by record, or one with a running master's. Changes nothing.
+    """Compare the logs of two stores or running masters. Changes nothing.
 
-    Reported are where both logs begin and end, up to where they are the same, what each has behind
-    that place, records that are not in their queues, and which topics, groups and offsets of the
-    brokers differ, whatever form each keeps them in. Exit code 1 if the logs have parted, a log is
-    damaged, queues lack records, or tables differ or cannot be read; a log that is the begin of the
-    other one has not parted.
+    Compares record by record. Reports the begin and end of both logs, the end of their common part,
+    and what each log has after it. Also reports records that are missing from queues, and topics,
+    groups and offsets that differ, whatever form each broker uses.
+
+    Exit code 1 if the logs diverge, a log is damaged, queues lack records, or tables differ or
+    cannot be read. A log that is a prefix of the other does not diverge.
+
+    Examples:
+        cqstore ha check DIR broker-a:10912
+        cqstore ha check MASTER_DIR SLAVE_DIR --output json
     """
     with (
         progress("comparing") as tick,

@@ -17,11 +17,15 @@ from cqstore.store.paths import StorePaths
 
 _SHOWN = 20
 Former = Annotated[
-    Path, typer.Argument(metavar="FORMER", help="The store of the former master; not open.")
+    Path,
+    typer.Argument(metavar="FORMER", help="Store of the former master, which must be stopped."),
 ]
 New = Annotated[
     str,
-    typer.Argument(metavar="NEW", help="The new master: its folder, or HOST:PORT while it runs."),
+    typer.Argument(
+        metavar="NEW",
+        help="New master: folder of its store, or HOST:PORT (haListenPort) while it runs.",
+    ),
 ]
 
 
@@ -35,13 +39,19 @@ def rejoin(
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Cut off FORMER what NEW does not have, so that it can follow NEW; shown first.
+    """Cut records from FORMER that NEW does not have, so that it can follow NEW.
 
-    The logs are compared as by cqstore ha check. With --yes FORMER's log ends where both are the
-    same: what lies behind is kept below FORMER/cqstore/cut, and queues, index and checkpoint
-    follow. NEW is not changed. Refused where anything is in doubt: no record in common, damage, log
-    files of other sizes, a store that is open. Consumer offsets behind the cut are reported, and
-    not changed.
+    Compares both logs like cqstore ha check and shows the cut. With --yes, ends FORMER's log where
+    the common part ends and truncates queues, index and checkpoint to match. The records that are
+    cut are kept below FORMER/cqstore/cut. NEW is not changed. Consumer offsets after the cut are
+    reported but not changed.
+
+    The command refuses if the logs have no record in common, a log is damaged, the log files have
+    different sizes, or a store is open.
+
+    Examples:
+        cqstore ha rejoin DIR broker-b:10912
+        cqstore ha rejoin DIR broker-b:10912 --yes
     """
     check_is_there(former)
     refuse_if_open(StorePaths(former))

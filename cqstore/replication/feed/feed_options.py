@@ -11,37 +11,44 @@ Listen = Annotated[
     str | None,
     typer.Option(
         metavar="HOST:PORT",
-        help="Where followers come; port 0: any. Else haListenPort, for this machine alone.",
+        help="Address to listen on; port 0 picks a free port. Default: haListenPort on 127.0.0.1.",
     ),
 ]
 Allow = Annotated[
     list[str] | None,
-    typer.Option(metavar="NET", help="A network that may follow, as 10.0.0.0/24; may be repeated."),
+    typer.Option(
+        metavar="NET", help="Network that may connect, such as 10.0.0.0/24; may be repeated."
+    ),
 ]
 MaxConnections = Annotated[
-    int, typer.Option(metavar="N", min=1, help="At once; further ones are closed.")
+    int,
+    typer.Option(
+        metavar="N", min=1, help="Maximum number of connections; further ones are closed."
+    ),
 ]
 TlsCert = Annotated[
     Path | None,
-    typer.Option(metavar="PEM", help="Certificate to show (RocketMQ's slaves speak no TLS)."),
+    typer.Option(
+        metavar="PEM", help="Certificate of this feed; enables TLS, which RocketMQ slaves lack."
+    ),
 ]
 TlsKey = Annotated[
-    Path | None, typer.Option(metavar="PEM", help="Its key, if it is in another file.")
+    Path | None, typer.Option(metavar="PEM", help="Private key, if it is not in --tls-cert.")
 ]
 TlsClientCa = Annotated[
     Path | None,
-    typer.Option(metavar="PEM", help="The CA that signed the followers' certificates."),
+    typer.Option(metavar="PEM", help="Accept only followers with a certificate signed by this CA."),
 ]
 Interval = Annotated[
     float,
     typer.Option(
-        metavar="SECONDS", min=0.1, callback=bounded, help="Between two lines about the followers."
+        metavar="SECONDS", min=0.1, callback=bounded, help="Time between two progress lines."
     ),
 ]
 Slave = Annotated[
     list[str] | None,
     typer.Option(
         metavar="HOST:PORT",
-        help="listenPort of a slave broker of RocketMQ's that is to follow; may be repeated.",
+        help="Address (listenPort) of a RocketMQ slave broker to connect; may be repeated.",
     ),
 ]
