@@ -27,7 +27,7 @@ AcceptOlderTables = Annotated[
     bool,
     typer.Option(
         "--accept-older-tables",
-        help="To files: convert nothing, the JSON in DIR/config stays older than RocksDB's.",
+        help="Keep the JSON tables as they are, even if RocksDB's tables are newer.",
     ),
 ]
 WithoutOption = Annotated[
@@ -35,7 +35,6 @@ WithoutOption = Annotated[
     typer.Option(
         "--without",
         metavar="TABLE",
-        help=f"Go on without this, which cannot be brought: {', '.join(AcceptedLoss)};"
-        " may be repeated.",
+        help=f"Data that may be left behind: {', '.join(AcceptedLoss)}. May be repeated.",
     ),
 ]
