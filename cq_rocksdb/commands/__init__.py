@@ -5,18 +5,20 @@ import typer
 from cqstore.cli.lazy_verbs import VerbGroup, add_verb
 
 app = typer.Typer(
-    cls=VerbGroup, help="Look into the RocksDB that holds the queues.", no_args_is_help=True
+    cls=VerbGroup,
+    help="Inspect and compact the RocksDB database of the queues.",
+    no_args_is_help=True,
 )
 
 add_verb(
     app, "stats", "cqstore.cq_rocksdb.commands.stats:stats",
-    "Show levels, bytes, tombstones, debts of compaction and sizes of topics. Changes nothing.",
+    "Show sizes, levels, tombstones and pending compaction of RocksDB. Changes nothing.",
 )  # fmt: skip
 add_verb(
     app, "audit", "cqstore.cq_rocksdb.commands.audit:audit",
-    "Compare keys, entries and units with each other and list what is wrong. Changes nothing.",
+    "Check keys, entries and units in RocksDB and list the errors. Changes nothing.",
 )  # fmt: skip
 add_verb(
     app, "compact", "cqstore.cq_rocksdb.commands.compact:compact",
-    "Compact both families, so that expired units and deleted topics leave the disk.",
+    "Compact both column families to free the space of expired units and deleted topics.",
 )  # fmt: skip

@@ -21,14 +21,18 @@ from cqstore.store.service.opening.components import components_of
 
 
 def audit(root: Dir, config: ConfigFile = None, kind: Format = OutputFormat.TABLE) -> None:
-    """Compare keys, entries and units with each other and list what is wrong. Changes nothing.
+    """Check keys, entries and units in RocksDB and list the errors. Changes nothing.
 
-    A finding names the folder, the key (topic/queue/unit, or topic/queue and max or min), and what
-    was expected and found there.
+    Compares keys, offset entries and units with each other; cqstore check compares units with the
+    log. A finding has the folder, the key, and the expected and found values.
 
-    Topics that the broker's metadata does not know, in whatever form it is kept, are listed with
-    their queues and units: a broker with RocksDB queues deletes them. Exit code 1 if anything is
-    damaged, or the metadata cannot be read. The units are compared with the log by cqstore check.
+    Topics missing in the broker's metadata are listed as orphans, with their queues and units. A
+    broker with RocksDB queues deletes orphans. Exit code 1 if anything is damaged or the metadata
+    cannot be read.
+
+    Examples:
+        cqstore rocksdb audit DIR
+        cqstore rocksdb audit DIR --output json
     """
     found = 0
     with progress("auditing", unit="units") as tick, open_store(root, config, None, None) as store:

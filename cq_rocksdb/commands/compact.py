@@ -15,9 +15,14 @@ _WATCH_SECONDS = 0.2
 
 
 def compact(root: Dir, config: ConfigFile = None, kind: Format = OutputFormat.TABLE) -> None:
-    """Compact both families, so that expired units and deleted topics leave the disk.
+    """Compact both column families to free the space of expired units and deleted topics.
 
-    Opens the store read-write. Ctrl-C ends it early; what was done stays.
+    Opens the store read-write. Ctrl-C stops the compaction, at the latest after the current
+    column family. Finished work is kept, and the exit code is 1.
+
+    Examples:
+        cqstore rocksdb compact DIR
+        cqstore rocksdb compact DIR --config broker.conf
     """
     check_is_there(root)
     if not RocksDBConsumeQueueStore.present(StorePaths(root)):  # opening would make a store

@@ -42,12 +42,20 @@ _COUNTERS = {
 def stats(
     root: Dir,
     topics: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Also the N largest topics (native engine).")
+        int,
+        typer.Option(metavar="N", min=0, help="Number of largest topics to list (native engine)."),
     ] = 0,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Show levels, bytes, tombstones, debts of compaction and sizes of topics. Changes nothing."""
+    """Show sizes, levels, tombstones and pending compaction of RocksDB. Changes nothing.
+
+    The counters (cache hits, bytes written) come from RocksDB's log file, with the time of logging.
+
+    Examples:
+        cqstore rocksdb stats DIR
+        cqstore rocksdb stats DIR --topics 20 --output json
+    """
     with progress("reading"), open_store(root, config, None, None) as store:
         queues = rocksdb_queues(store)
         rows = [

@@ -6,48 +6,48 @@ from cqstore.cli.lazy_verbs import VerbGroup, add_verb
 
 app = typer.Typer(
     cls=VerbGroup,
-    help="Move queues between files and RocksDB, and prove them equal.",
+    help="Move consume queues between files and RocksDB, and verify the result.",
     no_args_is_help=True,
 )
 
 add_verb(
     app, "preflight", "cqstore.migration.commands.preflight:preflight_command",
-    "Say whether the queues may be moved, and with what problems. Changes nothing.",
+    "Check whether the queues can be moved, and list the problems. Changes nothing.",
 )  # fmt: skip
 add_verb(
     app, "plan", "cqstore.migration.commands.plan:plan",
-    "Look at every queue and write down what is to be moved. Changes nothing of the store.",
+    "Write a plan to move all queues. Changes nothing of the store.",
 )  # fmt: skip
 add_verb(
     app, "run", "cqstore.migration.commands.run:run",
-    "Move what is planned into new queues beside the store; run again, it goes on.",
+    "Build the planned queues in the workspace; run it again to continue after a stop.",
 )  # fmt: skip
 add_verb(
     app, "verify", "cqstore.migration.commands.verify:verify_command",
-    "Compare the queues that a migration made with those it began from, and with the log.",
+    "Compare the new queues of a migration with the old queues and the commit log.",
 )  # fmt: skip
 add_verb(
     app, "switch", "cqstore.migration.commands.switch:switch",
-    "Put the verified queues into the store, catch them up from the log, and serve them.",
+    "Publish the verified queues in the store, catch up from the log, and serve them.",
 )  # fmt: skip
 add_verb(
     app, "follow", "cqstore.migration.commands.follow:follow_command",
-    "Follow the running broker of the store DIR into NEW; once it has stopped, NEW is what it was.",
+    "Move the store of a running broker into the new folder NEW by replicating it.",
     progress_told=False,
 )  # fmt: skip
 add_verb(
     app, "rollback", "cqstore.migration.commands.rollback:rollback",
-    "Undo the migration: drop what was made, or after the switch serve the old queues again.",
+    "Undo the migration: remove the new queues, or after a switch serve the old ones again.",
 )  # fmt: skip
 add_verb(
     app, "tables", "cqstore.migration.commands.tables:tables",
-    "Put the broker's tables into the form that a broker with these queues reads.",
+    "Convert the broker's tables to the form that the next broker reads.",
 )  # fmt: skip
 add_verb(
     app, "finish", "cqstore.migration.commands.finish:finish",
-    "End the migration: the old queues move to DIR/cqstore/replaced, to be removed by you.",
+    "End the migration: move the old queues to DIR/cqstore/replaced.",
 )  # fmt: skip
 add_verb(
     app, "status", "cqstore.migration.commands.status:status",
-    "Show how far the migration is. Changes nothing.",
+    "Show the progress of the migration. Changes nothing.",
 )  # fmt: skip

@@ -13,9 +13,14 @@ def finish(
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """End the migration: the old queues move to DIR/cqstore/replaced, to be removed by you.
+    """End the migration: move the old queues to DIR/cqstore/replaced.
 
-    There is no roll-back afterwards.
+    The store must be closed, with the new queues as its only backend. You cannot roll back
+    afterwards. Delete the old queues from DIR/cqstore/replaced yourself.
+
+    Examples:
+        cqstore migrate finish DIR
+        cqstore migrate finish DIR --workspace WORKSPACE
     """
     space = workspace_of(root, workspace)
     left = finish_switch(root, read_config(config, root), workspace=space)

@@ -18,6 +18,16 @@ from cqstore.replication.signals import ENDED_BY_SIGNAL, ended_by
 from cqstore.store.queue.bulk import bulk_names
 from cqstore.store.service.layout.store_layout import refuse_log_elsewhere
 
+Into = Annotated[
+    Path,
+    typer.Option("--into", metavar="NEW", help="Folder of the new store."),
+    OutputPath(locked=False, is_store=True),
+]
+To = Annotated[
+    str,
+    typer.Option(metavar="BACKEND", help=f"Backend of the new store: {' or '.join(bulk_names())}."),
+]
+
 
 def follow_command(
     root: Dir,
@@ -25,29 +35,25 @@ def follow_command(
         str, typer.Argument(metavar="HOST:PORT", help="Replication port of the broker.")
     ],
     *,
-    into: Annotated[
-        Path,
-        typer.Option("--into", metavar="NEW", help="Folder of the new store."),
-        OutputPath(locked=False, is_store=True),
-    ],
-    to: Annotated[
-        str,
-        typer.Option(
-            metavar="BACKEND", help=f"Of the new store's queues: {' or '.join(bulk_names())}."
-        ),
-    ] = "rocksdb",
+    into: Into,
+    to: To = "rocksdb",
     without: WithoutOption = None,
     accept_older_tables: AcceptOlderTables = False,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Follow the running broker of the store DIR into NEW; once it has stopped, NEW is what it was.
+    """Move the store of a running broker into the new folder NEW by replicating it.
 
-    DIR is only read. The closed log files are copied, the rest comes over the wire, and all queues
-    are compared with the broker's while it runs. Then stop the broker: the last bytes are taken
-    from its log, the ends of all queues compared, its tables copied, and converted where NEW's
-    broker reads another form. Start it with NEW as its storePathRootDir, and without
-    storePathCommitLog: --config takes that file. Ctrl-C ends the call, and the next one goes on.
+    Run this command on the broker's machine. It only reads DIR. It copies the closed log files,
+    receives the rest from the replication port, and compares all queues. Stop the broker when the
+    command reports "following". The command then copies the end of the log, compares the ends of
+    all queues, and copies and converts the tables. Start the broker with storePathRootDir=NEW and
+    without storePathCommitLog; pass that configuration file with --config. After Ctrl-C (exit code
+    130) or SIGTERM (143) the same call continues.
+
+    Examples:
+        cqstore migrate follow DIR HOST:PORT --into NEW
+        cqstore migrate follow DIR HOST:PORT --into NEW --config new.conf
     """
     check_is_there(root)
     settings = read_config(config, into, is_new=True)

@@ -13,14 +13,19 @@ from cqstore.migration.workspace import Workspace
 Space = Annotated[
     Path | None,
     typer.Option(
-        "--workspace", metavar="PATH", help="Folder to work in; else DIR/cqstore/migration."
+        "--workspace",
+        metavar="PATH",
+        help="Working folder of the migration. Default: DIR/cqstore/migration.",
     ),
     OutputPath(locked=False, in_own_folder=True),
 ]
 
 Master = Annotated[
     str,
-    typer.Option(metavar="URL", help=f"Where Spark runs; {NO_SPARK}: without Spark, on all cores."),
+    typer.Option(
+        metavar="URL",
+        help=f"URL of the Spark master, or {NO_SPARK} to use all cores without Spark.",
+    ),
 ]
 
 

@@ -24,7 +24,7 @@ from cqstore.store.settings.config import StoreConfig
 
 Target = Annotated[
     str,
-    typer.Option("--to", metavar="BACKEND", help=f"Where to: {' or '.join(bulk_names())}."),
+    typer.Option("--to", metavar="BACKEND", help=f"Target backend: {' or '.join(bulk_names())}."),
 ]
 
 Source = Annotated[
@@ -32,16 +32,22 @@ Source = Annotated[
     typer.Option(
         "--from",
         metavar="BACKEND",
-        help=f"Which queues, if both are, {' or '.join(bulk_names())}; or log: from the log.",
+        help=f"Source: {', '.join(bulk_names())}, or log (the commit log alone)."
+        " Default: the backend that the store reads.",
     ),
 ]
 
 SegmentUnits = Annotated[
-    int, typer.Option(metavar="N", min=1, callback=java_long, help="Units of one task.")
+    int,
+    typer.Option(metavar="N", min=1, callback=java_long, help="Maximum number of units per task."),
 ]
 
 Replace = Annotated[
-    bool, typer.Option("--replace", help="Poorer queues that are there already are moved away.")
+    bool,
+    typer.Option(
+        "--replace",
+        help="Replace existing, less complete queues; switch moves them aside first.",
+    ),
 ]
 
 
@@ -57,11 +63,15 @@ def plan(
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Look at every queue and write down what is to be moved. Changes nothing of the store.
+    """Write a plan to move all queues. Changes nothing of the store.
 
-    With --from log the queues are built from the commit log alone: its files are scanned in tasks.
-    The store may be open in another process, which is said: what that puts from now on is not
-    planned, and the switch catches up with it.
+    With --from log, tasks scan the commit log, and the queues are built from it alone. A broker may
+    have the store open. The plan leaves out messages that arrive later: migrate switch, for which
+    the broker must be stopped, adds them from the log.
+
+    Examples:
+        cqstore migrate plan DIR
+        cqstore migrate plan DIR --from log --to rocksdb --master none
     """
     space = workspace_of(root, workspace)
     settings = read_config(config, root)

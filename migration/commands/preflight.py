@@ -25,29 +25,33 @@ def preflight_command(
     root: Dir,
     to: Annotated[
         str,
-        typer.Option(
-            metavar="BACKEND", help=f"Where the queues are to go: {' or '.join(bulk_names())}."
-        ),
+        typer.Option(metavar="BACKEND", help=f"Target backend: {' or '.join(bulk_names())}."),
     ] = "rocksdb",
     broker_conf: Annotated[
         Path | None,
-        typer.Option("--broker-conf", metavar="FILE", help="The broker's configuration to lint."),
+        typer.Option(
+            "--broker-conf", metavar="FILE", help="Configuration file of the broker to check."
+        ),
     ] = None,
     rocketmq: Annotated[
-        str, typer.Option(metavar="VERSION", help="Release that will open the store.")
+        str, typer.Option(metavar="VERSION", help="RocketMQ release that will open the store.")
     ] = RELEASE,
     *,
     running: Annotated[
-        bool, typer.Option("--running", help="Examine a store too that a process has open.")
+        bool, typer.Option("--running", help="Also check a store that a process has open.")
     ] = False,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Say whether the queues may be moved, and with what problems. Changes nothing.
+    """Check whether the queues can be moved, and list the problems. Changes nothing.
 
-    Exit code 1 if the move must not begin. A store that a process has open is refused, or examined
-    with --running: no lock is taken, and findings are of that moment. The settings of the store are
-    those of --config, else those of --broker-conf.
+    Exit code 1 if a problem forbids the move. Takes no lock. A store that a broker has open is
+    refused unless you give --running; the findings then describe that moment. The store's
+    settings come from --config, or from --broker-conf if --config is not given.
+
+    Examples:
+        cqstore migrate preflight DIR
+        cqstore migrate preflight DIR --running --broker-conf broker.conf
     """
     settings = read_config(config, root) if config is not None else None
     with progress("looking", unit="queues") as tick:

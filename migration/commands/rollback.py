@@ -20,10 +20,13 @@ def rollback(
     *,
     returning: Annotated[
         DeletedTopicPolicy | None,
-        typer.Option("--returning", help="Topics that only the old queues have still."),
+        typer.Option(
+            "--returning",
+            help="Keep or delete topics that only the old queues have. Needed if there are any.",
+        ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what there is to be done.")
+        bool, typer.Option("--dry-run", help="Only show what would be done.")
     ] = False,
     without: WithoutOption = None,
     accept_older_tables: AcceptOlderTables = False,
@@ -31,10 +34,16 @@ def rollback(
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Undo the migration: drop what was made, or after the switch serve the old queues again.
+    """Undo the migration: remove the new queues, or after a switch serve the old ones again.
 
-    Those catch up from the log first, and the new ones are moved to DIR/cqstore/replaced. Topics,
-    groups and offsets of the broker are converted back, with what it changed since the switch.
+    Before a switch, the workspace is emptied. After a switch, stop the broker first: the old queues
+    catch up from the log, and the new ones move to DIR/cqstore/replaced. Topics, groups and
+    consumer offsets are converted back, including all changes since the switch. Queues built with
+    plan --from log cannot be rolled back after the switch.
+
+    Examples:
+        cqstore migrate rollback DIR --dry-run
+        cqstore migrate rollback DIR --returning delete
     """
     space = workspace_of(root, workspace)
     with progress("switching") as tick:

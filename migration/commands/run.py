@@ -17,16 +17,26 @@ def run(
     root: Dir,
     master: Master = MASTER,
     max_bytes_per_second: Annotated[
-        float | None, typer.Option(metavar="N", min=1, help="Of queues written, all tasks.")
+        float | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Maximum write rate of all tasks together, in bytes/s. Default: no limit.",
+        ),
     ] = None,
     workspace: Space = None,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Move what is planned into new queues beside the store; run again, it goes on.
+    """Build the planned queues in the workspace; run it again to continue after a stop.
 
-    Nothing of the store is changed, and no reader sees the new queues before the switch. The plan
-    holds the settings that count; a --config that says otherwise is refused.
+    Run migrate plan first. The store and its old queues do not change, and readers do not use the
+    new queues before the switch. The plan contains the settings; a --config with other settings is
+    refused. Ctrl-C keeps the finished segments and gives exit code 130.
+
+    Examples:
+        cqstore migrate run DIR --master none
+        cqstore migrate run DIR --max-bytes-per-second 50000000
     """
     settings = None if config is None else read_config(config, root)
     with progress("moving", unit="units") as tick:

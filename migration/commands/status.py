@@ -10,7 +10,14 @@ from cqstore.store.settings.config import StoreConfig
 
 
 def status(root: Dir, workspace: Space = None, kind: Format = OutputFormat.TABLE) -> None:
-    """Show how far the migration is. Changes nothing."""
+    """Show the progress of the migration. Changes nothing.
+
+    Shows the stage, the size of the plan, the units moved so far, and the last step.
+
+    Examples:
+        cqstore migrate status DIR
+        cqstore migrate status DIR --output json
+    """
     space = workspace_of(root, workspace)
     if not exists(space.plan):
         resolve_layout(root, StoreConfig(), read_only=True)  # refuses where no store is

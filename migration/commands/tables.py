@@ -14,7 +14,8 @@ from cqstore.store.service.offline.mode import StoreMode
 def tables(
     root: Dir,
     to: Annotated[
-        StoreMode | None, to_state("State of the next broker; default: as it is.")
+        StoreMode | None,
+        to_state("State of the next broker. Default: the current state of the store."),
     ] = None,
     *,
     without: WithoutOption = None,
@@ -22,10 +23,15 @@ def tables(
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Put the broker's tables into the form that a broker with these queues reads.
+    """Convert the broker's tables to the form that the next broker reads.
 
-    After a step of cqstore mode --to, before the next start. Switch, rollback and follow do it
-    themselves.
+    The tables are topics, groups and consumer offsets. Stop the broker first, and pass the
+    configuration file of the next broker with --config. A second call changes nothing more. The
+    commands migrate switch, migrate rollback, migrate follow and mode --to convert the tables too.
+
+    Examples:
+        cqstore migrate tables DIR --config broker.conf
+        cqstore migrate tables DIR --to rocksdb
     """
     with progress("switching") as tick:
         report = prepare_for(

@@ -8,11 +8,11 @@ import typer
 
 from cqstore.cli.options import ConfigFile, Format, meant, note, read_config
 from cqstore.cli.output import OutputFormat, output
-from cqstore.cli.path_marks import OutputPath
 from cqstore.cli.progress import PARTS, progress
 from cqstore.cli.table import Row
+from cqstore.migration.commands.options import Master, Space
 from cqstore.migration.plan.planner import task_settings
-from cqstore.migration.tasks import MASTER, NO_SPARK
+from cqstore.migration.tasks import MASTER
 from cqstore.migration.verify.page import MEANINGS
 from cqstore.migration.verify.verification import verify_migration, verify_queues
 from cqstore.migration.verify.verify_report import VerifyReport, report_schema
@@ -34,28 +34,25 @@ def verify_command(
         typer.Argument(metavar="DIR", help="Root of the store (storePathRootDir).", callback=meant),
     ] = None,
     config: ConfigFile = None,
-    workspace: Annotated[
-        Path | None,
-        typer.Option(metavar="PATH", help="Folder to work in; else DIR/cqstore/migration."),
-        OutputPath(locked=False, in_own_folder=True),
-    ] = None,
-    master: Annotated[
-        str,
-        typer.Option(
-            metavar="URL", help=f"Where Spark runs; {NO_SPARK}: without Spark, on all cores."
-        ),
-    ] = MASTER,
+    workspace: Space = None,
+    master: Master = MASTER,
     kind: Format = OutputFormat.TABLE,
     *,
-    deep: Annotated[bool, typer.Option("--deep", help="Decode every record too.")] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also decode every record and check it.")
+    ] = False,
     schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON schema of the report, and no more.")
+        bool, typer.Option("--schema", help="Only print the JSON schema of the report.")
     ] = False,
 ) -> None:
-    """Compare the queues that a migration made with those it began from, and with the log.
+    """Compare the new queues of a migration with the old queues and the commit log.
 
-    Without a migration: the queues of both backends of the store. Every queue of either side, the
-    whole range, every field. Exit code 1 on any difference.
+    Compares every field of every unit and writes report.json and report.html to the workspace.
+    Without a migration, it compares both backends of a closed store. Exit code 1 on any difference.
+
+    Examples:
+        cqstore migrate verify DIR --master none
+        cqstore migrate verify DIR --deep --output json
     """
     if schema:
         typer.echo(report_schema(), nl=False)

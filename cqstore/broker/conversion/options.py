@@ -35,7 +35,6 @@ WithoutOption = Annotated[
     typer.Option(
         "--without",
         metavar="TABLE",
-        help=f"Proceed without this data if it cannot be moved: {', '.join(AcceptedLoss)};"
-        " may be repeated.",
+        help=f"Data that may be left behind: {', '.join(AcceptedLoss)}. May be repeated.",
     ),
 ]
